@@ -31,7 +31,7 @@ class Settings:
 
 
 def settings_from(environment: Mapping[str, str], folder: Path | None = None) -> Settings:
-    """The settings of an environment.
+    """Returns the settings of an environment.
 
     SHARDSCAPE_STORE: file of the store, or `off` to keep results in memory only; by default
     `.shardscape/results.duckdb` in `folder` (the working directory), or in the user's data directory where that cannot

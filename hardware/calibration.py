@@ -104,7 +104,7 @@ class Calibration(_Entity):
 
 
 def load_calibration_document(document: object, where: str = "the document") -> Calibration:
-    """The calibration that a parsed JSON document describes. Raises `CalibrationFileError`."""
+    """Returns the calibration that a parsed JSON document describes. Raises `CalibrationFileError`."""
     return load_versioned(document, where, FORMAT, "calibration", Calibration, CalibrationFileError)
 
 
@@ -118,12 +118,12 @@ _LIBRARY: Library[Calibration] = Library(
 
 
 def calibration_names() -> list[str]:
-    """Names of the calibrations in the library, in alphabetical order."""
+    """Returns the names of the calibrations in the library, in alphabetical order."""
     return _LIBRARY.names()
 
 
 def load_calibration(name_or_path: str | os.PathLike[str]) -> Calibration:
-    """The calibration of a library name such as "global", or in a JSON file.
+    """Returns the calibration of a library name such as "global", or in a JSON file.
 
     A text with a path separator or ending in ".json" is a path, anything else a name. Raises `CalibrationFileError`.
     """
@@ -131,5 +131,5 @@ def load_calibration(name_or_path: str | os.PathLike[str]) -> Calibration:
 
 
 def calibration_document(calibration: Calibration) -> dict[str, Any]:
-    """The calibration as a JSON document, which `load_calibration_document` turns into an equal calibration."""
+    """Returns the calibration as a JSON document, which `load_calibration_document` turns into an equal calibration."""
     return {"format": FORMAT, **calibration.model_dump(mode="json", exclude_defaults=True)}

@@ -16,7 +16,7 @@ class SystemFileError(DocumentError):
 
 
 def edited(system: System, changes: Mapping[str, Any], *, name: str | None = None, title: str | None = None) -> System:
-    """A copy of a system with values at paths such as "mem1.capacity_gib" or "networks.0.size" replaced.
+    """Returns a copy of a system with values at paths such as "mem1.capacity_gib" or "networks.0.size" replaced.
 
     The copy says in `derived_from` and `changes` what it is made from and what differs, counted from the original
     however often it was edited. A replaced value is no longer marked as assumed or unverified. Without a `name` it is

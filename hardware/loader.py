@@ -20,7 +20,7 @@ _CALCULON_KEYS = ("matrix", "vector", "mem1", "mem2", "processing_mode", "networ
 
 
 def load_document(document: object, where: str = "the document", name: str | None = None) -> System:
-    """The system that a parsed JSON document describes, in our own format or Calculon's.
+    """Returns the system that a parsed JSON document describes, in our own format or Calculon's.
 
     `where` names the document in messages. A Calculon document has no name of its own and gets `name`, or else the stem
     of `where`. Raises `SystemFileError`.
@@ -49,12 +49,12 @@ def load_document(document: object, where: str = "the document", name: str | Non
 
 
 def to_document(system: System) -> dict[str, Any]:
-    """The system as a JSON document in our own format, which `load_document` turns into an equal system."""
+    """Returns the system as a JSON document in our own format, which `load_document` turns into an equal system."""
     return {"format": FORMAT, **system.model_dump(mode="json", by_alias=False)}
 
 
 def to_calculon(system: System) -> dict[str, Any]:
-    """The system as a Calculon system file; names, sources and assumptions have no place there."""
+    """Returns the system as a Calculon system file; names, sources and assumptions have no place there."""
     document = system.model_dump(mode="json", by_alias=True, include=set(_CALCULON_KEYS))
     for network in document["networks"]:
         network["ops"] = {name: [each["scalar"], each["offset"]] for name, each in network["ops"].items()}
@@ -65,7 +65,8 @@ _LIBRARY: Library[System] = Library("hardware", "system", SystemFileError, load_
 
 
 def names(*, with_variants: bool = False) -> list[str]:
-    """Names of the systems in the library, in alphabetical order; each followed by its variants where wanted."""
+    """Returns the names of the systems in the library, in alphabetical order; each followed by its variants where
+    wanted."""
     found = _LIBRARY.names()
     if not with_variants:
         return found
@@ -73,12 +74,12 @@ def names(*, with_variants: bool = False) -> list[str]:
 
 
 def variant_names(name: str) -> list[str]:
-    """Names of the variants of a library system, such as "a100_80g_sxm@50g"; none for a system without."""
+    """Returns the names of the variants of a library system, such as "a100_80g_sxm@50g"; none for a system without."""
     return [f"{name}{SEPARATOR}{short}" for short in variants().get(name, {})]
 
 
 def load(name_or_path: str | os.PathLike[str]) -> System:
-    """The system of a library name, of a variant's, or of a JSON file in our own format or Calculon's.
+    """Returns the system of a library name, of a variant's, or of a JSON file in our own format or Calculon's.
 
     A text with a path separator or ending in ".json" is a path, anything else a name: "a100_80g_sxm", or
     "a100_80g_sxm@50g" for one of its `variant_names`. Raises `SystemFileError`.
@@ -105,5 +106,5 @@ SystemLike = str | os.PathLike[str] | System
 
 
 def system_of(system: SystemLike) -> System:
-    """The system itself, or the one of a library name or path. Raises `SystemFileError`."""
+    """Returns the system itself, or the one of a library name or path. Raises `SystemFileError`."""
     return system if isinstance(system, System) else load(system)

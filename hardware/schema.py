@@ -250,7 +250,7 @@ class System(_Entity):
         return tuple(self.matrix)
 
     def assumed_values(self) -> tuple[tuple[str, Any, str], ...]:
-        """(path, value, basis) of every assumed value, with the * in paths filled in.
+        """Returns (path, value, basis) of every assumed value, with the * in paths filled in.
 
         A mark on something that this system does not have, left over from a system it was made from, gives nothing.
         """
@@ -261,7 +261,7 @@ class System(_Entity):
         )
 
     def values_at(self, path: str) -> Iterator[tuple[str, Any]]:
-        """Every (path, value) that a path such as "matrix.*.tflops" leads to; none where it leads nowhere."""
+        """Yields every (path, value) that a path such as "matrix.*.tflops" leads to; none where it leads nowhere."""
         found: list[tuple[str, Any]] = [("", self)]
         for part in path.split("."):
             found = [

@@ -32,7 +32,7 @@ class Variant(BaseModel):
     notes: Annotated[tuple[Line, ...], Field(strict=False, max_length=20)] = ()
 
     def of(self, system: System, name: str) -> System:
-        """The variant of a system. Raises `SystemFileError` where a change does not fit it."""
+        """Returns the variant of a system. Raises `SystemFileError` where a change does not fit it."""
         changed = edited(system, self.changes, name=name, title=self.title)
         values = {
             "source": f"{system.source}; {', '.join(self.changes)}: {self.source}",
@@ -44,7 +44,7 @@ class Variant(BaseModel):
 
 @functools.cache
 def variants() -> Mapping[str, Mapping[str, Variant]]:
-    """All variants of library systems, by system and by the part of the name after the @."""
+    """Returns all variants of library systems, by system and by the part of the name after the @."""
     file = resources.files("hardware") / "variants.json"
     content = parse_json(file.read_bytes(), file.name, "variant", SystemFileError)
     assert isinstance(content, dict)

@@ -60,7 +60,8 @@ _DERIVED = tuple(key for key in BlockShape.model_fields if key != "seq_size")
 
 
 def load_document(document: object, where: str = "the document", name: str | None = None) -> Model:
-    """The model that a parsed JSON document describes: in our own format, Calculon's, or a Hugging Face config.json.
+    """Returns the model that a parsed JSON document describes: in our own format, Calculon's, or a Hugging Face
+    config.json.
 
     `where` names the document in messages. A document without a name of its own gets `name`, or else the stem of
     `where`. Raises `ModelFileError`.
@@ -97,14 +98,14 @@ def load_document(document: object, where: str = "the document", name: str | Non
 
 
 def to_document(model: Model) -> dict[str, Any]:
-    """The model as a JSON document in our own format, which `load_document` turns into an equal model."""
+    """Returns the model as a JSON document in our own format, which `load_document` turns into an equal model."""
     document = {"format": FORMAT, **model.model_dump(mode="json", exclude_defaults=True)}
     given = document.pop("calculon", {})
     return {**document, **given}
 
 
 def to_calculon(model: Model) -> dict[str, int]:
-    """The six keys of a Calculon application file; names and sources have no place there.
+    """Returns the six keys of a Calculon application file; names and sources have no place there.
 
     Raises `ModelFileError` where they cannot stand for the model's architecture.
     """
@@ -112,7 +113,7 @@ def to_calculon(model: Model) -> dict[str, int]:
 
 
 def edited(model: Model, changes: Mapping[str, Any], *, name: str | None = None, title: str | None = None) -> Model:
-    """A copy of a model with values at paths such as "seq_size" or "architecture.layers" replaced.
+    """Returns a copy of a model with values at paths such as "seq_size" or "architecture.layers" replaced.
 
     The copy says in `derived_from` and `changes` what it is made from and what differs, counted from the original
     however often it was edited. A replaced value is no longer marked as unverified. Without a `name` it is that of the
@@ -151,12 +152,13 @@ _LIBRARY: Library[Model] = Library("models", "model", ModelFileError, load_docum
 
 
 def names() -> list[str]:
-    """Names of the models in the library, in alphabetical order."""
+    """Returns the names of the models in the library, in alphabetical order."""
     return _LIBRARY.names()
 
 
 def load(name_or_path: str | os.PathLike[str]) -> Model:
-    """The model of a library name, or of a JSON file in our own format, Calculon's, or Hugging Face's config.json.
+    """Returns the model of a library name, or of a JSON file in our own format, Calculon's, or Hugging Face's
+    config.json.
 
     A text with a path separator or ending in ".json" is a path, anything else a name. Raises `ModelFileError`.
     """
@@ -169,5 +171,5 @@ ModelLike = str | os.PathLike[str] | Model
 
 
 def model_of(model: ModelLike) -> Model:
-    """The model itself, or the one of a library name or path. Raises `ModelFileError`."""
+    """Returns the model itself, or the one of a library name or path. Raises `ModelFileError`."""
     return model if isinstance(model, Model) else load(model)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def attention_weights(architecture: Architecture, kv_heads: int | None = None) -> int:
-    """Weights of the attention matrices of one block.
+    """Returns the weights of the attention matrices of one block.
 
     Ordinary attention: query, key, value, output; `kv_heads` replaces the published number. Latent attention: both
     compressions, their expansions and the output (DeepSeek-V2, arXiv:2405.04434, equations 37 to 47). Relative
@@ -41,12 +41,14 @@ def _indexer_weights(architecture: Architecture) -> int:
 
 
 def mlp_weights(architecture: Architecture, ffn: int | None = None) -> int:
-    """Weights of the matrices of one MLP, three if gated, else two; `ffn` replaces the ordinary MLP's width."""
+    """Returns the weights of the matrices of one MLP, three if gated, else two; `ffn` replaces the ordinary MLP's
+    width."""
     return (3 if architecture.gated_mlp else 2) * architecture.hidden * (architecture.ffn if ffn is None else ffn)
 
 
 def expert_weights(architecture: Architecture, *, active: bool = False) -> int:
-    """Weights of router, routed and shared experts of one layer; only those one token visits if `active`."""
+    """Returns the weights of router, routed and shared experts of one layer; only those one token visits if
+    `active`."""
     experts = architecture.experts
     if experts is None:
         return 0
@@ -59,22 +61,23 @@ def expert_weights(architecture: Architecture, *, active: bool = False) -> int:
 
 
 def embedding_weights(architecture: Architecture) -> int:
-    """Weights of embedding and LM head: one matrix if tied, else two."""
+    """Returns the weights of embedding and LM head: one matrix if tied, else two."""
     return (1 if architecture.tied_embeddings else 2) * architecture.hidden * architecture.vocab_padded
 
 
 def position_weights(architecture: Architecture) -> int:
-    """Weights of learned position embeddings, for the longest context."""
+    """Returns the weights of learned position embeddings, for the longest context."""
     return architecture.hidden * (architecture.max_seq or 0) if architecture.positions == "learned" else 0
 
 
 def norm_weights(architecture: Architecture) -> int:
-    """Weights of one norm of the residual stream: a scale, and a shift unless it is an RMSNorm."""
+    """Returns the weights of one norm of the residual stream: a scale, and a shift unless it is an RMSNorm."""
     return architecture.hidden * (1 if architecture.norm == "RMSNorm" else 2)
 
 
 def attention_vectors(architecture: Architecture) -> int:
-    """Biases of the attention matrices of one block, and the norms of queries and keys or of their latents."""
+    """Returns the biases of the attention matrices of one block, and the norms of queries and keys or of their
+    latents."""
     latent, vectors = architecture.latent_attention, 0
     if latent is not None:
         vectors += (latent.q_rank or 0) + latent.kv_rank
@@ -88,7 +91,7 @@ def attention_vectors(architecture: Architecture) -> int:
 
 
 def qkv_biases(architecture: Architecture) -> int:
-    """Biases of query, key and value projections of one block; 0 where there are none."""
+    """Returns the biases of query, key and value projections of one block; 0 where there are none."""
     if not architecture.qkv_bias:
         return 0
     return architecture.head_dim * (architecture.heads + 2 * architecture.kv_heads)
@@ -101,7 +104,8 @@ def _mlp_biases(architecture: Architecture, ffn: int) -> int:
 
 
 def layer_weights(architecture: Architecture, *, experts: bool, active: bool = False) -> int:
-    """All weights of one block: with a mixture of experts, or with an ordinary MLP; used by one token if `active`."""
+    """Returns all weights of one block: with a mixture of experts, or with an ordinary MLP; used by one token if
+    `active`."""
     weights = attention_weights(architecture) + attention_vectors(architecture)
     weights += architecture.norms_per_block * norm_weights(architecture)
     if not experts or architecture.experts is None:
@@ -117,12 +121,14 @@ def layer_weights(architecture: Architecture, *, experts: bool, active: bool = F
 
 
 def parameters(architecture: Architecture) -> int:
-    """All weights of the published model, multi-token prediction left out: matrices, biases, norms, embeddings."""
+    """Returns all weights of the published model, multi-token prediction left out: matrices, biases, norms,
+    embeddings."""
     return _model_weights(architecture, active=False)
 
 
 def active_parameters(architecture: Architecture) -> int:
-    """Weights that one token passes through: all but the experts it does not visit. Embedding and LM head count whole.
+    """Returns the weights that one token passes through: all but the experts it does not visit. Embedding and LM head
+    count whole.
 
     Authors differ in whether they count the embedding, of which a token reads one row.
     """
@@ -130,7 +136,8 @@ def active_parameters(architecture: Architecture) -> int:
 
 
 def prediction_parameters(architecture: Architecture) -> int:
-    """Weights that multi-token prediction adds: per layer a block, a projection of two vectors to one, three norms.
+    """Returns the weights that multi-token prediction adds: per layer a block, a projection of two vectors to one,
+    three norms.
 
     Embedding and LM head are shared with the model (DeepSeek-V3, arXiv:2412.19437, section 2.2).
     """

@@ -17,7 +17,8 @@ UNRECORDED = (
 
 
 def obstacles(architecture: Architecture) -> tuple[str, ...]:
-    """What the architecture has that six block numbers cannot stand for, however roughly; empty for dense models."""
+    """Returns what the architecture has that six block numbers cannot stand for, however roughly; empty for dense
+    models."""
     found = []
     if architecture.latent_attention is not None:
         found.append("multi-head latent attention")
@@ -29,7 +30,8 @@ def obstacles(architecture: Architecture) -> tuple[str, ...]:
 
 
 def block_shape(architecture: Architecture) -> dict[str, int]:
-    """The five numbers of the block recipe that follow from the architecture; the sixth, `seq_size`, is a choice.
+    """Returns the five numbers of the block recipe that follow from the architecture; the sixth, `seq_size`, is a
+    choice.
 
     A gated MLP of width F becomes a two-matrix MLP of width 1.5 F, which has the same weights, 3 hidden F, and so the
     same matrix FLOPs. Every query head gets a key and a value head of its own. Meant for architectures without
@@ -47,7 +49,7 @@ def block_shape(architecture: Architecture) -> dict[str, int]:
 
 
 def differences(architecture: Architecture | None, seq_size: int, feedforward: int | None = None) -> tuple[str, ...]:
-    """One sentence for each thing in which the block recipe departs from the architecture, numbers included.
+    """Returns one sentence for each thing in which the block recipe departs from the architecture, numbers included.
 
     `feedforward` is the MLP width that the recipe reads where it is not the derived one. Where the recipe cannot stand
     for the architecture at all, the one sentence says so.

@@ -115,7 +115,8 @@ class Model(BaseModel):
         return BlockShape(**block_shape(self.architecture), seq_size=self.seq_size)
 
     def require_block(self) -> BlockShape:
-        """The six numbers of Calculon's block recipe. Raises `ModelFileError` where the architecture has none."""
+        """Returns the six numbers of Calculon's block recipe. Raises `ModelFileError` where the architecture has
+        none."""
         if self.block is None:
             found = " and ".join(obstacles(self.architecture)) if self.architecture else "no shape"
             raise ModelFileError(
@@ -166,7 +167,7 @@ class Model(BaseModel):
         return None if self.architecture is None else active_parameters(self.architecture)
 
     def architecture_or_assumed(self, vocab: int = 51_200) -> Architecture:
-        """The published architecture, or one that has exactly the six given numbers and a GPT's embedding.
+        """Returns the published architecture, or one that has exactly the six given numbers and a GPT's embedding.
 
         `vocab` [tokens] is assumed where the architecture is not recorded: 51,200 is Megatron-LM's (arXiv:2104.04473).
         """

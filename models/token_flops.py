@@ -69,18 +69,18 @@ class TokenFlops:
     """The LM head; 0 where the cost model has none."""
 
     def forward(self, convention: Convention = "full") -> float:
-        """Forward pass of one token [FLOP]."""
+        """Returns the work of the forward pass of one token [FLOP]."""
         return self.weights + self.head + (self.attention if convention == "full" else self.causal_attention)
 
     def model(self, convention: Convention = "full", training: bool = True) -> float:
-        """What the model needs per token [FLOP]: forward once and, in training, backward at twice that.
+        """Returns what the model needs per token [FLOP]: forward once and, in training, backward at twice that.
 
         Recomputed arithmetic does not count. Source: PaLM (arXiv:2204.02311), appendix B.
         """
         return (3.0 if training else 1.0) * self.forward(convention)
 
     def hardware(self, recompute: Recompute, convention: Convention = "full") -> float:
-        """What the processors do per token in training [FLOP]: `model`, and what is recomputed once more.
+        """Returns what the processors do per token in training [FLOP]: `model`, and what is recomputed once more.
 
         "full" runs the blocks forward a second time, "attn_only" the products inside attention (Korthikanti et al.,
         arXiv:2205.05198, appendix A); the LM head is never run again. What a fused attention kernel repeats within its
@@ -92,7 +92,7 @@ class TokenFlops:
 
 
 def token_flops(model: Model, recipe: Recipe = "published") -> TokenFlops:
-    """Matrix arithmetic of one token of a model at its `seq_size`.
+    """Returns the matrix arithmetic of one token of a model at its `seq_size`.
 
     recipe: "published" counts the architecture with LM head and active experts (where it is not recorded, the block
     numbers with a vocabulary of 51,200); "block" counts the six numbers of Calculon's block recipe, which has no
@@ -104,7 +104,7 @@ def token_flops(model: Model, recipe: Recipe = "published") -> TokenFlops:
 
 
 def parameter_count(model: Model) -> int:
-    """All weights of a model, every expert included; with an assumed embedding where none is recorded.
+    """Returns all weights of a model, every expert included; with an assumed embedding where none is recorded.
 
     See `models.Model.architecture_or_assumed`.
     """
@@ -112,7 +112,7 @@ def parameter_count(model: Model) -> int:
 
 
 def block_flops(block: BlockShape) -> TokenFlops:
-    """Matrix arithmetic of one token by the six numbers of Calculon's block recipe; see `BLOCK_FORMULA`."""
+    """Returns the matrix arithmetic of one token by the six numbers of Calculon's block recipe; see `BLOCK_FORMULA`."""
     inner = block.attn_heads * block.attn_size
     weights = block.num_blocks * (8.0 * block.hidden * inner + 4.0 * block.hidden * block.feedforward)
     attention = block.num_blocks * 4.0 * block.seq_size * inner
@@ -120,7 +120,7 @@ def block_flops(block: BlockShape) -> TokenFlops:
 
 
 def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
-    """Matrix arithmetic of one token of a published architecture in a sequence of `seq_size` tokens.
+    """Returns the matrix arithmetic of one token of a published architecture in a sequence of `seq_size` tokens.
 
     Two per weight of every matrix that the token passes (Kaplan et al., arXiv:2001.08361, section 2.1), without the
     lookup in the embedding; with the LM head, the router and, of experts, those that it visits. Attention: two per

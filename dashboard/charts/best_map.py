@@ -29,10 +29,14 @@ MOST_LABELS: Final = 420
 """Cells that are labelled; with more of them drawing is slow."""
 _SIDE: Final = 0.95
 _GAP: Final = 0.03
-_WIDTH: Final = 640
-"""Room for the cells across, of the narrowest window the pages are made for [px]."""
+_WIDTH: Final = {False: 640, True: 230}
+"""Room for the cells across, by whether the window is narrow, of the narrowest window of either kind [px]."""
 _LEAST_CELL: Final = (25, 15)
 """Width and height of a cell that holds three digits [px]."""
+_LOW: Final = 28
+"""Height of a row of cells where panels stand above each other in a narrow window [px]."""
+_ABOVE: Final = 48
+"""Room above a panel below another [px]."""
 _ROOMY: Final = 34
 """Width of a cell from which its number is written in full size [px]."""
 
@@ -80,6 +84,10 @@ class _Look:
     ramp: Ramp
     scale: Scale
     colours: Palette
+    grid: tuple[int, int]
+    """Panels beside and above each other."""
+    height: int
+    """Of the chart [px]."""
     size: int
     """Of the numbers in the cells [px]; 0 where there is no room for them."""
 
@@ -99,6 +107,7 @@ def best_map(
     axes: Axes | None = None,
     among: Sequence[float] | None = None,
     bar: bool = True,
+    narrow: bool = False,
 ) -> Chart:
     """Draws the map; its points carry customdata (all of `at`, id).
 
@@ -113,6 +122,7 @@ def best_map(
         axes, among: values of the axes, and those that colours and unit are chosen for; those of `cells` unless charts
             are to be compared.
         bar: whether there is a colour bar; charts that share their colours do better with one for all.
+        narrow: whether it is drawn in a narrow window.
     """
     colours = palette(mode)
     if not len(cells):
@@ -122,10 +132,11 @@ def best_map(
     across, up = axes or (_ordered(cells["x"], x), _ordered(cells["y"], y))
     chosen_for = values if among is None else among
     best = _best(values, lower)
+    grid, height = _grid(cells, len(up), height, narrow)
     look = _Look(
         (across, up), metric, best, math.nan if best is None else values[best],
         ramp_for(chosen_for, lower_is_better=lower, domain=domain), scale_for(metric, chosen_for), colours,
-        _label_size(cells, len(across), len(up), height),
+        grid, height, _label_size(cells, len(across), len(up), grid, height, narrow),
     )  # fmt: skip
     panels = _panels(cells.assign(best=[place == best for place in range(len(cells))]), facet, look.axes)
     traces: list[dict[str, Any]] = []
@@ -147,20 +158,31 @@ def best_map(
         **_arranged(panels, look, (x, y), drawn, bool(any(title["text"] for title in titles))),
         "annotations": notes, "shapes": frames, "uniformtext": {"mode": False}, "bargap": 0, "barmode": "overlay",
     }  # fmt: skip
-    # Few rows are not stretched to the whole height.
-    height = min(height, 90 + 110 * len(up) * _grid(len(panels))[1])
     return Chart(written(colours, height, traces, layout), _alt(cells, (y, x, facet), look))
 
 
-def numbered(cells: pd.DataFrame) -> bool:
-    """Returns whether the cells of a map are large and few enough to print their values."""
-    return _label_size(cells, cells["x"].nunique(), cells["y"].nunique(), HEIGHT) > 0
+def numbered(cells: pd.DataFrame, *, narrow: bool = False) -> bool:
+    """Returns whether the cells of a map are large and few enough to print their values. narrow: see `best_map`."""
+    across, up = cells["x"].nunique(), cells["y"].nunique()
+    return _label_size(cells, across, up, *_grid(cells, up, HEIGHT, narrow), narrow) > 0
 
 
-def _label_size(cells: pd.DataFrame, across: int, up: int, height: int) -> int:
+def _grid(cells: pd.DataFrame, up: int, height: int, narrow: bool) -> tuple[tuple[int, int], int]:
+    """Returns how many panels are beside and above each other, and the height of the chart [px]."""
+    panels = cells["facet"].nunique()
+    if narrow and panels > 1:
+        return (1, panels), panels * (90 + _LOW * up)
+    columns = panels if panels <= 3 else math.ceil(panels / 2)
+    rows = math.ceil(panels / columns)
+    return (columns, rows), min(height, 90 + 110 * up * rows)  # few rows are not stretched to the whole height
+
+
+def _label_size(
+    cells: pd.DataFrame, across: int, up: int, grid: tuple[int, int], height: int, narrow: bool
+) -> int:
     """Returns the size of the numbers in the cells [px], 0 where there is no room for them."""
-    columns, rows = _grid(cells["facet"].nunique())
-    width = _WIDTH / columns / across
+    columns, rows = grid
+    width = _WIDTH[narrow] / columns / across
     if len(cells) > MOST_LABELS or width < _LEAST_CELL[0] or height / rows / up < _LEAST_CELL[1]:
         return 0
     return 12 if width >= _ROOMY else 11
@@ -290,8 +312,9 @@ def _arranged(
     panels: Sequence[_Panel], look: _Look, fields: tuple[Column, Column], bar: dict[str, Any] | None, titled: bool
 ) -> dict[str, Any]:
     """Returns the axes of the panels: in a grid, the outer ones labelled."""
-    columns, rows = _grid(len(panels))
-    ticks = _ticks(look.axes[0], fields[0], 28 // columns), _ticks(look.axes[1], fields[1], 32 // rows)
+    columns, rows = look.grid
+    most = 28 // columns, int(look.height / rows / 16)
+    ticks = [_ticks(*each) for each in zip(look.axes, fields, most, strict=True)]
     layout: dict[str, Any] = {}
     room: dict[str, Any] = {}
     if len(panels) == 1:
@@ -310,8 +333,8 @@ def _arranged(
         }  # fmt: skip
         layout[f"yaxis{panel.suffix}"] = {
             **up, **ticks[1], "ticks": "", "showticklabels": left == 0,
-            "domain": _span(rows - 1 - top, rows, 0.09 if rows > 1 else 0.04 * titled), "anchor": f"x{panel.suffix}",
-            "range": [-0.52, len(look.axes[1]) - 0.48],
+            "domain": _span(rows - 1 - top, rows, _ABOVE / look.height if rows > 1 else 0.04 * titled),
+            "anchor": f"x{panel.suffix}", "range": [-0.52, len(look.axes[1]) - 0.48],
             "title": {**up["title"], "text": f"{fields[1].label} ({fields[1].short})" if left == 0 else ""}, **room,
         }  # fmt: skip
     return layout
@@ -320,12 +343,6 @@ def _arranged(
 def _wide(labels: Iterable[str]) -> float:
     """Returns the room for the longest of some labels of ticks [px]."""
     return 0.58 * TICK_SIZE * max(map(len, labels), default=0)
-
-
-def _grid(panels: int) -> tuple[int, int]:
-    """Returns (columns, rows) of so many panels."""
-    columns = panels if panels <= 3 else math.ceil(panels / 2)
-    return columns, math.ceil(panels / columns)
 
 
 def _span(position: int, of: int, gap: float = _GAP) -> list[float]:

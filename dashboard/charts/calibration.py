@@ -37,7 +37,7 @@ class Moved(NamedTuple):
 
 
 def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, height: int = HEIGHT) -> Chart:
-    """Draw how far predictions are off, before and after a fit, against the measured step time.
+    """Draws how far predictions are off, before and after a fit, against the measured step time.
 
     rows: columns row, label, model (text), measured [s], before, after [predicted over measured minus 1]; `after` may
     be NaN. after: what the errors after are of, such as "left out of the fit".
@@ -116,7 +116,7 @@ def _finding(rows: pd.DataFrame, after: str, drawn: int) -> str:
 
 
 def parameters_moved(moved: Sequence[Moved], mode: str = "light") -> Chart:
-    """Draw every fitted parameter over its value before: the range of its prior, and the value and range after."""
+    """Draws every fitted parameter over its value before: the range of its prior, and the value and range after."""
     colours = palette(mode)
     if not moved:
         return empty(colours, 120, "No parameter was fitted.")

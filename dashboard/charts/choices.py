@@ -45,7 +45,7 @@ def choices(
     tier_names: tuple[str, ...] = (),
     narrow: bool = False,
 ) -> Chart:
-    """Draw one rail per field with a dot per option, at the share of the overall best that the option can reach.
+    """Draws one rail per field with a dot per option, at the share of the overall best that the option can reach.
 
     table: columns field (name of an execution field), choice (its value), value (best of the metric with that choice
     fixed, NaN where then none runs). Fields appear in the order of the table. tier_names: names of the network

@@ -27,6 +27,7 @@ def degree_map(
     axes: tuple[Sequence[int], Sequence[int]] | None = None,
     among: Sequence[float] | None = None,
     bar: bool = True,
+    narrow: bool = False,
 ) -> Chart:
     """Draws the map of tensor by pipeline parallel degree; its points carry customdata (tensor_par, pipeline_par, id).
 
@@ -36,7 +37,7 @@ def degree_map(
             the best execution, reason_text of the nearest miss, shortfall_bytes [bytes] by which it misses the memory
             (0 or NaN where memory is not the reason); `data_par` is optional and only named on hovering.
         selected, base_cell: (tensor_par, pipeline_par). axes: tensor and pipeline degrees.
-        metric, domain, height, among, bar: as for `best_map`.
+        metric, domain, height, among, bar, narrow: as for `best_map`.
     """
     cells = cells[cells["total"] > 0] if len(cells) else cells
     if not len(cells):
@@ -58,5 +59,5 @@ def degree_map(
     return best_map(
         drawn, by_name("pipeline_par"), by_name("tensor_par"), column_of(metric), mode, selected=selected,
         base_cell=base_cell, domain=domain, height=height, axes=(axes[1], axes[0]) if axes else None, among=among,
-        bar=bar,
+        bar=bar, narrow=narrow,
     )  # fmt: skip

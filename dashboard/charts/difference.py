@@ -32,7 +32,7 @@ def difference_map(
     axes: tuple[list[int], list[int]] | None = None,
     height: int = HEIGHT,
 ) -> Chart:
-    """Draw the map.
+    """Draws the map.
 
     first, second: columns tensor_par, pipeline_par and value (NaN where nothing fits), one row per cell. axes: tensor
     and pipeline degrees to show, those of both by default. A cell that only one of them can run says so in words.
@@ -133,7 +133,7 @@ def _finding(gains: Mapping[Cell, float], names: tuple[str, str], column: Column
 def aligned_steps(
     executions: Sequence[Mapping[Any, Any]], names: Sequence[str], mode: str = "light", *, narrow: bool = False
 ) -> Chart:
-    """Draw the steps of several executions as waterfalls on equal axes, one beside the other.
+    """Draws the steps of several executions as waterfalls on equal axes, one beside the other.
 
     executions: rows with the columns of `dashboard.charts.time_bar`. names: what to call them, as "A". narrow: for a
     phone, where they stand one below the other.

@@ -24,7 +24,7 @@ _ORDER: Final = (1, 6, 3, 2, 7, 0)
 
 
 def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *, height: int = HEIGHT) -> Chart:
-    """Draw efficiency over size, on a logarithmic axis; equal tables share one line.
+    """Draws efficiency over size, on a logarithmic axis; equal tables share one line.
 
     curves: thresholds in `unit`, efficiencies as shares of 1.
     """

@@ -39,6 +39,7 @@ CAUSES: Final = {
     "fill": "the pipeline fills", "forward": "waits for a forward of rank {}",
     "gradient": "waits for a gradient of rank {}",
     "latency": "a result of rank {} is on its way", "send": "sends", "drain": "the pipeline drains",
+    "empty": "a slot of the last group has no microbatch",
 }  # fmt: skip
 """Why a rank is idle, in words."""
 

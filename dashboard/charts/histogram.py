@@ -24,7 +24,7 @@ def histogram(
     marked: float | None = None,
     height: int = HEIGHT,
 ) -> Chart:
-    """Draw counts per bin.
+    """Draws counts per bin.
 
     counts: executions per bin, n of them; edges: n + 1 bin edges in the metric's unit, ascending.
     marked: value to point out with a line, such as that of the execution in view.

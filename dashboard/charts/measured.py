@@ -45,7 +45,7 @@ PARTS: Final[Mapping[str, tuple[str, str | None]]] = {
 
 
 def shown_marks(rows: pd.DataFrame, most: int = MAX_MARKS) -> pd.DataFrame:
-    """Return at most `most` rows: the worst half, and an even choice of the others."""
+    """Returns at most `most` rows: the worst half, and an even choice of the others."""
     if len(rows) <= most:
         return rows
     order = rows["error"].abs().sort_values(ascending=False, kind="stable").index
@@ -55,7 +55,7 @@ def shown_marks(rows: pd.DataFrame, most: int = MAX_MARKS) -> pd.DataFrame:
 
 
 def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = None, height: int = HEIGHT) -> Chart:
-    """Draw predicted against measured step times, logarithmic, with the diagonal and the band of ±10 %.
+    """Draws predicted against measured step times, logarithmic, with the diagonal and the band of ±10 %.
 
     rows: columns row (a number that marks return when clicked), model, hardware, measured_step_time_s,
     predicted_step_time_s [s], error [fraction].
@@ -130,7 +130,7 @@ def _finding(rows: pd.DataFrame, drawn: int) -> str:
 
 
 def step_parts(parts: Mapping[str, float], taken: float, mode: str = "light") -> Chart:
-    """Draw what a predicted step consists of, with the measured step for comparison.
+    """Draws what a predicted step consists of, with the measured step for comparison.
 
     parts: step and the keys of `PARTS` [s]. taken: measured [s], NaN where it was not measured.
     """

@@ -48,7 +48,7 @@ class MemoryBar(NamedTuple):
 
 
 def tier_pieces(execution: Mapping[Any, Any]) -> tuple[Pieces, Pieces]:
-    """Split one execution's memory by kind into the GPU's own memory (tier 1) and host memory (tier 2) [bytes].
+    """Splits one execution's memory by kind into the GPU's own memory (tier 1) and host memory (tier 2) [bytes].
 
     Without offload everything is in tier 1. What is offloaded lives in tier 2, and tier 1 keeps the blocks in transit.
     The pieces of a tier sum to `proc_mem_tier1_cap_req` and `proc_mem_tier2_cap_req`.
@@ -105,7 +105,7 @@ def memory_bars(
     *,
     names: tuple[str, str] = ("HBM", "Host"),
 ) -> Chart:
-    """Draw the memory of one or a few executions, one panel per tier that is used.
+    """Draws the memory of one or a few executions, one panel per tier that is used.
 
     executions: (label, row) pairs; a row has the columns `COLUMNS`. A single label may be empty.
     capacities: of tier 1 and tier 2 [bytes]; 0 where there is no second tier, infinity where it is not limited.
@@ -125,7 +125,7 @@ def memory_bars(
 def aligned_memory(
     executions: Sequence[tuple[str, Mapping[Any, Any]]], capacities: Sequence[tuple[float, float]], mode: str = "light"
 ) -> Chart:
-    """Draw the memory of executions on different systems on the same scale, one panel per tier that is used.
+    """Draws the memory of executions on different systems on the same scale, one panel per tier that is used.
 
     executions: (label, row) pairs as in `memory_bars`. capacities: of tier 1 and tier 2 of each one's system [bytes].
     """
@@ -151,7 +151,7 @@ def memory_rows(
     tier: int = 1,
     name: str = "HBM",
 ) -> Chart:
-    """Draw the memory of many executions in one tier, one thin bar each, in the order of the rows (first on top).
+    """Draws the memory of many executions in one tier, one thin bar each, in the order of the rows (first on top).
 
     rows: one execution per row, the columns `COLUMNS` with tensor_par, pipeline_par and optionally id; for example the
     best execution of every cell. capacity [bytes]. Bars carry customdata (tensor_par, pipeline_par, id).
@@ -204,7 +204,7 @@ def _draw_panel(
     colours: Palette,
     row_height: int,
 ) -> list[dict[str, Any]]:
-    """Draw the bars and the capacity line of one tier; return its totals as annotations."""
+    """Draw the bars and the capacity line of one tier; returns its totals as annotations."""
     notes = []
     totals = [sum(bar.pieces.values()) for bar in bars]
     bounded = 0 < capacity < UNLIMITED

@@ -21,7 +21,7 @@ _BEYOND: Final = 1.5
 
 
 def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, name: str = "HBM") -> Chart:
-    """Draw the least memory with which each cell would have an execution, in the order of the rows (first on top).
+    """Draws the least memory with which each cell would have an execution, in the order of the rows (first on top).
 
     cells: columns tensor_par, pipeline_par, need [bytes], remedy (a few words, empty where the cell fits or only more
     memory would help). capacity

@@ -19,7 +19,7 @@ LOOK: Final = {"TP": "tensor", "CP": "context", "EP": "expert", "PP": "pipeline"
 
 
 def partners(groups: Sequence[RankGroup], num_procs: int, domain: int, mode: str = "light") -> Chart:
-    """Draw which GPUs GPU 0 exchanges data with. domain: GPUs of the innermost network, drawn as bands."""
+    """Draws which GPUs GPU 0 exchanges data with. domain: GPUs of the innermost network, drawn as bands."""
     colours = palette(mode)
     figure = base(colours, 66 + 34 * len(groups))
     if num_procs / domain <= 128:
@@ -57,7 +57,7 @@ def partners(groups: Sequence[RankGroup], num_procs: int, domain: int, mode: str
 
 
 def traffic(rows: Sequence[LinkTime], where: Mapping[str, str], mode: str = "light") -> Chart:
-    """Draw time on the links and the exposed part of it, one bar per kind of communication.
+    """Draws time on the links and the exposed part of it, one bar per kind of communication.
 
     where: the networks of a group in words, by its name.
     """

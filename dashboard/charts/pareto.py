@@ -58,7 +58,7 @@ def pareto(
     name: str = "",
     height: int = HEIGHT,
 ) -> Chart:
-    """Draw the frontier and the density behind it.
+    """Draws the frontier and the density behind it.
 
     frontier: the executions that no other beats, with columns id and those named by x, y and z [each in its unit]; the
     degrees tensor_par, pipeline_par and data_par are named in hovers if present. With z the marks are coloured by it
@@ -145,7 +145,7 @@ def _other(
 
 
 def thinned(rows: pd.DataFrame, most: int = MAX_MARKS) -> pd.DataFrame:
-    """Return at most `most` rows, evenly spaced, the first and the last among them."""
+    """Returns at most `most` rows, evenly spaced, the first and the last among them."""
     if len(rows) <= most:
         return rows
     return rows.iloc[np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
@@ -240,7 +240,7 @@ def _marks(
 
 
 def step_shape(x_column: Column) -> str:
-    """Return how the frontier steps from mark to mark, left to right, without promising what no execution reaches.
+    """Returns how the frontier steps from mark to mark, left to right, without promising what no execution reaches.
 
     Between two marks the reachable side is that of the worse x: if a higher x is worse (lower is better), the value of
     the left mark holds until the right mark (hv); otherwise the right mark's value holds from the left one on (vh).
@@ -277,7 +277,8 @@ def _alt(frontier: pd.DataFrame, shown: pd.DataFrame, x_column: Column, y_column
 
 
 def edges(low: float, high: float, bins: int, logarithmic: bool = False) -> list[float]:
-    """Return `bins` + 1 edges from low to high, evenly spaced or in equal ratios; a single value gets a narrow band."""
+    """Returns `bins` + 1 edges from low to high, evenly spaced or in equal ratios; a single value gets a narrow
+    band."""
     if not high > low:
         spread = abs(low) * 0.01 or 1.0
         low, high = low - spread, low + spread

@@ -19,7 +19,7 @@ def reasons(
     labels: Mapping[str, str] | None = None,
     limit: int = 8,
 ) -> Chart:
-    """Draw how many executions each reason rules out, the most frequent first.
+    """Draws how many executions each reason rules out, the most frequent first.
 
     counts: executions by reason code. labels: text by code; without it the texts of `engine.executions.reasons`.
     Reasons beyond `limit` are summed into one last bar.
@@ -69,7 +69,7 @@ def reasons(
 
 
 def label_of(code: str, labels: Mapping[str, str] | None = None) -> str:
-    """Return the text of a reason code; an unknown code reads as its own words."""
+    """Returns the text of a reason code; an unknown code reads as its own words."""
     if labels is not None and code in labels:
         return labels[code]
     reason = known_reasons.BY_CODE.get(code)

@@ -36,7 +36,7 @@ _GOLDEN: Final = 0.618034
 def residuals(
     rows: pd.DataFrame, values: pd.Series[Any], label: str, mode: str = "light", *, height: int = HEIGHT
 ) -> Chart:
-    """Draw signed errors against a field, with the median of every value, or of every eighth of a range.
+    """Draws signed errors against a field, with the median of every value, or of every eighth of a range.
 
     rows: columns row, id, model, hardware, error [fraction]. values: the field, words or numbers, indexed like rows;
     rows without a value are left out.

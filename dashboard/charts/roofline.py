@@ -23,9 +23,12 @@ _SMALLEST: Final = 6
 _APART: Final = 3.0
 """Where the rates of two roofs differ by less, marks are near the lower one, whose name makes room for them."""
 
+_ROOM_FOR_NAME: Final = 0.36
+"""Share of the axis that the name of the slope takes where the window is narrow."""
+
 
 def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height: int = HEIGHT) -> Chart:
-    """Draw one mark per layer and pass that computes anything; its area grows with the time it takes.
+    """Draws one mark per layer and pass that computes anything; its area grows with the time it takes.
 
     layers: columns label, engine, and for each stage of `STAGES` `{stage}_flops` [FLOP], `{stage}_mem_accessed`
     [bytes] and `{stage}_processing_time` [s], as `engine.cost_models.account.BlockAccount` has them.
@@ -81,7 +84,7 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
 
 
 def points(layers: pd.DataFrame) -> list[dict[str, Any]]:
-    """One mark per layer and pass: label, engine, stage, seconds [s], intensity [FLOP/byte], rate [FLOP/s]."""
+    """Returns one mark per layer and pass: label, engine, stage, seconds [s], intensity [FLOP/byte], rate [FLOP/s]."""
     found = []
     for row in layers.to_dict("records"):
         for stage, _ in STAGES:
@@ -115,10 +118,11 @@ def _roofs(figure: go.Figure, roofs: Roofs, left: float, right: float, colours: 
                    hoverinfo="skip", showlegend=False, line={"color": colours.muted, "width": 1.3})
     )  # fmt: skip
     scale = scale_for("offload_mem_bw_req", [roofs.bandwidth])
-    middle = math.sqrt(left * roofs.lower / roofs.bandwidth)
+    # In the middle of the slope, but not so far left that a phone would have it over the names of the axis.
+    end = max(math.sqrt(left * roofs.lower / roofs.bandwidth), left * (right / left) ** _ROOM_FOR_NAME)
     note(
-        figure, f"HBM {scale.number(roofs.bandwidth)}{scale.suffix}", colours, x=math.log10(middle),
-        y=math.log10(roofs.bandwidth * middle / 1e12), xanchor="right", yanchor="bottom", colour=colours.text,
+        figure, f"HBM {scale.number(roofs.bandwidth)}{scale.suffix}", colours, x=math.log10(end),
+        y=math.log10(roofs.bandwidth * end / 1e12), xanchor="right", yanchor="bottom", colour=colours.text,
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def size_chart(
     sizes: Sequence[Size], mode: str = "light", *, here: int, show: Show = "per GPU", every: Sequence[int] = (),
     narrow: bool = False,
 ) -> Chart:
-    """Draw the sizes: as bars, or as points where bars have no room. Both carry customdata (procs,).
+    """Draws the sizes: as bars, or as points where bars have no room. Both carry customdata (procs,).
 
     here: the scenario's own size, which is highlighted. every: all sizes that there will be, which have their places
     before they are known. narrow: for a phone, where what stands at bars is written upwards.
@@ -191,7 +191,7 @@ def _shares(ground: float) -> dict[str, Any]:
 
 
 def slower(sizes: Sequence[Size]) -> list[int]:
-    """Return the sizes that do less than a smaller one does, ascending."""
+    """Returns the sizes that do less than a smaller one does, ascending."""
     found, most = [], 0.0
     for size in sorted((size for size in sizes if math.isfinite(size.rate)), key=lambda size: size.procs):
         if size.rate < most * (1 - 1e-9):
@@ -215,7 +215,7 @@ def _hover(size: Size, best: float) -> str:
 
 
 def fall_off(sizes: Sequence[Size], share: float = FALLS) -> int | None:
-    """Return the smallest size from which on throughput per GPU stays below a share of the best; None without."""
+    """Returns the smallest size from which on throughput per GPU stays below a share of the best; None without."""
     known = sorted((size for size in sizes if math.isfinite(size.rate)), key=lambda size: size.procs)
     if not known:
         return None

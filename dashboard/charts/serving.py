@@ -57,7 +57,7 @@ def _titles(rows: pd.DataFrame) -> list[str]:
 def serving_frontier(
     curves: pd.DataFrame, mode: str = "light", *, chosen: Mapping[Any, Any] | None = None, narrow: bool = False
 ) -> Chart:
-    """Draw the frontier of every tensor-parallel degree, and the marks of the one over all.
+    """Draws the frontier of every tensor-parallel degree, and the marks of the one over all.
 
     curves: one row per deployment on the frontier of its degree: id, title, tensor_par, on_frontier, both figures
     [tokens/s], time_to_first_token [s], memory_total [bytes]. chosen: the deployment to ring, which has the same but
@@ -160,7 +160,7 @@ def _finding(curves: pd.DataFrame) -> str:
 
 
 def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
-    """Draw the memory of deployments, one stacked bar each, against the capacity.
+    """Draws the memory of deployments, one stacked bar each, against the capacity.
 
     rows: id, label, the parts of the memory, memory_total and memory_capacity [bytes]; first on top. Bars carry
     customdata (id,).
@@ -214,13 +214,13 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
 
 
 def decode_step(row: Mapping[Any, Any], mode: str = "light", narrow: bool = False) -> Chart:
-    """Draw what a decode step consists of; row: `decode_step_time` and its parts [s]."""
+    """Draws what a decode step consists of; row: `decode_step_time` and its parts [s]."""
     bars = [(by_name(name).label, float(row[name]), _STEP[name], by_name(name).description) for name in STEP_PARTS]
     return _parts("A decode step", float(row["decode_step_time"]), bars, mode, narrow)
 
 
 def request_time(row: Mapping[Any, Any], mode: str = "light", narrow: bool = False) -> Chart:
-    """Draw what a request waits for; row: the figures and lengths of a deployment."""
+    """Draws what a request waits for; row: the figures and lengths of a deployment."""
     later = max(float(row["output"]) - 1.0, 0.0)
     steps = later * float(row["decode_step_time"])
     others = later * float(row["time_per_output_token"]) - steps

@@ -41,7 +41,8 @@ def gain_map(
     spots: Sequence[Spot], x: Side, y: Side, base_rate: float, mode: str = "light", against: str = "base",
     narrow: bool = False,
 ) -> Chart:
-    """Draw the map: every spot coloured by its gain over `base_rate` [samples/s]; what is not computed yet stays blank.
+    """Draws the map: every spot coloured by its gain over `base_rate` [samples/s]; what is not computed yet stays
+    blank.
 
     against: what `base_rate` is the rate of; where that is 0, nothing runs there and the best spot stands in for it.
     Points carry customdata (x, y). Values are printed where there is room.

@@ -43,7 +43,7 @@ def sweep_line(
     whatif: tuple[float, float] | None = None,
     logarithmic: bool = True,
 ) -> Chart:
-    """Draw the line.
+    """Draws the line.
 
     at_base: value of the parameter in the base. whatif: (value, rate) to ring. Points carry customdata (value,).
     """
@@ -181,7 +181,7 @@ def _ticks(shown: Sequence[Stop], logarithmic: bool) -> dict[str, Any]:
 def _ring(
     figure: go.Figure, whatif: tuple[float, float], factor: float, place: float, room: Room, colours: Palette
 ) -> dict[str, Any]:
-    """Draw the ring of the what-if; return its name."""
+    """Draw the ring of the what-if; returns its name."""
     figure.add_trace(
         go.Scatter(
             x=[whatif[0]], y=[whatif[1] / factor], mode="markers", hoverinfo="skip",

@@ -20,7 +20,7 @@ COLUMNS: Final = (_TOTAL, *(name for kind in TIME_KINDS for name in kind.statist
 
 
 def time_pieces(execution: Mapping[Any, Any]) -> dict[str, float]:
-    """Return the parts of a step [s] by key of `TIME_KINDS`, in the order of the waterfall; they sum to the step.
+    """Returns the parts of a step [s] by key of `TIME_KINDS`, in the order of the waterfall; they sum to the step.
 
     Parts that the execution's cost model does not have are 0.
     """
@@ -28,7 +28,7 @@ def time_pieces(execution: Mapping[Any, Any]) -> dict[str, float]:
 
 
 def time_kinds(*executions: Mapping[Any, Any] | None) -> tuple[Kind, ...]:
-    """Return the parts of a step to show for these executions: what every cost model has, and what any has beyond.
+    """Returns the parts of a step to show for these executions: what every cost model has, and what any has beyond.
 
     Executions without experts or context parallelism lose nothing to those, and rows that can only be empty are left
     out.
@@ -51,7 +51,7 @@ def waterfall(
     other: Mapping[Any, Any] | None = None,
     names: tuple[str, str] = ("A", "B"),
 ) -> Chart:
-    """Draw the parts of a step, each bar starting where the one before ends, with values and shares at the right.
+    """Draws the parts of a step, each bar starting where the one before ends, with values and shares at the right.
 
     execution, other: rows with the columns `COLUMNS` [s]. The other is the thin bar under each thick one, and a third
     column of numbers says by how much the first takes longer. Parts of no length stay in place, so that charts can be

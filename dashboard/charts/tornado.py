@@ -37,7 +37,7 @@ class Swing(NamedTuple):
 
 
 def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light") -> Chart:
-    """Draw one row per parameter, the widest of its group first; groups in the order in which they come.
+    """Draws one row per parameter, the widest of its group first; groups in the order in which they come.
 
     swings: in any order. steps: what was done, as "−10 %" and "+10 %"; either may be empty where it was not tried. Bars
     carry customdata (name of the parameter,).

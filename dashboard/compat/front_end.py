@@ -1,7 +1,7 @@
 """What leans on the inside of Streamlit's front end: names of its elements and of its files.
 
 Checked with Streamlit 1.67.0; `tests/dashboard/test_compat.py` fails where the installed front end lacks one of them.
-`style.css` and `behaviour.js` use more of the names in `IN_USE`. Without them pages lose comfort, not function.
+`streamlit.css` and `behaviour.js` use more of the names in `IN_USE`. Without them pages lose comfort, not function.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import streamlit
 
 __all__ = [
     "DATA_GRID", "DRAWN", "FOLDER", "IN_USE", "LINE", "MAIN", "SCRIPT", "marked_in_navigation", "plotly_chunk", "rows",
+    "styles",
 ]  # fmt: skip
 
 FOLDER: Final = Path(streamlit.__file__).parent / "static"
@@ -47,6 +48,12 @@ def rows(lines: int) -> int:
     The grid breaks lines in rows of more than four times the size of the text.
     """
     return LINE + (lines - 1) * 26
+
+
+@cache
+def styles() -> str:
+    """Returns the element with the looks of Streamlit's own elements, to be injected once per page."""
+    return f"<style>\n{(Path(__file__).parent / 'streamlit.css').read_text(encoding='utf-8')}</style>"
 
 
 @cache

@@ -12,7 +12,8 @@ __all__ = ["joined", "json_values"]
 
 
 def joined(columns: Sequence[pa.Array], before: Sequence[str], after: str) -> bytes:
-    """The rows of text columns one after the other: before each value its own text, and one text after each row."""
+    """Returns the rows of text columns one after the other: before each value its own text, and one text after each
+    row."""
     if not len(columns) or not len(columns[0]):
         return b""
     wide = pa.large_string()  # batches of long rows pass the 2 GiB of the ordinary type
@@ -25,7 +26,7 @@ def joined(columns: Sequence[pa.Array], before: Sequence[str], after: str) -> by
 
 
 def json_values(column: pa.Array) -> pa.Array:
-    """A column as JSON writes it. Infinite values become texts, absent ones null."""
+    """Returns a column as JSON writes it. Infinite values become texts, absent ones null."""
     kind = column.type
     if pa.types.is_boolean(kind):
         text = pc.if_else(column, "true", "false")

@@ -32,7 +32,7 @@ __all__ = ["build"]
 
 
 def build(comparison: Comparison, explorations: Sequence[Exploration], address: str = "") -> bytes:
-    """The report of a comparison as a UTF-8 HTML document.
+    """Returns the report of a comparison as a UTF-8 HTML document.
 
     explorations: of its scenarios, in their order. address: link to the comparison, printed as text.
     """

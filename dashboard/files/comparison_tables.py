@@ -35,21 +35,21 @@ class Side(NamedTuple):
 
 
 def sides_of(letters: Sequence[str], explorations: Sequence[Exploration]) -> list[Side]:
-    """The scenarios of a comparison with the best execution of each."""
+    """Returns the scenarios of a comparison with the best execution of each."""
     return [
         Side(letter, found.scenario, found, best_of(found)) for letter, found in zip(letters, explorations, strict=True)
     ]
 
 
 def differing(sides: Sequence[Side]) -> pd.DataFrame:
-    """The fields in which the scenarios differ: Part, Field, and a column of words per scenario."""
+    """Returns the fields in which the scenarios differ: Part, Field, and a column of words per scenario."""
     rows = differences([side.scenario for side in sides])
     columns = ["Part", "Field", *(side.letter for side in sides)]
     return pd.DataFrame([[group, label, *values] for group, label, values in rows], columns=columns)
 
 
 def best_table(sides: Sequence[Side]) -> pd.DataFrame:
-    """The best execution of each scenario in words: results, and the choices in which they differ."""
+    """Returns the best execution of each scenario in words: results, and the choices in which they differ."""
     known = [side.best for side in sides if side.best is not None]
     rows = [[column_of(name).label, *(_value(side, name) for side in sides)] for name in _STATISTICS]
     rows.append(["Executions that run", *(count(side.exploration.feasible) for side in sides)])
@@ -67,7 +67,8 @@ def _value(side: Side, name: str) -> str:
 
 
 def file(sides: Sequence[Side], metric: Metric) -> bytes:
-    """A zip archive of the tables: what differs, the best executions and the best of every cell, each a CSV file.
+    """Returns a zip archive of the tables: what differs, the best executions and the best of every cell, each a CSV
+    file.
 
     metric: what the cells are told by.
     """

@@ -70,7 +70,8 @@ _served = False
 
 
 def routes() -> list[Route]:
-    """What the server answers beside the pages; from then on pages offer links. Below any path a proxy may add."""
+    """Returns what the server answers beside the pages; from then on pages offer links. Below any path a proxy may
+    add."""
     global _served
     _served = True
     return [Route("/download/{token}", _answer), Route("/{above:path}/download/{token}", _answer)]
@@ -111,7 +112,7 @@ def _token(name: str, content: str) -> str:
 
 
 def teller(name: str, content: str) -> Callable[[float], None]:
-    """What hears which share of the file of that name and content is written, while it is being made."""
+    """Returns what hears which share of the file of that name and content is written, while it is being made."""
     token = _token(name, content)
 
     def tell(share: float) -> None:
@@ -123,13 +124,13 @@ def teller(name: str, content: str) -> Callable[[float], None]:
 
 
 def reached(name: str, content: str) -> float | None:
-    """Which share of a file is written; None while nobody makes it. What is not told stays at 0."""
+    """Returns which share of a file is written; None while nobody makes it. What is not told stays at 0."""
     with _lock:
         return _reached.get(_token(name, content))
 
 
 def problem(name: str, content: str) -> str:
-    """Why a file could not be made when it was asked for last; empty where it could, or nobody asked."""
+    """Returns why a file could not be made when it was asked for last; empty where it could, or nobody asked."""
     with _lock:
         return _problems.get(_token(name, content), "")
 

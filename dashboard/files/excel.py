@@ -59,7 +59,7 @@ def write_excel(
     target: IO[bytes], tables: Iterable[pa.Table], header: Sequence[str], account: dict[str, Any], *,
     large: bool = False,
 ) -> None:  # fmt: skip
-    """Write a workbook: the rows of all tables under a header that stays in view, the account on a second sheet.
+    """Writes a workbook: the rows of all tables under a header that stays in view, the account on a second sheet.
 
     target: need not be able to seek. large: whether the sheet may pass 2 GiB before it is packed; the target should
     then be able to. Raises ValueError beyond `MOST_ROWS` rows.

@@ -85,23 +85,23 @@ class Described(Protocol):
 
 
 def heading(column: Described) -> str:
-    """Name and unit of a column, as files print it: "total_time [s]"; no unit for counts and words."""
+    """Returns names and unit of a column, as files print it: "total_time [s]"; no unit for counts and words."""
     return f"{column.name} [{column.unit}]" if column.unit else column.name
 
 
 def too_many(kind: str, rows: int) -> bool:
-    """Whether a format cannot hold that many rows."""
+    """Returns whether a format cannot hold that many rows."""
     return rows > FORMATS[kind].most
 
 
 def file_name(scenario: Scenario, what: str, kind: str) -> str:
-    """A name that tells exports apart: "gpt3-175B_h100_512_executions.csv.zip"."""
+    """Returns a name that tells exports apart: "gpt3-175B_h100_512_executions.csv.zip"."""
     parts = (scenario.model.name, scenario.system.name, str(scenario.num_procs), what)
     return "_".join(re.sub(r"[^\w.-]+", "-", part) for part in parts) + FORMATS[kind].suffix
 
 
 def about(exploration: Exploration, names: Sequence[str], selection: Sequence[str]) -> dict[str, Any]:
-    """What a file says of itself. selection: sentences on which executions it holds, and in which order."""
+    """Returns what a file says of itself. selection: sentences on which executions it holds, and in which order."""
     return {
         "format": "shardscape-executions/1",
         **of_scenario(exploration.scenario),
@@ -114,7 +114,7 @@ def about(exploration: Exploration, names: Sequence[str], selection: Sequence[st
 
 
 def of_scenario(scenario: Scenario) -> dict[str, Any]:
-    """What every file says of the scenario whose figures it holds, and of what computed them."""
+    """Returns what every file says of the scenario whose figures it holds, and of what computed them."""
     return {
         "software": f"shardscape {version()}",
         "cost_model": scenario.physics,
@@ -125,12 +125,12 @@ def of_scenario(scenario: Scenario) -> dict[str, Any]:
 
 
 def described(column: Described) -> dict[str, str]:
-    """What a file says of a column."""
+    """Returns what a file says of a column."""
     return {"name": column.name, "unit": column.unit, "label": column.label, "description": column.description}
 
 
 def archive(account: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bytes:
-    """Small tables as CSV files of one zip archive, beside the account of them in about.json."""
+    """Returns small tables as CSV files of one zip archive, beside the account of them in about.json."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("about.json", json.dumps(account, indent=1))
@@ -149,7 +149,7 @@ def _calibration(scenario: Scenario) -> dict[str, Any] | None:
 
 
 def of_frame(exploration: Exploration, frame: pd.DataFrame, kind: str, selection: str) -> Callable[[], bytes]:
-    """A small table as a file, built when it is asked for."""
+    """Returns a small table as a file, built when it is asked for."""
 
     def build() -> bytes:
         target = io.BytesIO()
@@ -171,7 +171,7 @@ def of_rows(
     selection: Sequence[str] = (),
     tell: Callable[[float], None] | None = None,
 ) -> Callable[[IO[bytes]], None]:
-    """The feasible executions that meet all conditions as a file, written when it is asked for.
+    """Returns the feasible executions that meet all conditions as a file, written when it is asked for.
 
     names: of any columns; those that are not stored are computed again, batch by batch. The result writes to what need
     not be able to seek, and begins before the rows are at hand, which takes a while where millions are sorted. tell:
@@ -190,7 +190,7 @@ def of_rows(
 
 
 def is_large(kind: str, rows: int, names: Sequence[str]) -> bool:
-    """Whether the rows, before they are packed, may need more than a plain zip archive can hold."""
+    """Returns whether the rows, before they are packed, may need more than a plain zip archive can hold."""
     widths = _WIDEST.get(kind, {})
     return rows * sum(widths.get(by_name(name).dtype, 0) for name in names) > zipfile.ZIP64_LIMIT
 
@@ -303,14 +303,14 @@ def _write_json(target: IO[bytes], tables: Iterable[pa.Table], account: dict[str
 
 
 def json_rows(table: pa.Table) -> bytes:
-    """The rows of a table as JSON objects with commas between, every digit of them."""
+    """Returns the rows of a table as JSON objects with commas between, every digit of them."""
     columns = [json_values(column.combine_chunks()) for column in table.columns]
     names = [f'{", " if place else "{"}{json.dumps(name)}: ' for place, name in enumerate(table.column_names)]
     return joined(columns, names, "},\n")[:-2]
 
 
 def version() -> str:
-    """Version of what writes the files."""
+    """Returns version of what writes the files."""
     try:
         return importlib.metadata.version("shardscape")
     except importlib.metadata.PackageNotFoundError:

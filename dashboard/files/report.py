@@ -77,7 +77,7 @@ pre { font-size: 12px; overflow: auto; max-height: 480px; padding: 12px;
 
 
 def build(exploration: Exploration, address: str = "", title: str = "") -> bytes:
-    """The report of an exploration as a UTF-8 HTML document.
+    """Returns the report of an exploration as a UTF-8 HTML document.
 
     address: link to the scenario, printed as text. title: instead of one made from model and system.
     """
@@ -97,7 +97,7 @@ def build(exploration: Exploration, address: str = "", title: str = "") -> bytes
 
 
 def drawn(shown: Sequence[Figure]) -> tuple[str, dict[str, Any]]:
-    """The sections of figures as HTML, and the figures themselves by key and mode, as `page` takes them."""
+    """Returns the sections of figures as HTML, and the figures themselves by key and mode, as `page` takes them."""
     charts = {figure.key: {mode: figure.draw(mode) for mode in ("light", "dark")} for figure in shown}
     data = {
         key: {mode: json.loads(each.figure.to_json()) for mode, each in modes.items()} for key, modes in charts.items()
@@ -116,7 +116,7 @@ def drawn(shown: Sequence[Figure]) -> tuple[str, dict[str, Any]]:
 
 
 def page(name: str, body: str, data: dict[str, Any]) -> str:
-    """The HTML document around a body."""
+    """Returns the HTML document around a body."""
     library = f"\n{plotly_figures.library()}\n"
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (library, _SCRIPT))
     policy = (
@@ -156,7 +156,7 @@ def _json(value: Any) -> str:
 
 
 def sentence(scenario: Scenario) -> str:
-    """The scenario in a sentence."""
+    """Returns the scenario in a sentence."""
     model = scenario.model.title or scenario.model.name
     system = scenario.system.title or scenario.system.name
     return (
@@ -172,7 +172,7 @@ def _answer(exploration: Exploration, best: dict[str, Any] | None) -> str:
         found = ways(exploration.scenario, exploration.key)
         help_words = f"<p>What would make it run: {escape(' · '.join(found))}.</p>" if found else ""
         return f"<p>{far} The map says how far each cell is from fitting.</p>{help_words}"
-    return f"<h2>The best execution</h2>{best_table(best)}{_words(exploration.scenario)}"
+    return f"<h2>The best execution</h2>{best_table(best, exploration.scenario.system)}{_words(exploration.scenario)}"
 
 
 def _words(scenario: Scenario) -> str:
@@ -191,7 +191,7 @@ def _tables(exploration: Exploration, best: dict[str, Any] | None) -> str:
 
 
 def subjects(scenario: Scenario) -> str:
-    """Model and system with every value, its marks, and what is left out."""
+    """Returns model and system with every value, its marks, and what is left out."""
     parts = ['<h2>Model and system</h2>']
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
         limits = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing, scenario.cost_model))
@@ -222,7 +222,8 @@ def assumptions(exploration: Exploration) -> str:
 
 
 def whole(noun: str, document: dict[str, Any], address: str) -> str:
-    """The document that the report is of, to be opened again, and a link to it. noun: "scenario" or "comparison"."""
+    """Returns the document that the report is of, to be opened again, and a link to it. noun: "scenario" or
+    "comparison"."""
     where = f"<p>Link: <code>{escape(address)}</code></p>" if address else ""
     return (
         f"{where}<h2>{noun.capitalize()}</h2><p>Saved as a file, this opens on the Scenarios page.</p>"

@@ -36,7 +36,7 @@ from dashboard.words.numbers import (
 from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label, fields_of
 from engine.cost_models.registry import cost_model_of, named
-from hardware import GIB
+from hardware import GIB, System
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
 
@@ -62,7 +62,7 @@ class Figure(NamedTuple):
 
 
 def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Tile]:
-    """The headline figures of the best execution and of the space."""
+    """Returns the headline figures of the best execution and of the space."""
     scenario = exploration.scenario
     space = Tile("Feasible", count(exploration.feasible),
                  f"{percent(exploration.feasible / exploration.total if exploration.total else 0)} of "
@@ -84,7 +84,7 @@ def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[T
 
 
 def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figure]:
-    """The figures of a report, the answer first."""
+    """Returns the figures of a report, the answer first."""
     scenario, key = exploration.scenario, exploration.key
     metric = metrics(scenario)["sample_rate"]
     cells = explorations.cells_of(exploration, metric)
@@ -133,15 +133,15 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     return found
 
 
-def best_table(best: dict[str, Any]) -> str:
-    """The best execution in words."""
-    pairs = [("degrees", title(best)), *choices(best), ("execution id", f"{int(best['id']):,}")]
+def best_table(best: dict[str, Any], system: System) -> str:
+    """Returns the best execution in words."""
+    pairs = [("degrees", title(best)), *choices(best, system), ("execution id", f"{int(best['id']):,}")]
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in pairs)
     return f'<table class="ss-sheet"><tbody>{rows}</tbody></table>'
 
 
 def top_table(exploration: Exploration) -> str:
-    """The best executions, one per row; choices in which they do not differ are left out."""
+    """Returns the best executions, one per row; choices in which they do not differ are left out."""
     frame = exploration.top(TOP)
     frame = frame.assign(activation_recompute=[recomputed(row, brief=True) for row in frame.to_dict("records")])
     cost_model = exploration.scenario.cost_model
@@ -176,7 +176,7 @@ def _column(name: str, values: pd.Series[Any]) -> tuple[str, str, list[str]]:
 
 
 def formulas(scenario: Scenario) -> Sequence[tuple[str, str]]:
-    """How the derived figures are computed."""
+    """Returns how the derived figures are computed."""
     return (
         ("MFU", f"{MFU_FORMULA}, where model FLOP per sample = {flops_formula(scenario)}"),
         ("Throughput", "batch ÷ step time"),

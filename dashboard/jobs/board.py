@@ -79,18 +79,18 @@ class Board:
             return job
 
     def seen(self, kind: Kind, key: str, watcher: str = "") -> Job | None:
-        """The job of a key where there is one that need not start anew; it goes on if it was paused."""
+        """Returns the job of a key where there is one that need not start anew; it goes on if it was paused."""
         with self._changed:
             job = self._jobs.get((kind, key))
             return job if job is not None and self._met(job, watcher) else None
 
     def find(self, kind: Kind, key: str) -> Job | None:
-        """The job of a key, if there is one."""
+        """Returns the job of a key, if there is one."""
         with self._changed:
             return self._jobs.get((kind, key))
 
     def jobs(self, kind: Kind) -> list[Any]:
-        """All jobs of a kind, those asked for longest ago first."""
+        """Returns all jobs of a kind, those asked for longest ago first."""
         with self._changed:
             return [job for job in self._jobs.values() if job.kind is kind]
 
@@ -130,7 +130,7 @@ class Board:
                 del self._jobs[job.kind, job.key]
 
     def position(self, job: Job) -> int:
-        """How many whole jobs come before one that waits."""
+        """Returns how many whole jobs come before one that waits."""
         with self._changed:
             if job.kind.in_parts or job.state != "queued":
                 return 0

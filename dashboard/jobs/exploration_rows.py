@@ -80,7 +80,7 @@ class _Taker:
 
 
 def explore(task: Task, scenario: Scenario, folder: Path) -> None:
-    """In the process: explores a scenario and passes everything on, rows in files of a folder."""
+    """Explores a scenario and passes everything on, rows in files of a folder."""
     task.owns(folder)
     task.give(("open", record_of(scenario)))
     with _Relay(task, folder) as relay:

@@ -131,19 +131,19 @@ class Explorations:
         )  # fmt: skip
 
     def request(self, scenario: Scenario, watcher: str = "") -> ExplorationJob:
-        """The job of a scenario: the one there is, or a new one. Raises `BoardFull`."""
+        """Returns the job of a scenario: the one there is, or a new one. Raises `BoardFull`."""
         job = self.board.seen(self.kind, scenario.key, watcher) or self.board.post(self._new(scenario), watcher)
         assert isinstance(job, ExplorationJob)
         return job
 
     def find(self, key: str) -> ExplorationJob | None:
-        """The job of a scenario by its key, if there is one."""
+        """Returns the job of a scenario by its key, if there is one."""
         job = self.board.find(self.kind, key)
         assert job is None or isinstance(job, ExplorationJob)
         return job
 
     def jobs(self) -> list[ExplorationJob]:
-        """Every job there is, those asked for longest ago first."""
+        """Returns every job there is, those asked for longest ago first."""
         return self.board.jobs(self.kind)
 
     def forget(self, key: str) -> None:
@@ -159,7 +159,7 @@ class Explorations:
             self.store.close()
 
     def refusal(self, scenario: Scenario) -> str:
-        """Why a space is too large for this server; empty where it is not."""
+        """Returns why a space is too large for this server; empty where it is not."""
         total = scenario.space.total
         if total > self.settings.largest_space:
             return (

@@ -71,7 +71,7 @@ class Best:
 
 
 def entries(files: UserFiles, explorations: Explorations) -> list[Entry]:
-    """Everything there is to list: saved scenarios first, each newest first."""
+    """Returns everything there is to list: saved scenarios first, each newest first."""
     records = {record.key: record for record in _records(explorations.store)}
     jobs = {job.key: job for job in explorations.jobs() if not (job.ended and job.exploration is None)}
     found, shown = [], set()
@@ -112,7 +112,7 @@ def _scenario(text: str) -> Scenario:
 
 
 def searched(found: Iterable[Entry], text: str) -> list[Entry]:
-    """The entries whose title, model or system contain every word of a search."""
+    """Returns the entries whose title, model or system contain every word of a search."""
     words = text.lower().split()
 
     def content(entry: Entry) -> str:
@@ -124,7 +124,7 @@ def searched(found: Iterable[Entry], text: str) -> list[Entry]:
 
 
 def best_of(entry: Entry, explorations: Explorations) -> Best | None:
-    """The best of an entry's exploration; None where it was not explored, or its results cannot be read."""
+    """Returns the best of an entry's exploration; None where it was not explored, or its results cannot be read."""
     job = entry.job
     if job is not None and job.exploration is not None:
         return _best(job.exploration)
@@ -156,7 +156,7 @@ def _best(exploration: Exploration) -> Best:
 
 
 def age(seconds: float, now: float | None = None) -> str:
-    """How long ago a time [s since 1970] was: "just now", "12 min", "3 h", "5 days"."""
+    """Returns how long ago a time [s since 1970] was: "just now", "12 min", "3 h", "5 days"."""
     passed = max(0.0, (time.time() if now is None else now) - seconds)
     if passed < 60:
         return "just now"
@@ -167,7 +167,7 @@ def age(seconds: float, now: float | None = None) -> str:
 
 
 def size(number: int | None) -> str:
-    """Room that results take [bytes], decimal as disks are sold: "12.3 MB"."""
+    """Returns room that results take [bytes], decimal as disks are sold: "12.3 MB"."""
     if number is None:
         return "–"
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -127,7 +127,7 @@ class Job:
         """Lets go of what is needed only while it is worked on."""
 
     def answers(self, other: Job) -> bool:
-        """Whether who asks for another job gets this one."""
+        """Returns whether who asks for another job gets this one."""
         return self.key == other.key
 
     @property
@@ -165,11 +165,11 @@ class Job:
         return self.looked_at() < time.monotonic() - self.kind.unwatched
 
     def looked_at(self) -> float:
-        """When somebody looked last."""
+        """Returns when somebody looked last."""
         return max(list(self.watched.values()), default=-math.inf)
 
     def stops(self) -> bool:
-        """Whether to end before it is done: somebody stopped it, or nobody looks any more."""
+        """Returns whether to end before it is done: somebody stopped it, or nobody looks any more."""
         return self._stop.is_set() or self.unwatched
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -190,6 +190,6 @@ class Job:
         self._ended.set()
 
     def starts_anew(self, watcher: str) -> bool:
-        """Whether a request is for another job in its place: it was stopped, and not by who asks."""
+        """Returns whether a request is for another job in its place: it was stopped, and not by who asks."""
         stopped = self.state == "cancelled" and not self.kind.in_parts
         return stopped and bool(self.left) and watcher not in self.left

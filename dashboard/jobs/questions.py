@@ -11,8 +11,8 @@ from typing import Final
 
 from dashboard.jobs.board import Board
 from dashboard.jobs.job import Job, Kind
-from dashboard.jobs.searches import answer, light
 from dashboard.jobs.turns import turns
+from dashboard.jobs.whatif_answers import answer, light
 from dashboard.jobs.worker import Worker
 from dashboard.words.changes import text_of
 from engine import Scenario
@@ -40,11 +40,16 @@ class QuestionJob(Job):
     def __init__(self, kind: Kind, scenario: Scenario, changes: Mapping[str, float]) -> None:
         super().__init__(kind, f"{scenario.key} {text_of(changes)}", "Searching")
         self.answer: Answer | None = None
-        self._scenario, self._changes = scenario, dict(changes)
+        self._scenario, self._changes = light(scenario), dict(changes)  # without its space: many are remembered
+
+    @property
+    def account(self) -> str:
+        """Why there is no answer."""
+        return self.problem or "The search was given up for what was asked since."
 
     def work(self) -> bool:
         """Searches."""
-        self.answer = self.run(answer, light(self._scenario), self._changes)
+        self.answer = self.run(answer, self._scenario, self._changes)
         return False
 
 

@@ -21,8 +21,8 @@ SETTLED: Final = 60.0
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder, which is gone afterwards. It is locked meanwhile, and a lock ends with its process, however that
-    ends.
+    """Gives a new folder, which is gone afterwards. It is locked meanwhile, and a lock ends with its process, however
+    that ends.
     """
     _sweep(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:

@@ -11,6 +11,7 @@ import streamlit as st
 
 from dashboard.jobs.board import Board
 from dashboard.jobs.explorations import Explorations
+from dashboard.jobs.layer_plans import layer_plans
 from dashboard.jobs.questions import Questions
 from dashboard.jobs.studies import Studies
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
@@ -35,6 +36,7 @@ class Server:
         self.unstored_statistics = UnstoredStatistics(self.board, self.workers.answers)
         self.questions = Questions(self.board, self.workers.answers)
         self.studies = Studies(self.board, self.workers.answers, self.questions.kind)
+        self.layer_plans = layer_plans(self.workers.answers)
 
     def close(self) -> None:
         """Stops everything and gives the store back."""

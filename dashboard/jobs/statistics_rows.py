@@ -20,7 +20,7 @@ IDS: Final = "ids.npy"
 
 
 def evaluate(task: Task, scenario: Scenario, names: Sequence[str], folder: Path) -> None:
-    """In the process: evaluates the executions of a folder, and writes a file per statistic into it."""
+    """Evaluates the executions of a folder, and writes a file per statistic into it."""
     task.owns(folder)
     ids = np.load(folder / IDS, mmap_mode="r")
     with ColumnFiles(folder, names, len(ids)) as writer:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from dashboard.jobs.board import Board
 from dashboard.jobs.job import Job, Kind
-from dashboard.jobs.searches import StudyName, study_in
+from dashboard.jobs.whatif_answers import StudyName, study_in
 from dashboard.jobs.worker import Worker
 from dashboard.words.numbers import counted
 from engine.whatif import Study
@@ -126,11 +126,12 @@ class Studies:
         )  # fmt: skip
 
     def made(self, name: StudyName, *arguments: Any, largest: float) -> Study[Any]:
-        """Returns a study of `engine.whatif`, to be asked for. See `dashboard.jobs.searches.study_in`."""
+        """Returns a study of `engine.whatif`, to be asked for. See `dashboard.jobs.whatif_answers.study_in`."""
         return study_in(self._worker, name, *arguments, largest=largest)
 
     def request(self, key: str, make: Callable[[], Study[Any]]) -> StudyJob:
-        """The study of a key: the one there is, which goes on where nobody looked at it for a while, or a new one."""
+        """Returns the study of a key: the one there is, which goes on where nobody looked at it for a while, or a new
+        one."""
         job = self.board.seen(self.kind, key) or self.board.post(StudyJob(self.kind, key, make))
         assert isinstance(job, StudyJob)
         return job

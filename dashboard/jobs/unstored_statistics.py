@@ -15,9 +15,9 @@ import numpy as np
 from dashboard.jobs.board import Board
 from dashboard.jobs.job import Job, Kind
 from dashboard.jobs.scratch_folders import scratch_folder
-from dashboard.jobs.searches import light
 from dashboard.jobs.statistics_rows import IDS, evaluate
 from dashboard.jobs.turns import turns
+from dashboard.jobs.whatif_answers import light
 from dashboard.jobs.worker import Worker
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import counted
@@ -59,7 +59,7 @@ class EvaluationJob(Job):
         self._exploration: Exploration | None = exploration
 
     def figures(self, *, first: bool = True) -> str:
-        """The figures by name. first: whether they begin a sentence."""
+        """Returns the figures by name. first: whether they begin a sentence."""
         labels = [by_name(name).label for name in self.names]
         return " and ".join(label if first and not place else in_sentence(label) for place, label in enumerate(labels))
 
@@ -97,12 +97,13 @@ class EvaluationJob(Job):
         self._exploration = None
 
     def answers(self, other: Job) -> bool:
-        """Whether it evaluates all that another one was asked for."""
+        """Returns whether it evaluates all that another one was asked for."""
         return isinstance(other, EvaluationJob) and self.concerns(other._key, other.names)
 
     def concerns(self, key: str, names: Sequence[str]) -> bool:
-        """Whether it is about figures of an exploration: all that it evaluates on its way, but once stopped only what
-        was asked for, so that who asks for another figure later is not told of it. Once done, the rows answer."""
+        """Returns whether it is about figures of an exploration: all that it evaluates on its way, but once stopped
+        only what was asked for, so that who asks for another figure later is not told of it. Once done, the rows
+        answer."""
         known = self.names if self.state == "cancelled" else () if self.state == "done" else self.every
         return self._key == key and set(names) <= set(known)
 
@@ -134,7 +135,7 @@ class UnstoredStatistics:
         return None if job.state == "done" and not exploration.rows.missing(names) else job
 
     def request(self, exploration: Exploration, names: Sequence[str], watcher: str) -> EvaluationJob | None:
-        """The evaluation of those statistics that are not there yet, None where all are.
+        """Returns the evaluation of those statistics that are not there yet, None where all are.
 
         Raises `engine.store.TooManyValuesError` and `dashboard.jobs.board.BoardFull`.
         """
@@ -149,7 +150,7 @@ class UnstoredStatistics:
         return job
 
     def find(self, exploration: Exploration, name: str) -> EvaluationJob | None:
-        """The evaluation of one statistic, on its way or stopped or failed."""
+        """Returns the evaluation of one statistic, on its way or stopped or failed."""
         return next((job for job in self.board.jobs(self.kind) if job.concerns(exploration.key, [name])), None)
 
     def seconds_for(self, exploration: Exploration) -> float:

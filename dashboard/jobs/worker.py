@@ -82,12 +82,13 @@ class _Process:
     def __init__(self, behind: int) -> None:
         """Starts it, without waiting until it is ready. Raises OSError, and `WorkerError` where it ends at once."""
         self.waiting: dict[int, SimpleQueue[tuple[str, Any]]] = {}
+        cost_models = added()
         # In a session of its own, an interrupt from the keyboard reaches the server only.
         self.popen = subprocess.Popen(
             [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         self.send(sys.path)
-        self.send(added())
+        self.send(cost_models)
         self.send(behind)
 
     def send(self, message: object) -> None:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Final
 
 import engine.whatif  # noqa: F401 - loaded before it is asked for
 from dashboard.compat.memory_allocator import few_arenas
-from dashboard.jobs import exploration_rows, searches  # noqa: F401 - as above
+from dashboard.jobs import exploration_rows, whatif_answers  # noqa: F401 - as above
 from dashboard.jobs.worker import Task
 from engine import ExplorationCancelled
 

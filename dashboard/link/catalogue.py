@@ -20,7 +20,7 @@ def _usable() -> list[str]:
 
 
 def usable_models() -> list[str]:
-    """Names of the models that a scenario can have: own ones first, then by family and size.
+    """Returns names of the models that a scenario can have: own ones first, then by family and size.
 
     Those that Calculon's six numbers cannot stand for take the calibrated cost model.
     """
@@ -28,25 +28,26 @@ def usable_models() -> list[str]:
 
 
 def systems() -> list[str]:
-    """Names of the systems: own ones first."""
+    """Returns names of the systems: own ones first."""
     return [*sorted(user_files().systems(), key=str.lower), *hardware.names()]
 
 
 def model_of(name: str) -> Model:
-    """A model by name, of the library or kept here. Raises `models.ModelFileError`."""
+    """Returns a model by name, of the library or kept here. Raises `models.ModelFileError`."""
     # The library first, whose names no own file may have: lists ask for every name in every run of a page.
     own = {} if name in models.names() else user_files().models()
     return own[name] if name in own else models.load(name)
 
 
 def system_of(name: str) -> System:
-    """A system by name, of the library or kept here. Raises `hardware.SystemFileError`."""
+    """Returns a system by name, of the library or kept here. Raises `hardware.SystemFileError`."""
     own = {} if name in hardware.names(with_variants=True) else user_files().systems()
     return own[name] if name in own else hardware.load(name)
 
 
 def called(name: str, kind: type[Model] | type[System]) -> str:
-    """The title of a model or system of the library by its name; the name itself of what has none or is not there.
+    """Returns the title of a model or system of the library by its name; the name itself of what has none or is not
+    there.
 
     The name may come from a document that somebody sent: it is looked up, and never opened as a path.
     """

@@ -83,7 +83,7 @@ class Comparison:
     """Parameters of the link beside the scenarios: metric, colours, pair, selection."""
 
     def to_document(self) -> dict[str, Any]:
-        """The comparison as a JSON document that contains its scenarios whole."""
+        """Returns the comparison as a JSON document that contains its scenarios whole."""
         return {
             "format": FORMAT,
             "scenarios": [scenario.to_document() for scenario in self.scenarios],
@@ -93,7 +93,7 @@ class Comparison:
 
     @classmethod
     def from_document(cls, document: Any, where: str = "the comparison") -> Comparison:
-        """The comparison of a parsed JSON document; `where` names it in messages.
+        """Returns the comparison of a parsed JSON document; `where` names it in messages.
 
         Raises `ComparisonError`, or what `engine.Scenario.from_document` raises.
         """

@@ -53,7 +53,7 @@ class Refused(ValueError):  # noqa: N818 - reads as a sentence where it is raise
 
 
 def sentence(problem: Exception | str) -> str:
-    """A message as one sentence on one line, capitalised and not too long."""
+    """Returns a message as one sentence on one line, capitalised and not too long."""
     text = " ".join(str(problem).split())
     text = text if len(text) <= LONGEST_SENTENCE else f"{text[: LONGEST_SENTENCE - 1]}…"
     first = text.partition(" ")[0]
@@ -63,7 +63,7 @@ def sentence(problem: Exception | str) -> str:
 
 
 def parse(content: bytes, where: str, noun: str = "scenario") -> object:
-    """The JSON value in `content`, no larger, deeper or fuller than a real document. Raises `Refused`."""
+    """Returns the JSON value in `content`, no larger, deeper or fuller than a real document. Raises `Refused`."""
     if len(content) > MOST_BYTES:
         raise Refused(f"{where} has {len(content):,} bytes; a {noun} of up to {MOST_BYTES:,} is read.")
     try:
@@ -93,7 +93,7 @@ def _bounded(document: object, where: str) -> None:
 
 
 def kind_of(document: object, where: str) -> Kind:
-    """What a parsed document is: by its format, else by its keys. Raises `Refused` where it is none of them."""
+    """Returns what a parsed document is: by its format, else by its keys. Raises `Refused` where it is none of them."""
     if not isinstance(document, Mapping):
         raise Refused(
             sentence(f"{where} is {shown(document)}; it must be a JSON object that describes a model, system or "
@@ -125,7 +125,7 @@ def kind_of(document: object, where: str) -> Kind:
 
 
 def scenario_of(document: object, where: str) -> Scenario:
-    """The scenario of a parsed document, with a space that can be numbered. Raises `Refused`."""
+    """Returns the scenario of a parsed document, with a space that can be numbered. Raises `Refused`."""
     if isinstance(document, Mapping):
         _not_newer(document.get("format"), FORMAT, where)
     try:
@@ -139,7 +139,7 @@ def scenario_of(document: object, where: str) -> Scenario:
 
 
 def comparison_of(document: object, where: str) -> Comparison:
-    """The comparison of a parsed document, of scenarios whose spaces can be numbered. Raises `Refused`."""
+    """Returns the comparison of a parsed document, of scenarios whose spaces can be numbered. Raises `Refused`."""
     if isinstance(document, Mapping):
         _not_newer(document.get("format"), COMPARISON_FORMAT, where)
     try:
@@ -155,7 +155,7 @@ def comparison_of(document: object, where: str) -> Comparison:
 
 
 def checked(scenario: Scenario) -> Scenario:
-    """The scenario, if its space can be numbered. Raises what `Scenario.space` raises, and `Refused`."""
+    """Returns the scenario, if its space can be numbered. Raises what `Scenario.space` raises, and `Refused`."""
     batches = scenario.limits.get("batch_size")
     if isinstance(batches, Mapping):
         tried = min(batches["max"], scenario.max_batch_size) - batches["min"] + 1
@@ -178,7 +178,8 @@ def _not_newer(given: object, known: str, where: str) -> None:
 
 
 def read(content: bytes, file: str) -> models.Model | hardware.System | Scenario | Comparison:
-    """What an uploaded file describes: a model, a system, a scenario or a comparison, in any format that is read.
+    """Returns what an uploaded file describes: a model, a system, a scenario or a comparison, in any format that is
+    read.
 
     file: its name; a document without a name of its own is called by its stem. Raises `Refused`.
     """

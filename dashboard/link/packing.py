@@ -76,7 +76,7 @@ class Unpacked(NamedTuple):
 
 
 def packed(scenario: Scenario) -> str:
-    """The scenario as a text of letters, digits, - and _; `unpacked` gives an equal one."""
+    """Returns the scenario as a text of letters, digits, - and _; `unpacked` gives an equal one."""
     model = _short(scenario.model, models.load, models.edited, models.to_document)
     system = _short(scenario.system, hardware.load, hardware.edited, hardware.to_document)
     document: dict[str, Any] = {"format": FORMAT}
@@ -185,7 +185,7 @@ def _built(short: Mapping[str, Any], load: Callable[[str], Any], edited: Callabl
 
 @lru_cache(maxsize=64)
 def unpacked(text: str) -> Unpacked:
-    """The scenario in a link. Raises `Refused`."""
+    """Returns the scenario in a link. Raises `Refused`."""
     document = parse(_plain(text), _WHERE)
     if not isinstance(document, dict):
         raise Refused(_DAMAGED)

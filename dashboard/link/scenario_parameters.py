@@ -84,7 +84,8 @@ class Reading:
 
 
 def read_scenario(parameters: Mapping[str, str]) -> Reading:
-    """The scenario of a link; parts that cannot be read are the default's, and `problems` says so. Never raises."""
+    """Returns the scenario of a link; parts that cannot be read are the default's, and `problems` says so. Never
+    raises."""
     return _read(tuple(sorted((name, parameters[name]) for name in NAMES if parameters.get(name))))
 
 
@@ -169,7 +170,7 @@ def _default() -> Scenario:
 
 
 def parameters_of(scenario: Scenario) -> dict[str, str]:
-    """The parameters of a link to a scenario; reading them gives an equal scenario."""
+    """Returns the parameters of a link to a scenario; reading them gives an equal scenario."""
     calibration = scenario.calibration
     named = _in_library(models.load, scenario.model) and _in_library(hardware.load, scenario.system)
     named = named and (calibration is None or _in_library(hardware.load_calibration, calibration))
@@ -193,7 +194,7 @@ def parameters_of(scenario: Scenario) -> dict[str, str]:
 
 
 def carried(scenario: Scenario) -> Scenario:
-    """The scenario, if a link can carry it, in which every page has it. Raises `Refused`."""
+    """Returns the scenario, if a link can carry it, in which every page has it. Raises `Refused`."""
     if read_scenario(parameters_of(scenario)).scenario != scenario:
         raise Refused(
             f"{scenario.model.name[:_SHOWN]} on {scenario.system.name[:_SHOWN]} is more than an address carries, in "
@@ -203,7 +204,7 @@ def carried(scenario: Scenario) -> Scenario:
 
 
 def limits_to_text(limits: Mapping[str, Any]) -> str:
-    """Normalised limits as compact text."""
+    """Returns normalised limits as compact text."""
     return ";".join(f"{name}:{_limit_to_text(limit)}" for name, limit in limits.items())
 
 
@@ -234,7 +235,8 @@ def _sound_limits(text: str, cost_model: str, problems: list[str]) -> dict[str, 
 
 
 def limits_from_text(text: str, cost_model: str) -> dict[str, Any]:
-    """Normalised limits on the fields of a cost model from compact text. Raises `LinkError` or `engine.LimitError`."""
+    """Returns normalised limits on the fields of a cost model from compact text. Raises `LinkError` or
+    `engine.LimitError`."""
     if len(text) > LONGEST_LIMITS:
         raise LinkError(f"The link's limits have {len(text):,} characters; up to {LONGEST_LIMITS:,} are read.")
     limits: dict[str, Any] = {}

@@ -71,12 +71,13 @@ def begin(page: str) -> None:
 
 
 def current_scenario() -> Scenario:
-    """The scenario that the URL names, or the default one. Never raises: see `problems`."""
+    """Returns the scenario that the URL names, or the default one. Never raises: see `problems`."""
     return _reading().scenario
 
 
 def problems() -> tuple[str, ...]:
-    """A sentence per part of the link that could not be taken as it stands, as far as pages have asked for it."""
+    """Returns a sentence per part of the link that could not be taken as it stands, as far as pages have asked for
+    it."""
     strange = vocabulary.unknown(list(st.query_params))
     return (*_reading().problems, *strange.values(), *st.session_state.get(_PROBLEMS, {}).values())
 
@@ -126,7 +127,8 @@ def rerun() -> NoReturn:
 
 
 def selected_cell() -> tuple[int, int] | None:
-    """The selected (tensor_par, pipeline_par); None when nothing is selected or the scenario has no such cell."""
+    """Returns the selected (tensor_par, pipeline_par); None when nothing is selected or the scenario has no such
+    cell."""
     text = _copy().get("cell", "")
     cell, cells = _cell_of(text), _cells(current_scenario())
     sentence = None
@@ -147,7 +149,7 @@ def select_cell(tensor_par: int | None, pipeline_par: int | None = None) -> None
 
 
 def selected_id() -> int | None:
-    """Id of the selected execution in the current exploration; None when none is selected."""
+    """Returns id of the selected execution in the current exploration; None when none is selected."""
     text = _copy().get("id", "")
     if not text:
         _content("id")
@@ -176,7 +178,7 @@ def reset_selection() -> None:
 
 
 def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[str]) -> str:
-    """A page's own parameter of the URL, remembered when pages are switched.
+    """Returns a page's own parameter of the URL, remembered when pages are switched.
 
     name: begins with the page's name, such as "pareto_x". accepted: the values there are, or a pattern. Anything else
     in a link counts as the default, and the page says so.
@@ -211,7 +213,7 @@ def set_url_values(values: Mapping[str, str | None]) -> None:
 
 @contextmanager
 def one_step() -> Iterator[None]:
-    """What is changed inside is one step of the browser's history, for what one click does in several calls."""
+    """Makes what is changed inside one step of the browser's history, for what one click does in several calls."""
     session = st.session_state
     if session.get(_HELD):
         yield
@@ -242,13 +244,13 @@ def before_switching(change: Callable[[], None], names: Collection[str] = ()) ->
 
 
 def link_parameters() -> dict[str, str]:
-    """The parameters of a link to exactly what is shown: scenario, selection, and the page's own."""
+    """Returns the parameters of a link to exactly what is shown: scenario, selection, and the page's own."""
     shown = {name: str(st.query_params[name]) for name in st.query_params}
     return {**shown, **scenario_parameters.parameters_of(current_scenario())}
 
 
 def page() -> str:
-    """Path of the page that is shown; empty for the first one."""
+    """Returns path of the page that is shown; empty for the first one."""
     return str(st.session_state.get(_PAGE, ""))
 
 
@@ -270,12 +272,12 @@ def open_scenario(scenario: Scenario, view: Mapping[str, str] | None = None) -> 
 
 
 def theme_mode() -> Literal["light", "dark"]:
-    """Which of the two themes the browser shows."""
+    """Returns which of the two themes the browser shows."""
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
 def watcher() -> str:
-    """A name for this session, so that one person's cancelling does not stop what another waits for."""
+    """Returns a name for this session, so that one person's cancelling does not stop what another waits for."""
     return identifier() or str(st.session_state.setdefault("_watcher", secrets.token_hex(8)))
 
 

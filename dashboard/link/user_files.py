@@ -145,7 +145,8 @@ class UserFiles:
         return self._put(replace(one, title=title, saved_at=time.time(), ident=secrets.token_hex(8)))
 
     def title_of_copy(self, title: str) -> str:
-        """What a copy of a scenario of that title is called: "A (copy)", "A (copy 2)", the first that is free."""
+        """Returns what a copy of a scenario of that title is called: "A (copy)", "A (copy 2)", the first that is
+        free."""
         taken = {each.title for each in self.saved()}
         whole = re.sub(r" \(copy(?: \d+)?\)$", "", title)
         endings = (" (copy)", *(f" (copy {number})" for number in range(2, len(taken) + 3)))
@@ -177,7 +178,7 @@ class UserFiles:
 
 
 def checked_title(text: str) -> str:
-    """A title or name on one line. Raises `Refused`."""
+    """Returns a title or name on one line. Raises `Refused`."""
     title = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     if not title or len(title) > LONGEST_TITLE:
         raise Refused(f"A name has 1 to {LONGEST_TITLE} characters; this one has {len(title):,}.")
@@ -193,7 +194,7 @@ class _Kind(Generic[Entity]):
         self._read: dict[str, tuple[tuple[int, int], Entity | str]] = {}
 
     def all(self) -> dict[str, Entity]:
-        """What the folder holds, by ident; files that cannot be read are left out."""
+        """Returns what the folder holds, by ident; files that cannot be read are left out."""
         return {ident: found for ident, (_, found) in self._scan().items() if not isinstance(found, str)}
 
     def problems(self) -> tuple[str, ...]:
@@ -308,6 +309,6 @@ def _saved(document: Any, where: str) -> Saved:
 
 @st.cache_resource(show_spinner=False, max_entries=1)
 def user_files() -> UserFiles:
-    """Own models and systems, and saved scenarios: files beside the store."""
+    """Returns own models and systems, and saved scenarios: files beside the store."""
     store = settings_from(os.environ).store
     return UserFiles(None if store is None else store.with_suffix(".user"))

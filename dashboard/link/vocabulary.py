@@ -44,7 +44,7 @@ def learn(parameters: Mapping[str, str]) -> None:
 
 
 def refused(name: str, text: str, default: str, accepted: Collection[str] | re.Pattern[str]) -> str:
-    """The sentence about a value that cannot be, with what would do and what is shown instead."""
+    """Returns the sentence about a value that cannot be, with what would do and what is shown instead."""
     would = ""
     if not isinstance(accepted, re.Pattern):
         options = [option for option in accepted if option]
@@ -60,13 +60,13 @@ def refused(name: str, text: str, default: str, accepted: Collection[str] | re.P
 
 
 def about(name: str, text: str) -> str:
-    """How the sentence about a value that cannot be begins."""
+    """Returns how the sentence about a value that cannot be begins."""
     words = WORDS.get(name, name)
     return f"The link's {words if words == name else f'{words} ({name})'} cannot be {text[:_SHOWN]!r} here"
 
 
 def unknown(names: Collection[str]) -> dict[str, str]:
-    """A sentence per name of a parameter that no page reads."""
+    """Returns a sentence per name of a parameter that no page reads."""
     strange = [name for name in names if name not in WORDS]
     told = {name: f"The link's {name[:_SHOWN]!r} means nothing here and is ignored{_near(name)}."
             for name in strange[:_MOST_TOLD]}  # fmt: skip

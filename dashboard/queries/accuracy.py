@@ -51,7 +51,7 @@ class ErrorOf(NamedTuple):
 
 
 def label_of(scenario: Scenario, execution: Mapping[Any, Any] | None = None) -> str:
-    """The label of a scenario's times, or those of one execution: "calibrated", "modelled" or "exact"."""
+    """Returns the label of a scenario's times, or those of one execution: "calibrated", "modelled" or "exact"."""
     cost_model = cost_model_of(scenario)
     if cost_model.reference:
         return EXACT
@@ -61,26 +61,27 @@ def label_of(scenario: Scenario, execution: Mapping[Any, Any] | None = None) -> 
 
 
 def origin_of(scenario: Scenario, statistic: str, execution: Mapping[Any, Any]) -> str:
-    """The label of a statistic of an execution: memory is counted, so it is "modelled" wherever it is not exact."""
+    """Returns the label of a statistic of an execution: memory is counted, so it is "modelled" wherever it is not
+    exact."""
     label = label_of(scenario, execution)
     return MODELLED if label == FITTED and by_name(statistic).unit == "bytes" else label
 
 
 def error_of(scenario: Scenario, execution: Mapping[Any, Any]) -> ErrorOf | None:
-    """How far the time of an execution may be off; None where no measured run is comparable."""
+    """Returns how far the time of an execution may be off; None where no measured run is comparable."""
     most, half = (interval_of(scenario, execution, share) for share in (SHARE, 0.5))
     return None if most is None or half is None else ErrorOf(most, half)
 
 
 def span(low: float, high: float) -> str:
-    """An interval in few words: "−6.1 to +9.0 %"."""
+    """Returns an interval in few words: "−6.1 to +9.0 %"."""
     first, second = (signed_percent(factor - 1.0) for factor in (low, high))
     return f"{first.removesuffix(f'{SPACE}%')} to {second}"
 
 
 def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, Any]) -> list[Tile]:
-    """Headline figures with their labels, and those that follow from the time of a step with their interval or what
-    was never measured."""
+    """Returns headline figures with their labels, and those that follow from the time of a step with their interval or
+    what was never measured."""
     time, rate = (founded(scenario, execution, kind) for kind in ("time", "rate"))
     counted = {"origin": EXACT if label_of(scenario) == EXACT else MODELLED}
     found = []
@@ -93,7 +94,8 @@ def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, An
 
 
 def founded(scenario: Scenario, execution: Mapping[Any, Any], kind: Literal["time", "rate"]) -> dict[str, str]:
-    """The label of an execution's time or rate, `origin`, and its interval or what was never measured, `error`."""
+    """Returns the label of an execution's time or rate, `origin`, and its interval or what was never measured,
+    `error`."""
     told, error = beside(scenario, execution), error_of(scenario, execution)
     if error is not None:
         low, high = error.most[:2] if kind == "time" else (1.0 / error.most.high, 1.0 / error.most.low)
@@ -102,7 +104,8 @@ def founded(scenario: Scenario, execution: Mapping[Any, Any], kind: Literal["tim
 
 
 def beside(scenario: Scenario, execution: Mapping[Any, Any]) -> str:
-    """What stands beside a time that rests on something never measured, in few words; empty where nothing does."""
+    """Returns what stands beside a time that rests on something never measured, in few words; empty where nothing
+    does."""
     short = dict.fromkeys("offload" if words in OFFLOADS.values() else words
                           for words in scenario.not_measured(execution))  # fmt: skip
     if not short:
@@ -112,13 +115,13 @@ def beside(scenario: Scenario, execution: Mapping[Any, Any]) -> str:
 
 
 def within(scenario: Scenario, execution: Mapping[Any, Any]) -> float:
-    """Share of a throughput above which others cannot be told from it; 1 where no measured run tells."""
+    """Returns share of a throughput above which others cannot be told from it; 1 where no measured run tells."""
     error = error_of(scenario, execution)
     return 1.0 if error is None else 1.0 / (1.0 + error.width)
 
 
 def ties(exploration: Exploration, best: Mapping[str, Any], where: Where = ()) -> int:
-    """How many other executions lie within the error of the best one's throughput."""
+    """Returns how many other executions lie within the error of the best one's throughput."""
     share = within(exploration.scenario, best)
     if share >= 1.0:
         return 0
@@ -126,6 +129,6 @@ def ties(exploration: Exploration, best: Mapping[str, Any], where: Where = ()) -
 
 
 def is_tied(scenario: Scenario, one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
-    """Whether the throughputs of two executions differ by less than the error."""
+    """Returns whether the throughputs of two executions differ by less than the error."""
     rates = sorted(float(each["sample_rate"]) for each in (one, other))
     return rates[0] >= rates[1] * within(scenario, one) and rates[0] != rates[1]

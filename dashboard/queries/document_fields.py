@@ -50,12 +50,12 @@ class Mark:
 
 
 def fields_of(thing: Model | System) -> list[Field]:
-    """The fields of a model or system, in the order of its sheet."""
+    """Returns the fields of a model or system, in the order of its sheet."""
     return list(model_fields(thing) if isinstance(thing, Model) else system_fields(thing))
 
 
 def value_at(thing: Any, path: str) -> Any:
-    """The value at a dotted path; None where the path leads nowhere."""
+    """Returns the value at a dotted path; None where the path leads nowhere."""
     for part in path.split("."):
         if isinstance(thing, Mapping):
             thing = thing.get(part)
@@ -69,7 +69,7 @@ def value_at(thing: Any, path: str) -> Any:
 
 
 def marks_of(thing: Model | System) -> dict[str, list[Mark]]:
-    """The marks of every field of a model or system, by path."""
+    """Returns the marks of every field of a model or system, by path."""
     assumed = thing.assumed_values() if isinstance(thing, System) else ()
     found: dict[str, list[Mark]] = {}
     for field in fields_of(thing):
@@ -91,7 +91,7 @@ def marks_of(thing: Model | System) -> dict[str, list[Mark]]:
 
 
 def system_fields(system: System) -> Iterator[Field]:
-    """The fields of a system."""
+    """Yields the fields of a system."""
     yield from _compute(system)
     mode = "Whether computing and moving data within an operation overlap, so that the longer counts, or add up."
     yield Field("processing_mode", "Compute and memory traffic", "Compute", "", mode, "choice",
@@ -231,7 +231,7 @@ _PARTS: Final = {
 
 
 def model_fields(model: Model) -> Iterator[Field]:
-    """The fields of a model."""
+    """Yields the fields of a model."""
     section = "Training sample" if model.block is None else "What the calculon cost model reads"
     yield Field("seq_size", "Sequence", section, "tokens", "Length of one training sample.", "whole")
     if model.block is not None:

@@ -28,7 +28,7 @@ _CHOICES: Final = {"roofline": "overlap; the longer counts", "no_overlap": "add 
 
 
 def shown_value(field: Field, value: Any) -> str:
-    """A value as the sheet prints it, without its unit."""
+    """Returns a value as the sheet prints it, without its unit."""
     if value is None:
         return ABSENT
     if isinstance(value, bool):
@@ -81,13 +81,14 @@ def _row(field: Field, value: Any, notes: str) -> str:
 
 
 def not_represented(thing: Model | System, cost_model: str) -> list[str]:
-    """What of the real thing a cost model leaves out or changes, in sentences."""
+    """Returns what of the real thing a cost model leaves out or changes, in sentences."""
     left_out = named(cost_model).left_out(thing)
     return [*left_out, *thing.notes] if isinstance(thing, Model) else [*thing.notes, *left_out]
 
 
 def representation(thing: Model | System) -> list[tuple[str, str, list[str]]]:
-    """Title, scope and sentences on what each cost model that takes it leaves out or changes; notes only once."""
+    """Returns title, scope and sentences on what each cost model that takes it leaves out or changes; notes only
+    once."""
     title = "What is not represented"
     able = [each for each in reversed(COST_MODELS.values()) if isinstance(thing, System) or not each.unsupported(thing)]
     parts = [(title, f"in the {each.name} cost model", list(each.left_out(thing))) for each in able]
@@ -97,7 +98,7 @@ def representation(thing: Model | System) -> list[tuple[str, str, list[str]]]:
 
 
 def changes_in_words(thing: Model | System) -> list[str]:
-    """What an edited copy differs in: "HBM capacity 80 → 120 GiB"."""
+    """Returns what an edited copy differs in: "HBM capacity 80 → 120 GiB"."""
     known = {field.path: field for field in fields_of(thing)}
     found = []
     for change in thing.changes:
@@ -123,7 +124,7 @@ def _read(field: Field, value: Any) -> str:
 
 
 def key_facts(thing: Model | System) -> list[tuple[str, str]]:
-    """The figures that tell most of a model or a system, with their labels."""
+    """Returns the figures that tell most of a model or a system, with their labels."""
     if isinstance(thing, System):
         first = next(iter(thing.matrix))
         name = "float16" if "float16" in thing.matrix else first
@@ -146,7 +147,7 @@ def key_facts(thing: Model | System) -> list[tuple[str, str]]:
 
 
 def lineage(thing: Model | System) -> str:
-    """What an edited copy was made from; empty for an original."""
+    """Returns what an edited copy was made from; empty for an original."""
     if not thing.derived_from:
         return ""
     number = len(thing.changes)

@@ -21,8 +21,16 @@ from engine.exploration.unstored_statistics import is_stored
 from models.token_flops import Convention
 
 __all__ = [
-    "MFU_FORMULA", "QUICK", "Metric", "common_metrics", "days_for", "flops_formula", "further", "metrics",
-    "token_flops", "utilisation",
+    "MFU_FORMULA",
+    "QUICK",
+    "Metric",
+    "common_metrics",
+    "days_for",
+    "flops_formula",
+    "metrics",
+    "token_flops",
+    "unstored_metrics",
+    "utilisation",
 ]  # fmt: skip
 
 QUICK: Final = ("sample_rate", "mfu", "total_time", "proc_mem_tier1_cap_req")
@@ -68,13 +76,13 @@ class Metric:
         return "sample_rate" if self.of_fastest else self.statistic
 
     def of(self, statistic: float) -> float:
-        """The value that follows from a statistic."""
+        """Returns the value that follows from a statistic."""
         if self.inverse:
             return self.factor / statistic if statistic else float("inf")
         return self.factor * statistic
 
     def of_column(self, statistics: pd.Series[float]) -> pd.Series[float]:
-        """The values that follow from statistics."""
+        """Returns the values that follow from statistics."""
         return self.factor / statistics if self.inverse else self.factor * statistics
 
     @property
@@ -84,7 +92,7 @@ class Metric:
 
 
 def metrics(scenario: Scenario) -> dict[str, Metric]:
-    """Everything that executions of a scenario can be ranked by, in the order of choosers."""
+    """Returns everything that executions of a scenario can be ranked by, in the order of choosers."""
     rate = by_name("sample_rate")
     tokens = scenario.model.seq_size
     found = [
@@ -107,13 +115,13 @@ def metrics(scenario: Scenario) -> dict[str, Metric]:
     return {metric.key: metric for metric in ordered(found)}
 
 
-def further(scenario: Scenario) -> dict[str, Metric]:
-    """The results that are not stored for every execution: they can be had once they are evaluated for all."""
-    return dict(_further_of(scenario.cost_model))
+def unstored_metrics(scenario: Scenario) -> dict[str, Metric]:
+    """Returns the results that are not stored for every execution: they can be had once they are evaluated for all."""
+    return dict(_unstored_of(scenario.cost_model))
 
 
 @cache
-def _further_of(cost_model: str) -> dict[str, Metric]:
+def _unstored_of(cost_model: str) -> dict[str, Metric]:
     """Every page asks for them at every run."""
     return {
         column.name: Metric(column.name, replace(column, better=column.better or "lower"), column.name)
@@ -123,7 +131,7 @@ def _further_of(cost_model: str) -> dict[str, Metric]:
 
 
 def ordered(found: Iterable[Metric]) -> list[Metric]:
-    """The metrics offered first, then the others."""
+    """Returns the metrics offered first, then the others."""
     return sorted(found, key=lambda metric: QUICK.index(metric.key) if metric.key in QUICK else len(QUICK))
 
 
@@ -166,13 +174,14 @@ def _inverse(key: str, label: str, short: str, unit: str, factor: float, formula
 
 
 def common_metrics(scenarios: Iterable[Scenario]) -> dict[str, Metric]:
-    """What executions of all scenarios can be ranked by, as metrics of the first: a price may be missing in one."""
+    """Returns what executions of all scenarios can be ranked by, as metrics of the first: a price may be missing in
+    one."""
     first, *others = (metrics(scenario) for scenario in scenarios)
     return {key: metric for key, metric in first.items() if all(key in other for other in others)}
 
 
 def token_flops(scenario: Scenario) -> TokenFlops:
-    """Matrix arithmetic of one token [FLOP], of what the scenario's cost model times.
+    """Returns matrix arithmetic of one token [FLOP], of what the scenario's cost model times.
 
     Where six block numbers cannot stand for the model, its published architecture counts whole.
     """
@@ -180,7 +189,7 @@ def token_flops(scenario: Scenario) -> TokenFlops:
 
 
 def flops_formula(scenario: Scenario) -> str:
-    """Formula of the model FLOP of one sample, for people."""
+    """Returns formula of the model FLOP of one sample, for people."""
     return f"{BLOCK_FORMULA if _by_blocks(scenario) else PUBLISHED_FORMULA}, {CONVENTIONS['full']}"
 
 
@@ -191,12 +200,12 @@ def _by_blocks(scenario: Scenario) -> bool:
 def utilisation(
     scenario: Scenario, sample_rate: float, training: bool = True, convention: Convention = "full"
 ) -> float:
-    """Model FLOP utilisation, a share of 1, of a throughput [samples/s]."""
+    """Returns model FLOP utilisation, a share of 1, of a throughput [samples/s]."""
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
     work = token_flops(scenario).model(convention, training)
     return economics.utilisation(work, sample_rate * scenario.model.seq_size, float(scenario.num_procs), peak)
 
 
 def days_for(scenario: Scenario, sample_rate: float, tokens: float = 1e12) -> float:
-    """How long so many tokens take at a throughput [samples/s], in seconds."""
+    """Returns how long so many tokens take at a throughput [samples/s], in seconds."""
     return economics.seconds_for_tokens(tokens, sample_rate * scenario.model.seq_size)

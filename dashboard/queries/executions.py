@@ -22,7 +22,7 @@ _ENDLESS: Final = 1e12
 
 @remembered(entries=512)
 def evaluated(_exploration: Exploration, key: str, execution: int) -> dict[str, Any]:
-    """One execution with all its statistics. key: of the exploration."""
+    """Returns one execution with all its statistics. key: of the exploration."""
     row = first_row(_exploration.evaluate_ids([execution]))
     if row["reason"] in _MEMORY:
         row |= _figures(_exploration, row)
@@ -30,7 +30,7 @@ def evaluated(_exploration: Exploration, key: str, execution: int) -> dict[str, 
 
 
 def several(exploration: Exploration, executions: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-    """Executions that run by their ids, which takes hardly longer than one of them."""
+    """Returns executions that run by their ids, which takes hardly longer than one of them."""
     if not executions:
         return {}
     rows = exploration.evaluate_ids(executions).to_dict("records")

@@ -85,12 +85,12 @@ def frozen(where: Sequence[Condition]) -> Where:
 
 
 def in_cell(cell: tuple[int, int]) -> Where:
-    """The conditions that make up a cell."""
+    """Returns the conditions that make up a cell."""
     return Condition("tensor_par", "=", cell[0]), Condition("pipeline_par", "=", cell[1])
 
 
 def columns_of(exploration: Exploration, names: Sequence[str]) -> list[str]:
-    """The id and those of these columns that executions of a scenario have."""
+    """Returns the id and those of these columns that executions of a scenario have."""
     model = exploration.scenario.cost_model
     known = {column.name for column in (*SHARES, *fields_of(model), *statistics_of(model))}
     return ["id", *dict.fromkeys(name for name in names if name in known)]
@@ -100,19 +100,20 @@ def columns_of(exploration: Exploration, names: Sequence[str]) -> list[str]:
 def top_of(
     _exploration: Exploration, key: str, where: Where, rank: str, names: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """The best executions by one statistic that meet conditions: their ids and those of the columns that there are."""
+    """Returns the best executions by one statistic that meet conditions: their ids and those of the columns that there
+    are."""
     wanted = columns_of(_exploration, names)
     return _exploration.rows.top(TABLE_ROWS, rank, where=where, names=wanted).to_pylist()  # type: ignore[no-any-return]
 
 
 @remembered(entries=256)
 def spread_of(_exploration: Exploration, key: str, where: Where) -> Spread:
-    """Step times of the feasible executions that meet conditions. See `spread_over`."""
+    """Returns step times of the feasible executions that meet conditions. See `spread_over`."""
     return spread_over(_exploration.rows.table(["total_time"], where=where)["total_time"].to_numpy())
 
 
 def spread_over(times: npt.NDArray[np.float64]) -> Spread:
-    """How step times [s] spread, up to 8 times the shortest."""
+    """Returns how step times [s] spread, up to 8 times the shortest."""
     if not len(times):
         return Spread([], [])
     # A long tail of very slow executions would squeeze everything worth seeing into one bin.
@@ -124,7 +125,7 @@ def spread_over(times: npt.NDArray[np.float64]) -> Spread:
 
 @remembered(entries=256)
 def span_of(_exploration: Exploration, key: str, name: str, where: Where = ()) -> tuple[float, float] | None:
-    """Lowest and highest finite value of a column among those that meet conditions."""
+    """Returns lowest and highest finite value of a column among those that meet conditions."""
     return _exploration.rows.value_range(name, where=where)
 
 
@@ -132,14 +133,14 @@ def span_of(_exploration: Exploration, key: str, name: str, where: Where = ()) -
 def near_best(
     _exploration: Exploration, key: str, rate: float, share: float = 0.95, where: Where = ()
 ) -> tuple[int, int]:
-    """(executions, cells) that reach a share of the best throughput [samples/s]."""
+    """Returns (executions, cells) that reach a share of the best throughput [samples/s]."""
     near = [*where, Condition("sample_rate", ">=", share * rate)]
     groups = _exploration.rows.best_by(["tensor_par", "pipeline_par"], "sample_rate", where=near)
     return int(np.sum(groups["rows"].to_numpy())), groups.num_rows
 
 
 def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) -> pd.DataFrame:
-    """The best value of a metric per option of every hidden field that has more than one option.
+    """Returns the best value of a metric per option of every hidden field that has more than one option.
 
     Columns: field, choice, value (NaN where executions with that option exist and none runs), as `charts.choices` reads
     them. With conditions only the options that executions which meet them have.
@@ -150,7 +151,7 @@ def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) ->
 
 @remembered(entries=64)
 def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where: Where) -> pd.DataFrame:
-    """See `choice_costs`; the value is of a statistic, which several metrics share."""
+    """Returns what `choice_costs` is made of; the value is of a statistic, which several metrics share."""
     implied = cost_model_of(_exploration.scenario).implied
     options = {field: options_of(_exploration, field) for field in CHOICES if field not in implied}
     fields = [field for field, known in options.items() if len(known) > 1]
@@ -190,7 +191,7 @@ def varying(_exploration: Exploration, key: str) -> dict[str, list[Any]]:
 
 
 def options_of(exploration: Exploration, field: str) -> list[Any]:
-    """The values that a field has in executions of the space, whether they run or not."""
+    """Returns the values that a field has in executions of the space, whether they run or not."""
     space = exploration.scenario.space
     if field in NETWORKS:
         placed = space.further(np.arange(len(space.cells)))
@@ -213,7 +214,7 @@ def options_of(exploration: Exploration, field: str) -> list[Any]:
 
 
 def reasons_in_cell(exploration: Exploration, cell: tuple[int, int]) -> dict[str, int]:
-    """Executions of a cell that cannot run, by reason code, most frequent first."""
+    """Returns executions of a cell that cannot run, by reason code, most frequent first."""
     total = np.zeros(len(reasons.REASONS) + 1, np.int64)
     for number, other in enumerate(exploration.scenario.space.cells):
         if (other.tensor_par, other.pipeline_par) == cell:
@@ -232,7 +233,8 @@ def _figures(_exploration: Exploration, key: str, statistic: str, ids: tuple[int
 
 
 def values_of(exploration: Exploration, metric: Metric, cells: pd.DataFrame) -> pd.Series[float]:
-    """The figure of the execution that stands for each cell: `id`, which reaches `value` in `metric.ranked_by`."""
+    """Returns the figure of the execution that stands for each cell: `id`, which reaches `value` in
+    `metric.ranked_by`."""
     statistic = cells["value"].astype(float)
     if metric.of_fastest:
         ids = tuple(cells["id"].fillna(-1).astype(int).tolist())
@@ -242,7 +244,7 @@ def values_of(exploration: Exploration, metric: Metric, cells: pd.DataFrame) -> 
 
 
 def cells_of(exploration: Exploration, metric: Metric) -> pd.DataFrame:
-    """One row per (tensor, pipeline) pair with the best value of a metric, as `charts.degree_map` reads it."""
+    """Returns one row per (tensor, pipeline) pair with the best value of a metric, as `charts.degree_map` reads it."""
     cells = exploration.by_pair(metric.ranked_by)
     return cells.assign(value=values_of(exploration, metric, cells))
 
@@ -253,7 +255,8 @@ def _needs(_exploration: Exploration, key: str) -> pd.DataFrame:
 
 
 def least_demanding(exploration: Exploration, cell: tuple[int, int]) -> tuple[int, str] | None:
-    """(id, what would make it fit) of the execution of a cell that needs the least HBM; None where memory is not asked.
+    """Returns (id, what would make it fit) of the execution of a cell that needs the least HBM; None where memory is
+    not asked.
     """
     needs = _needs(exploration, exploration.key)
     here = needs[(needs["tensor_par"] == cell[0]) & (needs["pipeline_par"] == cell[1])]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from dashboard.queries.economics import Metric, further, metrics
+from dashboard.queries.economics import Metric, metrics, unstored_metrics
 from dashboard.words.numbers import format_value
 from engine import Scenario
 from engine.columns import SHARES, STORED_OF_ANY, Column, choice_label
@@ -55,7 +55,7 @@ class Filter:
         return self.column.name if self.metric is None else self.metric.statistic
 
     def figures(self, low: float, high: float) -> tuple[float, float]:
-        """A range of the stored column as a range of the figure."""
+        """Returns a range of the stored column as a range of the figure."""
         if self.metric is None:
             return low, high
         first, last = sorted((self.metric.of(low), self.metric.of(high)))
@@ -107,7 +107,7 @@ class Filter:
 
 
 def conditions(filters: Sequence[Filter]) -> list[Condition]:
-    """The conditions of several filters, which hold together."""
+    """Returns the conditions of several filters, which hold together."""
     return [condition for one in filters for condition in one.conditions]
 
 
@@ -117,20 +117,20 @@ def text(filters: Sequence[Filter]) -> str:
 
 
 def derived_of(scenario: Scenario) -> dict[str, Metric]:
-    """The figures of a scenario that a filter may be on although they are not stored: those that follow from a stored
-    one, and those that have to be evaluated first.
+    """Returns the figures of a scenario that a filter may be on although they are not stored: those that follow from a
+    stored one, and those that have to be evaluated first.
     """
-    every = metrics(scenario) | further(scenario)
+    every = metrics(scenario) | unstored_metrics(scenario)
     return {name: metric for name, metric in every.items() if name not in FILTERABLE}
 
 
 def asked_of(filters: Sequence[Filter], *chosen: Metric) -> list[str]:
-    """The stored columns and statistics that rows are asked for by filters and by figures."""
+    """Returns the stored columns and statistics that rows are asked for by filters and by figures."""
     return [*(one.stored for one in filters), *(metric.statistic for metric in chosen)]
 
 
 def parse(link: str, derived: Mapping[str, Metric] = _NOTHING) -> tuple[list[Filter], list[str]]:
-    """The filters of a link, and a sentence for every part that could not be read. Never raises.
+    """Returns the filters of a link, and a sentence for every part that could not be read. Never raises.
 
     derived: figures beside the stored columns, see `derived_of`.
     """

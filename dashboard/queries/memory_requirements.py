@@ -28,7 +28,7 @@ REMEDIES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def needs_of(scenario: Scenario) -> pd.DataFrame:
-    """The least tier-1 memory of every cell that memory alone decides about.
+    """Returns the least tier-1 memory of every cell that memory alone decides about.
 
     Columns: tensor_par, pipeline_par, data_par, need [bytes], id (of the least demanding execution), fits, and remedy:
     what would make the cell fit besides more memory, empty where it fits or nothing else would. Cells
@@ -76,5 +76,5 @@ def _remedy(row: Mapping[Any, Any], lifted: Mapping[str, set[tuple[int, int]]], 
 
 
 def with_hbm(needs: pd.DataFrame, gibibytes: float) -> int:
-    """How many cells would have an execution with that much tier-1 memory [GiB]."""
+    """Returns how many cells would have an execution with that much tier-1 memory [GiB]."""
     return int((needs["need"] <= gibibytes * GIB).sum())

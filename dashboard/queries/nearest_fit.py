@@ -24,7 +24,8 @@ _LARGEST_FACTOR: Final = 64
 
 
 def how_far(exploration: Exploration) -> str:
-    """What the nearest execution lacks, and how much more HBM alone would do where that is another; in Markdown."""
+    """Returns what the nearest execution lacks, and how much more HBM alone would do where that is another; in
+    Markdown."""
     system, total = exploration.scenario.system, exploration.total
     if total == 0:
         return "**Nothing runs.** There is no way to divide the model among the GPUs."
@@ -62,14 +63,14 @@ def _short(exploration: Exploration) -> pd.DataFrame:
 
 
 def short_of(exploration: Exploration) -> str:
-    """What the nearest execution lacks, such as "129 GiB of HBM and 311 GiB of host memory, 440 GiB in all";
+    """Returns what the nearest execution lacks, such as "129 GiB of HBM and 311 GiB of host memory, 440 GiB in all";
     empty where memory is not what is lacking."""
     short = _short(exploration)
     return lacking(short.iloc[0]) if len(short) else ""
 
 
 def lacking(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
-    """What the nearest execution of a row of `Exploration.by_pair` lacks of each memory, and in all."""
+    """Returns what the nearest execution of a row of `Exploration.by_pair` lacks of each memory, and in all."""
     parts = [f"{gibibytes(row[name])} of {kind}"
              for name, kind in (("shortfall_hbm_bytes", "HBM"), ("shortfall_host_bytes", "host memory"))
              if row[name] > 0]  # fmt: skip
@@ -78,7 +79,7 @@ def lacking(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
 
 @remembered(entries=64)
 def ways(_scenario: Scenario, key: str) -> dict[str, dict[str, Any]]:
-    """Changes after which something fits: what they are called, and the arguments of `altered`.
+    """Returns changes after which something fits: what they are called, and the arguments of `altered`.
 
     key: of the scenario.
     """
@@ -93,8 +94,8 @@ def ways(_scenario: Scenario, key: str) -> dict[str, dict[str, Any]]:
 
 @remembered(entries=64)
 def least_hbm(_scenario: Scenario, key: str) -> tuple[float, tuple[int, int]] | None:
-    """The least HBM with which anything would run [bytes], and its (tensor, pipeline) degrees; None where no HBM would
-    help. key: of the scenario."""
+    """Returns the least HBM with which anything would run [bytes], and its (tensor, pipeline) degrees; None where no
+    HBM would help. key: of the scenario."""
     needs = least_memory(_scenario.space)
     if not len(needs):
         return None
@@ -112,7 +113,8 @@ class Remedy(NamedTuple):
 
 @remembered(entries=64)
 def remedies(_scenario: Scenario, key: str) -> list[Remedy]:
-    """The least of each parameter that alone would make something run, the smallest multiple of what there is first.
+    """Returns the least of each parameter that alone would make something run, the smallest multiple of what there is
+    first.
 
     More of either memory, or more GPUs. key: of the scenario.
     """
@@ -134,8 +136,8 @@ def remedies(_scenario: Scenario, key: str) -> list[Remedy]:
 
 
 def enough_processors(scenario: Scenario) -> int | None:
-    """The smallest likely number of processors, of those that What-if draws, with which something fits; None where
-    there is none up to 64 times as many."""
+    """Returns the smallest likely number of processors, of those that What-if draws, with which something fits; None
+    where there is none up to 64 times as many."""
     most = min(_LARGEST_FACTOR * scenario.num_procs, LARGEST)
     likely = size_range(scenario, scenario.num_procs, most)
     return next((size for size in likely if size > scenario.num_procs and fits(scenario, num_procs=size)), None)
@@ -143,12 +145,12 @@ def enough_processors(scenario: Scenario) -> int | None:
 
 @remembered(entries=256)
 def runs(_scenario: Scenario, key: str) -> bool:
-    """Whether an execution of the scenario runs. key: of the scenario."""
+    """Returns whether an execution of the scenario runs. key: of the scenario."""
     return fits(_scenario)
 
 
 def fits(scenario: Scenario, **changes: Any) -> bool:
-    """Whether an execution of the scenario with such changes runs."""
+    """Returns whether an execution of the scenario with such changes runs."""
     try:
         changed = altered(scenario, **changes)
         needs = least_memory(changed.space)

@@ -47,7 +47,8 @@ _MEMORY: Final = {
 
 
 def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]]]:
-    """(group, field, value in each scenario) of every field that is not the same in all, the most telling first."""
+    """Returns (group, field, value in each scenario) of every field that is not the same in all, the most telling
+    first."""
     exact = all(cost_model_of(scenario).flop_recipe == "block" for scenario in scenarios)
     tables = [dict(_fields(scenario, exact)) for scenario in scenarios]
     names = list(dict.fromkeys(name for table in tables for name in table))

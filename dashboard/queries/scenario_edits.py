@@ -29,7 +29,7 @@ def altered(
     cost_model: str | None = None,
     calibration: Calibration | str | None = _KEPT,
 ) -> Scenario:
-    """The scenario with what is given in place of what it has.
+    """Returns the scenario with what is given in place of what it has.
 
     Unless one is asked for, the cost model stays; where it is the one that the old system's figures are meant for, it
     becomes the one of the new system, and a model that it cannot compute takes the first that can. Limits on fields
@@ -62,20 +62,20 @@ def altered(
 
 
 def on_same_accelerator(one: System, other: System) -> bool:
-    """Whether two systems have the same accelerator."""
+    """Returns whether two systems have the same accelerator."""
     if one.accelerator is None or other.accelerator is None:
         return one.name == other.name
     return one.accelerator.name == other.accelerator.name
 
 
 def datatypes_of(scenario: Scenario) -> list[str]:
-    """The datatypes that the system has rates for and the cost model takes."""
+    """Returns the datatypes that the system has rates for and the cost model takes."""
     accepted = cost_model_of(scenario).datatypes
     return [name for name in scenario.system.matrix if name in accepted]
 
 
 def switch(scenario: Scenario, cost_model: str) -> Scenario:
-    """The scenario with another cost model, and a datatype that it takes. Raises what `Scenario.of` raises."""
+    """Returns the scenario with another cost model, and a datatype that it takes. Raises what `Scenario.of` raises."""
     datatype = scenario.datatype
     accepted = named(cost_model).datatypes
     if datatype not in accepted:

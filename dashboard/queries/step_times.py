@@ -24,7 +24,7 @@ _NAMES: Final = {kind.key: in_sentence(kind.name) for kind in TIME_KINDS}
 
 
 def losses(execution: Mapping[str, Any]) -> str:
-    """How much of a step computes, and the largest of what does not, as Markdown."""
+    """Returns how much of a step computes, and the largest of what does not, as Markdown."""
     pieces, total = time_pieces(execution), float(execution["total_time"])
     computes = sum(pieces[kind] for kind in COMPUTING) / total
     lost = {kind: value / total for kind, value in pieces.items() if kind not in COMPUTING}
@@ -38,7 +38,7 @@ def losses(execution: Mapping[str, Any]) -> str:
 
 
 def slower_than(best: Mapping[str, Any], execution: Mapping[str, Any], among: str = "") -> str:
-    """By how much an execution is slower than the best, and by what, as Markdown; empty where it is as fast.
+    """Returns by how much an execution is slower than the best, and by what, as Markdown; empty where it is as fast.
 
     among: of which executions that is the best, such as " without filters".
     """
@@ -50,7 +50,7 @@ def slower_than(best: Mapping[str, Any], execution: Mapping[str, Any], among: st
 
 
 def differences_in_time(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The largest differences between two steps, each per sample of the batch where batches differ."""
+    """Returns the largest differences between two steps, each per sample of the batch where batches differ."""
     scale = float(before["batch_size"]) / float(after["batch_size"])
     old, new = time_pieces(before), time_pieces(after)
     changes = {kind: new[kind] * scale - old[kind] for kind in old}

@@ -36,7 +36,7 @@ class Tie(NamedTuple):
 
 
 def plainest(exploration: Exploration, key: str, execution: int, statistic: str, where: Where = ()) -> Tie:
-    """The plainest execution of the same cell that ties exactly with one in a stored statistic.
+    """Returns the plainest execution of the same cell that ties exactly with one in a stored statistic.
 
     key: of the exploration. execution: id of one that runs. where: conditions that it meets and the others must.
     """
@@ -48,7 +48,8 @@ def plainest(exploration: Exploration, key: str, execution: int, statistic: str,
 
 
 def plainest_of_cells(exploration: Exploration, key: str, statistic: str) -> list[int]:
-    """The executions that `plainest` answers for the best of the cells, as far as they are looked for at once."""
+    """Returns the executions that `plainest` answers for the best of the cells, as far as they are looked for at
+    once."""
     if statistic not in exploration.reductions.metrics:
         return []
     return [known.id for known in _of_cells(exploration, key, statistic).values()]
@@ -106,7 +107,8 @@ def _searched(_exploration: Exploration, key: str, execution: int, statistic: st
 
 
 def best_of(exploration: Exploration) -> dict[str, Any] | None:
-    """The plainest of the executions with the best throughput, with its fields and statistics; None without any."""
+    """Returns the plainest of the executions with the best throughput, with its fields and statistics; None without
+    any."""
     found = exploration.reductions.best()
     if found is None:
         return None
@@ -115,6 +117,6 @@ def best_of(exploration: Exploration) -> dict[str, Any] | None:
 
 
 def ties_of_best(exploration: Exploration) -> int:
-    """How many executions have exactly the best throughput; 0 where nothing runs."""
+    """Returns how many executions have exactly the best throughput; 0 where nothing runs."""
     found = exploration.reductions.best()
     return 0 if found is None else plainest(exploration, exploration.key, found[0], "sample_rate").number

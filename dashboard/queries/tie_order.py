@@ -30,7 +30,8 @@ COLUMNS: Final = ("id", *CELL, *OFFLOADS, *_ORDER)
 
 
 def plainest_of(executions: pd.DataFrame) -> int:
-    """The id of the plainest of executions that tie, among those in the cell of the first; see `engine.whatif.Choice`.
+    """Returns the id of the plainest of executions that tie, among those in the cell of the first; see
+    `engine.whatif.Choice`.
 
     executions: columns `id` and the fields, in order of id.
     """

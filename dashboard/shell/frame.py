@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from dashboard.charts.elements.markup import page_head, stylesheet
-from dashboard.compat.front_end import marked_in_navigation
+from dashboard.compat.front_end import marked_in_navigation, styles
 from dashboard.compat.types import Place
 from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
@@ -17,7 +17,7 @@ from dashboard.pages import registry
 from dashboard.pages.contract import Needs, Page
 from dashboard.pages.registry import PAGES, sections
 from dashboard.shell.scenario import sentence
-from dashboard.widgets import exploration_progress, window
+from dashboard.widgets import needed_exploration, window
 from dashboard.words.markdown import literal
 
 __all__ = ["close_page", "draw", "navigation", "open_page"]
@@ -40,7 +40,7 @@ def navigation() -> Any:
 def draw(page: Page) -> None:
     """Parses the link and draws a page, once there is what it needs."""
     view = page.view()
-    needed = [exploration_progress.require_exploration()] if page.needs is Needs.EXPLORATION else []
+    needed = [needed_exploration.require_exploration()] if page.needs is Needs.EXPLORATION else []
     view.render(view.parse(*needed))
 
 
@@ -60,7 +60,7 @@ class Above(NamedTuple):
 def open_page(static: Path, page: Any) -> Above:
     """Draws what stands above a page; returns what `close_page` needs."""
     st.logo(str(static / f"logo-{state.theme_mode()}.svg"), size="medium")
-    st.html(stylesheet())
+    st.html(stylesheet() + styles())
     entry = registry.page(page.url_path)
     with st.container(key="unseen"):
         st.html(_behaviour(), unsafe_allow_javascript=True)

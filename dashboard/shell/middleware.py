@@ -52,7 +52,8 @@ async def greeting(_: object) -> AsyncIterator[None]:
     print(f"\n  Shardscape: {address}{more}\n", flush=True)
     if not st.get_option("server.headless"):
         Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-    Thread(target=_prepare, daemon=True).start()
+    # No daemon: a thread that the interpreter's end finds within the store's own code would abort the process.
+    Thread(target=_prepare, name="prepare").start()
     yield
 
 

@@ -17,7 +17,7 @@ __all__ = ["routes"]
 
 
 def routes() -> list[Route]:
-    """What the server answers beside the pages, below the path that it is told to be at."""
+    """Returns what the server answers beside the pages, below the path that it is told to be at."""
     base = "/".join(("", *filter(None, str(st.get_option("server.baseUrlPath")).split("/"))))
     return [Route(f"{base}/{START}", _root), Route(f"{base}/{START}/", _root_above)]
 

@@ -15,7 +15,7 @@ from dashboard.link import scenario_parameters, state
 from dashboard.link.comparison import LETTERS, VIEW, Comparison
 from dashboard.link.packing import LONGEST
 from dashboard.queries.compared_scenarios import Member
-from dashboard.widgets import exploration_progress
+from dashboard.widgets import needed_exploration
 from dashboard.words.changes import text_of
 from engine import Exploration, Scenario, whatif
 
@@ -33,7 +33,7 @@ _TEXT: Final = re.compile(rf"[^\x00-\x1f]{{1,{LONGEST + 100}}}")
 
 
 def members(slots: Slots = SLOTS) -> tuple[list[Member], list[str]]:
-    """The scenarios that the link names, A first, and a sentence per part of it that cannot be read.
+    """Returns the scenarios that the link names, A first, and a sentence per part of it that cannot be read.
 
     slots: the parameters that hold the others.
     """
@@ -79,7 +79,7 @@ def _read(first: Scenario, text: str) -> tuple[Scenario, dict[str, float], tuple
 
 
 def whole(first: Scenario, parameters: Mapping[str, str]) -> Comparison | None:
-    """The comparison on the page that a link leads to; None where A is alone. What cannot be read is left out.
+    """Returns the comparison on the page that a link leads to; None where A is alone. What cannot be read is left out.
 
     parameters: of the link, those beside A.
     """
@@ -92,7 +92,7 @@ def whole(first: Scenario, parameters: Mapping[str, str]) -> Comparison | None:
 
 
 def members_of(comparison: Comparison) -> list[Member]:
-    """The scenarios of a comparison. Raises `Refused` for one that no link can carry, and so no page."""
+    """Returns the scenarios of a comparison. Raises `Refused` for one that no link can carry, and so no page."""
     first = comparison.scenarios[0]
     found = [Member(LETTERS[0], "", scenario_parameters.carried(first), {})]
     for slot, letter, scenario in zip(SLOTS, LETTERS[1:], comparison.scenarios[1:], strict=False):
@@ -106,7 +106,7 @@ def members_of(comparison: Comparison) -> list[Member]:
 
 
 def parameters_of(comparison: Comparison) -> dict[str, str]:
-    """What a link to a comparison has beside A. Raises `Refused` like `members_of`."""
+    """Returns what a link to a comparison has beside A. Raises `Refused` like `members_of`."""
     texts = {
         member.slot: f"~{text_of(member.changes)}" if member.changes else _text(member.scenario)
         for member in members_of(comparison)[1:]
@@ -124,7 +124,7 @@ def _text(scenario: Scenario) -> str:
 
 
 def free(slots: Slots = SLOTS) -> str | None:
-    """The first parameter of the link that names no scenario yet."""
+    """Returns the first parameter of the link that names no scenario yet."""
     return next((slot for slot in slots if not state.url_value(slot, "", _TEXT)), None)
 
 
@@ -165,5 +165,5 @@ def remove(slot: str, gone: Collection[str] = ()) -> None:
 
 
 def explored(found: Sequence[Member]) -> list[Exploration]:
-    """The explorations of scenarios."""
-    return exploration_progress.explorations_of([member.scenario for member in found], state.watcher())
+    """Returns the explorations of scenarios."""
+    return needed_exploration.explorations_of([member.scenario for member in found], state.watcher())

@@ -46,7 +46,7 @@ class _Shown:
 
 
 def key_for(name: str, value: object, *, clearable: bool = False) -> str:
-    """The key of a widget that shows a value which others set too. The widget gets the value as its default.
+    """Returns the key of a widget that shows a value which others set too. The widget gets the value as its default.
 
     A widget whose value was set elsewhere is another one, with its own default. Setting it through the session's state
     would be an order that the browser carries out whenever it comes: one given by a run that began before somebody
@@ -70,7 +70,7 @@ def key_for(name: str, value: object, *, clearable: bool = False) -> str:
 
 
 def given(key: str) -> Any:
-    """What was chosen with the widget of that key, which `key_for` made; for its callback.
+    """Returns what was chosen with the widget of that key, which `key_for` made; for its callback.
 
     With a quick second click the browser still reports a widget that the first has replaced, which Streamlit takes for
     a choice just made: unless it shows anything new, the answer is what holds now.
@@ -112,7 +112,7 @@ def _prepare(
 def segments(
     label: str, options: Mapping[str, str], name: str, *, default: str | None = None, gone: Collection[str] = ()
 ) -> str:
-    """Show a few alternatives side by side; return the chosen one.
+    """Shows a few alternatives side by side; returns the chosen one.
 
     options: value in the link -> text on screen; the first is the default unless told. name: parameter of the link.
     gone: parameters of the link that mean nothing any more once another one is chosen.
@@ -135,7 +135,7 @@ def choose(
     width: int | Literal["stretch"] = "stretch",
     gone: Collection[str] = (),
 ) -> str:
-    """Show a list to choose from; return the chosen value. See `segments`."""
+    """Shows a list to choose from; returns the chosen value. See `segments`."""
     known = list(options)
     value, key, changed = _prepare(name, default or known[0], known, gone)
     st.selectbox(
@@ -146,7 +146,7 @@ def choose(
 
 
 def switch(label: str, name: str, *, default: bool = False, help: str | None = None) -> bool:
-    """Show a switch; return whether it is on."""
+    """Shows a switch; returns whether it is on."""
     state.settle()
     words = {True: "on", False: "off"}
     value = state.url_value(name, words[default], ("on", "off")) == "on"
@@ -161,7 +161,7 @@ def switch(label: str, name: str, *, default: bool = False, help: str | None = N
 
 
 def whole_number(label: str, low: int, high: int, name: str, *, default: int, step: int = 1, **more: Any) -> int:
-    """Show a slider over whole numbers; return the chosen one."""
+    """Shows a slider over whole numbers; returns the chosen one."""
     state.settle()
     accepted = {str(value) for value in range(low, high + 1)}
     value = int(state.url_value(name, str(default), accepted))
@@ -179,7 +179,7 @@ def whole_field(
     label: str, low: int | None, high: int | None, value: float | None, key: str, *,
     on_change: Callable[..., None] | None = None, args: tuple[Any, ...] = (), **more: Any,
 ) -> float | None:  # fmt: skip
-    """Show a field for a whole number; return what is in it, which `whole` turns into the number.
+    """Shows a field for a whole number; returns what is in it, which `whole` turns into the number.
 
     It is a field of decimals: in one of integers, Streamlit takes "1e12" for 1 and "2e3" for 2.
     """
@@ -192,12 +192,12 @@ def whole_field(
 
 
 def whole(value: float) -> int:
-    """The number that a `whole_field` shows: the nearest."""
+    """Returns the number that a `whole_field` shows: the nearest."""
     return math.floor(value + 0.5)
 
 
 def menu_key(name: str) -> str:
-    """The key for a menu (`streamlit.popover`) that `shut` can close.
+    """Returns the key for a menu (`streamlit.popover`) that `shut` can close.
 
     It is another one each time it was shut: the browser remembers of the old one that it was opened, and would open it
     again with the next click anywhere.
@@ -211,13 +211,13 @@ def shut(name: str) -> None:
 
 
 def shared(chart: Chart) -> Chart:
-    """A chart as it may be kept for several sessions: `show` changes nothing about it any more."""
+    """Returns a chart as it may be kept for several sessions: `show` changes nothing about it any more."""
     keep_unselected(chart.figure)
     return chart
 
 
 def show(chart: Any, key: str, **more: Any) -> Any:
-    """Show a chart of `dashboard.charts` with its finding as alternative text."""
+    """Shows a chart of `dashboard.charts` with its finding as alternative text."""
     figure = stacked(chart.figure) if chart.rows and is_narrow() else chart.figure
     if "on_select" in more:
         keep_unselected(figure)

@@ -23,7 +23,7 @@ _PATTERN: Final = re.compile(rf"{_PIECE}(?:;{_PIECE}){{0,39}}")
 
 
 def current(scenario: Scenario) -> tuple[dict[str, float], tuple[str, ...]]:
-    """The changes that the link asks for, and a sentence per part of it that cannot be."""
+    """Returns the changes that the link asks for, and a sentence per part of it that cannot be."""
     text = state.url_value(CHANGES, "", _PATTERN)
     changes: dict[str, float] = {}
     problems: list[str] = []

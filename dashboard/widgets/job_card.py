@@ -12,7 +12,7 @@ from dashboard.compat.session import is_active
 from dashboard.jobs.job import Job
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
-from dashboard.words.progress import progress_words
+from dashboard.words.waiting import progress_words
 
 __all__ = ["job_card", "job_words", "watch"]
 
@@ -76,7 +76,7 @@ def job_card(job: Job, watcher: str = "", mark: str = "") -> None:
 
 
 def job_words(job: Job) -> str:
-    """How far a job is, in words."""
+    """Returns how far a job is, in words."""
     ahead, progress = job.board.position(job), job.progress
     if ahead:
         return f"Waiting for {counted(ahead, job.kind.name)} asked for before"

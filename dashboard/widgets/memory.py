@@ -19,19 +19,19 @@ __all__ = ["capacities", "memory_legends", "offload_sentence"]
 
 
 def capacities(exploration: Exploration) -> tuple[float, float]:
-    """Capacity of both tiers [bytes]."""
+    """Returns capacity of both tiers [bytes]."""
     system = exploration.scenario.system
     return system.mem1.capacity_gib * GIB, system.mem2.capacity_gib * GIB
 
 
 def memory_legends(exploration: Exploration, bars: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-    """What each colour of such bars is, and how much of it there is."""
+    """Draws what each colour of such bars is, and how much of it there is."""
     kinds = kinds_of(MEMORY_KINDS, exploration.scenario.cost_model)
     st.html("".join(markup.memory_legend(tier_pieces(row), kinds, name) for name, row in bars))
 
 
 def offload_sentence(exploration: Exploration, row: dict[str, Any]) -> str:
-    """What offloading asks of the link to host memory."""
+    """Returns what offloading asks of the link to host memory."""
     system = exploration.scenario.system
     if not any(bool(row[name]) for name in OFFLOADS):
         if system.mem2.capacity_gib == 0:

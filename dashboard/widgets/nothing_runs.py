@@ -22,7 +22,7 @@ _ONWARD: Final = (
 
 
 def nothing_runs(exploration: Exploration, here: str) -> None:
-    """Draw why there is nothing to show on page `here`, and what would change that."""
+    """Draws why there is nothing to show on page `here`, and what would change that."""
     scenario = exploration.scenario
     st.warning(how_far(exploration), icon=":material/block:")
     with st.container(border=True, gap="xsmall", key="nothing_runs"):

@@ -31,13 +31,13 @@ _MENU: Final = "compare_add"
 
 
 def opener(first: Scenario) -> None:
-    """Draw the button and what it opens."""
+    """Draws the button and what it opens."""
     with st.popover("Add a scenario", icon=":material/add:", width="stretch", key=menu_key(_MENU)):
         adder(first)
 
 
 def adder(first: Scenario, slots: Slots = SLOTS) -> None:
-    """Draw the ways to add a scenario.
+    """Draws the ways to add a scenario.
 
     slots: parameters of the link that hold the scenarios.
     """
@@ -47,7 +47,7 @@ def adder(first: Scenario, slots: Slots = SLOTS) -> None:
 
 
 def suggestions(first: Scenario, slots: Slots = SLOTS) -> None:
-    """Draw what is most often compared as buttons, one click each; where nothing runs, what would make something."""
+    """Draws what is most often compared as buttons, one click each; where nothing runs, what would make something."""
     if not runs(first, first.key):
         _remedies(first, slots)
         return

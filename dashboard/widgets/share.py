@@ -18,7 +18,7 @@ from dashboard.link.document_validation import Refused
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.widgets import compared_scenarios
 from dashboard.widgets.controls import menu_key, shut
-from dashboard.widgets.exploration_progress import seen_with
+from dashboard.widgets.needed_exploration import seen_with
 from dashboard.words.markdown import literal
 from dashboard.words.scenarios import name_of
 from engine import Scenario
@@ -73,7 +73,7 @@ def _on_this_page() -> Comparison | None:
 
 
 def compared(scenario: Scenario, page: str, view: Mapping[str, str] | None) -> Comparison | None:
-    """What a page compares with a scenario; None for other pages, and where it is alone."""
+    """Returns what a page compares with a scenario; None for other pages, and where it is alone."""
     return compared_scenarios.whole(scenario, view or {}) if page == "compare" else None
 
 
@@ -106,12 +106,12 @@ def _left_out(beside: int) -> str:
 
 
 def link() -> str:
-    """The address of what is shown."""
+    """Returns the address of what is shown."""
     return _address(None, state.link_parameters())
 
 
 def link_to(scenario: Scenario, page: str = "", view: Mapping[str, str] | None = None) -> str:
-    """The address of a scenario on a page, with parameters of that page's own."""
+    """Returns the address of a scenario on a page, with parameters of that page's own."""
     return _address(page, {**(view or {}), **scenario_parameters.parameters_of(scenario)})
 
 
@@ -122,7 +122,7 @@ def _address(page: str | None, parameters: Mapping[str, str]) -> str:
 
 
 def document(scenario: Scenario) -> bytes:
-    """The scenario as a JSON file."""
+    """Returns the scenario as a JSON file."""
     return _written(scenario.to_document())
 
 
@@ -132,7 +132,7 @@ def _written(content: Mapping[str, Any]) -> bytes:
 
 
 def file_name(scenario: Scenario, suffix: str) -> str:
-    """A name for a file about a scenario, of harmless characters."""
+    """Returns a name for a file about a scenario, of harmless characters."""
     text = f"{scenario.model.name}_{scenario.num_procs}x{scenario.system.name}_{scenario.datatype}"
     return re.sub(r"[^\w.-]+", "-", text)[:100] + suffix
 

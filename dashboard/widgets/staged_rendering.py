@@ -62,7 +62,7 @@ export default function ({ data, setTriggerValue }) {
 
 
 def stage() -> Stage:
-    """How much a fragment may draw, called once in it.
+    """Returns how much a fragment may draw, called once in it.
 
     The first run for a browser is of `PICTURE`, and has the fragment run again as soon as what it draws is on the
     screen; so does the second, of `CHART`. Should a browser not ask for it, the rest comes with the next runs for any

@@ -40,7 +40,7 @@ class Subject:
 
 
 def subject(exploration: Exploration) -> Subject | None:
-    """The execution that the page is about; None when nothing is selected and nothing is feasible."""
+    """Returns the execution that the page is about; None when nothing is selected and nothing is feasible."""
     chosen = state.selected_id()
     if chosen is not None:
         return Subject(evaluated(exploration, exploration.key, chosen), "selected")
@@ -61,7 +61,7 @@ def _standing_for(exploration: Exploration, best: int) -> dict[str, Any]:
 
 
 def refusal(exploration: Exploration, chosen: Subject) -> None:
-    """Say why a selected execution does not run, and offer the best instead."""
+    """Says why a selected execution does not run, and offer the best instead."""
     if chosen.runs:
         return
     text, here, button = st.columns([5, 1, 1], vertical_alignment="center")

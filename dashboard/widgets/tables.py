@@ -30,19 +30,20 @@ ROOM: Final = 1_180
 
 
 def height_of(rows: int, most: int = 1_000_000) -> int:
-    """Height of a table that shows so many rows without a gap below them, at most `most` [px]."""
+    """Returns height of a table that shows so many rows without a gap below them, at most `most` [px]."""
     return min(most, ROW * (rows + 1) + 2)
 
 
 def width_of_words(words: Iterable[str]) -> int:
-    """Width of a column in which every one of some words can be read [px]."""
+    """Returns width of a column in which every one of some words can be read [px]."""
     return math.ceil(6 * max(map(len, words), default=0)) + 20
 
 
 def fitting(
     shown: pd.DataFrame, settings: Mapping[str, Any], first: Sequence[str], others: Sequence[str], room: int = ROOM
 ) -> list[str]:
-    """The columns that there is room for: `first` in any case, then of `others`, in order, those that tell rows apart.
+    """Returns the columns that there is room for: `first` in any case, then of `others`, in order, those that tell rows
+    apart.
 
     settings: the column settings, with widths. room: for all columns together [px].
     """
@@ -56,7 +57,7 @@ def fitting(
 
 
 def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int | Mapping[str, int] = 1) -> StyledTable:
-    """A table whose numbers in `columns` are written with their sign, a minus rather than a hyphen.
+    """Returns a table whose numbers in `columns` are written with their sign, a minus rather than a hyphen.
 
     decimals: of all of these columns, or of each. Rows still sort by the numbers. The settings of those columns must
     have no `format`, which would take precedence.
@@ -77,7 +78,7 @@ def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int | Mappin
 
 
 def arranged(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """A table of executions as it is shown, and the column settings of `streamlit.dataframe`.
+    """Returns a table of executions as it is shown, and the column settings of `streamlit.dataframe`.
 
     Every column must be in the register. Quantities are divided by the unit that suits the column's largest value;
     switches and choices become words; fields that make no difference in a row have no value there.
@@ -117,7 +118,8 @@ def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:
 
 
 def grouped(frame: pd.DataFrame, decimals: Mapping[str, int]) -> StyledTable:
-    """A table whose numbers in the columns of `decimals` are written with so many, and with commas between thousands.
+    """Returns a table whose numbers in the columns of `decimals` are written with so many, and with commas between
+    thousands.
 
     Rows still sort by the numbers. The settings of those columns must have no `format`, which would take precedence.
     """
@@ -140,7 +142,8 @@ def table(
     on_select: Callable[[], None] | None = None,
     order: Sequence[str] | None = None,
 ) -> None:
-    """Show a table of executions. on_select: callback when a row is picked (`st.session_state[key].selection.rows`)."""
+    """Shows a table of executions. on_select: callback when a row is picked
+    (`st.session_state[key].selection.rows`)."""
     shown, settings = arranged(frame)
     more: dict[str, Any] = {} if on_select is None else {"on_select": on_select, "selection_mode": "single-row"}
     st.dataframe(

@@ -20,7 +20,7 @@ __all__ = ["popover"]
 def popover(
     scenario: Scenario, execution: Mapping[Any, Any], key: str, *, others: int | None = None, scope: str = ""
 ) -> None:
-    """Draw the words that open an account of labels and intervals.
+    """Draws the words that open an account of labels and intervals.
 
     others: executions within the error, of those that `scope` names, such as " of this cell".
     """

@@ -15,7 +15,7 @@ from dashboard.compat.session import in_browser
 __all__ = ["NARROW", "is_narrow", "watch"]
 
 NARROW: Final = 700
-"""Windows of at most this width are narrow [px]; style.css lays out by the same width."""
+"""Windows of at most this width are narrow [px]; the style sheets lay out by the same width."""
 
 _KNOWN: Final = "_narrow"
 _SIGNAL: Final = "_narrow_signal"
@@ -44,7 +44,7 @@ def watch() -> None:
 
 
 def is_narrow() -> bool:
-    """Whether the window is narrow, as far as that is known."""
+    """Returns whether the window is narrow, as far as that is known."""
     if _KNOWN not in st.session_state:
         st.session_state[_KNOWN] = "Mobi" in st.context.headers.get("User-Agent", "")
     return bool(st.session_state[_KNOWN])

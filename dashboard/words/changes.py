@@ -18,12 +18,12 @@ _DOUBLINGS: Final = (-4, 4)
 
 
 def text_of(changes: Mapping[str, float]) -> str:
-    """The changes as the link carries them."""
+    """Returns the changes as the link carries them."""
     return ";".join(f"{name}:{value:.10g}" for name, value in changes.items())
 
 
 def options(which: Parameter, value: float) -> list[float]:
-    """The values of a slider, `value` among them."""
+    """Returns the values of a slider, `value` among them."""
     if which.discrete:
         low, high = _DOUBLINGS
         steps = [which.value * 2.0**step for step in range(low, high + 1)]
@@ -36,7 +36,7 @@ def options(which: Parameter, value: float) -> list[float]:
 
 
 def told_value(which: Parameter, value: float) -> str:
-    """A value with its unit: "100 GiB", "3.07 TB/s", "off"."""
+    """Returns a value with its unit: "100 GiB", "3.07 TB/s", "off"."""
     if value == 0 and which.can_be_off:
         return "off"
     if which.unit == "GB/s" and value >= 1000:
@@ -50,7 +50,7 @@ def told_value(which: Parameter, value: float) -> str:
 
 
 def in_words(which: Parameter, value: float) -> str:
-    """A value with what multiple of the base it is: "100 GiB ×1.25"."""
+    """Returns a value with what multiple of the base it is: "100 GiB ×1.25"."""
     told = told_value(which, value)
     if value in (which.value, 0) or which.value == 0:
         return told
@@ -58,7 +58,7 @@ def in_words(which: Parameter, value: float) -> str:
 
 
 def described(scenario: Scenario, changes: Mapping[str, float]) -> list[str]:
-    """Each change in words: "HBM capacity 100 GiB ×1.25", "256 GPUs ×0.5"."""
+    """Returns each change in words: "HBM capacity 100 GiB ×1.25", "256 GPUs ×0.5"."""
     words = []
     for name, value in changes.items():
         which = whatif.parameter(scenario, name)
@@ -68,7 +68,7 @@ def described(scenario: Scenario, changes: Mapping[str, float]) -> list[str]:
 
 
 def slider_label(which: Parameter, value: float) -> str:
-    """The label of a slider: the name, stressed when changed, and the base.
+    """Returns the label of a slider: the name, stressed when changed, and the base.
 
     What reads pages aloud gets it as it is written here, so colours are the style sheet's matter.
     """

@@ -49,7 +49,7 @@ _APART: Final = {
 
 
 def title(execution: Mapping[Any, Any]) -> str:
-    """Return the degrees of an execution: "TP 8 × PP 4 × DP 16", and "× CP 2 · EP 8" where there are such."""
+    """Returns the degrees of an execution: "TP 8 × PP 4 × DP 16", and "× CP 2 · EP 8" where there are such."""
     plain = degrees(execution["tensor_par"], execution["pipeline_par"], execution["data_par"])
     context = _degree(execution, "context_par")
     if context > 1:
@@ -65,36 +65,46 @@ def _degree(execution: Mapping[Any, Any], name: str) -> int:
 
 
 def blocks_of(scenario: Scenario) -> int:
-    """Return how many blocks a model has, also one that Calculon's six numbers cannot stand for."""
+    """Returns how many blocks a model has, also one that Calculon's six numbers cannot stand for."""
     model = scenario.model
     return model.num_blocks if model.block is not None else dimensions(model).num_blocks
 
 
 def network_name(system: System, tier: int) -> str:
-    """Return what a network tier is called: "tier 0, 8 GPUs, 450 GB/s"."""
+    """Returns what a network tier is called: "tier 0, 8 GPUs, 450 GB/s"."""
+    return f"tier {tier}, {_network(system, tier)}"
+
+
+def _network(system: System, tier: int) -> str:
     network = system.networks[tier]
-    return f"tier {tier}, {network.size:,} GPUs, {plain(network.bandwidth_gb_per_s)} GB/s"
+    return f"{network.size:,} GPUs, {plain(network.bandwidth_gb_per_s)} GB/s"
 
 
 def offloaded(execution: Mapping[Any, Any]) -> str:
-    """Return what lives in host memory: "weights, optimizer" or "nothing"."""
+    """Returns what lives in host memory: "weights, optimizer" or "nothing"."""
     return ", ".join(word for name, word in OFFLOADS.items() if bool(execution[name])) or "nothing"
 
 
 def microbatches(execution: Mapping[Any, Any]) -> int:
-    """Return the number of microbatches that a replica works through in a step."""
+    """Returns the number of microbatches that a replica works through in a step."""
     local = int(execution["batch_size"]) // int(execution["data_par"])
     return local // int(execution["microbatch_size"])
 
 
-def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
-    """Return every choice of an execution besides its degrees, as short key and value pairs."""
+def choices(execution: Mapping[Any, Any], system: System | None = None) -> list[tuple[str, str]]:
+    """Returns every choice of an execution besides its degrees, as short key and value pairs.
+
+    system: to name its networks by: "8 GPUs, 450 GB/s"; without one they are "tier 0" and so on.
+    """
     extended = not _neutral(execution)
-    nets = [(key, str(int(execution[net]))) for key, degree, net in _NETWORKS if int(execution[degree]) > 1]
-    facts = []
-    if nets and not extended:
-        keys, tiers = zip(*nets, strict=True)
-        facts.append((f"{' · '.join(keys)} on network tier", " · ".join(tiers)))
+    users: dict[int, list[str]] = {}
+    for key, degree, net in _NETWORKS:
+        if int(execution[degree]) > 1 and not extended:
+            users.setdefault(int(execution[net]), []).append(key)
+    facts = [
+        (f"{' · '.join(keys)} network", f"tier {tier}" if system is None else _network(system, tier))
+        for tier, keys in sorted(users.items())
+    ]
     if applies("pipeline_interleaving", execution):
         facts.append(("interleaving", str(int(execution["pipeline_interleaving"]))))
     facts += [
@@ -113,7 +123,7 @@ def choices(execution: Mapping[Any, Any]) -> list[tuple[str, str]]:
 
 
 def name_of_choice(column: Column) -> str:
-    """Return what a field is called among the choices of an execution, where there is little room."""
+    """Returns what a field is called among the choices of an execution, where there is little room."""
     capitals = column.short[:2].isupper()
     return _CALLED.get(column.name, column.short if capitals else in_sentence(column.label))
 
@@ -123,7 +133,7 @@ def _in_words(column: Column, value: Any) -> str:
 
 
 def recomputed(execution: Mapping[Any, Any], *, brief: bool = False) -> str:
-    """Return what the backward pass computes again: "full", "none", or "selective (attention)" with what it is.
+    """Returns what the backward pass computes again: "full", "none", or "selective (attention)" with what it is.
 
     brief: for columns of tables; without what it is where that is the usual, the attention core, else in a word.
     """
@@ -143,7 +153,7 @@ def _neutral(execution: Mapping[Any, Any]) -> bool:
 
 
 def differences(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> list[tuple[str, str, str]]:
-    """Return the fields in which two executions differ: (label, value of the first, value of the second).
+    """Returns the fields in which two executions differ: (label, value of the first, value of the second).
 
     Left out are those that make a difference in neither.
     """
@@ -156,7 +166,7 @@ def differences(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> list[tup
 
 
 def field_in_words(execution: Mapping[Any, Any], name: str) -> str:
-    """Return the value of a field in words: a dash where it makes no difference."""
+    """Returns the value of a field in words: a dash where it makes no difference."""
     value = _decided(execution, name)
     return ABSENT if value is None else format_value(name, value)
 

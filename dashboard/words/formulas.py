@@ -48,7 +48,7 @@ def _text(symbol: Symbol) -> str:
 
 
 def written(text: str, numbers: Mapping[str, str]) -> str:
-    """An expression as people write it, with names or with numbers."""
+    """Returns an expression as people write it, with names or with numbers."""
     tree = ast.parse(text, mode="eval").body
 
     def write(node: ast.expr, inside: bool = False) -> str:

@@ -27,7 +27,7 @@ _WORDS: Final = (
 
 
 def words(scenario: Scenario) -> list[tuple[str, str, str]]:
-    """(word, its short form where it has one, what it means) of what a first-time reader meets."""
+    """Returns (word, its short form where it has one, what it means) of what a first-time reader meets."""
     there = {column.name for column in choices_of(scenario.cost_model) if applies(column, scenario.facts)}
     columns = [by_name(name) for name in (*_NAMES, *_FURTHER) if name in there]
     return [

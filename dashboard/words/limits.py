@@ -15,7 +15,8 @@ __all__ = ["describe", "in_words"]
 
 
 def describe(limits: Mapping[str, Any]) -> str:
-    """What is fixed, in a few words of Markdown: "every choice free", "**TP 8**, **no offload**, the rest free"."""
+    """Returns what is fixed, in a few words of Markdown: "every choice free", "**TP 8**, **no offload**, the rest
+    free"."""
     if not limits:
         return "every choice free"
     words = in_words(limits)
@@ -25,7 +26,7 @@ def describe(limits: Mapping[str, Any]) -> str:
 
 
 def in_words(limits: Mapping[str, Any]) -> list[str]:
-    """Every limit in plain words: "TP 8", "no offload"."""
+    """Returns every limit in plain words: "TP 8", "no offload"."""
     left = dict(limits)
     words = []
     if all(left.get(name) == [False] for name in OFFLOADS):

@@ -19,12 +19,12 @@ _LIST: Final = re.compile(r"/?\[(['\"][^\[\]]*['\"])\]")
 
 
 def assumed(text: str) -> str:
-    """What was assumed for a run: "no recompute, ZeRO stage 1"."""
+    """Returns what was assumed for a run: "no recompute, ZeRO stage 1"."""
     return ", ".join(_ASSUMED.get(part, part) for part in text.split("; "))
 
 
 def noted(text: str, most: int) -> str:
-    """A note of a run of at most `most` characters, its lists as words: "graphs (attn, mamba)"."""
+    """Returns a note of a run of at most `most` characters, its lists as words: "graphs (attn, mamba)"."""
     plain = _LIST.sub(lambda found: " (" + found[1].replace("'", "").replace('"', "") + ")", text).strip()
     if len(plain) <= most:
         return plain

@@ -10,7 +10,7 @@ __all__ = ["degrees", "execution_name", "in_sentence"]
 
 
 def degrees(tensor: Any, pipeline: Any, data: Any = None) -> str:
-    """Return the name of a cell or of an execution's degrees: "TP 8 × PP 4 × DP 48"."""
+    """Returns the name of a cell or of an execution's degrees: "TP 8 × PP 4 × DP 48"."""
     parts = [f"TP {int(tensor):,}", f"PP {int(pipeline):,}"]
     if data is not None and not (isinstance(data, float) and math.isnan(data)):
         parts.append(f"DP {int(data):,}")
@@ -18,12 +18,12 @@ def degrees(tensor: Any, pipeline: Any, data: Any = None) -> str:
 
 
 def execution_name(row: Mapping[Any, Any]) -> str:
-    """Return the degrees of an execution if the row has them, else its id."""
+    """Returns the degrees of an execution if the row has them, else its id."""
     if "tensor_par" in row and "pipeline_par" in row:
         return degrees(row["tensor_par"], row["pipeline_par"], row.get("data_par"))
     return f"Execution {int(row['id']):,}" if "id" in row else "Execution"
 
 
 def in_sentence(label: str) -> str:
-    """Return a label as it reads inside a sentence: "step time", but "HBM needed" and "TP comm., exposed"."""
+    """Returns a label as it reads inside a sentence: "step time", but "HBM needed" and "TP comm., exposed"."""
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]

@@ -42,27 +42,27 @@ class Scale:
         return with_unit("", self.unit)
 
     def title(self, label: str) -> str:
-        """Return an axis title or table header, such as "HBM needed, GiB"."""
+        """Returns an axis title or table header, such as "HBM needed, GiB"."""
         return f"{label}, {self.unit}" if self.unit and self.unit != label else label
 
     def number(self, value: Any, digits: int = 3) -> str:
-        """Return the number without its unit."""
+        """Returns the number without its unit."""
         known = _as_float(value)
         return ABSENT if known is None else plain(known / self.factor, digits)
 
 
 def column_of(column: Column | str) -> Column:
-    """Return the column itself or the one of that name."""
+    """Returns the column itself or the one of that name."""
     return by_name(column) if isinstance(column, str) else column
 
 
 def with_unit(number: str, unit: str) -> str:
-    """Return a number and its unit, on one line: "1.87 s"; a unit of several words too: "1.68 M samples/s"."""
+    """Returns a number and its unit, on one line: "1.87 s"; a unit of several words too: "1.68 M samples/s"."""
     return f"{number}{SPACE}{unit.replace(' ', SPACE)}" if unit else number
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """Return a number with at least `digits` significant digits; digits before the decimal point are never rounded.
+    """Returns a number with at least `digits` significant digits; digits before the decimal point are never rounded.
 
     A whole number has no decimals: 80, but 80.3 and 79.9.
     """
@@ -89,7 +89,7 @@ def _power_of_ten(value: float, digits: int) -> str:
 
 
 def scale_for(column: Column | str, values: Iterable[Any]) -> Scale:
-    """Return the unit in which the largest finite of `values` reads best; all of a chart or table column shares it."""
+    """Returns the unit in which the largest finite of `values` reads best; all of a chart or table column shares it."""
     finite = [abs(known) for value in values if (known := _as_float(value)) is not None and math.isfinite(known)]
     return _scale(column_of(column).unit, max(finite, default=0.0))
 
@@ -125,7 +125,7 @@ def _step(steps: tuple[tuple[str, float], ...], magnitude: float, at_zero: str) 
 
 
 def format_value(column: Column | str, value: Any, digits: int = 3) -> str:
-    """Return a column's value as text with its unit: "1.87 s", "51.4 GiB", "58.7 %", "RS+AG", "on", "–" if absent."""
+    """Returns a column's value as text with its unit: "1.87 s", "51.4 GiB", "58.7 %", "RS+AG", "on", "–" if absent."""
     column = column_of(column)
     if column.dtype in ("str", "bool"):
         return ABSENT if _is_absent(value) else choice_label(column, value)
@@ -143,7 +143,7 @@ def format_value(column: Column | str, value: Any, digits: int = 3) -> str:
 
 
 def format_delta(column: Column | str, change: Any) -> str:
-    """Return a signed difference with its unit: "+32.9 ms", "−0.3 GiB", "±0" when it rounds to nothing.
+    """Returns a signed difference with its unit: "+32.9 ms", "−0.3 GiB", "±0" when it rounds to nothing.
 
     The difference of two fractions is in percentage points.
     """
@@ -160,7 +160,7 @@ def format_delta(column: Column | str, change: Any) -> str:
 
 
 def relative(new: Any, base: Any) -> str:
-    """Return how much `new` exceeds `base`: "+4.7 %", "±0" below 0.05 %, "–" where there is no ratio."""
+    """Returns how much `new` exceeds `base`: "+4.7 %", "±0" below 0.05 %, "–" where there is no ratio."""
     first, second = _as_float(new), _as_float(base)
     if first is None or second is None or second == 0 or not math.isfinite(first) or not math.isfinite(second):
         return ABSENT
@@ -168,7 +168,7 @@ def relative(new: Any, base: Any) -> str:
 
 
 def signed_percent(fraction: Any) -> str:
-    """Return a signed share of 1 in percent: "+4.7 %", "±0" below 0.05 %."""
+    """Returns a signed share of 1 in percent: "+4.7 %", "±0" below 0.05 %."""
     known = _as_float(fraction)
     if known is None:
         return ABSENT
@@ -179,7 +179,7 @@ def signed_percent(fraction: Any) -> str:
 
 
 def percent(fraction: Any, decimals: int = 1) -> str:
-    """Return a share of 1 in percent with a fixed number of decimals: "58.7 %"."""
+    """Returns a share of 1 in percent with a fixed number of decimals: "58.7 %"."""
     known = _as_float(fraction)
     if known is None:
         return ABSENT
@@ -191,7 +191,7 @@ def percent(fraction: Any, decimals: int = 1) -> str:
 
 
 def count(number: Any) -> str:
-    """Return a count: in full below a million ("33,866"), then "3.14 M", "1.20 bn"."""
+    """Returns a count: in full below a million ("33,866"), then "3.14 M", "1.20 bn"."""
     known = _as_float(number)
     if known is None:
         return ABSENT
@@ -204,7 +204,7 @@ def count(number: Any) -> str:
 
 
 def counted(number: Any, thing: str) -> str:
-    """Return a count with its noun, whose plural ends in s: "1 sequence", "3,072 sequences", "2 microbatches"."""
+    """Returns a count with its noun, whose plural ends in s: "1 sequence", "3,072 sequences", "2 microbatches"."""
     plural = "es" if thing.endswith("ch") else "s"
     return f"{count(number)} {thing}{'' if number == 1 else plural}"
 
@@ -218,7 +218,7 @@ def _fixed(value: float, digits: int = 3) -> str:
 
 
 def days(seconds: Any) -> str:
-    """Return a duration in days with one decimal: "6.9 days"; below one day as "7.2 h" or "20 min"."""
+    """Returns a duration in days with one decimal: "6.9 days"; below one day as "7.2 h" or "20 min"."""
     known = _as_float(seconds)
     if known is None:
         return ABSENT
@@ -237,13 +237,13 @@ write numbers such as 80,000,000,000 GiB."""
 
 
 def gibibytes(number: Any) -> str:
-    """Return bytes as the reader of a capacity expects them: "80 GiB", "1.5 TiB", "95.2 GiB", "unlimited"."""
+    """Returns bytes as the reader of a capacity expects them: "80 GiB", "1.5 TiB", "95.2 GiB", "unlimited"."""
     known = _as_float(number)
     return "unlimited" if known is not None and known >= UNLIMITED else format_value("proc_mem_tier1_cap_req", number)
 
 
 def shortfall(missing: Any) -> str:
-    """Return missing memory [bytes] as a cell of a map prints it, in GiB, from 1,024 of them on in TiB: "+95", "+0.4",
+    """Returns missing memory [bytes] as a cell of a map prints it, in GiB, from 1,024 of them on in TiB: "+95", "+0.4",
     "+1.5T"; "–" where memory is not the reason."""
     known = _as_float(missing)
     if known is None or not math.isfinite(known) or known <= 0:
@@ -256,22 +256,22 @@ def shortfall(missing: Any) -> str:
 
 
 def capacity_words(gib: float) -> str:
-    """Return a capacity given in GiB: "79.6 GiB", "1.5 TiB", "unlimited"."""
+    """Returns a capacity given in GiB: "79.6 GiB", "1.5 TiB", "unlimited"."""
     return gibibytes(gib * GIB)
 
 
 def share_of(need: float, capacity: float) -> str:
-    """Return how much of a memory is taken, both in bytes: "41 % of 80 GiB"."""
+    """Returns how much of a memory is taken, both in bytes: "41 % of 80 GiB"."""
     return f"{percent(need / capacity, 0)} of {gibibytes(capacity)}" if capacity < UNLIMITED else "of unlimited memory"
 
 
 def header(column: Column | str, scale: Scale) -> str:
-    """Return the header of a table column: short name and unit."""
+    """Returns the header of a table column: short name and unit."""
     return scale.title(column_of(column).short)
 
 
 def decimals_for(values: Iterable[Any], scale: Scale, digits: int = 3) -> int:
-    """Return how many decimals give the smallest value of a table column `digits` digits, at most 3."""
+    """Returns how many decimals give the smallest value of a table column `digits` digits, at most 3."""
     finite = [
         abs(known / scale.factor)
         for value in values

@@ -11,24 +11,25 @@ __all__ = ["in_words", "name_of", "sentence_of", "system_name"]
 
 
 def in_words(scenario: Scenario) -> str:
-    """The cost model as the sentence names it: "calibrated", "calibrated by mine", "exact as Calculon 0.1.0"."""
+    """Returns the cost model as the sentence names it: "calibrated", "calibrated by mine", "exact as Calculon
+    0.1.0"."""
     title = cost_model_of(scenario).title
     return title if scenario.calibration is None else f"{title} by {scenario.calibration.name}"
 
 
 def system_name(system: System) -> str:
-    """The title of a system without the remark in brackets."""
+    """Returns the title of a system without the remark in brackets."""
     return (system.title or system.name).partition(" (")[0]
 
 
 def name_of(scenario: Scenario) -> str:
-    """A title for a scenario that nobody gave one: "GPT-3 175B on 512 × H100 80 GB"."""
+    """Returns a title for a scenario that nobody gave one: "GPT-3 175B on 512 × H100 80 GB"."""
     model = scenario.model.title or scenario.model.name
     return f"{model} on {scenario.num_procs:,} × {system_name(scenario.system)}"
 
 
 def sentence_of(scenario: Scenario) -> str:
-    """The rest of a scenario in a few words: "FP16 · batch 512 · 3 limits · calibrated"."""
+    """Returns the rest of a scenario in a few words: "FP16 · batch 512 · 3 limits · calibrated"."""
     words = [choice_label("datatype", scenario.datatype), f"batch {scenario.max_batch_size:,}"]
     if scenario.limits:
         words.append(f"{len(scenario.limits)} limit{'s' if len(scenario.limits) != 1 else ''}")

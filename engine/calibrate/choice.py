@@ -73,7 +73,7 @@ _OF_GENERATION = {
 
 
 def adjustable(system: System, start: Parameters) -> dict[str, Adjustable]:
-    """The parameters that runs on a system may move, by name; rates of other generations are left out."""
+    """Returns the parameters that runs on a system may move, by name; rates of other generations are left out."""
     generation = generation_of(system)
     assert generation in GENERATIONS
     found = {}
@@ -87,7 +87,7 @@ def adjustable(system: System, start: Parameters) -> dict[str, Adjustable]:
 
 
 def influence(case: Case, start: Parameters, offered: dict[str, Adjustable]) -> dict[str, float]:
-    """How far one prior width of each parameter moves the predicted step times [fraction], largest first.
+    """Returns how far one prior width of each parameter moves the predicted step times [fraction], largest first.
 
     Root mean square over the rows of |d log(step) / d log(parameter)| times the width of the prior.
     """
@@ -104,7 +104,7 @@ def influence(case: Case, start: Parameters, offered: dict[str, Adjustable]) -> 
 
 
 def suggested(found: dict[str, float], configurations: int) -> tuple[str, ...]:
-    """The names to fit where nobody chooses: those that the runs can tell most about.
+    """Returns the names to fit where nobody chooses: those that the runs can tell most about.
 
     Args:
         found: what `influence` returned. configurations: how many different ones were measured.
@@ -115,7 +115,7 @@ def suggested(found: dict[str, float], configurations: int) -> tuple[str, ...]:
 
 
 def checked_names(names: Sequence[str], offered: dict[str, Adjustable]) -> tuple[str, ...]:
-    """Names of parameters to fit, each once. Raises `CalibrateError`."""
+    """Returns the names of parameters to fit, each once. Raises `CalibrateError`."""
     given = tuple(dict.fromkeys(names))
     unknown = [name for name in given if name not in offered]
     if unknown:

@@ -21,7 +21,7 @@ DIGITS: Final = 5
 
 
 def document(outcome: Outcome, name: str = "", day: datetime.date | None = None) -> Calibration:
-    """The calibration that a fit found, of the system that it is for.
+    """Returns the calibration that a fit found, of the system that it is for.
 
     Args:
         outcome: the fit. name: what to call it; made from system and runs where empty. day: of the fit; today's where

@@ -116,7 +116,7 @@ class Outcome:
 def calibrate(
     checked: Checked, names: Sequence[str] | None = None, base: hardware.Calibration | None = None
 ) -> Outcome:
-    """Fit parameters to the accepted rows.
+    """Fits parameters to the accepted rows.
 
     Args:
         checked: the runs. names: which parameters to fit; those that the runs tell most about where None.
@@ -205,7 +205,7 @@ def _estimate(about: Adjustable, before: Parameters, after: Parameters, deviatio
 
 
 def seen_before(checked: Checked) -> int:
-    """How many accepted rows are among those that the package has, which its calibration was fitted on."""
+    """Returns how many accepted rows are among those that the package has, which its calibration was fitted on."""
     table = library_runs().table
     known = set(zip(table["id"], table["hidden"], table["gbs"], table["num_gpus"], strict=True))
     mine = checked.table[checked.accepted]

@@ -61,7 +61,7 @@ class HeldOut:
 
 
 def kin_of(checked: Checked) -> Kin:
-    """Configurations and groups of the accepted rows."""
+    """Returns the configurations and groups of the accepted rows."""
     case = checked.case()
     size = int(checked.accepted.sum())
     columns = [
@@ -82,7 +82,8 @@ def kin_of(checked: Checked) -> Kin:
 
 
 def row_weights(kin: Kin) -> Floats:
-    """How much each row counts [rows]: repeated runs of a configuration as one, those of a group less than as many.
+    """Returns how much each row counts [rows]: repeated runs of a configuration as one, those of a group less than as
+    many.
 
     n configurations of a group count as n / (1 + (n - 1) c) independent ones, which average their errors as well,
     where c is the share that they have in common (Kish's effective sample size of a cluster).
@@ -94,7 +95,7 @@ def row_weights(kin: Kin) -> Floats:
 
 
 def held_out(kin: Kin) -> HeldOut:
-    """Whole groups of the rows, spread over up to five folds of about equal size.
+    """Returns the whole groups of the rows, spread over up to five folds of about equal size.
 
     Where there are too few groups, different configurations are left out instead, which says less: another model may
     be further off.

@@ -58,7 +58,7 @@ _ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def fields_of(given: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a run, in the schema of `runs.csv`, that arguments give."""
+    """Returns the fields of a run, in the schema of `runs.csv`, that arguments give."""
     known = {name: value for name, value in given.items() if value.lower() not in ("", "none", "null")}
     row: dict[str, str] = {}
     for field, names in (*NUMBERS.items(), *TRUTHS.items()):

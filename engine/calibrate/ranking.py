@@ -59,7 +59,7 @@ class Reranked:
 
 
 def recalibrated(scenario: Scenario, calibration: Calibration | None) -> Scenario:
-    """The scenario under the calibrated cost model with a calibration; the library's where None.
+    """Returns the scenario under the calibrated cost model with a calibration; the library's where None.
 
     Raises what `engine.Scenario.of` raises: its limits may be on fields that this cost model does not have.
     """
@@ -76,7 +76,7 @@ def recalibrated(scenario: Scenario, calibration: Calibration | None) -> Scenari
 
 
 def rerank(scenario: Scenario, before: Calibration, after: Calibration, k: int = COMPARED) -> Reranked:
-    """Find the best `k` executions of a scenario by each of two calibrations, and rank them by both.
+    """Finds the best `k` executions of a scenario by each of two calibrations, and ranks them by both.
 
     Raises what `recalibrated` raises, and CalibrateError where no execution runs.
     """

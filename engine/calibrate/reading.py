@@ -39,7 +39,8 @@ class Measured:
 
 
 def parse_given(pairs: Sequence[str]) -> dict[str, str]:
-    """Fields for all runs that do not have them, from texts such as "vocab=128256". Raises `CalibrateError`."""
+    """Returns the fields for all runs that do not have them, from texts such as "vocab=128256". Raises
+    `CalibrateError`."""
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -53,7 +54,7 @@ def parse_given(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str] | None = None) -> Measured:
-    """The runs of files: one table, or logs of one run each. Raises `CalibrateError`."""
+    """Returns the runs of files: one table, or logs of one run each. Raises `CalibrateError`."""
     contents: dict[str, bytes] = {}
     for path in paths:
         name = os.fspath(path)
@@ -62,7 +63,7 @@ def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str]
 
 
 def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None = None) -> Measured:
-    """The runs of files by name: tables, or logs of one run each; rows keep their order.
+    """Returns the runs of files by name: tables, or logs of one run each; rows keep their order.
 
     Args:
         contents: what each file holds. given: fields for all runs that do not have them themselves.

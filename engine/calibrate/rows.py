@@ -71,12 +71,12 @@ class Checked:
         return self.mapped.table
 
     def case(self) -> Case:
-        """What the cost model reads of the accepted rows."""
+        """Returns what the cost model reads of the accepted rows."""
         return self.mapped.case.take(np.flatnonzero(self.accepted))
 
 
 def check(measured: Measured, system: System, start: Parameters) -> Checked:
-    """Sort runs into those that a fit on a system may use and the others. Never raises for what a cell holds.
+    """Sorts runs into those that a fit on a system may use and the others. Never raises for what a cell holds.
 
     Args:
         measured: the runs. system: the system that they ran on. start: parameters that a fit starts from.

@@ -81,7 +81,7 @@ _EXAMPLES: Final = (
 
 
 def template() -> str:
-    """The table as CSV: a header and one example row."""
+    """Returns the table as CSV: a header and one example row."""
     order = ["id", *NEEDED, *(name for name in OPTIONAL if name != "id")]
     rows = [[example.get(name, "") for name in order] for example in _EXAMPLES]
     return pd.DataFrame(rows, columns=order).to_csv(index=False)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -13,6 +10,7 @@ import typer
 
 from engine.cli.options import JsonOption, ModelArgument, SystemArgument
 from engine.cli.output import ExitCode, as_json, quantity, text_table, unit_of, write
+from engine.cli.tables import check_export, written
 from models.documents import shown
 
 if TYPE_CHECKING:
@@ -97,7 +95,7 @@ def inference(
         names = ", ".join(column.name for column in HEADLINE if column.better)
         raise WorkloadError(f"--by cannot be {shown(by)}; it is one of {names}.")
     if export is not None:
-        _check_export(export)
+        check_export(export)
     limits = parse_limits(limit or [], whole=set(LIMITED) - {"launch"})
     found = explore(
         model, system, num_procs=procs, prompt=prompt, output=output, limits=limits, time_to_first_token=ttft,
@@ -109,40 +107,10 @@ def inference(
     else:
         _print(found, rows, by, frontier)
     if export is not None:
-        _write(found.table, export)
+        written(found.table.astype({"launch": "str"}), export)
         write(f"{found.feasible:,} deployments are in {export}.", stream=sys.stderr)
     if not found.feasible:
         raise typer.Exit(ExitCode.NOTHING)
-
-
-def _check_export(path: Path) -> None:
-    """Says so before exploring where the export could only fail after it."""
-    from engine.executions.files import WRITABLE, TableFileError, TableWriteError
-
-    if path.suffix.lower() not in WRITABLE:
-        raise TableFileError(f"{path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
-    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
-        raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
-
-
-def _write(table: pd.DataFrame, path: Path) -> None:
-    """Writes the deployments; the file appears when it is whole."""
-    from engine.executions.files import TableWriteError
-
-    temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}.tmp")
-    plain = table.astype({"launch": "str"})
-    try:
-        if path.suffix.lower() == ".csv":
-            plain.to_csv(temporary, index=False, encoding="utf-8")
-        else:
-            plain.to_parquet(temporary, index=False)
-        os.replace(temporary, path)
-    except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
-        raise TableWriteError(f"{path} cannot be written: {told}.") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _document(found: Found, rows: pd.DataFrame, frontier: bool) -> dict[str, Any]:

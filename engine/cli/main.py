@@ -27,6 +27,7 @@ from engine.cli.layers import layers
 from engine.cli.library import models_app, systems_app
 from engine.cli.measure import measure
 from engine.cli.output import ExitCode, write
+from engine.cli.plan import plan_app
 from engine.cli.serve import serve
 from engine.cli.simulate import simulate_app
 from engine.cli.store import store_app
@@ -60,6 +61,7 @@ Examples:
   shardscape measure --quick
   shardscape models list
   shardscape store check results.duckdb
+  shardscape plan layers bert_48 --batch 64
 
 MODEL and SYSTEM are library names or paths of JSON files, in our format or Calculon's.
 
@@ -143,6 +145,7 @@ app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")
 app.add_typer(simulate_app, name="simulate")
 app.add_typer(store_app, name="store")
+app.add_typer(plan_app, name="plan")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

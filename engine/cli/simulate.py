@@ -10,18 +10,24 @@ import typer
 
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, text_table, write
+from engine.cli.simulate_distir import distir
 
 if TYPE_CHECKING:
     from engine.simulate import Replay
 
 __all__ = ["simulate_app"]
 
-simulate_app = typer.Typer(help="Simulations: pipeline schedules, replayed event by event.", no_args_is_help=True)
+simulate_app = typer.Typer(
+    help="Simulations: pipeline schedules event by event, and DistIR's grid.", no_args_is_help=True
+)
+
+
+simulate_app.command("distir")(distir)
 
 
 @simulate_app.callback()
 def simulations() -> None:
-    """Simulations: pipeline schedules, replayed event by event."""
+    """Simulations: pipeline schedules event by event, and DistIR's grid of D x H x P."""
 
 
 @simulate_app.command("schedules")

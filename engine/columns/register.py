@@ -191,13 +191,13 @@ def undeclare(cost_model: str) -> None:
 
 
 def cost_model_in(document: Any) -> str:
-    """The cost model that the document of a scenario names; those from before there were several name none."""
+    """Returns the cost model that the document of a scenario names; those from before there were several name none."""
     unnamed = next(name for name, columns in _SETS.items() if columns.unnamed)
     return str(document.get("cost_model", unnamed)) if isinstance(document, Mapping) else unnamed
 
 
 def cost_models_with(name: str) -> list[str]:
-    """The cost models whose executions have a field."""
+    """Returns the cost models whose executions have a field."""
     return [each for each, columns in _SETS.items() if name in (column.name for column in columns.fields)]
 
 
@@ -210,7 +210,7 @@ def _set_of(cost_model: str) -> ColumnSet:
 
 
 def fields_of(cost_model: str) -> tuple[Column, ...]:
-    """The fields of an execution under a cost model."""
+    """Returns the fields of an execution under a cost model."""
     return _set_of(cost_model).fields
 
 
@@ -221,7 +221,7 @@ def choices_of(cost_model: str) -> tuple[Column, ...]:
 
 
 def in_order(fields: Iterable[Column]) -> tuple[Column, ...]:
-    """Returns fields by group, each behind the field that it belongs to where that is of the same group."""
+    """Returns the fields by group, each behind the field that it belongs to where that is of the same group."""
     placed: list[Column] = []
     for column in fields:
         names = [each.name for each in placed]
@@ -230,7 +230,7 @@ def in_order(fields: Iterable[Column]) -> tuple[Column, ...]:
 
 
 def applies(column: Column | str, known: Mapping[Any, Any] | pd.DataFrame) -> Any:
-    """Returns whether a field makes a difference, by its rule and what is known of an execution.
+    """Tells whether a field makes a difference, by its rule and what is known of an execution.
 
     Args:
         column: the field or its name.
@@ -244,41 +244,43 @@ def applies(column: Column | str, known: Mapping[Any, Any] | pd.DataFrame) -> An
 
 
 def statistics_of(cost_model: str) -> tuple[Column, ...]:
-    """The results of an execution under a cost model; some may be undefined, see `defined_of`."""
+    """Returns the results of an execution under a cost model; some may be undefined, see `defined_of`."""
     return _set_of(cost_model).statistics
 
 
 def defined_of(cost_model: str) -> tuple[Column, ...]:
-    """The results that are a number in executions that run under a cost model."""
+    """Returns the results that are a number in executions that run under a cost model."""
     found = _set_of(cost_model)
     return tuple(column for column in found.statistics if column.name not in found.undefined)
 
 
 def headline_of(cost_model: str) -> tuple[Column, ...]:
-    """The statistics stored for every feasible execution under a cost model."""
+    """Returns the statistics stored for every feasible execution under a cost model."""
     return _set_of(cost_model).headline
 
 
 def stored_of(cost_model: str) -> tuple[Column, ...]:
-    """The columns of a stored row under a cost model, in order."""
+    """Returns the columns of a stored row under a cost model, in order."""
     return _set_of(cost_model).stored
 
 
 def parts_of(share: str, cost_model: str) -> tuple[str, ...]:
-    """The times whose sum is divided by the step time to give one of `SHARES`, of those that a cost model has."""
+    """Returns the times whose sum is divided by the step time to give one of `SHARES`, of those that a cost model
+    has."""
     there = {column.name for column in headline_of(cost_model)}
     return tuple(name for name in _SHARED[share] if name in there)
 
 
 def value_of(name: str, figures: Any) -> Any:
-    """The value of a column, of one of `SHARES` too, in an execution (a mapping) or a table of them (a data frame)."""
+    """Returns the value of a column, of one of `SHARES` too, in an execution (a mapping) or a table of them (a data
+    frame)."""
     if name not in _SHARED:
         return figures[name]
     return sum(figures[part] for part in _SHARED[name] if part in figures) / figures["total_time"]
 
 
 def by_name(name: str) -> Column:
-    """Return the column called `name`.
+    """Returns the column called `name`.
 
     Raises UnknownColumn, naming columns that are spelt alike, when there is none.
     """
@@ -291,12 +293,12 @@ def by_name(name: str) -> Column:
 
 
 def called(name: str) -> str:
-    """Return what a message calls a column, for readers of pages and of files: "Tensor parallel (tensor_par)"."""
+    """Returns what a message calls a column, for readers of pages and of files: "Tensor parallel (tensor_par)"."""
     return f"{by_name(name).label} ({name})"
 
 
 def choice_label(column: Column | str, value: object) -> str:
-    """Return the text that stands for a field's value on screen, such as "RS+AG" for "rs_ag" and "on" for True.
+    """Returns the text that stands for a field's value on screen, such as "RS+AG" for "rs_ag" and "on" for True.
 
     Values without a text of their own come back as they are. Raises UnknownColumn for an unknown column name.
     """
@@ -307,7 +309,7 @@ def choice_label(column: Column | str, value: object) -> str:
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """Return the Arrow type in which a column is stored.
+    """Returns the Arrow type in which a column is stored.
 
     Fields are 32-bit integers because the largest of them, the number of GPUs, stays far below 2**31; they must be
     widened before they are multiplied. The id counts executions and needs 64 bits.
@@ -322,7 +324,7 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 def duckdb_type(column: Column) -> str:
-    """Return the DuckDB type in which a column is stored; closed sets of choices become an ENUM in their order."""
+    """Returns the DuckDB type in which a column is stored; closed sets of choices become an ENUM in their order."""
     if column.dtype == "int64":
         return "BIGINT" if column.kind == "identifier" else "INTEGER"
     if column.dtype == "float64":
@@ -335,7 +337,7 @@ def duckdb_type(column: Column) -> str:
 
 
 def headline_schema(cost_model: str) -> pa.Schema:
-    """Return the Arrow schema of a stored row: id, the fields and the headline statistics of the cost model.
+    """Returns the Arrow schema of a stored row: id, the fields and the headline statistics of the cost model.
 
     Every field of the schema carries its unit and label as metadata, so that an exported Parquet file explains itself.
     """
@@ -343,7 +345,7 @@ def headline_schema(cost_model: str) -> pa.Schema:
 
 
 def schema_of(chosen: Iterable[Column]) -> pa.Schema:
-    """Return the Arrow schema of these columns as they are stored."""
+    """Returns the Arrow schema of these columns as they are stored."""
     return pa.schema(
         [
             pa.field(
@@ -355,7 +357,7 @@ def schema_of(chosen: Iterable[Column]) -> pa.Schema:
 
 
 def ddl(table_name: str, cost_model: str) -> str:
-    """Return the CREATE TABLE statement for stored rows of a cost model.
+    """Returns the CREATE TABLE statement for stored rows of a cost model.
 
     `table_name` may be any text; it is quoted as an identifier.
     """

@@ -40,7 +40,7 @@ def among(name: str, *words: str) -> Condition:
 
 
 def holds(conditions: tuple[Condition, ...], known: Mapping[Any, Any] | pd.DataFrame) -> Any:
-    """Returns whether all conditions hold, as a truth, or as an array [rows] where `known` has columns of a table.
+    """Tells whether all conditions hold, as a truth, or as an array [rows] where `known` has columns of a table.
 
     A condition about nothing that is known is taken to hold.
     """

@@ -117,7 +117,7 @@ class Account:
         return ()
 
     def communication(self) -> Communication | None:
-        """Returns who talks to whom, or None where the cost model does not place ranks."""
+        """Tells who talks to whom, or None where the cost model does not place ranks."""
         return None
 
     def block(self) -> BlockAccount | None:

@@ -30,9 +30,13 @@ class ChunkTimes:
 
 
 def chunk_times(execution: Mapping[Any, Any], num_blocks: int) -> ChunkTimes:
-    """The durations of an execution's schedule, from its fields and statistics.
+    """Returns the durations of an execution's schedule, from its fields and statistics.
 
     Raises ValueError for an execution without statistics, because it is infeasible.
+
+    Args:
+        execution: the execution's fields and statistics by name.
+        num_blocks: blocks of the model [count].
     """
     if execution["total_time"] is None or math.isnan(float(execution["total_time"])):
         raise ValueError("The execution does not run, so it has no schedule.")
@@ -71,7 +75,11 @@ def chunk_times(execution: Mapping[Any, Any], num_blocks: int) -> ChunkTimes:
 
 
 def tells_blocks_apart(execution: Mapping[Any, Any]) -> bool:
-    """Returns whether the figures tell base and edge blocks apart, of which stages differ; else all are the slowest."""
+    """Tells whether the figures tell base and edge blocks apart, of which stages differ; else all are the slowest.
+
+    Args:
+        execution: the execution's fields and statistics by name.
+    """
     return not math.isnan(float(execution.get("baseblock_fw_tp_time", math.nan)))
 
 
@@ -95,5 +103,9 @@ def _slowest_stage(execution: Mapping[Any, Any], edges: float) -> ChunkTimes:
 
 
 def microbatches_of(execution: Mapping[Any, Any]) -> int:
-    """Returns how many microbatches a replica takes in one step."""
+    """Returns how many microbatches a replica takes in one step.
+
+    Args:
+        execution: its fields by name.
+    """
     return int(execution["batch_size"]) // int(execution["data_par"]) // int(execution["microbatch_size"])

@@ -123,14 +123,14 @@ class Prepared(Protocol):
         """The modes of the space."""
 
     def memory_requirements(self) -> MemoryRequirements:
-        """The memory that everything in the cells needs."""
+        """Returns the memory that everything in the cells needs."""
 
 
 class LaidOut(Protocol):
     """Cells laid out once for many systems that differ in rates and capacities only."""
 
     def prepared(self, system: System) -> tuple[Any, Any]:
-        """The cells prepared for a system, as `Prepared`, and their `Candidates`."""
+        """Returns the cells prepared for a system, as `Prepared`, and their `Candidates`."""
 
 
 class BoundSearch(Protocol):
@@ -150,7 +150,7 @@ class BoundSearch(Protocol):
         """Prepares these schedule points with these block modes, or all: `Prepared`, and its `Candidates`."""
 
     def point_of(self, execution: int) -> Ints:
-        """The schedule point of an execution, an array of one; empty where the execution is of other cells."""
+        """Returns the schedule point of an execution, an array of one; empty where the execution is of other cells."""
 
 
 class CostModel(ABC):
@@ -209,106 +209,218 @@ class CostModel(ABC):
         limits: Mapping[str, Any] | None = None,
         calibration: Calibration | None = None,
     ) -> Space:
-        """The space of a model on a system.
+        """Returns the space of a model on a system.
 
         Raises `engine.space.space.SpaceError` or `engine.executions.limits.LimitError`.
+
+        Args:
+            model: what runs.
+            system: where it runs.
+            num_procs: processors [count].
+            max_batch_size: samples of a step at most [count].
+            datatype: one of `datatypes`.
+            limits: what each field may be, see `engine.executions.limits`.
+            calibration: values to use; None for the library's, or where it takes none.
         """
 
     @abstractmethod
     def prepare(self, space: Any, numbers: range, *, rows: bool = True) -> Prepared:
-        """Prepares these cells of a space. Without `rows` none are listed, for callers that choose them."""
+        """Prepares cells of a space.
+
+        Args:
+            space: one that `space` returned.
+            numbers: which of its cells.
+            rows: whether rows are listed; callers that choose them do without.
+        """
 
     @abstractmethod
     def evaluate_rows(self, prepared: Any, group: Group, part: slice) -> RowChunk:
-        """Headline figures of all executions of a chunk of rows."""
+        """Returns the headline figures of all executions of a chunk of rows.
+
+        Args:
+            prepared: what `prepare` returned.
+            group: one of its groups.
+            part: which rows of the group.
+        """
 
     @abstractmethod
     def evaluate(
         self, model: Model, system: System, executions: pd.DataFrame, calibration: Calibration | None
     ) -> pd.DataFrame:
-        """Every statistic of a table of executions; see `engine.evaluate`."""
+        """Returns every statistic of a table of executions; see `engine.evaluate`.
+
+        Args:
+            model: what runs.
+            system: where it runs.
+            executions: a table with the fields [rows].
+            calibration: values to use; None for the library's, or where it takes none.
+        """
 
     @abstractmethod
     def candidates(self, prepared: Any) -> Candidates:
-        """The rows of prepared cells that share a bound."""
+        """Returns the rows of prepared cells that share a bound.
+
+        Args:
+            prepared: what `prepare` returned.
+        """
 
     @abstractmethod
     def bounds(self, prepared: Any, rows: Any) -> Floats:
-        """The sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding."""
+        """Returns the sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding.
+
+        Args:
+            prepared: what `prepare` returned.
+            rows: what `candidates` returned, or some of it.
+        """
 
     @abstractmethod
     def depends_on(self, model: Model, system: System, calibration: Calibration | None) -> dict[str, Any]:
-        """Everything that results depend on of model, system and calibration, as JSON: scenarios in which it is equal
-        have equal results. Names and sources do not belong to it."""
+        """Returns everything that results depend on of model, system and calibration, as JSON.
+
+        Scenarios in which it is equal have equal results. Names and sources do not belong to it.
+
+        Args:
+            model: what runs.
+            system: where it runs.
+            calibration: values to use; None for the library's, or where it takes none.
+        """
 
     def laid_out(self, space: Any, numbers: range) -> LaidOut:
-        """Lays out cells for many systems. By default nothing is kept from one to the next."""
+        """Lays out cells for many systems. By default nothing is kept from one to the next.
+
+        Args:
+            space: one that `space` returned.
+            numbers: which of its cells.
+        """
         return _Anew(self, space, numbers)
 
     def bound_search(self, space: Any, numbers: range) -> BoundSearch:
-        """Cells as a search wants them, where `searches_by_bounds`."""
+        """Returns the cells as a search wants them, where `searches_by_bounds`.
+
+        Args:
+            space: one that `space` returned.
+            numbers: which of its cells.
+        """
         raise NotImplementedError
 
     def layout_depends_on(
         self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Everything that the row table of a space depends on of model, system and calibration, as JSON."""
+        """Returns everything that the row table of a space depends on of model, system and calibration, as JSON.
+
+        Args:
+            model: what runs.
+            system: where it runs.
+            calibration: values to use; None for the library's, or where it takes none.
+            limits: of the space, normalised.
+        """
         return self.depends_on(model, system, calibration)
 
     def placed(self, system: System, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of an execution that follow from its degrees on a system."""
+        """Returns the fields of an execution that follow from its degrees on a system.
+
+        Args:
+            system: where it runs.
+            fields: of the execution, at least its degrees.
+        """
         return {}
 
     def calibration(self, calibration: Calibration | None) -> Calibration | None:
-        """The calibration that is used where this one is given; None where it takes none.
+        """Returns the calibration that is used where this one is given; None where it takes none.
 
         Raises `hardware.CalibrationFileError` where it has no values for this cost model.
+
+        Args:
+            calibration: what was asked for; None where nothing was.
         """
         return None
 
     def sustained_rates(self, system: System, calibration: Calibration | None) -> Sequence[SustainedRate]:
-        """What long operations sustain of a system's peaks; empty where the cost model reads efficiencies instead."""
+        """Returns what long operations sustain of a system's peaks; empty where the cost model reads efficiencies
+        instead.
+
+        Args:
+            system: the system.
+            calibration: values to use; None for the library's, or where it takes none.
+        """
         return ()
 
     def not_measured(self, model: Model, system: System, executions: pd.DataFrame) -> list[tuple[str, ...]]:
-        """What no measured run had of what the figures of executions rest on, in words, one entry per row; nothing for
-        cost models that predict no measurement.
+        """Returns what no measured run had of what the figures of executions rest on, in words, one entry per row;
+        nothing for cost models that predict no measurement.
 
-        executions: at least the 23 fields.
+        Args:
+            model: what runs.
+            system: where it runs.
+            executions: a table with at least the 23 fields [rows].
         """
         return [()] * len(executions)
 
     def power_bounds(self, system: System) -> bool:
-        """Whether the design power of a system's processors bounds the rate of products that it sustains."""
+        """Tells whether the design power of a system's processors bounds the rate of products that it sustains.
+
+        Args:
+            system: the system.
+        """
         return False
 
     def operations(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
     ) -> pd.DataFrame:
-        """What one block of an execution does, one row per layer or operation. Raises `LayerError`."""
+        """Returns what one block of an execution does, one row per layer or operation. Raises `LayerError`.
+
+        Args:
+            model: what runs.
+            system: where it runs.
+            execution: its fields by name.
+            calibration: values to use; None for the library's, or where it takes none.
+        """
         raise LayerError(f"The cost model {self.name} does not tell layers or operations apart.")
 
     def operation_sheets(self, found: pd.DataFrame) -> Sequence[Sheet]:
-        """What `operations` returned, as tables to print."""
+        """Returns what `operations` returned, as tables to print.
+
+        Args:
+            found: what `operations` returned.
+        """
         return ()
 
     def account(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
     ) -> Account:
-        """How the figures of an execution come about; `execution` has its fields and statistics."""
+        """Returns how the figures of an execution come about.
+
+        Args:
+            model: what runs.
+            system: where it runs.
+            execution: its fields and statistics by name.
+            calibration: values to use; None for the library's, or where it takes none.
+        """
         return Account()
 
     def left_out(self, thing: Model | System) -> Sequence[str]:
-        """What of a model or a system it leaves out or changes, in sentences."""
+        """Returns what of a model or a system it leaves out or changes, in sentences.
+
+        Args:
+            thing: a model or a system.
+        """
         return ()
 
     def unsupported(self, model: Model) -> Sequence[str]:
-        """Why it cannot compute a model, in sentences; empty where it can."""
+        """Tells why it cannot compute a model, in sentences; empty where it can.
+
+        Args:
+            model: the model.
+        """
         return ()
 
 
 def told_not_measured(things: Sequence[str]) -> str:
-    """What `CostModel.not_measured` found as a sentence; empty where it found nothing."""
+    """Returns what `CostModel.not_measured` found as a sentence; empty where it found nothing.
+
+    Args:
+        things: in words.
+    """
     return f"Never measured: {', '.join(things)}; the figures are modelled, not calibrated." if things else ""
 
 

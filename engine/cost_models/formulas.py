@@ -52,8 +52,14 @@ class Untold(NamedTuple):
 
 
 def symbol_of_column(name: str, execution: Mapping[Any, Any]) -> Symbol:
-    """Returns the symbol of a field or statistic of an execution. Raises KeyError for a name that is no column, which
-    is a mistake in a table of formulas."""
+    """Returns the symbol of a field or statistic of an execution.
+
+    Args:
+        name: the field or statistic.
+        execution: its fields and statistics by name.
+
+    Raises KeyError for a name that is no column, which is a mistake in a table of formulas.
+    """
     try:
         column = by_name(name)
     except UnknownColumn as problem:
@@ -62,7 +68,11 @@ def symbol_of_column(name: str, execution: Mapping[Any, Any]) -> Symbol:
 
 
 def symbols_in(text: str) -> list[str]:
-    """Returns the names in an expression in the order in which they are read, each once."""
+    """Returns the names in an expression in the order in which they are read, each once.
+
+    Args:
+        text: the expression, such as "blocks * microbatches".
+    """
     found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
     names = dict.fromkeys(node.id for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)))
     return [name for name in names if name not in ("max", "min")]
@@ -74,7 +84,12 @@ _OPERATORS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
 
 
 def evaluate_text(text: str, values: Mapping[str, float]) -> float:
-    """Returns the value of an expression of numbers, names, + - * /, max and min; division by zero is infinite."""
+    """Returns the value of an expression of numbers, names, + - * /, max and min; division by zero is infinite.
+
+    Args:
+        text: the expression.
+        values: a number for each of its names.
+    """
 
     def value(node: ast.expr) -> float:
         if isinstance(node, ast.BinOp):

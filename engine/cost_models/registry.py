@@ -44,7 +44,11 @@ def register(cost_model: CostModel) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forgets a cost model, for tests that made one known. Raises KeyError where there is none of that name."""
+    """Forgets a cost model, for tests that made one known. Raises KeyError where there is none of that name.
+
+    Args:
+        name: of a cost model that was registered.
+    """
     del COST_MODELS[name]
     undeclare(name)
 
@@ -69,7 +73,11 @@ def added() -> tuple[CostModel, ...]:
 
 
 def named(name: str) -> CostModel:
-    """Returns the cost model of a name. Raises `CostModelError` where there is none."""
+    """Returns the cost model of a name. Raises `CostModelError` where there is none.
+
+    Args:
+        name: such as "calibrated".
+    """
     found = COST_MODELS.get(name) if isinstance(name, str) else None
     if found is None:
         raise CostModelError(f"cost_model is {shown(name)}; it must be one of {', '.join(COST_MODELS)}.")
@@ -78,7 +86,11 @@ def named(name: str) -> CostModel:
 
 def cost_model_of(thing: Any) -> CostModel:
     """Returns the cost model of a scenario or of a space. Raises `CostModelError` where this process has none of that
-    name."""
+    name.
+
+    Args:
+        thing: whatever has the name of one as `cost_model`.
+    """
     return named(thing.cost_model)
 
 
@@ -86,6 +98,10 @@ def able(model: Model, preferred: str) -> CostModel:
     """Returns the cost model of a name if it can compute a model, else the first that can.
 
     Raises `CostModelError` where none can, or where there is none of that name.
+
+    Args:
+        model: what is to be computed.
+        preferred: name of the cost model that is asked first.
     """
     first = named(preferred)
     found = next((each for each in (first, *COST_MODELS.values()) if not each.unsupported(model)), None)

@@ -20,13 +20,13 @@ __all__ = ["Parts", "daly_interval", "expected_seconds", "parts", "young_interva
 
 
 def young_interval(write: Quantity, mtbf: Quantity) -> Quantity:
-    """Computing time between checkpoints that loses least, to first order: sqrt(2 delta M). Young 1974."""
+    """Returns the computing time between checkpoints that loses least, to first order: sqrt(2 delta M). Young 1974."""
     root: Quantity = np.sqrt(2.0 * write * mtbf)
     return root
 
 
 def daly_interval(write: Quantity, mtbf: Quantity) -> Quantity:
-    """Computing time between checkpoints that loses least, to higher order. Daly 2006, equation 37.
+    """Returns the computing time between checkpoints that loses least, to higher order. Daly 2006, equation 37.
 
     sqrt(2 delta M) (1 + sqrt(delta / 2M) / 3 + delta / 18M) - delta for delta < 2M, else M.
     """
@@ -40,7 +40,7 @@ def daly_interval(write: Quantity, mtbf: Quantity) -> Quantity:
 def expected_seconds(
     compute: Quantity, interval: Quantity, write: Quantity, restart: Quantity, mtbf: Quantity
 ) -> Quantity:
-    """Expected time of a run that needs `compute` without failures or checkpoints.
+    """Returns the expected time of a run that needs `compute` without failures or checkpoints.
 
     M exp(R/M) (exp((tau + delta)/M) - 1) compute / tau: Daly 2006, equation 20. `interval` must be above 0. Infinite
     where an interval is so much longer than the time between failures that the run would never end.
@@ -66,7 +66,7 @@ class Parts(NamedTuple):
 
 
 def parts(compute: float, interval: float, write: float, restart: float, mtbf: float) -> Parts:
-    """Where the expected time goes.
+    """Tells where the expected time goes.
 
     Failures strike at all times alike, so there are total / M of them; each begins a restart that the next may cut
     short, which takes M (1 - exp(-R/M)) on average (mean of an exponential variable cut off at R).

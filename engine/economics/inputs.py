@@ -31,7 +31,7 @@ class Input:
     """Where the default comes from."""
 
     def accepts(self, value: object) -> bool:
-        """Whether a value is a number within the bounds."""
+        """Tells whether a value is a number within the bounds."""
         return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
 
 
@@ -141,7 +141,7 @@ class RunInputs:
 
     @classmethod
     def of(cls, system: System, **values: Any) -> RunInputs:
-        """The inputs for a system: its price and power where it has them, `values` before everything else.
+        """Returns the inputs for a system: its price and power where it has them, `values` before everything else.
 
         A value of `None` counts as not given. Raises `DerivedError`.
         """

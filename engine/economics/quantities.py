@@ -32,12 +32,13 @@ HFU_FORMULA: Final = "as MFU, with recomputed arithmetic counted"
 
 
 def tokens_per_second(tokens_per_step: Quantity, step_s: Quantity) -> Quantity:
-    """Rate of the whole system [tokens/s] from the tokens of a step and its time [s]."""
+    """Returns the rate of the whole system [tokens/s] from the tokens of a step and its time [s]."""
     return tokens_per_step / step_s
 
 
 def tokens_per_second_at(flops_per_token: Quantity, num_procs: Quantity, flops_per_s: Quantity) -> Quantity:
-    """Rate of the whole system [tokens/s] where every processor reaches [FLOP/s] on work of so many FLOP per token.
+    """Returns the rate of the whole system [tokens/s] where every processor reaches [FLOP/s] on work of so many FLOP
+    per token.
 
     With 8 FLOP per parameter, forward, backward and full recompute, `seconds_for_tokens` of it is equation 4 of
     Narayanan et al. (arXiv:2104.04473), 8 T P / (n X).
@@ -46,7 +47,8 @@ def tokens_per_second_at(flops_per_token: Quantity, num_procs: Quantity, flops_p
 
 
 def utilisation(flops_per_token: Quantity, tokens_per_s: Quantity, num_procs: Quantity, peak: Quantity) -> Quantity:
-    """Share of the peak, 0 to 1: rate [tokens/s] times work [FLOP/token] over processors times their peak [FLOP/s].
+    """Returns the share of the peak, 0 to 1: rate [tokens/s] times work [FLOP/token] over processors times their peak
+    [FLOP/s].
 
     Model-FLOP utilisation with `TokenFlops.model`, hardware-FLOP utilisation with `TokenFlops.hardware`.
     """
@@ -54,17 +56,17 @@ def utilisation(flops_per_token: Quantity, tokens_per_s: Quantity, num_procs: Qu
 
 
 def seconds_for_tokens(tokens: Quantity, tokens_per_s: Quantity) -> Quantity:
-    """Time to train so many tokens without a failure [s]."""
+    """Returns the time to train so many tokens without a failure [s]."""
     return tokens / tokens_per_s
 
 
 def processor_hours(num_procs: Quantity, seconds: Quantity) -> Quantity:
-    """Processor-hours of processors that are held for a time [s]."""
+    """Returns the processor-hours of processors that are held for a time [s]."""
     return num_procs * seconds / HOUR
 
 
 def energy_kwh(num_procs: Quantity, seconds: Quantity, power_w: Quantity, share: Quantity, pue: Quantity) -> Quantity:
-    """Energy [kWh] of processors over a time [s].
+    """Returns the energy [kWh] of processors over a time [s].
 
     power_w: power a processor is designed for [W]; share: average draw of a processor with its share of the server,
     over that; pue: draw of the building over that of its computers.

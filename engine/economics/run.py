@@ -110,7 +110,7 @@ class TrainingRun:
 
 
 def training_run(inputs: RunInputs, *, tokens_per_s: float, num_procs: int, parameters: float) -> TrainingRun:
-    """The figures of training `inputs.tokens` tokens.
+    """Returns the figures of training `inputs.tokens` tokens.
 
     tokens_per_s: rate of the whole system while it computes [tokens/s]. parameters: all of the model, of experts every
     one, since a checkpoint holds them. Raises `DerivedError` for a rate, a number of processors or of parameters that

@@ -26,7 +26,12 @@ SMALL_TABLE = 4
 
 
 def take(table: Columns, index: npt.NDArray[Any] | slice) -> Columns:
-    """The rows of a dataclass of arrays at `index` (positions, a mask or a slice)."""
+    """Returns the rows of a dataclass of arrays at `index` (positions, a mask or a slice).
+
+    Args:
+        table: a dataclass of arrays, each [rows].
+        index: positions, a mask or a slice.
+    """
     # Asking the class for its fields costs as much as picking a few thousand rows.
     columns = [getattr(table, name) for name in table.__dataclass_fields__]
     if isinstance(index, np.ndarray) and index.dtype != bool:
@@ -35,7 +40,7 @@ def take(table: Columns, index: npt.NDArray[Any] | slice) -> Columns:
 
 
 def pack(*parts: Ints | Flags) -> Ints:
-    """One whole number per row that tells rows with different parts apart."""
+    """Returns one whole number per row that tells rows with different parts apart."""
     result = np.zeros(len(parts[0]), np.int64)
     for part in parts:
         values = part.astype(np.int64)
@@ -47,7 +52,7 @@ def pack(*parts: Ints | Flags) -> Ints:
 
 
 def distinct(*parts: Ints | Flags) -> tuple[Positions, Positions]:
-    """(position of the first row of each distinct combination, which combination each row is)."""
+    """Returns (position of the first row of each distinct combination, which combination each row is)."""
     keys = pack(*parts)
     most = int(keys.max(initial=0)) + 1
     if most <= SMALL_TABLE * len(keys):

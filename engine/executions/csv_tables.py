@@ -27,7 +27,13 @@ LONGEST_HEADER: Final = 100_000
 
 
 def file_content(path: str | os.PathLike[str], most_bytes: int, error: type[ValueError]) -> bytes:
-    """What a file holds. Raises `error` for what is no file, cannot be read or has more than `most_bytes`."""
+    """Returns what a file holds. Raises `error` for what is no file, cannot be read or has more than `most_bytes`.
+
+    Args:
+        path: of the file.
+        most_bytes: what it may have [bytes].
+        error: class of the error to raise.
+    """
     name = shown(os.fspath(path))[1:-1]
     try:
         found = os.stat(path)  # looked at before it is opened: opening a pipe would wait for ever
@@ -45,12 +51,25 @@ def file_content(path: str | os.PathLike[str], most_bytes: int, error: type[Valu
 
 
 def too_large(name: str, size: int, most_bytes: int) -> str:
-    """The sentence about a file of `size` bytes."""
+    """Returns the sentence about a file that is too large.
+
+    Args:
+        name: of the file.
+        size: what it has [bytes].
+        most_bytes: what it may have [bytes].
+    """
     return f"{name} has {size / 1e6:,.1f} MB; runs are read from files of up to {most_bytes / 1e6:,.0f} MB."
 
 
 def text_of(content: bytes, name: str, most_bytes: int, error: type[ValueError]) -> str:
-    """The text of a file in UTF-8, or in UTF-16 as spreadsheets write it. Raises `error` where it is none."""
+    """Returns the text of a file in UTF-8, or in UTF-16 as spreadsheets write it. Raises `error` where it is none.
+
+    Args:
+        content: of the file.
+        name: of the file, for messages.
+        most_bytes: what it may have [bytes].
+        error: class of the error to raise.
+    """
     if len(content) > most_bytes:
         raise error(too_large(name, len(content), most_bytes))
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
@@ -66,7 +85,11 @@ def text_of(content: bytes, name: str, most_bytes: int, error: type[ValueError])
 
 
 def header_of(text: str) -> tuple[list[str], str]:
-    """The names in the first line that says anything, and what separates them."""
+    """Returns the names in the first line that says anything, and what separates them.
+
+    Args:
+        text: of a table.
+    """
     first = next((line for line in text[:LONGEST_HEADER].splitlines() if line.strip()), "")
     separator = max(",;\t", key=first.count)
     try:
@@ -79,10 +102,17 @@ def header_of(text: str) -> tuple[list[str], str]:
 def parsed(
     text: str, name: str, error: type[ValueError], *, most_rows: int, once: Collection[str] = ()
 ) -> pd.DataFrame:
-    """The table in a text, every cell as text [rows]; empty where a row ends before its header.
+    """Returns the table in a text, every cell as text [rows]; empty where a row ends before its header.
 
-    Raises `error` where it is no table, has more than `most_rows` or `MOST_COLUMNS`, or one of the columns `once`
-    twice, in whatever letter case.
+    Raises `error` where it is no table, has too many rows or columns, or one of the columns `once` twice, in whatever
+    letter case.
+
+    Args:
+        text: of the table.
+        name: of the file, for messages.
+        error: class of the error to raise.
+        most_rows: what it may have [count].
+        once: columns that may stand there only once.
     """
     _, separator = header_of(text)
     reader = csv.reader(StringIO(text, newline=""), delimiter=separator, strict=True)

@@ -50,9 +50,12 @@ class Fault(NamedTuple):
 
 
 def whole_number(value: Any) -> int | None:
-    """The whole number that a value is, None where it is none.
+    """Returns the whole number that a value is, None where it is none.
 
     Truth values and text are no numbers; a duration is none either, though NumPy counts its type among the integers.
+
+    Args:
+        value: a cell of a table, of any type.
     """
     if isinstance(value, bool | np.bool_ | np.timedelta64):
         return None
@@ -70,12 +73,21 @@ def whole_number(value: Any) -> int | None:
 
 
 def number_in(text: str) -> Decimal | None:
-    """The number that a text is, to the last digit; None where it is none to people, whatever Python takes for one."""
+    """Returns the number that a text is, to the last digit; None where it is none to people, whatever Python takes for
+    one.
+
+    Args:
+        text: a cell of a table.
+    """
     return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
 def flag(value: Any) -> bool | None:
-    """The truth value that a value is, also of the numbers 0 and 1; None where it is none."""
+    """Returns the truth value that a value is, also of the numbers 0 and 1; None where it is none.
+
+    Args:
+        value: a cell of a table, of any type.
+    """
     if isinstance(value, bool | np.bool_):
         return bool(value)
     number = whole_number(value)
@@ -83,7 +95,11 @@ def flag(value: Any) -> bool | None:
 
 
 def to_whole(largest: int) -> Callable[[Any], tuple[int, str]]:
-    """What `convert` needs for a field of whole numbers whose absolute value is `largest` at most."""
+    """Returns what `convert` needs for a field of whole numbers.
+
+    Args:
+        largest: absolute value at most.
+    """
 
     def parse(value: Any) -> tuple[int, str]:
         number = whole_number(value)
@@ -95,13 +111,22 @@ def to_whole(largest: int) -> Callable[[Any], tuple[int, str]]:
 
 
 def to_flag(value: Any) -> tuple[bool, str]:
-    """What `convert` needs for a field of truth values."""
+    """Returns what `convert` needs of a value of a field of truth values.
+
+    Args:
+        value: a cell of a table, of any type.
+    """
     found = flag(value)
     return (False, "not_a_boolean") if found is None else (found, "")
 
 
 def to_word(words: Sequence[str]) -> Callable[[Any], tuple[int, str]]:
-    """What `convert` needs for a field of words: their positions in `words`, -1 for a text that is none of them."""
+    """Returns what `convert` needs for a field of words: their positions in `words`, -1 for a text that is none of
+    them.
+
+    Args:
+        words: accepted ones, in order.
+    """
 
     def parse(value: Any) -> tuple[int, str]:
         if not isinstance(value, str):
@@ -112,23 +137,34 @@ def to_word(words: Sequence[str]) -> Callable[[Any], tuple[int, str]]:
 
 
 def quoted(value: Any) -> str:
-    """A value as a sentence about it shows it: short, on one line, numbers without their type."""
+    """Returns a value as a sentence about it shows it: short, on one line, numbers without their type.
+
+    Args:
+        value: a cell of a table, of any type.
+    """
     if isinstance(value, _PLAIN):
         return str(value)[:60]
     return shown(value.item() if isinstance(value, np.generic) else value)
 
 
 def column_names(table: pd.DataFrame) -> list[str]:
-    """The names of a table's columns; labels that are no text name nothing here."""
+    """Returns the names of a table's columns; labels that are no text name nothing here.
+
+    Args:
+        table: with any labels.
+    """
     return [name for name in table.columns if isinstance(name, str)]
 
 
 def convert(
     series: pd.Series[Any], parse: Callable[[Any], tuple[Any, str]], dtype: npt.DTypeLike
 ) -> tuple[npt.NDArray[Any], list[Fault]]:
-    """A column as an array of `dtype` [rows], and what is wrong with it.
+    """Returns a column as an array of a type [rows], and what is wrong with it.
 
-    `parse` returns a value as the array holds it, and "" or the code of what is wrong with it.
+    Args:
+        series: the column [rows].
+        parse: returns a value as the array holds it, and "" or the code of what is wrong with it.
+        dtype: of the array.
     """
     codes, values = distinct(series)
     parsed = [*map(parse, values), (0, MISSING)]  # the last is what rows without a value get: their code is -1
@@ -145,21 +181,33 @@ def convert(
 
 
 def objects(series: pd.Series[Any]) -> npt.NDArray[np.object_]:
-    """The values of a column of any type as Python objects [rows]."""
+    """Returns the values of a column of any type as Python objects [rows].
+
+    Args:
+        series: the column [rows].
+    """
     return np.fromiter(series, object, len(series))
 
 
 def absent(series: pd.Series[Any]) -> Flags:
-    """The rows of a column that have no value [rows]."""
+    """Tells which rows of a column have no value [rows].
+
+    Args:
+        series: the column [rows].
+    """
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biu":
         return np.zeros(len(series), bool)
     return distinct(series)[0] < 0
 
 
 def distinct(series: pd.Series[Any]) -> tuple[Codes, list[Any]]:
-    """Codes [rows] and the values that they stand for, few whatever the number of rows; -1 is no value at all.
+    """Returns the codes [rows] and the values that they stand for, few whatever the number of rows; -1 is no value at
+    all.
 
     Values of different types stay apart, though True, 1 and 1.0 are equal.
+
+    Args:
+        series: the column [rows].
     """
     codes, values = _told_apart(series)
     missing = np.array([_is_missing(value) for value in values] + [False], bool)

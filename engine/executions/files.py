@@ -53,13 +53,17 @@ class TableWriteError(TableFileError, OSError):
 
 
 def read_executions(path: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
-    """The executions of a file in order, in tables of up to `ROWS_PER_PIECE` rows with the 23 fields; at least one.
+    """Yields the executions of a file in order, in tables of up to `ROWS_PER_PIECE` rows with the 23 fields; at least
+    one.
 
     Fields of the calibrated cost model beyond the 23 come where the file has them; other columns are left out. A
     `.json` file holds one execution as an object, as Calculon's files do, or a list of them. Cells of a `.csv` file
     become what the register says their field is, where they can.
 
     Raises `TableFileError` for a file that cannot be read or lacks a field.
+
+    Args:
+        path: of a `.csv`, `.parquet` or `.json` file.
     """
     file = Path(path)
     suffix = file.suffix.lower()

@@ -29,11 +29,16 @@ class LimitError(ValueError):
 
 
 def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
-    """Limits on the fields of a cost model in one form: a sorted list of values, or a range with `min` and `max`.
+    """Returns the limits on the fields of a cost model in one form: a sorted list of values, or a range with `min` and
+    `max`.
 
     Raises `LimitError`.
 
     Equal limits written differently become equal, so that scenarios can be compared by content.
+
+    Args:
+        limits: a value, a list of values or a range by field; None for none.
+        cost_model: whose fields they are.
     """
     if limits is None:
         return {}
@@ -107,7 +112,12 @@ def _value(name: str, value: Any) -> Any:
 
 
 def permits(limits: Mapping[str, Any], name: str) -> Callable[[Any], bool]:
-    """Whether normalised limits allow a value of the field."""
+    """Returns a function that tells whether normalised limits allow a value of the field.
+
+    Args:
+        limits: as `normalise` returns them.
+        name: of the field.
+    """
     limit = limits.get(name)
     if limit is None:
         return lambda value: True

@@ -27,12 +27,22 @@ FEW_ROWS = 8192
 
 
 def words_array(codes: npt.NDArray[Any], words: list[str]) -> pa.Array:
-    """A text array [rows] from positions in `words`."""
+    """Returns a text array [rows] from positions in `words`.
+
+    Args:
+        codes: positions [rows].
+        words: what they stand for.
+    """
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string())).cast(pa.string())
 
 
 def given_words(series: pd.Series[Any], rows: npt.NDArray[np.intp]) -> pa.Array:
-    """The words of a column in these rows as sentences show them: short, on one line, without quotation marks."""
+    """Returns the words of a column in these rows as sentences show them: short, on one line, without quotation marks.
+
+    Args:
+        series: the column.
+        rows: positions of the rows.
+    """
     codes, words = distinct(series)
     codes = codes[rows]
     told = [*(quoted(word)[1:-1] if isinstance(word, str) else quoted(word) for word in words), ""]
@@ -40,7 +50,12 @@ def given_words(series: pd.Series[Any], rows: npt.NDArray[np.intp]) -> pa.Array:
 
 
 def text_series(array: pa.Array, index: pd.Index[Any]) -> pd.Series[Any]:
-    """An Arrow text array as a pandas column of the standard text type."""
+    """Returns an Arrow text array as a pandas column of the standard text type.
+
+    Args:
+        array: of texts [rows].
+        index: of the table that it is for.
+    """
     return pd.Series(pd.array(array, dtype="str"), index=index)
 
 
@@ -52,13 +67,14 @@ def outcome_table(
     values: Floats,
     quantities: Quantities,
 ) -> pd.DataFrame:
-    """The table that `engine.evaluate` returns.
+    """Returns the table that `engine.evaluate` returns.
 
     Args:
         given: the fields as given [rows].
-        statistics: the columns of `values` [statistics, rows].
+        statistics: the results, in order.
         reason: reason number of each row [rows].
         malformed: what is wrong with malformed rows.
+        values: of the results [statistics, rows].
         quantities: what sentences are filled with.
     """
     index = given.index

@@ -367,20 +367,38 @@ _NUMBERS: Mapping[str, int] = {reason.code: position for position, reason in enu
 
 
 def number_of(code: str) -> int:
-    """The small integer that arrays carry for a reason code; 0 stands for "nothing is wrong"."""
+    """Returns the small integer that arrays carry for a reason code; 0 stands for "nothing is wrong". Raises KeyError.
+
+    Args:
+        code: one of `REASONS`.
+    """
     return _NUMBERS[code]
 
 
 def code_of(number: int) -> str:
-    """The stable code of a reason number, "" for 0."""
+    """Returns the stable code of a reason number, "" for 0.
+
+    Args:
+        number: from an array.
+    """
     return "" if number == FITS else REASONS[number - 1].code
 
 
 def sentence(code: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
-    """The sentences of `rows` executions that share one reason; see `engine.executions.sentences.filled`."""
+    """Returns the sentences of `rows` executions that share one reason; see `engine.executions.sentences.filled`.
+
+    Args:
+        code: one of `REASONS`.
+        quantities: one value for all, or an array [rows], by placeholder.
+        rows: how many executions [count].
+    """
     return filled(BY_CODE[code].template, quantities, rows)
 
 
 def placeholders(code: str) -> list[str]:
-    """What the sentence of a reason is filled with."""
+    """Returns what the sentence of a reason is filled with.
+
+    Args:
+        code: one of `REASONS`.
+    """
     return [name for _, name in pieces(BY_CODE[code].template) if name is not None]

@@ -94,12 +94,21 @@ def most_blocks(num_blocks: Any, pipeline_par: Any) -> Any:
 
 
 def fewest_blocks(num_blocks: Any, pipeline_par: Any) -> Any:
-    """Returns the blocks of the stage that has fewest of them [count], for arguments as those of `most_blocks`."""
+    """Returns the blocks of the stage that has fewest of them [count].
+
+    Args:
+        num_blocks: blocks of the model [count].
+        pipeline_par: stages, at least 1 [count].
+    """
     return num_blocks // pipeline_par
 
 
 def offloads(mode: Mapping[str, Any]) -> Any:
-    """Tells which modes offload anything; `mode` has fields by name."""
+    """Tells which modes offload anything.
+
+    Args:
+        mode: fields by name.
+    """
     return mode["weight_offload"] | mode["activations_offload"] | mode["optimizer_offload"]
 
 
@@ -118,5 +127,12 @@ def too_few_to_offload(blocks: Any) -> Any:
 
 
 def tokens_undivided(microbatch_size: Any, seq_size: int, tensor_par: Any, context_par: Any = 1) -> Any:
-    """Tells where sequence parallelism cannot split a microbatch evenly over the tensor-parallel group."""
+    """Tells where sequence parallelism cannot split a microbatch evenly over the tensor-parallel group.
+
+    Args:
+        microbatch_size: samples of a microbatch [count].
+        seq_size: tokens of a sample [count].
+        tensor_par: processors of the tensor-parallel group [count].
+        context_par: processors that share a sequence [count].
+    """
     return microbatch_size * seq_size // context_par % tensor_par != 0

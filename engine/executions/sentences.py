@@ -21,10 +21,15 @@ _FIRST: Final = -3
 
 
 def filled(template: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
-    """A template filled for `rows` rows.
+    """Returns a template filled for some rows.
 
-    `quantities` gives each placeholder, as one value for all rows or as an array [rows]. Arrow joins the pieces, so
-    that a million sentences cost no Python loop. Raises KeyError for a placeholder without a quantity.
+    Arrow joins the pieces, so that a million sentences cost no Python loop. Raises KeyError for a placeholder without a
+    quantity.
+
+    Args:
+        template: with placeholders in braces.
+        quantities: one value for all rows, or an array [rows], by placeholder.
+        rows: how many [count].
     """
     parts: list[pa.Array | pa.Scalar] = []
     for text, name in pieces(template):
@@ -37,7 +42,11 @@ def filled(template: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
 
 
 def pieces(template: str) -> list[tuple[str, str | None]]:
-    """Cuts a template into (text, placeholder after it) pairs."""
+    """Cuts a template into (text, placeholder after it) pairs.
+
+    Args:
+        template: with placeholders in braces.
+    """
     result: list[tuple[str, str | None]] = []
     while "{" in template:
         text, _, rest = template.partition("{")
@@ -74,7 +83,11 @@ def _three_digits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float
 
 
 def amount(value: object) -> str:
-    """A number as a sentence says it: whole ones with a comma between thousands, others with three digits."""
+    """Returns a number as a sentence says it: whole ones with a comma between thousands, others with three digits.
+
+    Args:
+        value: any number.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, int | float):
@@ -90,9 +103,14 @@ def amount(value: object) -> str:
 
 
 def excess(need: float, have: float) -> dict[str, str]:
-    """What is needed, what there is of it and how much is short, from GiB, each in its unit: `need`, `have`, `short`.
+    """Returns what is needed, what there is of it and how much is short, from GiB, each in its unit: `need`, `have`,
+    `short`.
 
     Need and have get as many digits as their difference takes to show.
+
+    Args:
+        need: what is needed [GiB].
+        have: what there is [GiB].
     """
     short = need - have
     told = {}
@@ -104,7 +122,12 @@ def excess(need: float, have: float) -> dict[str, str]:
 
 
 def excesses(need: npt.NDArray[np.float64], have: float) -> dict[str, pa.Array]:
-    """`excess` of many rows: `need` [GiB, rows] of one capacity, every text an array [rows]."""
+    """Returns `excess` of many rows, every text an array [rows].
+
+    Args:
+        need: what each needs [GiB] [rows].
+        have: what there is [GiB].
+    """
     short = need - have
     usual = {"need": need, "have": np.broadcast_to(np.float64(have), need.shape), "short": short}
     # Few executions lack so little of their unit, and many of them lack the same; only those are written one by one.

@@ -92,7 +92,12 @@ class Malformed:
 
 
 def words_of(column: Column, datatypes: Sequence[str] = tuple(DATATYPES)) -> tuple[str, ...]:
-    """The words a text field may hold, in the order of their positions."""
+    """Returns the words a text field may hold, in the order of their positions.
+
+    Args:
+        column: a text field of the register.
+        datatypes: the words of the datatype, which the register leaves open.
+    """
     return column.choices or tuple(datatypes)
 
 
@@ -101,6 +106,9 @@ def parse(table: pd.DataFrame) -> tuple[Executions, npt.NDArray[np.int16], list[
 
     Returns the executions, the reason number of each row [rows] (0 where every value is well formed) and what is
     malformed. Raises `ExecutionTableError` for something that is not a table, or lacks or repeats a column.
+
+    Args:
+        table: whatever was given.
     """
     arrays, reason, malformed = parse_columns(table, FIELDS)
     return Executions(**arrays), reason, malformed
@@ -114,9 +122,13 @@ def parse_columns(
 ) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int16], list[Malformed]]:
     """Reads columns of a table: arrays [rows] by name, the reason number of each row, and what is malformed.
 
-    `datatypes` are the words of the field datatype. A column among `optional` that is not there is left out, and one
-    that has no value in a row is no fault of the row.
     Raises `ExecutionTableError` as `parse` does.
+
+    Args:
+        table: whatever was given.
+        wanted: which columns.
+        datatypes: the words of the field datatype.
+        optional: columns that may be absent, or have no value in a row, without that being a fault.
     """
     if not isinstance(table, pd.DataFrame):
         raise ExecutionTableError(
@@ -168,9 +180,13 @@ def _parse_column(column: Column, series: pd.Series[Any], words: Sequence[str]) 
 
 
 def check_fields(e: Executions, reason: npt.NDArray[np.int16]) -> None:
-    """Marks, in `reason` [rows], the rows that break a rule among their own fields (no model or system needed).
+    """Marks the rows that break a rule among their own fields (no model or system needed).
 
     The rules and their order are the assertions of the reference's constructor.
+
+    Args:
+        e: the executions [rows].
+        reason: number of the first reason of each row, 0 for none [rows]; changed in place.
     """
     fields = {name: getattr(e, name) for name in FIELD_NAMES}
     rules = mode_rules(fields, single_tensor=e.tensor_par == 1, single_data=e.data_par == 1)
@@ -201,7 +217,12 @@ def check_fields(e: Executions, reason: npt.NDArray[np.int16]) -> None:
 
 
 def mark(reason: npt.NDArray[np.int16], checks: tuple[tuple[str, Flags], ...]) -> None:
-    """Gives each row of `reason` [rows] that has none yet the first of the checks that it fails."""
+    """Gives each row that has no reason yet the first of the checks that it fails.
+
+    Args:
+        reason: number of the first reason of each row, 0 for none [rows]; changed in place.
+        checks: code of a reason, and which rows it holds for [rows], in order.
+    """
     for code, failed in checks:
         if failed.any():
             np.copyto(reason, reasons.number_of(code), where=failed & (reason == reasons.FITS))

@@ -20,7 +20,8 @@ BINS = 4096
 def frontier(
     axes: Sequence[Floats], better: Sequence[str], rank: npt.NDArray[np.int64] | None = None
 ) -> Positions:
-    """Positions of the points that no other point dominates, sorted along the first axis from best to worst.
+    """Returns the positions of the points that no other point dominates, sorted along the first axis from best to
+    worst.
 
     Args:
         axes: two or three arrays [points].

@@ -22,11 +22,15 @@ _NONE = -1
 
 
 def least_memory(space: Space, tier: int = 1) -> pd.DataFrame:
-    """The least demanding execution of every cell in which any could run with enough memory of a tier, 1 or 2.
+    """Returns the least demanding execution of every cell in which any could run with enough memory of a tier, 1 or 2.
 
     Returns one row per (tensor, pipeline) pair: `tensor_par`, `pipeline_par`, `data_par`, `need` [bytes] of the tier
     and the `id` of an execution that needs no more. Cells that none of it would help (no network fits, the other tier
     overflows) are left out. With several batch sizes the least demanding counts.
+
+    Args:
+        space: the space.
+        tier: 1 for HBM, 2 for host memory.
     """
     parts = []
     for numbers in slabs(space):

@@ -93,7 +93,7 @@ def best(
     progress: Callable[[Progress], None] | None = None,
     cancel: Cancel | None = None,
 ) -> Optimum:
-    """The execution with the highest sample rate, proven; equal to `explore(...).best`.
+    """Returns the execution with the highest sample rate, proven; equal to `explore(...).best`.
 
     Args:
         model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration: as for `engine.explore`.
@@ -120,7 +120,15 @@ def best_of(
     progress: Callable[[Progress], None] | None = None,
     cancel: Cancel | None = None,
 ) -> Optimum:
-    """The proven optimum of a scenario; see `best`."""
+    """Returns the proven optimum of a scenario; see `best`.
+
+    Args:
+        scenario: what is searched.
+        k: how many of the best to find [count].
+        by_cell: whether to find the best of every cell.
+        progress: called with how far it is, now and then.
+        cancel: a function or event that asks to stop.
+    """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k is {shown(k)}; it must be a whole number of at least 1.")
     space = scenario.space
@@ -257,12 +265,13 @@ class Search:
         self._cell_rate[cell[better]], self._cell_id[cell[better]] = rate[better], number[better]
 
     def tied(self) -> Ints:
-        """Ids of all executions that have exactly the best rate, ascending: whatever ties is evaluated and kept."""
+        """Returns the ids of all executions that have exactly the best rate, ascending: whatever ties is evaluated and
+        kept."""
         ids, rates = np.concatenate(self._ids), np.concatenate(self._rates)
         return np.unique(ids[rates == rates.max()]) if len(ids) else ids
 
     def result(self) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-        """(the k best, the best of every cell or None)."""
+        """Returns (the k best, the best of every cell or None)."""
         ids, rates = np.concatenate(self._ids), np.concatenate(self._rates)
         order = np.lexsort((ids, -rates))[: self.k]
         top = pd.DataFrame({"id": ids[order], "sample_rate": rates[order]})

@@ -53,7 +53,7 @@ class Reductions:
 
     @classmethod
     def empty(cls, space: Space) -> Reductions:
-        """Before anything was seen."""
+        """Returns the reductions before anything was seen."""
         cells, metrics = len(space.cells), len(headline_of(space.cost_model))
         return cls(
             space=space,
@@ -153,13 +153,14 @@ class Reductions:
         return tuple(column.name for column in headline_of(self.space.cost_model))
 
     def infeasible_by_reason(self) -> dict[str, int]:
-        """Rejected executions by reason code, most frequent first."""
+        """Returns the rejected executions by reason code, most frequent first."""
         totals = self.rejected.sum(axis=0)
         found = {reasons.code_of(number): int(totals[number]) for number in np.flatnonzero(totals).tolist()}
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def best(self, metric: str = PRIMARY) -> tuple[int, float] | None:
-        """(id, value) of the best execution; of equal ones the first enumerated. None when nothing is feasible."""
+        """Returns (id, value) of the best execution; of equal ones the first enumerated. None when nothing is
+        feasible."""
         values = self.value[_POSITION[metric]]
         if np.isnan(values).all():
             return None
@@ -167,7 +168,8 @@ class Reductions:
         return int(self.id[_POSITION[metric]][values == top].min()), float(top)
 
     def by_cell(self, metric: str) -> pd.DataFrame:
-        """One row per cell: degrees, batch, counts, the best value and its id, and why nothing fits where nothing does.
+        """Returns one row per cell: degrees, batch, counts, the best value and its id, and why nothing fits where
+        nothing does.
 
         `reason` is, for a cell without feasible executions, the obstacle nearest to being overcome: memory if any
         execution got as far as the memory check, otherwise the most frequent one. `shortfall_bytes` is then how much
@@ -211,7 +213,7 @@ class Reductions:
         return number, (first, second)
 
     def by_pair(self, metric: str) -> pd.DataFrame:
-        """One row per pair of tensor and pipeline degrees, with the columns of `by_cell`.
+        """Returns one row per pair of tensor and pipeline degrees, with the columns of `by_cell`.
 
         A pair stands for all of its cells: the best of their values, the sum of their counts, and the nearest of their
         obstacles; degrees and batch are those of the cell that has it.
@@ -270,7 +272,7 @@ class Reductions:
         return pd.DataFrame({"low": low, "high": low + scale / BINS_PER_OCTAVE, "count": self.spread[bins]})
 
     def to_tables(self) -> dict[str, pa.Table]:
-        """As Arrow tables, for the store."""
+        """Returns the reductions as Arrow tables, for the store."""
         cells = {name: self.value[position] for position, name in enumerate(self.metrics)}
         cells |= {f"{name}_id": self.id[position] for position, name in enumerate(self.metrics)}
         cells |= {"feasible": self.feasible, **dict(zip(_MEMORY, (*self.lacking, *self.alone), strict=True))}
@@ -289,8 +291,8 @@ class Reductions:
 
     @classmethod
     def from_tables(cls, space: Space, tables: dict[str, pa.Table]) -> Reductions:
-        """From what `to_tables` gave, now or when it kept the smallest overshoot of each tier by itself: of other
-        executions, which tells nothing of what would let one run. What is lacking is then not known.
+        """Returns the reductions of what `to_tables` gave, now or when it kept the smallest overshoot of each tier by
+        itself: of other executions, which tells nothing of what would let one run. What is lacking is then not known.
         """
         result = cls.empty(space)
         cells = tables["cells"]

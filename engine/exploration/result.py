@@ -73,15 +73,15 @@ class Exploration:
         return first_row(self.evaluate_ids([found[0]]))
 
     def top(self, k: int, by: str = PRIMARY) -> pd.DataFrame:
-        """The `k` best executions by a headline metric: `id`, fields, and all statistics."""
+        """Returns the `k` best executions by a headline metric: `id`, fields, and all statistics."""
         return self.evaluate_ids(self.rows.top(k, by, names=["id"])["id"].to_numpy())
 
     def by_cell(self, metric: str = PRIMARY) -> pd.DataFrame:
-        """The best of a headline metric in every cell, and why a cell has none (see `Reductions.by_cell`)."""
+        """Returns the best of a headline metric in every cell, and why a cell has none (see `Reductions.by_cell`)."""
         return self.reductions.by_cell(metric)
 
     def by_pair(self, metric: str = PRIMARY) -> pd.DataFrame:
-        """The same of every pair of tensor and pipeline degrees, for all its cells together."""
+        """Returns the same of every pair of tensor and pipeline degrees, for all its cells together."""
         return self.reductions.by_pair(metric)
 
     def frontier(
@@ -93,7 +93,7 @@ class Exploration:
         where: Sequence[Condition] = (),
         better: Mapping[str, str] = _NOTHING,
     ) -> pd.DataFrame:
-        """The exact Pareto frontier over all feasible executions in two or three statistics or shares.
+        """Returns the exact Pareto frontier over all feasible executions in two or three statistics or shares.
 
         Args:
             where: what executions have to meet.
@@ -120,7 +120,8 @@ class Exploration:
         return pd.DataFrame({"id": ids} | {name: axis[kept] for name, axis in zip(names, axes, strict=True)})
 
     def evaluate_ids(self, ids: npt.ArrayLike) -> pd.DataFrame:
-        """Executions by id, with `id`, the 23 fields, outcome and all 96 statistics, also of those that do not run.
+        """Returns the executions by id, with `id`, the 23 fields, outcome and all 96 statistics, also of those that do
+        not run.
 
         Raises `engine.space.space.SpaceError` for anything but whole numbers from 0 to `total` - 1.
         """
@@ -130,7 +131,11 @@ class Exploration:
 
 
 def first_row(table: pd.DataFrame) -> dict[str, Any]:
-    """The first row of a table, by column name."""
+    """Returns the first row of a table, by column name.
+
+    Args:
+        table: with at least one row.
+    """
     return {str(name): value for name, value in table.iloc[0].to_dict().items()}
 
 

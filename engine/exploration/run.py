@@ -118,9 +118,9 @@ def explore(
             name batch sizes.
         datatype: what the model is computed in.
         limits: what fields may be (see `engine.executions.limits`), and what the space is widened by (see
-        `engine.space.space.Space`). store: a store or the path of one, which is open until the result and its rows are
-        not referred to any more.
-            A scenario that it holds already is not evaluated again. None keeps results in memory; their rows are made
+            `engine.space.space.Space`).
+        store: a store or the path of one, which is open until the result and its rows are not referred to any more. A
+            scenario that it holds already is not evaluated again. None keeps results in memory; their rows are made
             when first asked for.
         progress: called now and then.
         cancel: an event, or a function that says whether to stop.
@@ -155,7 +155,15 @@ def explore_scenario(
     cancel: Cancel | None = None,
     workers: int | None = None,
 ) -> Exploration:
-    """Explores a scenario; see `explore`."""
+    """Explores a scenario; see `explore`.
+
+    Args:
+        scenario: what is explored.
+        store: where results are looked for and kept; None keeps them in memory.
+        progress: called with how far it is, now and then.
+        cancel: a function or event that asks to stop.
+        workers: processes; None leaves that to the size of the space.
+    """
     if store is None:
         return _in_memory(scenario, progress, cancel, workers)
     if not isinstance(store, Store):
@@ -203,6 +211,9 @@ def record_of(scenario: Scenario) -> dict[str, Any]:
     """Returns what a store's writer is told before any rows: the arguments of `engine.store.Store.writer`.
 
     Raises `ExplorationTooLarge`.
+
+    Args:
+        scenario: what is about to be explored.
     """
     total = _bounded(scenario).total
     return {
@@ -220,7 +231,14 @@ def explore_into(
 ) -> tuple[Reductions, dict[str, float]]:
     """Explores a scenario and hands everything to a writer; returns the reductions, and seconds by phase [s].
 
-    Arguments and errors are those of `explore`; what the writer raises is raised.
+    Errors are those of `explore`; what the writer raises is raised.
+
+    Args:
+        scenario: what is explored.
+        writer: takes rows as they come, then everything else.
+        progress: called with how far it is, now and then.
+        cancel: a function or event that asks to stop.
+        workers: processes; None leaves that to the size of the space.
     """
     clock = _Clock()
     reductions = _run(scenario, progress, cancel, writer.append, workers)
@@ -232,7 +250,12 @@ def explore_into(
 
 
 def from_store(scenario: Scenario, store: Store) -> Exploration | None:
-    """The exploration of a scenario that a store holds complete, else None. Raises StoreError, also for damage."""
+    """Returns the exploration of a scenario that a store holds complete, else None. Raises StoreError, also for damage.
+
+    Args:
+        scenario: what was explored.
+        store: where it may be.
+    """
     record = store.find(scenario.key)
     if record is None:
         return None
@@ -345,7 +368,13 @@ def _run(
 
 
 def slabs(space: Space, most: int | None = None) -> Iterator[range]:
-    """The cells of a space in runs of so many schedule points at most, by default those that are prepared together."""
+    """Yields the cells of a space in runs of so many schedule points at most, by default those that are prepared
+    together.
+
+    Args:
+        space: the space.
+        most: schedule points of a run of cells [count]; None for those that are prepared together.
+    """
     most = POINTS_PREPARED_TOGETHER if most is None else most
     start = points = 0
     for number, cell in enumerate(space.cells):

@@ -35,9 +35,12 @@ class Finding:
 
 
 def check_store(store: Store) -> Iterator[Finding]:
-    """Read everything that a store holds and give what was found, exploration after exploration.
+    """Reads everything that a store holds and gives what was found, exploration after exploration.
 
     Raises StoreCorruptError when the database itself cannot be read.
+
+    Args:
+        store: the open store.
     """
     database = store._database()
     records = store.records()
@@ -68,7 +71,12 @@ def check_store(store: Store) -> Iterator[Finding]:
 
 
 def give_way(store: Store, finding: Finding) -> None:
-    """Remove a damaged exploration that is about to be explored again; until it is, the store says that it is lost."""
+    """Removes a damaged exploration that is about to be explored again; until it is, the store says that it is lost.
+
+    Args:
+        store: the store, open for writing.
+        finding: what `check_store` found.
+    """
     contents = store._database().contents
     entry = contents.entries.get(finding.key)
     store.delete(finding.key)
@@ -77,13 +85,23 @@ def give_way(store: Store, finding: Finding) -> None:
 
 
 def drop(store: Store, finding: Finding) -> None:
-    """Remove what is damaged, with its record, and forget what is lost."""
+    """Removes what is damaged, with its record, and forgets what is lost.
+
+    Args:
+        store: the store, open for writing.
+        finding: what `check_store` found.
+    """
     if finding.kind in ("damaged", "lost"):
         catalogue.delete(store._writable(), finding.key)  # also one whose key is none, or who lost only that
 
 
 def protect(store: Store, finding: Finding) -> None:
-    """Give the shards of an exploration checksums of what they are now."""
+    """Gives the shards of an exploration checksums of what they are now.
+
+    Args:
+        store: the store, open for writing.
+        finding: what `check_store` found.
+    """
     database = store._writable()
     shards = catalogue.catalogued(database, finding.key).shards or []
     text = store_shards.to_json(store_shards.with_checksum(database.folder, shard) for shard in shards)

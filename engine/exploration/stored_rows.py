@@ -17,14 +17,23 @@ __all__ = ["schema_for", "to_arrow"]
 
 @cache
 def schema_for(cost_model: str) -> pa.Schema:
-    """The schema of stored rows under a cost model."""
+    """Returns the schema of stored rows under a cost model.
+
+    Args:
+        cost_model: its name.
+    """
     return headline_schema(cost_model)
 
 """Arrow schema of a stored row by cost model."""
 
 
 def to_arrow(prepared: Prepared, rows: RowChunk) -> pa.Table:
-    """The executions of evaluated rows, one stored row each, variant after variant."""
+    """Returns the executions of evaluated rows, one stored row each, variant after variant.
+
+    Args:
+        prepared: the cells that the rows are of.
+        rows: a chunk of them, evaluated.
+    """
     fields = _fields(prepared, rows)
     batches = [_variant(prepared, rows, variant, fields) for variant in rows.variants]
     return pa.Table.from_batches(batches, schema_for(prepared.space.cost_model))

@@ -20,7 +20,11 @@ CHUNK = 32_768
 
 
 def is_stored(name: str) -> bool:
-    """Tells whether stored rows answer a column, so that nothing has to be evaluated for it."""
+    """Tells whether stored rows answer a column, so that nothing has to be evaluated for it.
+
+    Args:
+        name: of a column of the register.
+    """
     return name in STORED
 
 
@@ -32,13 +36,14 @@ def add_columns(
     progress: Callable[[Progress], None] | None = None,
     cancel: Callable[[], bool] | None = None,
 ) -> None:
-    """Have the rows of an exploration answer any statistics: those that they do not are evaluated for all of them.
+    """Has the rows of an exploration answer any statistics: those that they do not are evaluated for all of them.
 
     After that they can be asked for by every method of `exploration.rows`, as stored columns can, until they give way
     to others (`Rows.adding`). Takes two to four seconds per million rows on one core, not half as much again for all
     statistics as for one; and at most 8 bytes per row and name, beside the store mostly a fiftieth of that.
 
     Args:
+        exploration: whose rows they are.
         names: of statistics of the exploration's cost model; those that it leaves undefined are not a number.
         evaluate: does it in another way, such as in another process, and does without the two below; by default
             `evaluate_into`.
@@ -78,7 +83,14 @@ def evaluate_into(
 ) -> None:
     """Evaluates executions of a scenario by their ids, and appends the statistics that a writer is for.
 
-    Raises `engine.ExplorationCancelled`, and what the writer raises. progress, cancel: as for `add_columns`.
+    Raises `engine.ExplorationCancelled`, and what the writer raises.
+
+    Args:
+        writer: takes the values, in order.
+        scenario: what they are executions of.
+        ids: which ones [rows].
+        progress: called with how far it is, now and then.
+        cancel: asks to stop.
     """
     start = time.perf_counter()
     for first in range(0, len(ids), CHUNK):

@@ -41,9 +41,14 @@ class WorkerError(RuntimeError):
 
 
 def workers_for(space: Space, workers: int | None) -> int:
-    """How many processes to use: what the caller says, else all cores for a very large space and one for others.
+    """Returns how many processes to use: what the caller says, else all cores for a very large space and one for
+    others.
 
     Raises ValueError for a number below 1.
+
+    Args:
+        space: the space.
+        workers: what the caller says; None where it says nothing.
     """
     if workers is None:
         return _cores() if space.total >= PARALLEL_FROM else 1
@@ -58,10 +63,15 @@ def _cores() -> int:
 
 
 def reduce_slabs(scenario: Scenario, slabs: list[range], workers: int) -> Iterator[Reductions]:
-    """The reductions of each run of cells, in the order of the runs.
+    """Yields the reductions of each run of cells, in the order of the runs.
 
     Leaving the iterator ends the processes at once. Raises `WorkerError` when one of them dies, and `CostModelError`
     for a cost model that they cannot import.
+
+    Args:
+        scenario: what is explored.
+        slabs: runs of cells, by number.
+        workers: processes [count].
     """
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(workers))
@@ -141,7 +151,7 @@ class _Worker:
 
 
 def serve() -> None:
-    """In a worker: reads the cost models that the caller has added and a scenario, then runs of cells, and writes the
+    """Reads, in a worker, the cost models that the caller has added and a scenario, then runs of cells, and writes the
     reductions of each, until nothing comes."""
     source = sys.stdin.buffer
     # A caller that was killed takes no result; that is nothing to tell anyone.

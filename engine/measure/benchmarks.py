@@ -48,7 +48,7 @@ class Benchmarks:
         return ("native", "flash2")
 
     def product(self, datatype: str, size: tuple[int, int, int], seconds: float) -> Product:
-        """A product of [m, k] by [k, n]."""
+        """Returns a product of [m, k] by [k, n]."""
         m, n, k = size
         torch = self._torch
         with torch.no_grad():
@@ -75,7 +75,7 @@ class Benchmarks:
     def attention(
         self, kernel: Literal["flash2", "native"], heads: int, head_size: int, size: tuple[int, int], seconds: float
     ) -> Attention:
-        """Causal attention, forward, and forward with backward; `size` is (batch, sequence)."""
+        """Times causal attention, forward, and forward with backward; `size` is (batch, sequence)."""
         torch = self._torch
         batch, sequence = size
         shape = (batch, heads, sequence, head_size)
@@ -104,7 +104,8 @@ class Benchmarks:
         return attention.sdpa_kernel([backend])
 
     def transfer(self, kind: Literal["copy", "triad"], moved: int, seconds: float) -> Transfer:
-        """A copy (a read and a write) or the triad a = b + 3 c (two reads and a write) of `moved` bytes in all."""
+        """Returns a copy (a read and a write) or the triad a = b + 3 c (two reads and a write) of `moved` bytes in
+        all."""
         torch = self._torch
         tensors = 2 if kind == "copy" else 3
         elements = max(moved // (4 * tensors), 1)
@@ -135,7 +136,7 @@ class Benchmarks:
         self._pool = None
 
     def kernel(self, seconds: float) -> Launch:
-        """Host time of the smallest operators, one after another [s]."""
+        """Returns the host time of the smallest operators, one after another [s]."""
         torch = self._torch
         one = torch.zeros(1, device=self._where)
         with torch.no_grad():
@@ -143,7 +144,7 @@ class Benchmarks:
         return Launch(kind="kernel", time=time)
 
     def graph(self, seconds: float) -> Launch:
-        """Device time of the smallest kernel inside a captured graph [s]."""
+        """Returns the device time of the smallest kernel inside a captured graph [s]."""
         torch = self._torch
         one = torch.zeros(1, device=self._where)
         with torch.no_grad():
@@ -160,7 +161,7 @@ class Benchmarks:
         return Launch(kind="graph", time=per_kernel)
 
     def block(self, kind: Literal["block_forward", "block"], seconds: float) -> Launch:
-        """Host time of a tiny transformer block in plain PyTorch, forward, or forward with backward [s]."""
+        """Returns the host time of a tiny transformer block in plain PyTorch, forward, or forward with backward [s]."""
         torch = self._torch
         hidden, tokens, heads = TINY["hidden"], TINY["tokens"], TINY["heads"]
         shapes = ((3 * hidden, hidden), (hidden, hidden), (4 * hidden, hidden), (hidden, 4 * hidden))

@@ -94,7 +94,7 @@ class _Found:
 
 
 def measured_calibration(samples: Samples, system: System, name: str) -> Calibration:
-    """The calibration of `system` by samples taken on it.
+    """Returns the calibration of `system` by samples taken on it.
 
     Args:
         samples: the measurements. system: peaks, bandwidths and counts that the parameters are shares of.

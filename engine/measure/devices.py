@@ -25,7 +25,7 @@ AMD: Final = {"gfx90a": "cdna2", "gfx940": "cdna3", "gfx942": "cdna3", "gfx950":
 
 
 def pytorch() -> Any:
-    """The module torch. Raises `MeasureError` where it is not installed or does not load."""
+    """Returns the module torch. Raises `MeasureError` where it is not installed or does not load."""
     if importlib.util.find_spec("torch") is None:
         raise MeasureError(INSTALL)
     try:
@@ -36,7 +36,8 @@ def pytorch() -> Any:
 
 
 def described(torch: Any, wanted: str = "auto") -> Device:
-    """The device to measure: `wanted` is "auto" (an accelerator where there is one), "cuda" (also ROCm's) or "cpu".
+    """Returns the device to measure: `wanted` is "auto" (an accelerator where there is one), "cuda" (also ROCm's) or
+    "cpu".
 
     Raises `MeasureError` for an accelerator that is not there.
     """

@@ -28,7 +28,7 @@ class ExchangeError(Exception):
 def timed_exchanges(
     sizes: Sequence[int], *, ranks: int, backend: str, seconds: float, threads: int
 ) -> tuple[Exchange, ...]:
-    """All-reduces and all-gathers of buffers of `sizes` [bytes] over `ranks` processes.
+    """Times all-reduces and all-gathers of buffers of `sizes` [bytes] over `ranks` processes.
 
     Args:
         sizes: bytes of the full buffer; rounded to whole elements per rank.

@@ -60,7 +60,7 @@ REFINEMENTS: Final = 8
 
 
 def reciprocal(predict: Callable[[float], Floats], measured: Floats, at: float = 1.0) -> Floats:
-    """The value at which predict(value) = a / value + b is the measured time, element by element.
+    """Returns the value at which predict(value) = a / value + b is the measured time, element by element.
 
     `at` and its half are where the formula is evaluated; it must have this form there. Not a number where no positive
     value gives the measured time.
@@ -73,7 +73,8 @@ def reciprocal(predict: Callable[[float], Floats], measured: Floats, at: float =
 
 
 def weighted_median(values: Floats, weights: Floats) -> float:
-    """The value at which half of the weight is reached; with two halves of equal weight, the mean of both ends."""
+    """Returns the value at which half of the weight is reached; with two halves of equal weight, the mean of both
+    ends."""
     order = np.argsort(values)
     reached = np.cumsum(weights[order]) / np.sum(weights)
     low = order[int(np.searchsorted(reached, 0.5 - 1e-12))]
@@ -98,7 +99,7 @@ class ProductFit:
 
 
 def product_seconds(products: Sequence[Product], rate: float, memory: float, sms: float, p: Parameters) -> Floats:
-    """The model's time of products at a matrix rate [FLOP/s] and memory bandwidth [bytes/s] [s]."""
+    """Returns the model's time of products at a matrix rate [FLOP/s] and memory bandwidth [bytes/s] [s]."""
     m, n, k = (np.array([getattr(each, name) for each in products], np.float64) for name in ("m", "n", "k"))
     into, out = np.array([BYTES[each.datatype] for each in products]).T
     unit = MatrixUnit(np.asarray(rate), np.asarray(memory), np.asarray(sms), p)
@@ -106,7 +107,7 @@ def product_seconds(products: Sequence[Product], rate: float, memory: float, sms
 
 
 def product_rates(products: Sequence[Product], sms: float, p: Parameters) -> Floats:
-    """The matrix rate [FLOP/s] at which the model gives each product the time that was measured."""
+    """Returns the matrix rate [FLOP/s] at which the model gives each product the time that was measured."""
     measured = np.array([each.time.seconds for each in products])
     # The scale keeps both evaluations far above the start of the kernel, which is part of b.
     scale = max(each.rate for each in products)
@@ -116,7 +117,7 @@ def product_rates(products: Sequence[Product], sms: float, p: Parameters) -> Flo
 def fit_products(
     products: Sequence[Product], memory: float, sms: float, p: Parameters, *, launch: float = 0.0, shape: bool = True
 ) -> ProductFit | None:
-    """The rate that products of one datatype sustain; None where none of them is bound by the matrix units.
+    """Returns the rate that products of one datatype sustain; None where none of them is bound by the matrix units.
 
     Args:
         products: timings. memory: bandwidth [bytes/s]; products that mostly wait for it say nothing and are left out.
@@ -204,7 +205,7 @@ def _attention_case(attentions: Sequence[Attention], accelerator: Accelerators) 
 
 
 def attention_seconds(attentions: Sequence[Attention], accelerator: Accelerators, p: Parameters) -> Floats:
-    """The model's time of forward and backward pass together [s]."""
+    """Returns the model's time of forward and backward pass together [s]."""
     case = _attention_case(attentions, accelerator)
     core = attention_core(case, sustained_rates(accelerator, case.software.age_years, p), p)
     return core.forward + core.backward
@@ -213,7 +214,8 @@ def attention_seconds(attentions: Sequence[Attention], accelerator: Accelerators
 def attention_shares(
     attentions: Sequence[Attention], accelerator: Accelerators, p: Parameters, name: str = "attention"
 ) -> Floats:
-    """The value of `attention` (or `foreign_kernel`) at which the model's forward and backward take what they took."""
+    """Returns the value of `attention` (or `foreign_kernel`) at which the model's forward and backward take what they
+    took."""
     measured = np.array([each.both.seconds for each in attentions])
     return reciprocal(
         lambda value: attention_seconds(attentions, accelerator, p.model_copy(update={name: value})), measured,
@@ -222,7 +224,8 @@ def attention_shares(
 
 
 def block_kernels(accelerator: Accelerators) -> tuple[float, float]:
-    """Kernels that the model counts for a dense block with fused attention on one processor, forward and backward."""
+    """Returns the kernels that the model counts for a dense block with fused attention on one processor, forward and
+    backward."""
     one = Attention.model_construct(kernel="native", heads=1, head_size=1, batch=1, sequence=1)
     case = _attention_case([one], accelerator)
     layout = {name: getattr(case.layout, name) for name in Layout.__dataclass_fields__}
@@ -240,7 +243,7 @@ class ExchangeFit:
 
 
 def exchange_seconds(exchanges: Sequence[Exchange], accelerator: Accelerators, p: Parameters) -> Floats:
-    """The model's time of collectives inside the scale-up domain [s]."""
+    """Returns the model's time of collectives inside the scale-up domain [s]."""
     rates = sustained_rates(accelerator, np.asarray(math.inf), p)
     found = []
     for each in exchanges:
@@ -250,7 +253,8 @@ def exchange_seconds(exchanges: Sequence[Exchange], accelerator: Accelerators, p
 
 
 def fit_exchanges(exchanges: Sequence[Exchange], accelerator: Accelerators, p: Parameters) -> ExchangeFit | None:
-    """Rate and latency that explain the collectives best, by relative error; None where the rate does not show.
+    """Returns the rate and latency that explain the collectives best, by relative error; None where the rate does not
+    show.
 
     The time is a / scale_up + b latency. Robust: what deviates by more than others counts less.
     """

@@ -164,15 +164,15 @@ class Samples(_Entity):
 
 
 def samples_of(document: object, where: str = "the document") -> Samples:
-    """The samples that a parsed JSON document holds. Raises `MeasureError`."""
+    """Returns the samples that a parsed JSON document holds. Raises `MeasureError`."""
     return load_versioned(document, where, FORMAT, "file of samples", Samples, MeasureError)
 
 
 def load_samples(path: str | os.PathLike[str]) -> Samples:
-    """The samples in a JSON file. Raises `MeasureError`."""
+    """Returns the samples in a JSON file. Raises `MeasureError`."""
     return samples_of(read_json(path, "file of samples", MeasureError), shown(os.fspath(path))[1:-1])
 
 
 def samples_document(samples: Samples) -> dict[str, Any]:
-    """The samples as a JSON document, which `samples_of` turns into equal samples."""
+    """Returns the samples as a JSON document, which `samples_of` turns into equal samples."""
     return {"format": FORMAT, **samples.model_dump(mode="json", exclude_defaults=True)}

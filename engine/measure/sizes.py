@@ -34,7 +34,7 @@ class Plan:
 
 
 def plan(kind: str, *, quick: bool, seconds: float | None = None) -> Plan:
-    """What is measured on a device of a kind ("cpu", "cuda", "rocm").
+    """Returns what is measured on a device of a kind ("cpu", "cuda", "rocm").
 
     Products are squares, shallow ones (small k, for `depth`) and ones of few tiles (for `wave`), as transformer
     layers have them.

@@ -34,7 +34,7 @@ OPERATIONS: Final = {
 
 
 def measured_system(samples: Samples, like: System | None, name: str) -> System:
-    """The system that samples describe.
+    """Returns the system that samples describe.
 
     Args:
         samples: the measurements. like: the system whose values stand where nothing was measured; None for none.
@@ -51,7 +51,7 @@ def measured_system(samples: Samples, like: System | None, name: str) -> System:
 
 
 def resembling(samples: Samples) -> list[str]:
-    """Names of library systems whose accelerator is called like the device, for `like`."""
+    """Returns the names of library systems whose accelerator is called like the device, for `like`."""
     words = set(samples.device.name.lower().replace("-", " ").split())
     found = []
     for name in hardware.names():

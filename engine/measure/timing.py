@@ -31,7 +31,7 @@ def timed(
     sample_seconds: float = 2e-3,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timing:
-    """Time of one `call` [s], within about `seconds`.
+    """Returns the time of one `call` [s], within about `seconds`.
 
     Args:
         call: the operation; may return before an accelerator has finished it.
@@ -70,7 +70,7 @@ def _once(
 
 
 def steady(found: Sequence[float]) -> bool:
-    """Whether the median of the samples is known well enough.
+    """Tells whether the median of the samples is known well enough.
 
     Its standard error is 1.25 standard deviations over the root of the number; the deviation is taken from the median
     absolute deviation (times 1.48) or the quartiles (over 1.35), whichever is larger: single interruptions of the
@@ -86,7 +86,7 @@ def steady(found: Sequence[float]) -> bool:
 
 
 def summary(found: Sequence[float], batch: int) -> Timing:
-    """Median and spread of samples, each the mean of `batch` calls [s]."""
+    """Returns the median and spread of samples, each the mean of `batch` calls [s]."""
     middle = statistics.median(found)
     lower, _, upper = statistics.quantiles(found, n=4, method="inclusive")
     tiny = 1e-12  # a clock too coarse to see anything

@@ -44,11 +44,11 @@ Cancel = Callable[[], bool]
 
 
 def unheard(share: float, doing: str) -> None:
-    """Progress that nobody listens to."""
+    """Does nothing: progress that nobody listens to."""
 
 
 def never() -> bool:
-    """A search that nobody cancels."""
+    """Returns that the search shall go on."""
     return False
 
 
@@ -88,7 +88,7 @@ class Stage:
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """The devices, in rising order."""
+        """Returns the devices, in rising order."""
         return self.placement.devices
 
 
@@ -119,7 +119,7 @@ class Plan:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def figure(self, name: str) -> Figure:
-        """The figure of that name. Raises `KeyError`."""
+        """Returns the figure of that name. Raises `KeyError`."""
         for each in self.figures:
             if each.name == name:
                 return each
@@ -127,7 +127,7 @@ class Plan:
 
     @property
     def value(self) -> float:
-        """What was optimised, in the unit of its figure."""
+        """Returns what was optimised, in the unit of its figure."""
         return self.figure(self.objective).value
 
 
@@ -135,7 +135,7 @@ class Problem(Protocol):
     """What shall be planned, as one value that can be written down: equal documents have equal plans."""
 
     def document(self) -> dict[str, Any]:
-        """Everything that the plan depends on, as JSON."""
+        """Returns everything that the plan depends on, as JSON."""
 
 
 Asked = TypeVar("Asked", bound=Problem, contravariant=True)
@@ -149,7 +149,7 @@ class Planner(Protocol[Asked]):
     version: str
 
     def plan(self, problem: Asked, progress: Progress = unheard, cancel: Cancel = never) -> Plan:
-        """The best plan found.
+        """Returns the best plan found.
 
         Raises:
             PlanError: the problem is not understood, or nothing can run.

@@ -22,7 +22,7 @@ def evaluate(
     cost_model: str | None = None,
     calibration: Calibration | None = None,
 ) -> pd.DataFrame:
-    """Every statistic of every execution.
+    """Returns every statistic of every execution.
 
     Args:
         model: a model, or the name or path of one.
@@ -68,7 +68,7 @@ def operations(
     cost_model: str | None = None,
     calibration: Calibration | None = None,
 ) -> pd.DataFrame:
-    """What one block of an execution consists of, one row per layer or operation, in order.
+    """Returns what one block of an execution consists of, one row per layer or operation, in order.
 
     Args:
         model, system: by name, path or object.

@@ -66,7 +66,7 @@ class Scenario:
         cost_model: str | None = None,
         calibration: Calibration | None = None,
     ) -> Scenario:
-        """A scenario from a model and system by name, path or object; the cost model as for `engine.explore`.
+        """Returns a scenario from a model and system by name, path or object; the cost model as for `engine.explore`.
 
         Raises `models.ModelFileError`, `hardware.SystemFileError`, `engine.executions.limits.LimitError`, or
         `engine.space.space.SpaceError` for a size that none has, or `engine.CostModelError`; how they go together is
@@ -130,18 +130,18 @@ class Scenario:
         return COST_MODELS[self.cost_model]
 
     def evaluate(self, executions: pd.DataFrame) -> pd.DataFrame:
-        """Every statistic of executions, by the scenario's cost model; see `engine.evaluate`."""
+        """Returns every statistic of executions, by the scenario's cost model; see `engine.evaluate`."""
         return evaluate(
             self.model, self.system, executions, cost_model=self.cost_model, calibration=self.calibration
         )
 
     def not_measured(self, execution: Mapping[Any, Any]) -> tuple[str, ...]:
-        """What no measured run had of what the figures of an execution rest on, in words."""
+        """Returns what no measured run had of what the figures of an execution rest on, in words."""
         fields = {name: value for name, value in execution.items() if name in _FIELD_NAMES}
         return self.not_measured_of_rows(pd.DataFrame([fields]))[0]
 
     def not_measured_of_rows(self, executions: pd.DataFrame) -> list[tuple[str, ...]]:
-        """`not_measured` of every one of some executions."""
+        """Returns `not_measured` of every one of some executions."""
         return self._cost_model.not_measured(self.model, self.system, executions)
 
     @cached_property
@@ -159,7 +159,7 @@ class Scenario:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def to_document(self) -> dict[str, Any]:
-        """The scenario as a JSON document that contains its model, system and calibration whole."""
+        """Returns the scenario as a JSON document that contains its model, system and calibration whole."""
         further: dict[str, Any] = {} if self.cost_model == cost_model_in({}) else {"cost_model": self.cost_model}
         if self.calibration is not None:
             further["calibration"] = hardware.calibration_document(self.calibration)
@@ -175,7 +175,7 @@ class Scenario:
 
     @classmethod
     def from_document(cls, document: Any, where: str = "the scenario") -> Scenario:
-        """The scenario of a parsed JSON document; `where` names it in messages.
+        """Returns the scenario of a parsed JSON document; `where` names it in messages.
 
         Raises `ScenarioError`, `models.ModelFileError`, `hardware.SystemFileError` or `hardware.CalibrationFileError`.
         """

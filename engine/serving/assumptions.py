@@ -39,10 +39,11 @@ class Assumptions:
     """Most prompt tokens in one pass [tokens]. Source: vLLM's default (max_num_batched_tokens)."""
 
     def parameters(self, p: Parameters, *, captured: bool) -> Parameters:
-        """The calibration with the latency of serving, and the kernel start of captured graphs where there are any."""
+        """Returns the calibration with the latency of serving, and the kernel start of captured graphs where there are
+        any."""
         start = min(self.graph_kernel_start, p.kernel_start) if captured else p.kernel_start
         return p.model_copy(update={"latency": min(self.collective_latency, p.latency), "kernel_start": start})
 
     def weight_bytes(self, bits: float) -> float:
-        """Bytes per weight of a linear layer [bytes]."""
+        """Returns the bytes per weight of a linear layer [bytes]."""
         return self.four_bits / 8.0 if bits == 4 else bits / 8.0

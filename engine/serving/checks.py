@@ -25,7 +25,8 @@ Numbers = npt.NDArray[np.int64]
 
 
 def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
-    """Number of the first rule that each deployment breaks before anything is computed; 0 for none [rows]."""
+    """Returns the number of the first rule that each deployment breaks before anything is computed; 0 for none
+    [rows]."""
     model, t, e = subject.shapes, np.maximum(d.tensor_par, 1.0), np.maximum(d.expert_par, 1.0)
     experts, blocks = float(model.experts), len(subject.pattern.experts)
     routed = experts > 0
@@ -64,7 +65,7 @@ def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
 def limit_reasons(
     first_token: Floats, per_token: Floats, ttft_limit: float | None, tpot_limit: float | None
 ) -> Numbers:
-    """Number of the first limit that each deployment misses; 0 for none [rows]."""
+    """Returns the number of the first limit that each deployment misses; 0 for none [rows]."""
     found = np.zeros(len(first_token), np.int64)
     if ttft_limit is not None:
         found = np.where(first_token > ttft_limit, number_of("time_to_first_token"), found)
@@ -77,7 +78,8 @@ def reason_text(
     subject: Subject, number: int, row: Mapping[str, Any], ttft_limit: float | None = None,
     tpot_limit: float | None = None,
 ) -> str:  # fmt: skip
-    """The sentence about one deployment: `row` has its fields, and its figures where the reason is one of them."""
+    """Returns the sentence about one deployment: `row` has its fields, and its figures where the reason is one of
+    them."""
     if number == FITS:
         return ""
     model, architecture = subject.shapes, subject.model.architecture

@@ -134,5 +134,5 @@ _BY_NAME: Final = {column.name: column for column in ALL}
 
 
 def by_name(name: str) -> Column:
-    """The column called `name`. Raises KeyError."""
+    """Returns the column called `name`. Raises KeyError."""
     return _BY_NAME[name]

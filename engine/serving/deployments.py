@@ -45,7 +45,7 @@ class Deployments:
         return len(self.tensor_par)
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_] | slice) -> Deployments:
-        """The rows at `index`."""
+        """Returns the rows at `index`."""
         return Deployments(*(getattr(self, field.name)[index] for field in fields(self)))
 
     @property
@@ -81,7 +81,8 @@ def expert_layout(tensor_par: Any, expert_par: Any, replicas: Any) -> Any:
 
 
 def frame_of(table: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
-    """A table of deployments as a data frame: columns of one length, of which values by themselves fill a column.
+    """Returns a table of deployments as a data frame: columns of one length, of which values by themselves fill a
+    column.
 
     Raises `DeploymentTableError` for what is no table.
     """
@@ -134,7 +135,7 @@ def _objects(values: list[Any]) -> pd.Series[Any]:
 
 
 def deployments_of(frame: pd.DataFrame) -> Deployments:
-    """The arrays of a table with one deployment per row.
+    """Returns the arrays of a table with one deployment per row.
 
     Required are tensor_par, pipeline_par, batch, prompt and output. Raises `DeploymentTableError`.
     """

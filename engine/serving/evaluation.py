@@ -36,7 +36,7 @@ def subject_of(
     model: ModelLike, system: SystemLike, *, price: float | None = None, calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
 ) -> Subject:  # fmt: skip
-    """What is served where. The price is the middle of those recorded with the system where none is given."""
+    """Returns what is served where. The price is the middle of those recorded with the system where none is given."""
     found = system_of(system)
     if price is None:
         known = None if found.accelerator is None else found.accelerator.usd_per_h
@@ -48,7 +48,7 @@ def subject_of(
 
 
 def positive(name: str, value: float | None) -> float | None:
-    """A limit [s], None for none. Raises `WorkloadError`."""
+    """Returns a limit [s], None for none. Raises `WorkloadError`."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e6:
@@ -67,7 +67,7 @@ def evaluate(
     calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
 ) -> pd.DataFrame:
-    """Evaluate deployments of a model on a system; everything is modelled.
+    """Evaluates deployments of a model on a system; everything is modelled.
 
     Args:
         model, system: name, path or object.

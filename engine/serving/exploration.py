@@ -91,7 +91,7 @@ class Found:
         return f"{why}{by_code(most).label}; {help_}."
 
     def top(self, count: int, by: str = BEST_BY) -> pd.DataFrame:
-        """The `count` best deployments by a figure; of equal ones the first.
+        """Returns the `count` best deployments by a figure; of equal ones the first.
 
         Raises ValueError for a figure that has no better direction.
         """
@@ -115,7 +115,7 @@ class Found:
         return self.table.iloc[frontier(axes, ["higher", "higher"])].reset_index(drop=True)
 
     def evaluate_ids(self, ids: list[int]) -> pd.DataFrame:
-        """Deployments by id with every figure and the parts of a decode step, also such that do not run."""
+        """Returns the deployments by id with every figure and the parts of a decode step, also such that do not run."""
         d = self.space.at(np.asarray(ids, np.int64))
         columns = {column.name: getattr(d, column.name) for column in FIELDS if column.dtype == "int64"}
         columns["launch"] = [LAUNCHES[int(number)] for number in d.launch]
@@ -142,7 +142,7 @@ def explore(
     calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
 ) -> Found:
-    """Evaluate every deployment of a model on a number of processors; everything is modelled.
+    """Evaluates every deployment of a model on a number of processors; everything is modelled.
 
     Args:
         model, system: name, path or object.

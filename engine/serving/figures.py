@@ -77,19 +77,19 @@ class Subject:
         return pattern_of(self.model)
 
     def weight_bytes(self, d: Deployments) -> Floats:
-        """Bytes per weight of the linear layers [bytes]."""
+        """Returns the bytes per weight of the linear layers [bytes]."""
         known = (16.0, 8.0, 4.0)
         return np.select([d.weight_bits == bits for bits in known], [self.assumptions.weight_bytes(b) for b in known])
 
     def product_bits(self, d: Deployments) -> Floats:
-        """Precision of the products: that of the weights where the system has it, else 16 bits."""
+        """Returns the precision of the products: that of the weights where the system has it, else 16 bits."""
         eight = float(self.accelerator.flops8) > 0
         four = float(self.accelerator.flops4) > 0
         return np.select([(d.weight_bits == 8) & eight, (d.weight_bits == 4) & four], [8.0, 4.0], 16.0)
 
 
 def grouped(d: Deployments) -> Iterator[npt.NDArray[np.intp]]:
-    """Rows with the same number of stages and launch mode, at most `CHUNK` at a time."""
+    """Yields the rows with the same number of stages and launch mode, at most `CHUNK` at a time."""
     keys = d.pipeline_par * len(LAUNCHES) + d.launch
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=np.nan) != 0)
@@ -99,14 +99,14 @@ def grouped(d: Deployments) -> Iterator[npt.NDArray[np.intp]]:
 
 
 def memory_of(subject: Subject, d: Deployments) -> MemoryUse:
-    """Memory of deployments with one number of stages and one launch mode [bytes]."""
+    """Returns the memory of deployments with one number of stages and one launch mode [bytes]."""
     return memory_use(
         subject.shapes, subject.accelerator, d, _stages(subject, d), subject.weight_bytes(d), subject.assumptions
     )
 
 
 def figures(subject: Subject, d: Deployments) -> dict[str, Floats]:
-    """All figures of deployments with one number of stages and one launch mode, by name; arrays [rows]."""
+    """Returns all figures of deployments with one number of stages and one launch mode, by name; arrays [rows]."""
     memory = memory_of(subject, d)
     step, parts = _decode(subject, d)
     first_token, prefill = _prefill_of_distinct(subject, d)

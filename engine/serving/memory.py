@@ -41,7 +41,7 @@ class MemoryUse:
 
 
 def kv_bytes_per_token(model: ModelShapes, blocks: int, kv_bits: Floats) -> Floats:
-    """What one token adds to the KV cache in all blocks, held once [bytes]."""
+    """Returns what one token adds to the KV cache in all blocks, held once [bytes]."""
     return blocks * cached_elements(model, model.key_value_heads) * kv_bits / 8.0
 
 
@@ -49,7 +49,7 @@ def memory_use(
     model: ModelShapes, accelerator: Accelerators, d: Deployments, layout: Sequence[Stage], weight_bytes: Floats,
     a: Assumptions,
 ) -> MemoryUse:  # fmt: skip
-    """Memory of deployments with one number of stages and one launch mode [bytes]."""
+    """Returns the memory of deployments with one number of stages and one launch mode [bytes]."""
     held = held_weights(model, d.tensor_par, d.expert_par)
     per_token = cached_elements(model, key_value_heads(model, d.tensor_par)) * d.kv_bits / 8.0
     length = d.prompt + d.output

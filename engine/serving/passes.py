@@ -73,11 +73,11 @@ class Work:
 
     @classmethod
     def of(cls, **parts: Floats) -> Work:
-        """Work of the parts given; the others are 0."""
+        """Returns the work of the parts given; the others are 0."""
         return cls(**{field.name: parts.get(field.name, np.zeros(())) for field in fields(cls)})
 
     def plus(self, other: Work, times: float = 1.0) -> Work:
-        """This and `times` the other."""
+        """Returns this and `times` the other."""
         return Work(*(getattr(self, f.name) + times * getattr(other, f.name) for f in fields(self)))
 
     @property
@@ -116,7 +116,7 @@ class Blocks:
 
 
 def block_times(case: Case, d: Deployments, work: Pass, rates: Rates, p: Parameters, weight_bytes: Floats) -> Blocks:
-    """Work of every half of a block of every row [s].
+    """Returns the work of every half of a block of every row [s].
 
     `case` has one "sequence" per token of the pass (microbatch_size = tokens, seq_size = 1), so that its token counts
     are those of the pass.

@@ -25,7 +25,7 @@ ACTIVATION_BYTES = 2.0
 
 
 def product(layer: Layer, unit: MatrixUnit, weight_bytes: Floats | float) -> Floats:
-    """Seconds of the forward product of a layer, all of a group in one launch [s]; broadcasts.
+    """Returns the seconds of the forward product of a layer, all of a group in one launch [s]; broadcasts.
 
     The longer of computing and moving (weights once, activations in 16 bits); never falls with the rows.
 
@@ -45,5 +45,6 @@ def product(layer: Layer, unit: MatrixUnit, weight_bytes: Floats | float) -> Flo
 
 
 def products(layers: Iterable[Layer], unit: MatrixUnit, weight_bytes: Floats | float, *others: Floats) -> Floats:
-    """Seconds of the forward products of layers that run one after the other, after `others` [s]; see `product`."""
+    """Returns the seconds of the forward products of layers that run one after the other, after `others` [s]; see
+    `product`."""
     return reduce(np.add, (*others, *(product(layer, unit, weight_bytes) for layer in layers)))

@@ -62,20 +62,20 @@ _NUMBERS: Final[Mapping[str, int]] = {reason.code: position for position, reason
 
 
 def number_of(code: str) -> int:
-    """The small integer that arrays carry for a reason code."""
+    """Returns the small integer that arrays carry for a reason code."""
     return _NUMBERS[code]
 
 
 def code_of(number: int) -> str:
-    """The stable code of a reason number, "" for 0."""
+    """Returns the stable code of a reason number, "" for 0."""
     return "" if number == FITS else REASONS[number - 1].code
 
 
 def by_code(code: str) -> Reason:
-    """The reason of a code. Raises KeyError."""
+    """Returns the reason of a code. Raises KeyError."""
     return REASONS[_NUMBERS[code] - 1]
 
 
 def sentence(code: str, quantities: Mapping[str, Any]) -> str:
-    """The sentence of one deployment; `quantities` gives each placeholder of the template."""
+    """Returns the sentence of one deployment; `quantities` gives each placeholder of the template."""
     return by_code(code).template.format(**quantities)

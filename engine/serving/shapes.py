@@ -46,7 +46,7 @@ class Stage(NamedTuple):
 
 
 def pattern_of(model: Model) -> Pattern:
-    """The blocks of a model; one known by Calculon's six numbers has full attention and plain MLPs."""
+    """Returns the blocks of a model; one known by Calculon's six numbers has full attention and plain MLPs."""
     found = model.architecture
     if found is None:
         return Pattern((False,) * model.num_blocks, (False,) * model.num_blocks)
@@ -54,7 +54,8 @@ def pattern_of(model: Model) -> Pattern:
 
 
 def stages(pattern: Pattern, pipeline_par: int) -> tuple[Stage, ...]:
-    """The stages of a pipeline, equal ones together. The first stages hold one block more where blocks do not divide.
+    """Returns the stages of a pipeline, equal ones together. The first stages hold one block more where blocks do not
+    divide.
 
     At most as many stages as blocks.
     """
@@ -72,12 +73,13 @@ def stages(pattern: Pattern, pipeline_par: int) -> tuple[Stage, ...]:
 
 
 def key_value_heads(model: ModelShapes, tensor_par: Floats) -> Floats:
-    """Key and value heads on one processor: split over the group, repeated where it has more ranks than heads."""
+    """Returns the key and value heads on one processor: split over the group, repeated where it has more ranks than
+    heads."""
     return np.maximum(model.key_value_heads / tensor_par, 1.0)
 
 
 def cached_elements(model: ModelShapes, heads: Floats) -> Floats:
-    """Elements that one token leaves in the cache of one block with `heads` key and value heads.
+    """Returns the elements that one token leaves in the cache of one block with `heads` key and value heads.
 
     Latent attention caches the compressed vector and the rotated key, whatever the heads (DeepSeek-V2,
     arXiv:2405.04434, section 2.1.4); every processor of the group holds all of it.
@@ -99,7 +101,7 @@ class Weights(NamedTuple):
 
 
 def held_weights(model: ModelShapes, tensor_par: Floats, expert_par: Floats) -> Weights:
-    """What tensor and expert parallelism leave on one processor [elements].
+    """Returns what tensor and expert parallelism leave on one processor [elements].
 
     Compressions of latent attention, and key and value heads beyond those there are, are repeated on every rank.
     """
@@ -115,7 +117,7 @@ def held_weights(model: ModelShapes, tensor_par: Floats, expert_par: Floats) -> 
 
 
 def not_represented(model: Model) -> tuple[str, ...]:
-    """Sentences on what of a published model serving leaves out or changes."""
+    """Returns the sentences on what of a published model serving leaves out or changes."""
     found = model.architecture
     if found is None:
         return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)

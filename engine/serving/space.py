@@ -66,7 +66,7 @@ class DeploymentSpace:
     def of(
         cls, num_procs: int, prompt: int, output: int, limits: Mapping[str, Any] | None, *, mixture: bool
     ) -> DeploymentSpace:
-        """A checked space. Raises `ServingLimitError`, or `SpaceTooLarge`."""
+        """Returns a checked space. Raises `ServingLimitError`, or `SpaceTooLarge`."""
         for name, value, most in (("num_procs", num_procs, MOST_PROCESSORS), ("prompt", prompt, 2**30),
                                   ("output", output, 2**30)):  # fmt: skip
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
@@ -103,7 +103,7 @@ class DeploymentSpace:
         return np.array([batch for batch in BATCHES if permitted(batch)], np.int64)
 
     def choices(self, name: str) -> tuple[Any, ...]:
-        """Values of weight_bits, kv_bits or launch that are tried."""
+        """Returns the values of weight_bits, kv_bits or launch that are tried."""
         limit = self.limits.get(name)
         if limit is None:
             return DEFAULTS[name]
@@ -121,7 +121,7 @@ class DeploymentSpace:
         return len(self.layouts) * self.per_layout
 
     def at(self, ids: npt.NDArray[np.int64]) -> Deployments:
-        """The deployments of ids, positions in the enumeration."""
+        """Returns the deployments of ids, positions in the enumeration."""
         options = [np.asarray(self.choices(name)) for name in ("weight_bits", "kv_bits")]
         launches = np.array([LAUNCHES.index(word) for word in self.choices("launch")])
         sizes = (len(self.layouts), len(self.batches), len(options[0]), len(options[1]), len(launches))

@@ -171,6 +171,16 @@ def _expert_pairs(numbers: Numbers) -> float:
     return (shape.ranks - 1 + alone) * numbers.both + (chunks - alone) * numbers.together
 
 
+def _expert_sends(numbers: Numbers) -> float | None:
+    """Each hop of the steady phase waits, as a pair ends at once with both of its results."""
+    shape, p = numbers.shape, numbers.shape.ranks
+    if p % 2 or shape.microbatches % p or shape.group not in (None, p):
+        return None
+    if numbers.send > min(numbers.forward, numbers.backward):
+        return None
+    return (shape.chunks * (shape.microbatches + p) + p - 4) * numbers.send
+
+
 def _dualpipe(numbers: Numbers, half: int, chunks: int) -> float:
     f, b, w, pair = numbers.forward, numbers.input_gradient, numbers.weight_gradient, numbers.together
     p, m = numbers.shape.ranks, numbers.shape.microbatches
@@ -230,13 +240,14 @@ _CLOSED: Final = {
         "T = (Mv + P − 1)(f + x) + 2(vP − 1)c", "g dividing M; with g = 2P sends take 2(P − 1)c; c up to min(f, x)",
         _chunks, _whole_groups, _interleaved_sends,
     ),
-    "calculon": ClosedForm(
+    "calculon-1f1b": ClosedForm(
         "T = (Mv + P − 1)(f + x), and (v − 1)(f + x) for each slot that the last group lacks", _ANY, _calculon, _always,
         _never,
     ),
     "interleaved-ep-overlap": ClosedForm(
-        "T = (P − 1 + K)(f + x) + (Mv − K)FB, K = (v − 1)g + 1", "g dividing M, FB from max(f, x)", _expert_pairs,
-        lambda n: _full(n) and _whole_groups(n) and n.pairs_hold, _never,
+        "T = (P − 1 + K)(f + x) + (Mv − K)FB + [v(M + P) + P − 4]c, K = (v − 1)g + 1",
+        "g dividing M, FB from max(f, x); with sends g = P even, c up to min(f, x)", _expert_pairs,
+        lambda n: _full(n) and _whole_groups(n) and n.pairs_hold, _expert_sends,
     ),
     "interleaved-zb": ClosedForm(
         "T = Mv(f + x) + (P − 1)f", "f = b = w, P dividing M", _split_chunks,

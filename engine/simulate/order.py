@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from numbers import Integral
 from typing import Final
 
 import numpy as np
@@ -104,7 +105,7 @@ def check_shape(shape: Shape, actions: int) -> None:
     """Raises ScheduleError where numbers of ranks, microbatches or chunks make no sense, or are too large to replay."""
     for name, value in (("stages", shape.ranks), ("microbatches", shape.microbatches), ("chunks", shape.chunks),
                         ("group", 1 if shape.group is None else shape.group)):  # fmt: skip
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise ScheduleError(f"{name} must be a whole number of at least 1, and is {str(value)[:40]}.")
     if actions > LARGEST:
         raise ScheduleError(
@@ -114,7 +115,7 @@ def check_shape(shape: Shape, actions: int) -> None:
         )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 def order_of(rule: Rule, shape: Shape) -> Order:
     """Returns the order of a schedule, built once and kept.
 

@@ -6,6 +6,7 @@ Its counts are the closed form of this picture: makespan = #F f + #B b + #W w + 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,9 @@ class CriticalPath:
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.entries)
 
 
 def critical_path(order: Order, timing: Timing, sends: Sends) -> CriticalPath:

@@ -174,6 +174,9 @@ def shape_of(
     Raises: ScheduleError where the schedule has no such number.
     """
     check_shape(Shape(ranks, microbatches, chunks, group), 0)
+    # Those of a table are small integers, which overflow when multiplied.
+    ranks, microbatches, chunks = int(ranks), int(microbatches), int(chunks)
+    group = None if group is None else int(group)
     fixed = known.chunks
     if fixed is not None:
         # A V has two chunks per rank and schedules from both ends two copies of one: either number means the same.

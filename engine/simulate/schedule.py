@@ -89,7 +89,7 @@ _PLAIN: Final = ("1f1b", "interleaved")
 
 
 def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int = LARGEST) -> Schedule:
-    """The schedule of a feasible execution.
+    """Returns the schedule of a feasible execution.
 
     Args:
         execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`; `schedule`
@@ -107,7 +107,7 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     stages, chunks = int(execution["pipeline_par"]), int(execution["pipeline_interleaving"])
     microbatches = microbatches_of(execution)
     asked = str(execution.get("schedule") or _PLAIN[0])
-    known = rule("calculon" if asked in _PLAIN else asked)
+    known = rule("calculon-1f1b" if asked in _PLAIN else asked)
     shape = shape_of(known, stages, microbatches, chunks)
     kept = kept_microbatches(known, shape, most_tasks)
     built = _built(known, replace(shape, microbatches=kept), forward_only=times.backward == 0.0)
@@ -117,15 +117,17 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     skipped = omitted * chunks * (times.forward + times.backward)
     reached = float(tasks["end"].max()) if len(tasks) else 0.0
     room = float(execution["total_time"]) - skipped - times.exchange - times.optimizer
+    waits, factor = found.idle, 1.0
     uneven = times.short_stages > 0
     if not tells_blocks_apart(execution):
         uneven, room = True, room - float(execution.get("overhead_time", 0.0))
     if uneven and reached > room:
-        tasks[["start", "end"]] *= room / reached
+        factor = room / reached
+        tasks[["start", "end"]] *= factor
         reached = room
     frame = pd.concat([tasks, _endings(tasks, times)], ignore_index=True)
     frame = frame.sort_values(["stage", "start"], kind="stable").reset_index(drop=True)
-    return Schedule(
+    made = Schedule(
         stages=stages,
         chunks=chunks,
         microbatches=microbatches,
@@ -136,6 +138,8 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
         skipped_microbatches=omitted,
         title=_title(known, chunks),
     )
+    waits[["start", "end"]] *= factor
+    return replace(made, causes=_causes(made.idle(), waits, reached))
 
 
 def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: int = 0) -> Schedule:
@@ -156,8 +160,22 @@ def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: in
     )  # fmt: skip
 
 
+def _causes(gaps: pd.DataFrame, waits: pd.DataFrame, reached: float) -> pd.DataFrame:
+    """Returns the gaps of a step with why: as the replay says; slots of a last group that stay empty; or its end."""
+    of_rank = {int(str(rank)): each for rank, each in waits.groupby("rank")}
+    rows = []
+    for gap in gaps.to_dict("records"):
+        middle = (gap["start"] + gap["end"]) / 2.0
+        there = of_rank.get(int(gap["stage"]))
+        said = there[(there["start"] <= middle) & (middle <= there["end"])] if there is not None else waits[:0]
+        cause, of = (str(said["cause"].iloc[0]), int(said["of"].iloc[0])) if len(said) else (
+            ("drain" if gap["end"] >= reached else "empty"), -1)  # fmt: skip
+        rows.append((int(gap["stage"]), float(gap["start"]), float(gap["end"]), cause, of))
+    return pd.DataFrame(rows, columns=["rank", "start", "end", "cause", "of"])
+
+
 def _title(known: Rule, chunks: int) -> str:
-    if known.name == "calculon":
+    if known.name == "calculon-1f1b":
         return "interleaved 1F1B" if chunks > 1 else "1F1B"
     return known.title
 

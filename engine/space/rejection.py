@@ -26,7 +26,7 @@ class Rejected:
 
     @classmethod
     def nothing(cls, cells: int) -> Rejected:
-        """Before anything was rejected."""
+        """Returns the counts before anything was rejected."""
         counts = np.zeros((cells, len(reasons.REASONS) + 1), np.int64)
         return cls(counts, *((np.full(cells, np.inf), np.full(cells, np.inf)) for _ in range(2)))
 
@@ -57,7 +57,14 @@ class Rejected:
 
 
 def executions_at(chosen: Flags, count: Ints, cells: CellColumns, points: SchedulePoints) -> Ints:
-    """Counts the executions that the chosen (memory mode, schedule point) pairs stand for, per point [points]."""
+    """Counts the executions that the chosen (memory mode, schedule point) pairs stand for, per point [points].
+
+    Args:
+        chosen: which pairs of memory modes and schedule points [memory modes, points].
+        count: executions of each memory mode by kind of cell [kinds of cells, memory modes].
+        cells: columns of the cells, each [cells].
+        points: schedule points of the cells.
+    """
     result = np.zeros(len(points.cell), np.int64)
     for kind in np.unique(points.kind).tolist():
         here = np.flatnonzero(points.kind == kind)

@@ -66,14 +66,25 @@ class RowChunk:
 
 
 def chunks_of(groups: Sequence[Group]) -> Iterator[tuple[Group, slice]]:
-    """The rows of these groups in chunks; schedule points, and so cells, ascend within a group."""
+    """Yields the rows of these groups in chunks; schedule points, and so cells, ascend within a group.
+
+    Args:
+        groups: of prepared cells.
+    """
     for group in groups:
         for start in range(0, len(group.place), ROWS_PER_CHUNK):
             yield group, slice(start, min(start + ROWS_PER_CHUNK, len(group.place)))
 
 
 def fitting(points: SchedulePoints, modes: StepModes, fits: Flags, point: Ints) -> Flags:
-    """Tells which modes the chosen schedule points have and memory allows [modes, chosen points]."""
+    """Tells which modes the chosen schedule points have and memory allows [modes, chosen points].
+
+    Args:
+        points: schedule points of the cells.
+        modes: of the space.
+        fits: what there is memory for [memory modes, points].
+        point: positions of the chosen schedule points.
+    """
     exists = np.maximum(modes.position[0], modes.position[1]).T >= 0
     result: Flags = fits[:, point][modes.memory] & exists[:, points.kind[point]]
     return result

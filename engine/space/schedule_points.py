@@ -93,7 +93,12 @@ class Grains(NamedTuple):
 
 @lru_cache(maxsize=64)
 def step_modes(kinds: tuple[Modes, ...], grains: Grains) -> StepModes:
-    """The modes of all kinds of cells, each once, without the overlap of the gradient exchange."""
+    """Returns the modes of all kinds of cells, each once, without the overlap of the gradient exchange.
+
+    Args:
+        kinds: the modes of each kind of cell.
+        grains: which fields tell modes apart where times, the optimizer or memory are computed.
+    """
     lists = [table.fields for table in kinds]
     joined = {name: np.concatenate([table[name] for table in lists]) for name in grains.every}
     kind = np.repeat(np.arange(len(lists)), [len(table["training"]) for table in lists])
@@ -123,7 +128,12 @@ def step_modes(kinds: tuple[Modes, ...], grains: Grains) -> StepModes:
 
 
 def cell_columns(space: Space, numbers: range) -> CellColumns:
-    """The cells with these numbers; none has a possible assignment yet."""
+    """Returns the cells with these numbers; none has a possible assignment yet.
+
+    Args:
+        space: the space.
+        numbers: which of its cells.
+    """
     cells = [space.cells[number] for number in numbers]
 
     def column(values: list[int]) -> Ints:
@@ -144,7 +154,13 @@ def cell_columns(space: Space, numbers: range) -> CellColumns:
 
 
 def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[SchedulePoints, tuple[Ints, Ints]]:
-    """Schedule points of the cells left, and their distinct (tensor parallel, microbatch) pairs."""
+    """Returns the schedule points of the cells left, and their distinct (tensor parallel, microbatch) pairs.
+
+    Args:
+        space: the space.
+        cells: columns of the cells, each [cells].
+        alive: which cells are left [cells].
+    """
     parts: dict[str, list[Ints]] = {
         name: [np.zeros(0, np.int64)]
         for name in ("cell", "interleaving", "schedule", "microbatch", "first", "stride")
@@ -182,7 +198,12 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
 
 
 def mode_counts(space: Space, modes: StepModes) -> Ints:
-    """Counts the modes of each kind of cell that share a memory mode [kinds of cells, memory modes]."""
+    """Counts the modes of each kind of cell that share a memory mode [kinds of cells, memory modes].
+
+    Args:
+        space: the space.
+        modes: its modes, each once.
+    """
     count = np.zeros((len(space.modes), len(modes.memory_modes["training"])), np.int64)
     for position in modes.position:
         kind, mode = np.nonzero(position >= 0)
@@ -191,8 +212,13 @@ def mode_counts(space: Space, modes: StepModes) -> Ints:
 
 
 def executions_of(count: Ints, chosen: Flags) -> Ints:
-    """Executions that the chosen (memory mode, schedule point) pairs [memory modes, points] stand for, where each
-    memory mode stands for `count` of them [memory modes]: per schedule point [points]."""
+    """Returns how many executions the chosen pairs of memory modes and schedule points stand for, per schedule point
+    [points].
+
+    Args:
+        count: executions that each memory mode stands for [memory modes].
+        chosen: which pairs [memory modes, points].
+    """
     result = np.zeros(chosen.shape[1], np.int64)
     # There are few different counts, and adding up flags is fast. A matrix product would occupy further processors.
     small = np.uint16 if len(chosen) < 2**16 else np.int64

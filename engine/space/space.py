@@ -60,7 +60,11 @@ MODE_FIELDS: tuple[str, ...] = (
 
 @lru_cache(maxsize=4096)
 def divisors(number: int) -> tuple[int, ...]:
-    """All divisors in ascending order."""
+    """Returns all divisors in ascending order.
+
+    Args:
+        number: at least 1.
+    """
     small = np.arange(1, int(number**0.5) + 1)
     small = small[number % small == 0]
     return tuple(sorted({*small.tolist(), *(number // small).tolist()}))
@@ -209,11 +213,12 @@ class Space(ABC):
         }
 
     def decode(self, ids: npt.ArrayLike) -> Executions:
-        """The executions with these ids [rows]. Raises `SpaceError` for anything but whole numbers in 0..total-1."""
+        """Returns the executions with these ids [rows]. Raises `SpaceError` for anything but whole numbers in
+        0..total-1."""
         return Executions(**self.fields(ids))
 
     def fields(self, ids: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
-        """The fields of these executions, arrays [rows] by name; words as positions. Raises as `decode`."""
+        """Returns the fields of these executions, arrays [rows] by name; words as positions. Raises as `decode`."""
         numbers = self._checked_ids(ids)
         c = self._columns
         cell = np.searchsorted(self.first_ids, numbers, side="right") - 1
@@ -239,7 +244,8 @@ class Space(ABC):
         return fields | self.further(cell)
 
     def further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
-        """Fields that follow from the cell alone [rows], in place of what is enumerated; `cell` counts cells."""
+        """Returns the fields that follow from the cell alone [rows], in place of what is enumerated; `cell` counts
+        cells."""
         return {}
 
     def _checked_ids(self, ids: npt.ArrayLike) -> Ints:
@@ -255,20 +261,27 @@ class Space(ABC):
         raise SpaceError(f"Execution ids of this space are a list of whole numbers from 0 to {self.total - 1:,}.")
 
     def on(self, system: System) -> Self:
-        """The same executions on another system that has the same ones; its networks may carry them otherwise."""
+        """Returns the same executions on another system that has the same ones; its networks may carry them
+        otherwise."""
         other = copy.copy(self)
         other.system = system
         return other
 
     def table(self, ids: npt.ArrayLike) -> pd.DataFrame:
-        """The executions with these ids as a table of all fields, words written out."""
+        """Returns the executions with these ids as a table of all fields, words written out."""
         return to_table(self.fields(ids), fields_of(self.cost_model), self.datatypes)
 
 
 def to_table(
     fields: Mapping[str, npt.NDArray[Any]], wanted: Sequence[Column], datatypes: Sequence[str]
 ) -> pd.DataFrame:
-    """Fields by name as a table of the `wanted` ones, words written out."""
+    """Returns the fields by name as a table of the `wanted` ones, words written out.
+
+    Args:
+        fields: arrays [rows] by name, words as positions.
+        wanted: the columns of the table.
+        datatypes: the words of the datatype, which the register leaves open.
+    """
     columns: dict[str, Any] = {}
     for column in wanted:
         values = fields[column.name]
@@ -290,7 +303,14 @@ def _ragged(lists: list[Any], which: Ints, position: Ints) -> npt.NDArray[Any]:
 
 
 def checked_size(name: str, value: Any) -> int:
-    """A processor count or batch size. Raises `SpaceError` for anything but a whole number that a field could hold."""
+    """Returns a processor count or batch size.
+
+    Raises `SpaceError` for anything but a whole number that a field could hold.
+
+    Args:
+        name: the field that it is for.
+        value: what was given.
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= LARGEST:
         label = _SIZES.get(name, name)
         raise SpaceError(f"{label} ({name}) is {shown(value)}; it must be a whole number from 1 to {LARGEST:,}.")

@@ -46,7 +46,7 @@ class AddedWriter(ABC):
         """Rows appended so far."""
 
     def append(self, values: Mapping[str, Floats]) -> None:
-        """Add the values of the next rows, an array per name."""
+        """Adds the values of the next rows, an array per name."""
         number = len(values[self.names[0]])
         if self.done + number > self.rows or any(len(values[name]) != number for name in self.names):
             raise StoreError(f"Columns are added to {self.rows} rows: as many values of each are accepted.")
@@ -54,7 +54,7 @@ class AddedWriter(ABC):
         self.done += number
 
     def take(self, folder: Path) -> None:
-        """Add the values of all rows from the files that `ColumnFiles` has written into a folder, and take them away.
+        """Adds the values of all rows from the files that `ColumnFiles` has written into a folder, and takes them away.
 
         Raises StoreError when they do not have as many values, or cannot be read.
         """
@@ -74,7 +74,11 @@ class AddedWriter(ABC):
 
 
 def file_of(name: str) -> str:
-    """Return the name of the file of a column."""
+    """Returns the name of the file of a column.
+
+    Args:
+        name: of the column.
+    """
     return f"{name}.parquet"
 
 
@@ -96,18 +100,18 @@ class Added(ABC):
             return sum(self._kept.values())
 
     def missing(self, key: str, names: Sequence[str]) -> list[str]:
-        """Return those of the names that are not there, once each."""
+        """Returns those of the names that are not there, once each."""
         with self._lock:
             return [name for name in dict.fromkeys(names) if (key, name) not in self._kept]
 
     def check_room(self, names: Sequence[str], rows: int) -> None:
-        """Raise TooManyValuesError where so many columns cannot be there at once."""
+        """Raises TooManyValuesError where so many columns cannot be there at once."""
         if VALUE * rows * len(set(names)) > self.most:
             raise TooManyValuesError(rows, len(set(names)), self.most // VALUE)
 
     @contextlib.contextmanager
     def reading(self, key: str, names: Sequence[str]) -> Iterator[list[str]]:
-        """Give where columns are, and keep them there meanwhile. Raises NotEvaluatedError for any that is not."""
+        """Gives where columns are, and keeps them there meanwhile. Raises NotEvaluatedError for any that is not."""
         wanted = [(key, name) for name in names]
         with self._lock:
             missing = [name for key, name in wanted if (key, name) not in self._kept]
@@ -125,7 +129,7 @@ class Added(ABC):
 
     @contextlib.contextmanager
     def writing(self, key: str, names: Sequence[str], rows: int) -> Iterator[AddedWriter]:
-        """Add columns of so many rows: all of them once the block has ended well and every row has a value, else none.
+        """Adds columns of so many rows: all of them once the block has ended well and every row has a value, else none.
 
         Raises TooManyValuesError; StoreError when the exploration was removed meanwhile or rows are missing.
         """
@@ -147,7 +151,7 @@ class Added(ABC):
                     self._kept.move_to_end((key, name))
 
     def forget(self, key: str, names: Sequence[str] | None = None) -> None:
-        """Remove columns of an exploration, all by default; what is on its way to be added to it then fails."""
+        """Removes columns of an exploration, all by default; what is on its way to be added to it then fails."""
         with self._lock:
             if names is None:
                 self._removals[key] += 1
@@ -156,7 +160,7 @@ class Added(ABC):
                 self._drop(*column)
 
     def discard_unreadable(self, key: str, names: Sequence[str]) -> None:
-        """Look at columns that a query failed on; remove damaged ones and raise NotEvaluatedError for them."""
+        """Looks at columns that a query failed on; removes damaged ones and raises NotEvaluatedError for them."""
         damaged = [name for name in names if not self._readable(key, name)]
         if damaged:
             self.forget(key, damaged)
@@ -175,7 +179,7 @@ class Added(ABC):
 
     @abstractmethod
     def _finish(self, writer: AddedWriter) -> Mapping[str, int]:
-        """End what was written; return the size of each column [bytes]."""
+        """End what was written; returns the size of each column [bytes]."""
 
     @abstractmethod
     def _publish(self, key: str, writer: AddedWriter) -> None:
@@ -203,7 +207,7 @@ class AddedFiles(Added):
         self._replaced: list[str] = []  # files that a query may still read
 
     def close(self) -> None:
-        """Remove everything that was added."""
+        """Removes everything that was added."""
         with contextlib.suppress(StoreError):  # swept when the store is next opened
             if self._names or self._replaced:
                 self._files.remove([*self._names.values(), *self._replaced])
@@ -281,18 +285,18 @@ class ColumnFiles(AddedWriter):
             self.close()
 
     def path(self, name: str) -> Path:
-        """Where the file of a column is until it is published."""
+        """Tells where the file of a column is until it is published."""
         return self._folder / file_of(name)
 
     def finish(self) -> None:
-        """Write what a file ends with; raises what pyarrow raises."""
+        """Writes what a file ends with; raises what pyarrow raises."""
         if not self.rows:
             self._put({name: np.empty(0) for name in self.names})
         while self._files:
             self._files.popitem()[1].close()
 
     def close(self) -> None:
-        """Let go of files that will not be published."""
+        """Lets go of files that will not be published."""
         with contextlib.suppress(OSError, pa.ArrowException):  # closing writes a footer, which a full disk refuses
             self.finish()
 
@@ -320,7 +324,7 @@ class AddedArrays(Added):
         self._arrays: dict[_Column, Floats] = {}
 
     def onto(self, table: pa.Table) -> pa.Table:
-        """Return rows with the columns that were added to them."""
+        """Returns the rows with the columns that were added to them."""
         with self._lock:
             for (_, name), values in self._arrays.items():
                 table = table.append_column(columns.schema_of([columns.by_name(name)]).field(0), pa.array(values))

@@ -58,7 +58,12 @@ class Catalogued:
 
 
 def records_of(database: Database, key: str | None, *active: set[duckdb.DuckDBPyConnection]) -> list[Record]:
-    """Return the records of one exploration or, with None, of all, newest first; damaged ones too."""
+    """Returns the records of one exploration or, with None, of all, newest first; damaged ones too.
+
+    Args:
+        database: the open database.
+        key: of one exploration; None for all.
+    """
     where, parameters = ("", {}) if key is None else ("WHERE r.key = $key", {"key": checked_key(key)})
     sizes = f"SELECT r.key, sum(octet_length(content)) FROM reduction r {where} GROUP BY r.key"
     with database.cursor(*active) as cursor:
@@ -75,7 +80,14 @@ def records_of(database: Database, key: str | None, *active: set[duckdb.DuckDBPy
 
 
 def catalogued(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> Catalogued:
-    """Return what the catalogue says of an exploration. Raises StoreError if there is none, StoreCorruptError."""
+    """Returns what the catalogue says of an exploration.
+
+    Raises StoreError where there is none, and StoreCorruptError where what it says cannot be read.
+
+    Args:
+        database: the open database.
+        key: of the exploration.
+    """
     with database.cursor(*active) as cursor:
         found = _catalogued(database, cursor, checked_key(key))
     if not found:
@@ -156,7 +168,14 @@ def _scenario(text: object) -> dict[str, Any]:
 
 
 def reductions_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> dict[str, pa.Table]:
-    """Return an exploration's reductions by name. Raises StoreError when there is none, StoreCorruptError."""
+    """Returns an exploration's reductions by name.
+
+    Raises StoreError where there is none, and StoreCorruptError where one is not what was written.
+
+    Args:
+        database: the open database.
+        key: of the exploration.
+    """
     with database.cursor(*active) as cursor:  # in one query: it may be removed between two
         text = (
             "SELECT r.name, r.rows, r.content, r.key IS NOT NULL FROM exploration e "
@@ -182,12 +201,23 @@ def _reduction(database: Database, key: str, name: Any, rows: Any, content: Any)
 
 
 def no_exploration(database: Database, key: str) -> StoreError:
-    """Return the error that says that an exploration is not there."""
+    """Returns the error that says that an exploration is not there.
+
+    Args:
+        database: the open database.
+        key: that was asked for.
+    """
     return StoreError(f"The store {database.path} has no exploration {key}: `records` lists those it has.")
 
 
 def loss(database: Database, key: str, entry: dict[str, Any]) -> str:
-    """Return the sentence that says that an exploration was lost; `entry` is what the list of contents says of it."""
+    """Returns the sentence that says that an exploration was lost.
+
+    Args:
+        database: the open database.
+        key: of the exploration.
+        entry: what the list of contents says of it.
+    """
     when = entry["created_at"][:16].replace("T", " ")
     return (
         f"{subject(key, entry['scenario'])}, stored at {when} UTC, is not in the store {database.path} any "
@@ -197,7 +227,12 @@ def loss(database: Database, key: str, entry: dict[str, Any]) -> str:
 
 
 def subject(key: str, scenario: Any) -> str:
-    """Return what an exploration is called in a sentence, as far as its scenario says it."""
+    """Returns what an exploration is called in a sentence, as far as its scenario says it.
+
+    Args:
+        key: of the exploration.
+        scenario: its document; anything where it is damaged.
+    """
     names = [scenario.get(part) if isinstance(scenario, dict) else None for part in ("model", "system")]
     titles = [(one.get("title") or one.get("name")) if isinstance(one, dict) else None for one in names]
     if not (all(isinstance(title, str) and title for title in titles) and KEY_PATTERN.fullmatch(key)):
@@ -207,16 +242,25 @@ def subject(key: str, scenario: Any) -> str:
 
 
 def delete(database: Database, key: str) -> None:
-    """Remove an exploration, however damaged: first its record, so that it is gone whatever happens then.
+    """Removes an exploration, however damaged: first its record, so that it is gone whatever happens then.
 
     Shards that its record cannot name any more stay, for nobody knows whose they are.
+
+    Args:
+        database: the open database.
+        key: of the exploration.
     """
     database.contents.remove([key])
     remove_rows(database, key)
 
 
 def remove_rows(database: Database, key: str) -> None:
-    """Remove all that the database has of an exploration, and its shards; not what the list of contents says."""
+    """Removes all that the database has of an exploration, and its shards; not what the list of contents says.
+
+    Args:
+        database: the open database.
+        key: of the exploration.
+    """
     with database.cursor() as cursor:
         found = _catalogued(database, cursor, key)
     names = [shard.name for one in found for shard in one.shards or []]

@@ -48,7 +48,7 @@ class Source:
     """Whether added columns are in files of their own; else they are in the table."""
 
     def clause(self, added: Sequence[str]) -> str:
-        """Return the FROM clause, whose added columns are read from the files of the parameters `added_0`, ..."""
+        """Returns the FROM clause, whose added columns are read from the files of the parameters `added_0`, ..."""
         scans = [f"{self.scan} AS stored"]
         if self.beside:  # in the order of the rows, so that no key has to be looked up
             scans += [f"read_parquet($added_{number}) AS added_{number}" for number in range(len(added))]
@@ -91,7 +91,13 @@ class Query:
 
 
 def source_of_shards(cost_model: str, files: list[str], there: Collection[str] | None = None) -> Source:
-    """Return how shards are read, with the types of a table of rows. there: as for `source_of_table`."""
+    """Returns how shards are read, with the types of a table of rows.
+
+    Args:
+        cost_model: whose columns they have.
+        files: paths of the shards, in order.
+        there: as for `source_of_table`.
+    """
     selected = [
         _neutral(column)
         if _is_missing(column, there)
@@ -106,10 +112,14 @@ def source_of_shards(cost_model: str, files: list[str], there: Collection[str] |
 def source_of_table(
     table: str, cost_model: str, *, there: Collection[str] | None = None, beside: bool = True
 ) -> Source:
-    """Return how a table of rows, named as in SQL, is read.
+    """Returns how a table of rows is read.
 
-    there: the columns that it has, where it may be of a version that knew fewer fields: what executions have where none
-        is given stands for those. beside: whether added columns are in files beside it.
+    Args:
+        table: its name, as in SQL.
+        cost_model: whose columns it has.
+        there: the columns that it has, where it may be of a version that knew fewer fields: what executions have where
+            none is given stands for those.
+        beside: whether added columns are in files beside it.
     """
     selected = [
         _neutral(column) if _is_missing(column, there) else quoted(column.name)
@@ -144,7 +154,13 @@ def _neutral(column: columns.Column) -> str:
 
 
 def askable_column(name: str) -> columns.Column:
-    """Return the column called `name`; raise UnknownColumn, or StoreError when it is known but no figure of a row."""
+    """Returns a column that rows can be asked for.
+
+    Raises UnknownColumn where there is none, and StoreError where it is known but no figure of a row.
+
+    Args:
+        name: of the column.
+    """
     column = columns.by_name(name)
     if name not in ASKABLE:
         raise StoreError(f"The column {name} is no figure of a stored row: fields and statistics can be asked for.")
@@ -152,7 +168,12 @@ def askable_column(name: str) -> columns.Column:
 
 
 def askable_names(names: Sequence[str] | None, cost_model: str) -> list[str]:
-    """Return checked column names, all that a cost model stores by default."""
+    """Returns the names of columns, checked, each once. Raises StoreError, and UnknownColumn.
+
+    Args:
+        names: which columns; None for all that the cost model stores.
+        cost_model: whose rows they are.
+    """
     if names is None:
         return [column.name for column in columns.stored_of(cost_model)]
     if isinstance(names, str) or not names:
@@ -161,7 +182,11 @@ def askable_names(names: Sequence[str] | None, cost_model: str) -> list[str]:
 
 
 def numeric(name: str) -> str:
-    """Return a column's values as SQL of type DOUBLE; raise StoreError for a text column."""
+    """Returns a column's values as SQL of type DOUBLE. Raises StoreError for a text column.
+
+    Args:
+        name: of the column.
+    """
     column = askable_column(name)
     if column.dtype == "str":
         raise StoreError(f"The column {name} holds text: a numeric column is needed here.")
@@ -169,17 +194,29 @@ def numeric(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a register name as an SQL identifier."""
+    """Returns a register name as an SQL identifier.
+
+    Args:
+        name: of a column of the register.
+    """
     return '"' + name.replace('"', '""') + '"'
 
 
 def selection(names: Sequence[str]) -> str:
-    """Return column names as an SQL list without repetitions."""
+    """Returns the column names as an SQL list without repetitions.
+
+    Args:
+        names: of columns of the register.
+    """
     return ", ".join(quoted(name) for name in dict.fromkeys(names))
 
 
 def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
-    """Return an ORDER BY list that ends with the id, so that every order is total and repeatable."""
+    """Returns an ORDER BY list that ends with the id, so that every order is total and repeatable.
+
+    Args:
+        order_by: names of columns with the direction of each, the most important first.
+    """
     terms = []
     for name, direction in order_by:
         column = askable_column(name)
@@ -192,7 +229,12 @@ def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
 
 
 def whole_number(value: object, what: str) -> int:
-    """Return a non-negative whole number; raise StoreError for anything else."""
+    """Returns a whole number that is not negative. Raises StoreError for anything else.
+
+    Args:
+        value: what was given.
+        what: how the message calls it.
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**63:
         raise StoreError(f"The {what} cannot be {value!r}: a whole number of at least 0 is accepted.")
     return int(value)
@@ -203,7 +245,7 @@ def _is_sequence(value: object) -> bool:
 
 
 def _accepted(column: columns.Column, operator: str, value: object) -> bool | int | float | str:
-    """Return a condition's value as a plain Python value of the column's kind; raise StoreError when it is not one."""
+    """Return a condition's value as a plain Python value of the column's kind; raises StoreError when it is not one."""
     plain = value.item() if isinstance(value, np.generic) else value
     ordered = operator not in ("=", "!=", "in", "not in")
     if column.dtype == "bool" and isinstance(plain, bool) and not ordered:

@@ -28,7 +28,11 @@ _SPARE_LINES: Final = 100
 
 
 def identity_in(path: Path) -> str:
-    """Return the identity of the store that the list at `path` is of; nothing where there is no list."""
+    """Returns the identity of the store that the list at `path` is of; nothing where there is no list.
+
+    Args:
+        path: of the list.
+    """
     with contextlib.suppress(OSError):
         if path.is_file() and not path.is_symlink():
             with path.open("rb") as file:
@@ -90,14 +94,14 @@ class Contents:
                 self.entries.pop(key, None)
 
     def add(self, key: str, created_at: str, scenario: Mapping[str, Any]) -> None:
-        """Put down an exploration that was stored. A full disk is no reason to fail: it is stored."""
+        """Puts down an exploration that was stored. A full disk is no reason to fail: it is stored."""
         with self._lock:
             self.entries[key] = {"created_at": created_at, "scenario": dict(scenario)}
             with contextlib.suppress(OSError):
                 self._append({"key": key, **self.entries[key]})
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Strike out explorations that are about to be removed, or that are known to be lost."""
+        """Strikes out explorations that are about to be removed, or that are known to be lost."""
         with self._lock:
             known = [key for key in keys if self.entries.pop(key, None) is not None]
             if not known:
@@ -110,12 +114,12 @@ class Contents:
                 self._lines = self._whole = 0
 
     def lost(self, stored: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return what is on the list but not stored."""
+        """Returns what is on the list but not stored."""
         there = set(stored)
         return {key: entry for key, entry in self.entries.items() if key not in there}
 
     def agree_with(self, stored: Mapping[str, tuple[int | None, str | None]]) -> None:
-        """Put down what is stored but not on the list: it was stored just before a process died, or by older code.
+        """Puts down what is stored but not on the list: it was stored just before a process died, or by older code.
 
         stored: when [microseconds since 1970], and the scenario as JSON, by key; what is damaged is not put down.
         """

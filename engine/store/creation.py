@@ -59,12 +59,12 @@ COLUMNS_OF_TABLES: Final = (
 
 
 def columns_digest() -> str:
-    """Return a short digest of the stored columns, which tells stores written with another register apart."""
+    """Returns a short digest of the stored columns, which tells stores written with another register apart."""
     return f"{zlib.crc32(columns.ddl('rows', columns.cost_model_in({})).encode()):08x}"
 
 
 def columns_of_tables() -> set[tuple[str, str, str]]:
-    """Return table, name and type of each column of the catalogue."""
+    """Returns table, name and type of each column of the catalogue."""
     return {
         (table, *words[:2])
         for table, content in re.findall(r"CREATE TABLE (\w+) \((.*?)\);", TABLES, re.DOTALL)
@@ -74,9 +74,13 @@ def columns_of_tables() -> set[tuple[str, str, str]]:
 
 
 def checked_path(path: Path, *, read_only: bool) -> Path:
-    """Return the real path, after the checks whose outcome DuckDB would word less clearly or act on unasked.
+    """Returns the real path, after the checks whose outcome DuckDB would word less clearly or act on unasked.
 
     Nothing is opened: what has no end, such as a pipe, would never be read.
+
+    Args:
+        path: as it was given.
+        read_only: whether the store is only to be read.
     """
     try:
         path = path.resolve()
@@ -111,13 +115,23 @@ def checked_path(path: Path, *, read_only: bool) -> Path:
 
 
 def log_of(path: Path) -> Path:
-    """Where DuckDB keeps the latest changes of a store."""
+    """Tells where DuckDB keeps the latest changes of a store.
+
+    Args:
+        path: of the store.
+    """
     return path.with_name(f"{path.name}{LOG_SUFFIX}")
 
 
 def check_log(path: Path) -> None:
-    """Make sure that the log of a store is one, before DuckDB opens it: an end that makes no sense is a log cut short
-    to it. Nobody may have the store open: closing a file that is open gives away its lock."""
+    """Makes sure that the log of a store is one, before DuckDB opens it: an end that makes no sense is a log cut short
+    to it.
+
+    Nobody may have the store open: closing a file that is open gives away its lock. Raises a StoreError.
+
+    Args:
+        path: of the store.
+    """
     try:
         begin = b""
         with contextlib.suppress(FileNotFoundError), log_of(path).open("rb") as log:
@@ -135,7 +149,12 @@ def _in_the_way(path: Path) -> StoreAccessError:
 
 
 def create(path: Path, lock: StoreLock) -> None:
-    """Make an empty store under a temporary name and give it its own name only when it is whole and on disk."""
+    """Makes an empty store under a temporary name and gives it its own name only when it is whole and on disk.
+
+    Args:
+        path: of the store.
+        lock: which says, while the file is being made, under which name.
+    """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
     lock.making(temporary.name)
     try:
@@ -166,7 +185,12 @@ def create(path: Path, lock: StoreLock) -> None:
 
 
 def remove_half_made(path: Path, lock: StoreLock) -> None:
-    """Remove the file that a process was making at `path` when it died, as it said in the lock."""
+    """Removes the file that a process was making at `path` when it died, as it said in the lock.
+
+    Args:
+        path: of the store.
+        lock: which says what a process was making.
+    """
     if re.fullmatch(rf"\.{re.escape(path.name)}\.[0-9a-f]{{32}}\.new", lock.left_half_made):
         for name in (lock.left_half_made, f"{lock.left_half_made}.wal"):
             file = path.with_name(name)
@@ -177,7 +201,11 @@ def remove_half_made(path: Path, lock: StoreLock) -> None:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Force a file, or the entries of a folder, out of the operating system's cache."""
+    """Forces a file, or the entries of a folder, out of the operating system's cache. Raises OSError.
+
+    Args:
+        path: of the file or folder.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

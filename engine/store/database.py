@@ -66,12 +66,20 @@ this process made without these keeps ours from being made, too."""
 
 
 def rows_table(key: str) -> str:
-    """Return the quoted name of the table in which earlier versions kept the rows of a small exploration."""
+    """Returns the quoted name of the table in which earlier versions kept the rows of a small exploration.
+
+    Args:
+        key: of the exploration.
+    """
     return f'"rows_{key}"'
 
 
 def checked_key(key: str) -> str:
-    """Return `key` if it may name an exploration; raise StoreError otherwise."""
+    """Returns a key that may name an exploration. Raises StoreError for anything else.
+
+    Args:
+        key: what was given.
+    """
     if not isinstance(key, str) or not KEY_PATTERN.fullmatch(key):
         raise StoreError(
             f"The exploration key {str(key)[:80]!r} is not usable: 1 to 128 of a-z, 0-9, - and _ are accepted."
@@ -128,7 +136,7 @@ class Database:
 
     @classmethod
     def acquire(cls, path: Path, *, read_only: bool) -> "Database":
-        """Return the database at `path`, opening it or sharing it with the other stores of this process.
+        """Returns the database at `path`, opening it or sharing it with the other stores of this process.
 
         A store that only reads may share a database opened for writing. Raises a StoreError that says what is wrong
         with the path.
@@ -146,12 +154,12 @@ class Database:
             return database
 
     def release(self) -> None:
-        """Give back one use; the last one closes the file. May be called from anywhere, also by the collector."""
+        """Gives back one use; the last one closes the file. May be called from anywhere, also by the collector."""
         if self._process_id == os.getpid():  # what a forked process inherited is not its own
             return_later(self)
 
     def give_back(self) -> None:
-        """One user less; called by `engine.store.open_stores` only."""
+        """Counts one user less; called by `engine.store.open_stores` only."""
         self._users -= 1
         if self._users == 0:
             self._databases.pop(self.path, None)
@@ -161,13 +169,13 @@ class Database:
             self._lock.release()
 
     def never_close(self) -> None:
-        """In a forked process: keep the connection to the end, for closing it would write the log into the file, which
-        is for the process that has the lock. Interpreters close all that nothing refers to when they end."""
+        """Keeps, in a forked process, the connection to the end, for closing it would write the log into the file,
+        which is for the process that has the lock. Interpreters close all that nothing refers to when they end."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Keep the file open, whatever the stores on it do."""
+        """Keeps the file open, whatever the stores on it do."""
         with open_databases():
             self._users += 1
         try:
@@ -176,14 +184,14 @@ class Database:
             self.release()
 
     def columns_of(self, key: str) -> set[str]:
-        """Return the columns of the table that holds an exploration's rows, none where there is no such table."""
+        """Returns the columns of the table that holds an exploration's rows, none where there is no such table."""
         with self.cursor() as cursor:
             asked = "SELECT column_name FROM duckdb_columns() WHERE table_name = $name"
             return {name for (name,) in cursor.execute(asked, {"name": f"rows_{key}"}).fetchall()}
 
     @contextlib.contextmanager
     def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Give a cursor for one query and turn its errors into StoreErrors.
+        """Gives a cursor for one query and turns its errors into StoreErrors.
 
         While the query runs the cursor is a member of the sets `active`, for whoever may want to interrupt it.
         """
@@ -209,7 +217,7 @@ class Database:
 
     @contextlib.contextmanager
     def room_to_sort(self) -> Iterator[None]:
-        """Let DuckDB take more memory for as long as a query sorts many rows."""
+        """Lets DuckDB take more memory for as long as a query sorts many rows."""
         with self._memory_lock:
             self._sorts += 1
             self._set_memory()
@@ -231,7 +239,7 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Give a cursor inside a transaction: committed at the end, rolled back by any exception. One at a time."""
+        """Gives a cursor inside a transaction: committed at the end, rolled back by any exception. One at a time."""
         with self.write_lock, self.cursor() as cursor:
             cursor.execute("BEGIN")
             try:
@@ -244,7 +252,7 @@ class Database:
 
     @contextlib.contextmanager
     def sole_writer(self, key: str, timeout: float | None) -> Iterator[None]:
-        """Hold the right to write one exploration; wait up to `timeout` [s] for another thread to finish with it."""
+        """Holds the right to write one exploration; waits up to `timeout` [s] for another thread to finish with it."""
         me = threading.get_ident()
         with self._writers_changed:
             if self._writers.get(key) == me:
@@ -266,7 +274,8 @@ class Database:
             raise explain(error, self.path) from error
 
     def _checked_identity(self) -> str:
-        """Make sure that the database is a store of this layout and these columns; return what tells it from others."""
+        """Makes sure that the database is a store of this layout and these columns; returns what tells it from
+        others."""
         expected = {"application": "shardscape", "layout": LAYOUT, "columns": columns_digest()}
         with self.cursor() as cursor:
             known = cursor.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'meta'").fetchall()[0][0]
@@ -313,7 +322,7 @@ class Database:
         return self.path.with_name(self.path.name.removesuffix(SUFFIX) + CONTENTS)
 
     def stored(self) -> dict[str, tuple[int | None, str | None]]:
-        """When each exploration was stored [microseconds since 1970], and its scenario as JSON, by key."""
+        """Tells when each exploration was stored [microseconds since 1970], and its scenario as JSON, by key."""
         text = "SELECT key, epoch_us(created_at), scenario FROM exploration WHERE key IS NOT NULL"
         with self.cursor() as cursor:
             return {key: (created_at, scenario) for key, created_at, scenario in cursor.execute(text).fetchall()}

@@ -85,14 +85,20 @@ _NO_ROOM = {
 
 
 def has_no_room(error: OSError) -> bool:
-    """Tells whether an error of the system says that a file cannot grow."""
+    """Tells whether an error of the system says that a file cannot grow.
+
+    Args:
+        error: as it was raised.
+    """
     return error.errno in _NO_ROOM
 
 
 def explain(error: Exception, path: Path) -> StoreError:
-    """Return the StoreError that says in one sentence what an error of DuckDB, Arrow or the file system means.
+    """Returns the StoreError that says in one sentence what an error of DuckDB, Arrow or the file system means.
 
-    `path` is the file the operation was about; a file named by the error itself takes precedence.
+    Args:
+        error: as it was raised.
+        path: the file that the operation was about; one that the error itself names takes precedence.
     """
     if isinstance(error, StoreError):
         return error

@@ -40,7 +40,7 @@ class StoreFiles:
         self._lock = threading.RLock()
 
     def make_folder(self, wanted: str) -> str:
-        """Make a folder in which nothing is yet; return its name: the one wanted, or with a number where it is taken.
+        """Makes a folder in which nothing is yet; returns its name: the one wanted, or with a number where it is taken.
 
         Raises a StoreError.
         """
@@ -63,27 +63,27 @@ class StoreFiles:
         return name
 
     def claim(self, names: list[str]) -> None:
-        """Record files that are about to be made in a folder that `make_folder` has made."""
+        """Records files that are about to be made in a folder that `make_folder` has made."""
         with self._transaction() as cursor:
             self.put_down(cursor, names)
 
     def disclaim(self, names: list[str]) -> None:
-        """Forget files that were not made after all."""
+        """Forgets files that were not made after all."""
         with self._transaction() as cursor:
             self.strike(cursor, names)
 
     @staticmethod
     def put_down(cursor: duckdb.DuckDBPyConnection, names: list[str]) -> None:
-        """Record files, as part of a transaction."""
+        """Records files, as part of a transaction."""
         cursor.execute("INSERT INTO made SELECT unnest($names::VARCHAR[])", {"names": names})
 
     @staticmethod
     def strike(cursor: duckdb.DuckDBPyConnection, names: list[str]) -> None:
-        """Forget files that are gone, or that belong to an exploration from now on, as part of a transaction."""
+        """Forgets files that are gone, or that belong to an exploration from now on, as part of a transaction."""
         cursor.execute("DELETE FROM made WHERE name = ANY($names::VARCHAR[])", {"names": names})
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files and folders that are recorded, folders only when they are empty, also those around the files.
+        """Removes files and folders that are recorded, folders only when they are empty, also those around the files.
 
         What cannot be removed now is swept when the store is next opened for writing.
         """
@@ -95,7 +95,7 @@ class StoreFiles:
             self._remove(files, [name for name in recorded if name in folders or name == ROOT])
 
     def sweep(self) -> None:
-        """Remove everything that is recorded and belongs to no exploration; called when nobody else writes."""
+        """Removes everything that is recorded and belongs to no exploration; called when nobody else writes."""
         with self._lock:
             recorded = self._recorded()
             self._remove(
@@ -103,7 +103,7 @@ class StoreFiles:
             )
 
     def strangers(self, known: Iterable[str]) -> list[Path]:
-        """Return what is in the folder but neither recorded nor among the files known."""
+        """Returns what is in the folder but neither recorded nor among the files known."""
         ours = {*self._recorded(), *known}
         folders = {f"{name.split('/')[0]}/" for name in ours}
         found = []
@@ -136,7 +136,7 @@ class StoreFiles:
             self.disclaim(gone)
 
     def _unlink(self, name: str) -> bool:
-        """Remove a file; return False when it is there still. What is no file, or behind a link, is not ours."""
+        """Remove a file; returns False when it is there still. What is no file, or behind a link, is not ours."""
         path = self.folder / name
         if not (is_name(name) and _is_folder(self.folder) and _is_folder(path.parent)):
             return True
@@ -150,7 +150,7 @@ class StoreFiles:
         return True
 
     def _remove_folder(self, name: str) -> bool:
-        """Remove an empty folder; return False when it is there still."""
+        """Remove an empty folder; returns False when it is there still."""
         path = self.folder / name
         if not ((name == ROOT or _FOLDER.fullmatch(name)) and _is_folder(self.folder) and _is_folder(path)):
             return True
@@ -161,7 +161,11 @@ class StoreFiles:
 
 
 def is_name(name: object) -> bool:
-    """Tells whether something may be the name of a file that a store has made."""
+    """Tells whether something may be the name of a file that a store has made.
+
+    Args:
+        name: whatever a record says.
+    """
     return isinstance(name, str) and _FILE.fullmatch(name) is not None
 
 

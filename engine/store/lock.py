@@ -55,7 +55,7 @@ class StoreLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Let others have the store. The file goes, unless somebody else has the lock or it is nobody's."""
+        """Lets others have the store. The file goes, unless somebody else has the lock or it is nobody's."""
         _held.discard(self)
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
@@ -68,7 +68,7 @@ class StoreLock:
         os.close(descriptor)
 
     def making(self, name: str) -> None:
-        """Take note that a file of this name, beside the store, is being made; none when empty."""
+        """Takes note that a file of this name, beside the store, is being made; none when empty."""
         if not self._read_only:
             self.left_half_made = ""
         if self._descriptor is None or not self._ours:
@@ -83,14 +83,15 @@ class StoreLock:
         return os.fsencode(text).ljust(_LENGTH, b"\n")
 
     def let_go(self) -> None:
-        """In a forked process: close what was inherited, which leaves the lock to the process that took it."""
+        """Closes, in a forked process, what was inherited, which leaves the lock to the process that took it."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
     def _take(self, store: Path) -> bool:
-        """Try to take the lock; return False when whoever had it removed the file, so that a new one has to be made."""
+        """Tries to take the lock; returns False when whoever had it removed the file, so that a new one has to be
+        made."""
         descriptor = self._opened()
         if descriptor is None:
             return True

@@ -37,7 +37,7 @@ _open: Any = sys.modules.setdefault(_NAME, _OpenStores())
 
 @contextlib.contextmanager
 def open_databases() -> Iterator[dict[Path, Any]]:
-    """Give the databases that are open, by their resolved path, for one thread to look at and to change."""
+    """Gives the databases that are open, by their resolved path, for one thread to look at and to change."""
     try:
         with _open.lock:
             yield _open.databases
@@ -46,9 +46,12 @@ def open_databases() -> Iterator[dict[Path, Any]]:
 
 
 def return_later(database: _Database) -> None:
-    """Give a database back now, or as soon as nobody looks at those that are open.
+    """Gives a database back now, or as soon as nobody looks at those that are open.
 
     It may be called from anywhere, also by the collector in a thread that is about to open a store.
+
+    Args:
+        database: the one to give back.
     """
     _open.returned.append(database)
     _take_back()

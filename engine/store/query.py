@@ -100,16 +100,16 @@ class Rows:
         self._everyone = active
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Return those of the columns that have to be added before rows can be asked for them."""
+        """Returns those of the columns that have to be added before rows can be asked for them."""
         unstored = [askable_column(name).name for name in names if name not in STORED]
         return self._added.missing(self._key, unstored) if unstored else []
 
     def check_room(self, names: Sequence[str], rows: int) -> None:
-        """Raise TooManyValuesError where columns of so many rows cannot be there at once."""
+        """Raises TooManyValuesError where columns of so many rows cannot be there at once."""
         self._added.check_room([name for name in names if name not in STORED], rows)
 
     def adding(self, names: Sequence[str]) -> contextlib.AbstractContextManager[AddedWriter]:
-        """Add columns that are not stored, in the order of `table`; those that were there are replaced.
+        """Adds columns that are not stored, in the order of `table`; those that were there are replaced.
 
         They may give way to others that are added later: the least lately read first. See `Added.writing`.
         """
@@ -119,7 +119,7 @@ class Rows:
         return self._added.writing(self._key, list(dict.fromkeys(names)), self.count())
 
     def count(self, where: Sequence[Condition] = ()) -> int:
-        """Return the number of rows that meet all conditions."""
+        """Returns the number of rows that meet all conditions."""
         query = Query(self._source, where)
         return int(self._table(f"SELECT count(*) AS n FROM {query.rows}", query)["n"][0].as_py())
 
@@ -131,7 +131,7 @@ class Rows:
         where: Sequence[Condition] = (),
         names: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Return the best `k` rows by a column, best first; of equal ones that of the lowest id comes first.
+        """Returns the best `k` rows by a column, best first; of equal ones that of the lowest id comes first.
 
         Best is what the register says, or the highest value where it does not say.
         """
@@ -148,7 +148,7 @@ class Rows:
         where: Sequence[Condition] = (),
         names: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Return up to `limit` rows after the first `offset`, sorted.
+        """Returns up to `limit` rows after the first `offset`, sorted.
 
         Equal ones, and all by default, come by ascending id; values that are not a number come last.
         """
@@ -163,7 +163,7 @@ class Rows:
         return found if at_once else self.fetch(found["id"].to_pylist(), chosen)
 
     def fetch(self, ids: Sequence[int] | np.ndarray, names: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows with these ids in this order. Raises StoreError for an id that is not a stored row."""
+        """Returns the rows with these ids in this order. Raises StoreError for an id that is not a stored row."""
         wanted = pa.array(np.asarray(ids, dtype=np.int64))
         chosen = askable_names(names, self._cost_model)
         query = Query(self._source, names=chosen)
@@ -176,7 +176,7 @@ class Rows:
         return found.take(positions).select(chosen)
 
     def table(self, names: Sequence[str] | None = None, *, where: Sequence[Condition] = ()) -> pa.Table:
-        """Return whole columns of the rows that meet all conditions, in the order in which they were appended.
+        """Returns the whole columns of the rows that meet all conditions, in the order in which they were appended.
 
         That order is the same every time but not that of the ids: an exploration appends rows as it evaluates them.
         """
@@ -185,7 +185,7 @@ class Rows:
         return self._table(f"SELECT {selection(chosen)} FROM {query.rows}", query)
 
     def best_by(self, groups: Sequence[str], metric: str, *, where: Sequence[Condition] = ()) -> pa.Table:
-        """Return, per combination of the group columns, its number of `rows`, best `value` and lowest `id` with it."""
+        """Returns, per combination of the group columns, its number of `rows`, best `value` and lowest `id` with it."""
         column, fields = askable_column(metric), askable_names(groups, self._cost_model)
         query = Query(self._source, where, [metric, *fields])
         best = "min" if column.better == "lower" else "max"
@@ -201,7 +201,7 @@ class Rows:
         return self._table(text, query)
 
     def value_range(self, name: str, *, where: Sequence[Condition] = ()) -> tuple[float, float] | None:
-        """Return the lowest and highest finite value of a numeric column; None when there is none."""
+        """Returns the lowest and highest finite value of a numeric column; None when there is none."""
         value = numeric(name)
         query = Query(self._source, where, [name])
         text = f"SELECT min(v) AS low, max(v) AS high FROM (SELECT {value} AS v FROM {query.rows}) WHERE isfinite(v)"
@@ -218,7 +218,7 @@ class Rows:
         y_range: tuple[float, float] | None = None,
         where: Sequence[Condition] = (),
     ) -> Histogram:
-        """Count rows in a grid over two numeric columns, by default over the range of their finite values.
+        """Counts rows in a grid over two numeric columns, by default over the range of their finite values.
 
         Bins include their lower bound; the last one includes its upper bound too.
         """
@@ -260,7 +260,7 @@ class Rows:
         where: Sequence[Condition] = (),
         order_by: Sequence[tuple[str, Direction]] = (),
     ) -> int:
-        """Write rows to a `.csv` or `.parquet` file, replacing it; return their number.
+        """Writes rows to a `.csv` or `.parquet` file, replacing it; returns their number.
 
         They come by `order_by`, equal ones by ascending id, or else in the order in which they were appended. The file
         appears only when it is whole. Rows stream through: memory holds some batches, not the table (a sort by
@@ -295,7 +295,7 @@ class Rows:
         return written
 
     def interrupt(self) -> None:
-        """Cancel the queries now running through this object; they raise StoreInterruptedError."""
+        """Cancels the queries now running through this object; they raise StoreInterruptedError."""
         interrupt_all(self._active)
 
     def _table(self, text: str, query: "Query") -> pa.Table:
@@ -348,14 +348,22 @@ class Rows:
 
 
 def interrupt_all(active: set[duckdb.DuckDBPyConnection]) -> None:
-    """Cancel whatever these cursors are doing."""
+    """Cancels whatever these cursors are doing.
+
+    Args:
+        active: cursors of running queries.
+    """
     for cursor in list(active):
         with contextlib.suppress(duckdb.Error):  # one that has just finished
             cursor.interrupt()
 
 
 def as_stored(result: pa.Table) -> pa.Table:
-    """Return a query's result with the register's types and units on every column of rows."""
+    """Returns a query's result with the register's types and units on every column of rows.
+
+    Args:
+        result: as DuckDB gave it.
+    """
     arrays, fields = [], []
     for name, array in zip(result.column_names, result.columns, strict=True):
         column = ASKABLE.get(name)
@@ -377,7 +385,7 @@ def as_stored(result: pa.Table) -> pa.Table:
 
 
 def _write(path: Path, reader: pa.RecordBatchReader) -> int:
-    """Write batches to a CSV or Parquet file, chosen by the name that `path` stands for; return the number of rows."""
+    """Write batches to a CSV or Parquet file, chosen by the name that `path` stands for; returns the number of rows."""
     written = 0
     names = reader.schema.names
     schema = pa.schema([SCHEMA.field(name) for name in names])

@@ -6,7 +6,8 @@ the folder `<stem>.rows` beside it. Explorations of up to 131,072 rows that earl
 table of the database file, and are read there.
 
 Why shards, whatever the number of rows: measured on one core, in turns with tables, in CPU time. Exploring and storing
-takes 0.76 of the time with 6,000 rows, 0.43 with 80,000, 0.36 with 1.25 million, and its rows 0.4 to 0.7 of the room.
+takes 0.76 of the time with 6,000 rows, 0.43 with 80,000, 0.36 with 1.25 million; the whole store then takes 0.91, 0.67
+and 0.58 of the room.
 Opening a store of 60 explorations of some hundred rows and listing them takes 0.07 s instead of 0.42. Questions take
 longer, 1.2 to 1.5 times with up to 80,000 rows, which is 1 to 10 ms each, and 1.3 to 2.3 times with more.
 
@@ -66,35 +67,36 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Give the file back. Running queries are cancelled; closing twice does nothing."""
+        """Gives the file back. Running queries are cancelled; closing twice does nothing."""
         if self._open is not None:
             self._open = None
             self.interrupt()
             self._release()
 
     def interrupt(self) -> None:
-        """Cancel all queries now running through this store; they raise StoreInterruptedError. Writers go on."""
+        """Cancels all queries now running through this store; they raise StoreInterruptedError. Writers go on."""
         interrupt_all(self._active)
 
     def find(self, key: str) -> Record | None:
-        """Return the record of a complete exploration whose rows are all there, else None."""
+        """Returns the record of a complete exploration whose rows are all there, else None."""
         found = records_of(self._database(), checked_key(key), self._active)
         return found[0] if found and found[0].damage is None else None
 
     def records(self) -> list[Record]:
-        """Return all explorations, newest first, also those that lost rows since (`damage` says how)."""
+        """Returns all explorations, newest first, also those that lost rows since (`damage` says how)."""
         return records_of(self._database(), None, self._active)
 
     def rows(self, key: str) -> Rows:
-        """Return access to the rows of a complete exploration, whose shards are verified when they are first used.
+        """Gives access to the rows of a complete exploration, whose shards are verified when they are first used.
 
         Raises StoreCorruptError when a shard is missing or damaged, whose file it names, or the record is.
         """
         database = self._database()
         found = catalogued(database, key, self._active)
         model = found.cost_model
-        shards, source = None, source_of_table(rows_table(key), model, there=database.columns_of(key))
-        if found.shards is not None:
+        if found.shards is None:
+            shards, source = None, source_of_table(rows_table(key), model, there=database.columns_of(key))
+        else:
             shards = Shards(database.folder, found.shards, database.verified)
             try:
                 shards.verify()
@@ -112,11 +114,11 @@ class Store:
         return [catalogue.loss(database, key, entry) for key, entry in lost.items()]
 
     def reductions(self, key: str) -> dict[str, pa.Table]:
-        """Return the reductions of a complete exploration by name, with exactly the types that were stored."""
+        """Returns the reductions of a complete exploration by name, with exactly the types that were stored."""
         return reductions_of(self._database(), key, self._active)
 
     def delete(self, key: str) -> None:
-        """Remove an exploration with its rows and reductions. Raises StoreError when there is none."""
+        """Removes an exploration with its rows and reductions. Raises StoreError when there is none."""
         database = self._writable()
         with database.sole_writer(checked_key(key), timeout=None):
             if not records_of(database, key):
@@ -140,7 +142,7 @@ class Store:
         engine_version: str,
         timeout: float | None = None,
     ) -> Iterator[Writer]:
-        """Write one exploration: `append` rows in any order, which is kept, then `complete`.
+        """Writes one exploration: `append` rows in any order, which is kept, then `complete`.
 
         While another thread writes the same key this waits, up to `timeout` [s]. If the exploration is complete by
         then, the writer's `record` is set and there is nothing to do. Leaving without `complete`, or by an exception,

@@ -86,7 +86,7 @@ class ShardWriter:
         self._rows = self._begun = 0
 
     def write(self, rows: pa.Table) -> None:
-        """Append one row group."""
+        """Appends one row group."""
         try:
             if self._writer is None:
                 self._claim()
@@ -100,7 +100,7 @@ class ShardWriter:
             raise explain(error, self._path()) from error
 
     def take(self, path: Path, rows: int, checksum: int) -> None:
-        """Append a whole shard that `write_shard` has written elsewhere, and which is there no more afterwards."""
+        """Appends a whole shard that `write_shard` has written elsewhere, and which is there no more afterwards."""
         try:
             if self._writer is not None:
                 self._close_shard()
@@ -113,7 +113,7 @@ class ShardWriter:
             raise explain(error, self._path()) from error
 
     def publish(self) -> list[Shard]:
-        """Put everything on disk; return what there is."""
+        """Puts everything on disk; returns what there is."""
         try:
             if self._writer is not None:
                 self._close_shard()
@@ -124,7 +124,7 @@ class ShardWriter:
         return self._shards
 
     def discard(self) -> None:
-        """Remove every trace, published or not. What cannot be removed now is swept when the store is next opened."""
+        """Removes every trace, published or not. What cannot be removed now is swept when the store is next opened."""
         if self._writer is not None:
             with contextlib.suppress(OSError, pa.ArrowException):  # closing writes a footer, which a full disk refuses
                 self._writer.close()
@@ -144,7 +144,7 @@ class ShardWriter:
         self._begun += 1
 
     def names(self) -> list[str]:
-        """What has been begun, by name in the folder of the store."""
+        """Returns what has been begun, by name in the folder of the store."""
         return [self._name(number) for number in range(self._begun)]
 
     def _name(self, number: int) -> str:
@@ -167,9 +167,13 @@ class ShardWriter:
 
 
 def write_shard(path: Path, rows: pa.Table) -> int:
-    """Write rows to a new file as a `ShardWriter` does, for one that takes it, perhaps in another process.
+    """Writes rows to a new file as a `ShardWriter` does, for one that takes it, perhaps in another process.
 
-    Returns the checksum of what was written.
+    Returns the checksum of what was written. Raises OSError, and FileExistsError where there is such a file.
+
+    Args:
+        path: of the new file.
+        rows: with the columns of the register.
     """
     with _SumOfWhatIsWritten(path, "xb") as file:
         pq.write_table(rows, file, row_group_size=ROWS_PER_GROUP, **_OPTIONS)
@@ -177,12 +181,21 @@ def write_shard(path: Path, rows: pa.Table) -> int:
 
 
 def to_json(shards: Iterable[Shard]) -> str:
-    """Return the list of shards as the record keeps it."""
+    """Returns the list of shards as the record keeps it.
+
+    Args:
+        shards: in the order of their rows.
+    """
     return json.dumps([asdict(shard) for shard in shards])
 
 
 def from_json(key: str, text: object) -> list[Shard]:
-    """Return the list of shards that the record of an exploration keeps. Raises ValueError for what is none."""
+    """Returns the list of shards that the record of an exploration keeps. Raises ValueError for what is none.
+
+    Args:
+        key: of the exploration.
+        text: what the record keeps.
+    """
     try:
         shards = [Shard(**entry) for entry in store_text.list_of(text)]
     except TypeError:
@@ -213,11 +226,11 @@ class Shards:
         return [str(path) for path, _ in self._paths]
 
     def columns(self) -> set[str]:
-        """The columns that they have; call `verify` before."""
+        """Returns the columns that they have; call `verify` before."""
         return set(pq.read_schema(self._paths[0][0]).names) if self._paths else set()
 
     def damage(self) -> str | None:
-        """Return a sentence naming the first that is missing, cut short, overwritten or known to be damaged.
+        """Returns a sentence naming the first that is missing, cut short, overwritten or known to be damaged.
 
         None when all look whole. Looks at sizes and at what has been verified before: a few system calls per shard.
         """
@@ -225,7 +238,7 @@ class Shards:
         return next((f"{said}: {ADVICE}" for said in found if said), None)
 
     def verify(self) -> None:
-        """Raise StoreCorruptError for the first that is not what was written, down to the last bit.
+        """Raises StoreCorruptError for the first that is not what was written, down to the last bit.
 
         Each is read to the end once in the life of a process, and again when the file has changed since.
         """
@@ -235,7 +248,7 @@ class Shards:
                 raise StoreCorruptError(f"{said}: {ADVICE}")
 
     def name_unreadable(self) -> None:
-        """Raise StoreCorruptError for the first that cannot be read to its end.
+        """Raises StoreCorruptError for the first that cannot be read to its end.
 
         For use after a query has failed, because a reader's complaint about damage often names no file.
         """
@@ -246,7 +259,13 @@ class Shards:
 
 
 def damage_inside(path: Path, shard: Shard, verified: Verified) -> str | None:
-    """Return what is wrong with a shard, down to the last bit; None when nothing is."""
+    """Returns what is wrong with a shard, down to the last bit; None when nothing is.
+
+    Args:
+        path: of the file.
+        shard: what its record says of it.
+        verified: what was verified before, and how; extended here.
+    """
     said = _visible_damage(path, shard, verified)
     try:
         state = _state(path)
@@ -260,7 +279,12 @@ def damage_inside(path: Path, shard: Shard, verified: Verified) -> str | None:
 
 
 def with_checksum(folder: Path, shard: Shard) -> Shard:
-    """Return a shard with the checksum of what it is now. Raises a StoreError when it cannot be read."""
+    """Returns a shard with the checksum of what it is now. Raises a StoreError when it cannot be read.
+
+    Args:
+        folder: of the store.
+        shard: what its record says of it.
+    """
     path = folder / shard.name
     try:
         return shard if shard.checksum is not None else replace(shard, checksum=_checksum(path))
@@ -269,7 +293,12 @@ def with_checksum(folder: Path, shard: Shard) -> Shard:
 
 
 def undecodable(path: Path, shard: Shard) -> str | None:
-    """Return what is wrong with a shard that no checksum is known of; None when it can be read to its end."""
+    """Returns what is wrong with a shard that no checksum is known of; None when it can be read to its end.
+
+    Args:
+        path: of the file.
+        shard: what its record says of it.
+    """
     try:
         with pq.ParquetFile(path) as file:
             rows = sum(file.read_row_group(group).num_rows for group in range(file.num_row_groups))

@@ -14,7 +14,11 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def object_of(text: object) -> dict[str, Any]:
-    """The JSON object in a text."""
+    """Returns the JSON object in a text. Raises ValueError for anything else.
+
+    Args:
+        text: what the database keeps.
+    """
     found = _parsed(text)
     if not isinstance(found, dict):
         raise ValueError("is not a JSON object")
@@ -22,7 +26,11 @@ def object_of(text: object) -> dict[str, Any]:
 
 
 def list_of(text: object) -> list[Any]:
-    """The JSON array in a text."""
+    """Returns the JSON array in a text. Raises ValueError for anything else.
+
+    Args:
+        text: what the database keeps.
+    """
     found = _parsed(text)
     if not isinstance(found, list):
         raise ValueError("is not a JSON array")
@@ -30,12 +38,20 @@ def list_of(text: object) -> list[Any]:
 
 
 def counts_of(text: object) -> dict[str, int]:
-    """The JSON object of whole numbers from 0 in a text."""
+    """Returns the JSON object of whole numbers from 0 in a text. Raises ValueError for anything else.
+
+    Args:
+        text: what the database keeps.
+    """
     return {name: number_of(value) for name, value in object_of(text).items()}
 
 
 def seconds_of(text: object) -> dict[str, float]:
-    """The JSON object of finite numbers in a text."""
+    """Returns the JSON object of finite numbers in a text. Raises ValueError for anything else.
+
+    Args:
+        text: what the database keeps.
+    """
     found = object_of(text)
     if not all(isinstance(value, int | float) and math.isfinite(value) for value in found.values()):
         raise ValueError("is not numbers only")
@@ -43,21 +59,33 @@ def seconds_of(text: object) -> dict[str, float]:
 
 
 def number_of(value: object) -> int:
-    """A whole number from 0."""
+    """Returns a whole number from 0. Raises ValueError for anything else.
+
+    Args:
+        value: what the database keeps.
+    """
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError("is not a whole number")
     return value
 
 
 def text_of(value: object) -> str:
-    """A text."""
+    """Returns a text. Raises ValueError for anything else.
+
+    Args:
+        value: what the database keeps.
+    """
     if not isinstance(value, str):
         raise ValueError("is not text")
     return value
 
 
 def time_of(microseconds: object) -> datetime.datetime:
-    """The time so many microseconds after the beginning of 1970, UTC."""
+    """Returns a time, UTC. Raises ValueError for what is none.
+
+    Args:
+        microseconds: since the beginning of 1970 [us].
+    """
     try:
         if isinstance(microseconds, int):
             return _EPOCH + datetime.timedelta(microseconds=microseconds)

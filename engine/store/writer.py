@@ -56,7 +56,8 @@ class Writer:
             self._shards.discard()
 
     def append(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Add feasible executions with the columns and types of `engine.columns.headline_schema` for the cost model."""
+        """Adds feasible executions with the columns and types of `engine.columns.headline_schema` for the cost
+        model."""
         self._check_unfinished()
         table = _checked_rows(rows, self._schema)
         if not table.num_rows:
@@ -69,7 +70,7 @@ class Writer:
                 self._write_groups()
 
     def take(self, shard: Path, rows: int, checksum: int) -> None:
-        """Add feasible executions that `store_shards.write_shard` has written to a file, which is taken away.
+        """Adds feasible executions that `store_shards.write_shard` has written to a file, which is taken away.
 
         rows, checksum: how many they are, and what `write_shard` has returned.
         """
@@ -88,7 +89,7 @@ class Writer:
         timings: Mapping[str, float],
         reductions: Mapping[str, pa.Table],
     ) -> Record:
-        """Make the exploration exist, with everything appended so far; return its record.
+        """Makes the exploration exist, with everything appended so far; returns its record.
 
         Raises StoreError when rows and reasons do not add up to the whole space, StoreWriteError when there is no room.
         """
@@ -173,7 +174,7 @@ class Writer:
 
 
 def _checked_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """Return rows as a table with exactly the stored schema; raise StoreError naming the column at fault."""
+    """Return rows as a table with exactly the stored schema; raises StoreError naming the column at fault."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     if table.column_names != schema.names:
         differing = ", ".join(sorted(set(table.column_names) ^ set(schema.names))) or "their order"
@@ -187,7 +188,7 @@ def _checked_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
 
 
 def _json(what: str, value: Mapping[str, Any]) -> str:
-    """Return a mapping as JSON; raise StoreError when it holds something that JSON cannot."""
+    """Return a mapping as JSON; raises StoreError when it holds something that JSON cannot."""
     try:
         return json.dumps(dict(value), allow_nan=False)
     except (TypeError, ValueError) as error:

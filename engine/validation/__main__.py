@@ -28,7 +28,7 @@ from engine.validation.refit import fit_all, leave_one_source_out, two_fold, upd
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; the exit status."""
+    """Runs one command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m engine.validation")
     commands = parser.add_subparsers(dest="command", required=True)
     report = commands.add_parser("report", help="predict measured runs and print tables of errors")

@@ -20,7 +20,7 @@ class Findings:
         self.assumed: list[list[str]] = [[] for _ in range(size)]
 
     def refuse(self, rows: npt.NDArray[np.bool_], code: str, text: str | list[str]) -> None:
-        """Give rows without a reason the code and its sentence, one for all or one per row."""
+        """Gives rows without a reason the code and its sentence, one for all or one per row."""
         for row in np.flatnonzero(rows & (self.reason == "")):
             self.reason[row] = code
             self.text[row] = text if isinstance(text, str) else text[row]
@@ -32,14 +32,15 @@ class Findings:
         what: str,
         where: npt.NDArray[np.bool_] | bool = True,
     ) -> npt.NDArray[np.float64]:
-        """Values with `default` where not given; says so in the rows `where` it matters unless `what` is empty."""
+        """Returns the values with `default` where not given; says so in the rows `where` it matters unless `what` is
+        empty."""
         open_rows = np.isnan(values)
         if what:
             self.assume(open_rows & where, what)
         return np.where(open_rows, default, values)
 
     def assume(self, rows: npt.NDArray[np.bool_], what: str) -> None:
-        """Say in each of these rows what was taken because the row leaves it open."""
+        """Says in each of these rows what was taken because the row leaves it open."""
         for row in np.flatnonzero(rows):
             self.assumed[row].append(what)
 
@@ -49,7 +50,7 @@ def refuse_impossible(
     values: dict[str, npt.NDArray[np.float64]],
     found: Findings,
 ) -> None:
-    """Refuse what cannot be: products, splits, and measurements beyond the hardware."""
+    """Refuses what cannot be: products, splits, and measurements beyond the hardware."""
     t, p, dp, c = (values[name] for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))
     product, processors = t * p * dp * c, columns["num_gpus"]
     wrong = ~np.isnan(processors) & (product != processors)

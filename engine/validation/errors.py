@@ -19,7 +19,7 @@ ERROR_COLUMNS = ("rows", "mean", "median", "p90", "bias", "within_10", "tau", "r
 
 
 def source_family(source: pd.Series) -> pd.Series:
-    """Source without its release or paper: "NVIDIA dgxc-benchmarking v25.02" and v25.04 are one."""
+    """Returns the source without its release or paper: "NVIDIA dgxc-benchmarking v25.02" and v25.04 are one."""
     names = source.astype(str).str.replace(r"[ (]+(?:v?\d\d\.\d.*|\d{4}\.\d.*)$", "", regex=True)
     return names.str.replace(r" \([^)]*,$", "", regex=True)  # what is left of "(conference, paper)"
 
@@ -30,7 +30,7 @@ def error_statistics(
     group: npt.NDArray[np.int64],
     batch: npt.NDArray[np.float64],
 ) -> dict[str, float]:
-    """`ERROR_COLUMNS` of some rows; rows without prediction or measurement do not count.
+    """Returns `ERROR_COLUMNS` of some rows; rows without prediction or measurement do not count.
 
     Args:
         predicted, measured: step times [s].
@@ -56,7 +56,7 @@ def error_statistics(
 
 
 def error_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
-    """Errors per set, per source, per hardware, and per source and hardware.
+    """Returns the errors per set, per source, per hardware, and per source and hardware.
 
     Args:
         table: typed runs. predictions: what `validate` returned for them, with Calculon's column or without.
@@ -115,7 +115,7 @@ def _beside(
 
 
 def memory_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
-    """Errors of predicted memory per source: rows, mean, median, largest, bias [%]."""
+    """Returns the errors of predicted memory per source: rows, mean, median, largest, bias [%]."""
     chosen = reported(table)
     error = predictions["memory_error"].to_numpy(np.float64)
     source = source_family(table["source"])

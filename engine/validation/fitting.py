@@ -52,7 +52,7 @@ def fit_parameters(
     spread: Mapping[str, float] | None = None,
     predict: Callable[[Case, Parameters], Floats] | None = None,
 ) -> Fit:
-    """Parameters `names` that bring predictions closest to `measured` step times.
+    """Returns the parameters `names` that bring predictions closest to `measured` step times.
 
     Args:
         case: the runs [rows]. measured: step times [s].

@@ -37,7 +37,7 @@ def _file(name: str) -> Path:
 
 
 def stored_predictions() -> pd.DataFrame:
-    """The accepted predictions: `STORED` columns, one row per run of the package."""
+    """Returns the accepted predictions: `STORED` columns, one row per run of the package."""
     return pd.read_csv(
         _file("predictions.csv"),
         keep_default_na=False,
@@ -46,27 +46,29 @@ def stored_predictions() -> pd.DataFrame:
 
 
 def stored_errors() -> pd.DataFrame:
-    """The accepted table of errors, for reports that should not wait for Calculon."""
+    """Returns the accepted table of errors, for reports that should not wait for Calculon."""
     return pd.read_csv(_file("errors.csv"))
 
 
 def stored_memory_errors() -> pd.DataFrame:
-    """The accepted table of errors of memory."""
+    """Returns the accepted table of errors of memory."""
     return pd.read_csv(_file("memory_errors.csv"))
 
 
 def stored_left_out_errors() -> pd.DataFrame:
-    """The accepted mean errors of sets of runs by fits without the source of each run: `name`, `rows`, `mean` [%]."""
+    """Returns the accepted mean errors of sets of runs by fits without the source of each run: `name`, `rows`, `mean`
+    [%]."""
     return pd.read_csv(_file("left_out_errors.csv"))
 
 
 def current_predictions() -> pd.DataFrame:
-    """What the code predicts now, in the form of the stored ones."""
+    """Returns what the code predicts now, in the form of the stored ones."""
     return validate()[list(STORED)]
 
 
 def differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
-    """What moved: one sentence per row that changed by more than the tolerance, changed status, came or went."""
+    """Returns what moved: one sentence per row that changed by more than the tolerance, changed status, came or
+    went."""
     found: list[str] = []
     old, new = before.set_index("id"), now.set_index("id")
     found += [f"{name}: is gone" for name in old.index.difference(new.index)]
@@ -90,7 +92,7 @@ def differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
 
 
 def accept() -> list[str]:
-    """Store the current predictions and errors; the differences to what was stored before."""
+    """Stores the current predictions and errors; returns the differences to what was stored before."""
     runs = library_runs()
     table = validate(runs, calculon=True)
     now = table[list(STORED)]
@@ -152,5 +154,6 @@ def _accept_intervals(mapped: Mapped, runs: Runs) -> None:
 
 
 def stored_coverage() -> pd.DataFrame:
-    """The accepted table of `coverage_table` for the package's runs, each by models fitted without its source."""
+    """Returns the accepted table of `coverage_table` for the package's runs, each by models fitted without its
+    source."""
     return pd.read_csv(_file("coverage.csv"))

@@ -75,7 +75,7 @@ class Mapped:
 
 
 def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -> Mapped:
-    """Map every row; never raises for what a cell holds.
+    """Maps every row; never raises for what a cell holds.
 
     systems: what further words of the field `hardware` stand for, of any generation; the library's otherwise.
     """

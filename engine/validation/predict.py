@@ -29,7 +29,7 @@ def validate(
     *,
     calculon: bool = False,
 ) -> pd.DataFrame:
-    """Predictions for measured runs, one row per run in the order given.
+    """Returns the predictions for measured runs, one row per run in the order given.
 
     Args:
         runs: path of a CSV file, a table in the same schema, or runs already read; the package's own where None.
@@ -67,7 +67,7 @@ def _runs(runs: str | os.PathLike[str] | pd.DataFrame | Runs | None) -> Runs:
 
 
 def predict(mapped: Mapped, p: Parameters) -> pd.DataFrame:
-    """The table that `validate` returns, for runs already mapped."""
+    """Returns the table that `validate` returns, for runs already mapped."""
     supported = mapped.supported
     seconds = np.where(supported, step_times(mapped.case, p).step, np.nan)
     case = mapped.case
@@ -96,7 +96,8 @@ def predict(mapped: Mapped, p: Parameters) -> pd.DataFrame:
 
 
 def measured_seconds(mapped: Mapped) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Measured seconds per step, from tokens per second where no step time is given; NaN where neither [rows]."""
+    """Returns the measured seconds per step, from tokens per second where no step time is given; NaN where neither
+    [rows]."""
     step = mapped.table["step_time_s"].to_numpy(np.float64)
     case = mapped.case
     tokens = case.layout.batch_size * case.model.seq_size / case.processors
@@ -107,7 +108,7 @@ def measured_seconds(mapped: Mapped) -> np.ndarray[tuple[int], np.dtype[np.float
 def breakdown(
     runs: str | os.PathLike[str] | pd.DataFrame | Runs | None = None, p: Parameters | None = None
 ) -> pd.DataFrame:
-    """What every predicted step consists of [s]: `id` and the fields of
+    """Returns what every predicted step consists of [s]: `id` and the fields of
     `engine.cost_models.calibrated.physics.step.StepTimes`."""
     mapped = map_runs(_runs(runs))
     parts: StepTimes = step_times(mapped.case, p or parameters())

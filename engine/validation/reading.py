@@ -83,7 +83,7 @@ class Runs:
 
 
 def library_runs() -> Runs:
-    """The measured runs of the package: `runs.csv`, vTrain's single-node and multi-node tables."""
+    """Returns the measured runs of the package: `runs.csv`, vTrain's single-node and multi-node tables."""
     data = files("engine.validation").joinpath("data")
     parts = []
     for name in ("runs.csv", "vtrain_single_node.csv", "vtrain_multi_node.csv"):
@@ -93,12 +93,13 @@ def library_runs() -> Runs:
 
 
 def read_runs(path: str | os.PathLike[str]) -> Runs:
-    """Runs of a CSV file. Raises `RunsFileError` where it is no table of runs at all; bad rows only get a fault."""
+    """Returns the runs of a CSV file. Raises `RunsFileError` where it is no table of runs at all; bad rows only get a
+    fault."""
     return runs_in(file_content(path, MOST_BYTES, RunsFileError), os.path.basename(path))
 
 
 def runs_in(content: bytes, name: str, *, most_bytes: int = MOST_BYTES, most_runs: int = MOST_RUNS) -> Runs:
-    """Runs of what a CSV file called `name` holds. Raises `RunsFileError` as `read_runs` does."""
+    """Returns the runs of what a CSV file called `name` holds. Raises `RunsFileError` as `read_runs` does."""
     told = shown(name)[1:-1]
     text = text_of(content, told, most_bytes, RunsFileError)
     raw = parsed(text, told, RunsFileError, most_rows=most_runs, once=ONCE)
@@ -106,7 +107,7 @@ def runs_in(content: bytes, name: str, *, most_bytes: int = MOST_BYTES, most_run
 
 
 def runs_of(table: pd.DataFrame, name: str = "the table") -> Runs:
-    """Runs of a table in memory, in either layout; cells may be numbers or text.
+    """Returns the runs of a table in memory, in either layout; cells may be numbers or text.
 
     Raises `RunsFileError` where it is no table of runs.
     """
@@ -175,7 +176,7 @@ def _as_text(values: pd.Series) -> pd.Series:
 
 
 def typed(raw: pd.DataFrame) -> Runs:
-    """Runs of a table in the schema of runs.csv whose cells may hold anything."""
+    """Returns the runs of a table in the schema of runs.csv whose cells may hold anything."""
     table = raw.reset_index(drop=True)
     size = len(table)
     faults: list[list[str]] = [[] for _ in range(size)]

@@ -60,14 +60,14 @@ class TwoFold:
     values: pd.DataFrame
 
     def means(self) -> dict[str, float]:
-        """Mean error of every set, averaged over seeds [%]."""
+        """Returns the mean error of every set, averaged over seeds [%]."""
         return {
             str(name): float(value) for name, value in self.errors.groupby("set", sort=False)["mean"].mean().items()
         }
 
 
 def start_parameters(p: Parameters | None = None) -> Parameters:
-    """Parameters with the fitted ones at the round values that fits start from."""
+    """Returns the parameters with the fitted ones at the round values that fits start from."""
     return (p or parameters()).model_copy(update=ROUND_START)
 
 
@@ -92,13 +92,13 @@ def _fit(
 
 
 def fit_all(runs: Runs | None = None, names: Sequence[str] = FITTED) -> Fit:
-    """The fit to all rows that `selection.fit_weights` lets count; what the shipped calibration holds."""
+    """Returns the fit to all rows that `selection.fit_weights` lets count; what the shipped calibration holds."""
     mapped, measured, weights = _prepared(runs)
     return _fit(mapped, measured, weights, np.ones(len(measured), bool), names)
 
 
 def two_fold(runs: Runs | None = None, seeds: Sequence[int] = SEEDS, names: Sequence[str] = FITTED) -> TwoFold:
-    """Fit on one half of the groups, predict the other, for several random halves."""
+    """Fits on one half of the groups, predicts the other, for several random halves."""
     mapped, measured, weights = _prepared(runs)
     groups = fold_groups(mapped.table)
 
@@ -113,14 +113,15 @@ def two_fold(runs: Runs | None = None, seeds: Sequence[int] = SEEDS, names: Sequ
 
 
 def leave_one_source_out(runs: Runs | None = None, names: Sequence[str] = FITTED) -> TwoFold:
-    """Fit on all sources but one, predict that one; one pass over all sources."""
+    """Fits on all sources but one, predicts that one; one pass over all sources."""
     mapped, measured, weights = _prepared(runs)
     member = np.unique(sources_of(mapped.table).astype(str), return_inverse=True)[1]
     return _tested(mapped, measured, weights, lambda _: member.astype(np.int64), (0,), names)
 
 
 def ratios_without_pairs(runs: Runs | None = None, names: Sequence[str] = FITTED) -> dict[str, npt.NDArray[np.float64]]:
-    """Measured over predicted time of every run [rows], by a fit that saw neither the run's source nor another one.
+    """Returns the measured over predicted time of every run [rows], by a fit that saw neither the run's source nor
+    another one.
 
     The keys are that other source. A source's own key has its runs by the fit without it alone. One fit per pair of
     sources, some 90 for the package's runs.
@@ -183,7 +184,8 @@ def _tested(
 
 
 def updated_calibration(fit: Fit, tested: TwoFold, day: datetime.date | None = None) -> hardware.Calibration:
-    """The shipped calibration with the values of a fit, their range over the halves, and the two-fold errors."""
+    """Returns the shipped calibration with the values of a fit, their range over the halves, and the two-fold
+    errors."""
     old = library_calibration()
     document = hardware.calibration_document(old)
     for name in FITTED:

@@ -18,7 +18,7 @@ __all__ = ["describe_sites", "rate_per_processor"]
 
 
 def describe_sites(table: pd.DataFrame, sizes: Floats, bandwidths: Floats, host_links: Floats) -> None:
-    """Networks as the row describes its site, in place.
+    """Changes the networks of cases, in place, to what each row says of its site.
 
     Args:
         table: the runs. sizes, bandwidths: processors that a network of each tier connects, and their rates [bytes/s],
@@ -44,7 +44,7 @@ def describe_sites(table: pd.DataFrame, sizes: Floats, bandwidths: Floats, host_
 
 
 def rate_per_processor(text: str, host: float) -> float | None:
-    """Bytes per second and direction of one processor's network, from words such as "8x400Gb/s IB".
+    """Returns the bytes per second and direction of one processor's network, from words such as "8x400Gb/s IB".
 
     None where they name no rate, or one of 0.
     """

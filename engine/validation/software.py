@@ -91,7 +91,8 @@ Megatron-Bridge got two times faster in 26.04."""
 
 
 def release_year(framework: str, date: str) -> float:
-    """Year with fraction of a software release, from its version ("NeMo 24.12") or the run's date; NaN if neither."""
+    """Returns the year with fraction of a software release, from its version ("NeMo 24.12") or the run's date; NaN if
+    neither."""
     version = re.search(r"(?i)(?:NeMo|Bridge) v?(\d\d)\.(\d\d)", framework) or re.match(r"v?(2\d)\.(\d\d)", date)
     if version:
         return 2000 + int(version[1]) + (int(version[2]) - 0.5) / 12
@@ -103,7 +104,7 @@ def release_year(framework: str, date: str) -> float:
 
 
 def infer_software(runs: pd.DataFrame, generation: npt.NDArray[np.object_]) -> tuple[pd.DataFrame, list[str]]:
-    """Software facts of every row as numbers, and a fault per row ("" where a given fact can be read).
+    """Returns the software facts of every row as numbers, and a fault per row ("" where a given fact can be read).
 
     Args:
         runs: typed runs (see `engine.validation.reading`), with further columns of software facts where given.

@@ -80,8 +80,8 @@ class Interval(NamedTuple):
 
 @cache
 def residuals() -> pd.DataFrame:
-    """Errors of runs of sources left out of the fit: `id`, `source`, `generation`, `experts`, `ratio` (measured over
-    predicted)."""
+    """Returns the errors of runs of sources left out of the fit: `id`, `source`, `generation`, `experts`, `ratio`
+    (measured over predicted)."""
     with files("engine.validation").joinpath("data", "residuals.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
 
@@ -94,7 +94,7 @@ def interval(
     without: str = "",
     table: pd.DataFrame | None = None,
 ) -> Interval | None:
-    """Interval for predictions of a kind of run; None where too few runs of the kind were measured.
+    """Returns an interval for predictions of a kind of run; None where too few runs of the kind were measured.
 
     Args:
         generation: one of `engine.cost_models.calibrated.physics.inputs.GENERATIONS`. experts: whether the model has
@@ -124,12 +124,12 @@ def interval(
 
 
 def is_modelled(scenario: Scenario) -> bool:
-    """Whether figures are predicted for a generation of processors on which nothing was measured."""
+    """Tells whether figures are predicted for a generation of processors on which nothing was measured."""
     return cost_model_of(scenario).takes_calibration and not calibrated(scenario.system)
 
 
 def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = SHARE) -> Interval | None:
-    """Interval for the step time of one execution; None where no measured run is comparable.
+    """Returns an interval for the step time of one execution; None where no measured run is comparable.
 
     That is under `calculon`, which predicts no measurement, where the execution rests on anything that was
     never measured (`engine.cost_models.calibrated.measured`), and where too few runs of its kind were. Raises
@@ -142,7 +142,7 @@ def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float =
 
 
 def kinds_of(mapped: Mapped) -> pd.DataFrame:
-    """What intervals are chosen by: `source`, `generation` and `experts` of every run."""
+    """Returns what intervals are chosen by: `source`, `generation` and `experts` of every run."""
     case = mapped.case
     return pd.DataFrame(
         {
@@ -154,7 +154,7 @@ def kinds_of(mapped: Mapped) -> pd.DataFrame:
 
 
 def coverage_of(mapped: Mapped, predictions: pd.DataFrame) -> pd.DataFrame:
-    """`coverage_table` for runs that had no part in the fit, with the package's intervals.
+    """Returns `coverage_table` for runs that had no part in the fit, with the package's intervals.
 
     predictions: what `engine.validation.validate` returned for them. Runs count as errors are reported.
     """
@@ -167,7 +167,7 @@ def coverage_of(mapped: Mapped, predictions: pd.DataFrame) -> pd.DataFrame:
 def coverage_table(
     kinds: pd.DataFrame, groups: Mapping[str, np.ndarray[Any, Any]], errors_without: Callable[[str], pd.DataFrame]
 ) -> pd.DataFrame:
-    """How many measured times lie within their intervals.
+    """Returns how many measured times lie within their intervals.
 
     Args:
         kinds: `source`, `generation`, `experts` and `ratio` (measured over predicted) of the runs.

@@ -39,13 +39,14 @@ FULL_OF_SOME = r"full: ?(\d+) ?layers"
 
 
 def bits_of(text: str) -> float | None:
-    """Bits of the linear layers that the words for a precision name; None where they name none."""
+    """Returns the bits of the linear layers that the words for a precision name; None where they name none."""
     found = (bits for bits, words in PRECISIONS.items() if re.search(rf"(?<![a-z])(?:{words})(?!\d)", text.lower()))
     return next(found, None)
 
 
 def recompute_of(text: str, layers: float) -> tuple[str, float] | None:
-    """Kind of recomputation, one of `RECOMPUTES`, and share of the blocks; None where the words name no policy."""
+    """Returns the kind of recomputation, one of `RECOMPUTES`, and share of the blocks; None where the words name no
+    policy."""
     word = SAME_POLICY.get(text.lower(), text.lower())
     if part := re.match(FULL_OF_SOME, word):
         return "full", min(float(part[1]) / layers, 1.0) if layers > 0 else 1.0
@@ -54,7 +55,8 @@ def recompute_of(text: str, layers: float) -> tuple[str, float] | None:
 
 
 def accelerator_named(text: str) -> tuple[System, str] | None:
-    """The library's system for an accelerator however it is written, and what had to be assumed ("" where nothing).
+    """Returns the library's system for an accelerator however it is written, and what had to be assumed ("" where
+    nothing).
 
     "NVIDIA H100 80GB HBM3" names the chip and its memory; where several boards remain, the SXM one with most memory
     counts. None where no board of the library has that chip, memory and form, or where several chips are named.

@@ -65,7 +65,11 @@ class Parameter:
 
 
 def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
-    """Everything that can be changed about a scenario, those of the system first."""
+    """Returns everything that can be changed about a scenario, those of the system first.
+
+    Args:
+        scenario: the scenario before any change.
+    """
     system, datatype = scenario.system, scenario.datatype
     unread = cost_model_of(scenario).unread
     found = [
@@ -162,7 +166,12 @@ def _plain(value: float) -> float:
 
 
 def parameter(scenario: Scenario, name: str) -> Parameter:
-    """The parameter of that name. Raises `ChangeError` naming those there are."""
+    """Returns the parameter of that name. Raises `ChangeError` naming those there are.
+
+    Args:
+        scenario: the scenario before any change.
+        name: of a parameter.
+    """
     every = {each.name: each for each in parameters(scenario)}
     if name not in every:
         hint = did_you_mean(name, list(every)) or f"; there are {', '.join(every)}"
@@ -171,7 +180,14 @@ def parameter(scenario: Scenario, name: str) -> Parameter:
 
 
 def otherwise(scenario: Scenario, changes: Mapping[str, float], name: str) -> float:
-    """The value that a parameter has under the other changes: the scenario's, or in proportion to what moves it."""
+    """Returns the value that a parameter has under the other changes: the scenario's, or in proportion to what moves
+    it.
+
+    Args:
+        scenario: the scenario before any change.
+        changes: values by name of `parameters`.
+        name: of the parameter that is asked about.
+    """
     which = parameter(scenario, name)
     if which.part_of not in changes:
         return which.value
@@ -179,12 +195,16 @@ def otherwise(scenario: Scenario, changes: Mapping[str, float], name: str) -> fl
 
 
 def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
-    """The scenario with the named parameters at other values, in their units.
+    """Returns the scenario with the named parameters at other values, in their units.
 
     What moves several, such as compute, goes first; those of its parts that are named too are then at their own values.
     Its system and model are edited copies that remember what they were made from. Limits stay as they are. Raises
-    `ChangeError`, `hardware.SystemFileError` or `models.ModelFileError` for a value that cannot be, and later, when
-    its space is made, `engine.SpaceError`.
+    `ChangeError`, `hardware.SystemFileError` or `models.ModelFileError` for a value that cannot be, and later, when its
+    space is made, `engine.SpaceError`.
+
+    Args:
+        scenario: the scenario before any change.
+        changes: values by name of `parameters`.
     """
     real = {name: _checked(parameter(scenario, name), value) for name, value in changes.items()}
     real = {name: value for name, value in real.items() if value != otherwise(scenario, real, name)}
@@ -203,7 +223,12 @@ def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
 
 
 def system_changes(scenario: Scenario, changes: Mapping[str, float]) -> dict[str, float | int]:
-    """Returns those changes that are about the system, by path into its document and in the document's units."""
+    """Returns those changes that are about the system, by path into its document and in the document's units.
+
+    Args:
+        scenario: the scenario before any change.
+        changes: values by name of `parameters`.
+    """
     found: dict[str, float | int] = {}
     for name, value in sorted(changes.items(), key=lambda change: bool(parameter(scenario, change[0]).part_of)):
         which = parameter(scenario, name)

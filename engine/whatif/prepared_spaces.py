@@ -70,7 +70,7 @@ class ReadySpace:
         self._lock = threading.Lock()
 
     def best(self, system: System, kept: int | None = None) -> Found:
-        """The proven optimum on a system, and how the execution `kept` does there.
+        """Returns the proven optimum on a system, and how the execution `kept` does there.
 
         The system must have the tiers that the space was laid out for: equal `layout_key`.
         """
@@ -98,7 +98,7 @@ class SearchedSpace:
         self._lock = threading.Lock()
 
     def best(self, system: System, kept: int | None = None) -> Found:
-        """The proven optimum on a system, and how the execution `kept` does there; see `ReadySpace.best`."""
+        """Returns the proven optimum on a system, and how the execution `kept` does there; see `ReadySpace.best`."""
         space = self.space.on(system)
         search = Search(space, 1, False)
         kept_rate = float("nan")
@@ -180,9 +180,12 @@ _kept: Kept[AnyReadySpace | None] = Kept(SPACES_KEPT)
 
 
 def ready(scenario: Scenario) -> AnyReadySpace | None:
-    """The space of a scenario laid out, shared by all scenarios that differ in rates and capacities only.
+    """Returns the space of a scenario laid out, shared by all scenarios that differ in rates and capacities only.
 
     None for spaces too large to be kept. Raises what `Scenario.space` raises.
+
+    Args:
+        scenario: any of those that share a space.
     """
     key = layout_key(scenario)
 
@@ -193,7 +196,12 @@ def ready(scenario: Scenario) -> AnyReadySpace | None:
 
 
 def made_ready(space: Space, key: str) -> AnyReadySpace | None:
-    """The space laid out, None where it is too large to be kept."""
+    """Returns the space laid out, None where it is too large to be kept.
+
+    Args:
+        space: the space.
+        key: what its row table depends on.
+    """
     cost_model = cost_model_of(space)
     if not cost_model.searches_by_bounds:
         return ReadySpace(space, key) if _pairs(space) <= LARGEST_KEPT else None
@@ -204,7 +212,11 @@ def made_ready(space: Space, key: str) -> AnyReadySpace | None:
 
 
 def layout_key(scenario: Scenario) -> str:
-    """Returns all that the row table of a scenario's space depends on, as text: equal texts may share one."""
+    """Returns all that the row table of a scenario's space depends on, as text: equal texts may share one.
+
+    Args:
+        scenario: any of those that share a space.
+    """
     content = {
         "cost_model": scenario.cost_model,
         "num_procs": scenario.num_procs,

@@ -31,9 +31,13 @@ Choice = Callable[[pd.DataFrame], int]
 
 
 def searchable(scenario: Scenario, largest: float) -> Scenario:
-    """The scenario. Raises `engine.SpaceError` where its space has more executions than `largest`.
+    """Returns the scenario. Raises `engine.SpaceError` where its space has more executions than `largest`.
 
     The search of one point cannot be stopped, and numbers with many divisors make spaces that take hours.
+
+    Args:
+        scenario: what is to be searched.
+        largest: executions that its space may have [count].
     """
     total = scenario.space.total
     if total > largest:
@@ -42,7 +46,11 @@ def searchable(scenario: Scenario, largest: float) -> Scenario:
 
 
 def first_enumerated(executions: pd.DataFrame) -> int:
-    """The first of executions that tie: the rule of `engine.best` and `engine.explore`."""
+    """Returns the first of executions that tie: the rule of `engine.best` and `engine.explore`.
+
+    Args:
+        executions: those that tie, in the order of the enumeration.
+    """
     return int(executions["id"].iloc[0])
 
 
@@ -91,7 +99,12 @@ _searchers: Kept[Searcher] = Kept(SPACES_KEPT)
 
 
 def searcher_of(scenario: Scenario, choose: Choice = first_enumerated) -> Searcher:
-    """The searcher of a base scenario, the latest few being kept. choose: see `Searcher`."""
+    """Returns the searcher of a base scenario, the latest few being kept.
+
+    Args:
+        scenario: the base.
+        choose: which of several executions that tie stands for the best.
+    """
     return _searchers.get((scenario.key, choose), lambda: Searcher(scenario, choose))
 
 
@@ -124,7 +137,8 @@ class Searcher:
         shown: Mapping[str, float] | None = None,
         largest: float = INF,
     ) -> Point:
-        """The optimum after a change; `shown` are the values that the point is about. largest: see `searchable`."""
+        """Returns the optimum after a change; `shown` are the values that the point is about. largest: see
+        `searchable`."""
         values = dict(changes if shown is None else shown)
         try:
             after = changed(scenario, changes)
@@ -142,7 +156,7 @@ class Searcher:
         return self.choose(fields)
 
     def execution(self, scenario: Scenario, number: int) -> dict[str, Any]:
-        """The fields of an execution of a scenario."""
+        """Returns the fields of an execution of a scenario."""
         mine = self._has(scenario)
         known = number, tuple(network.size for network in scenario.system.networks)
         if mine and known in self._executions:
@@ -154,7 +168,7 @@ class Searcher:
         return fields
 
     def at(self, scenario: Scenario) -> Best:
-        """The optimum of a scenario."""
+        """Returns the optimum of a scenario."""
         space = self._ready(scenario)
         if space is None:
             best = best_of(scenario)
@@ -191,8 +205,13 @@ class Searcher:
 
 
 def transferred(execution: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
-    """The same choices in another scenario: with its number of processors, and the batch that data parallelism then
-    divides."""
+    """Returns the same choices in another scenario: with its number of processors, and the batch that data parallelism
+    then divides.
+
+    Args:
+        execution: its fields by name.
+        scenario: where it goes.
+    """
     fields = {column.name: execution[column.name] for column in fields_of(scenario.cost_model)}
     model_parallel = int(fields["tensor_par"]) * int(fields["pipeline_par"]) * int(fields.get("context_par", 1))
     if int(fields["num_procs"]) != scenario.num_procs:

@@ -92,11 +92,15 @@ class Study(Generic[Result]):
 
 
 def reoptimise(scenario: Scenario, changes: Mapping[str, float], choose: Choice = first_enumerated) -> Answer:
-    """The best execution after a change, the gain, and how the best before fares if it is kept.
+    """Returns the best execution after a change, the gain, and how the best before fares if it is kept.
 
-    changes: values by name of `parameters`. choose: which of several executions that tie stands for the best, before
-    and after. Raises `ChangeError`, `hardware.SystemFileError`, `models.ModelFileError` or `engine.SpaceError` for a
-    change that gives no scenario.
+    Raises `ChangeError`, `hardware.SystemFileError`, `models.ModelFileError` or `engine.SpaceError` for a change that
+    gives no scenario.
+
+    Args:
+        scenario: the scenario before any change.
+        changes: values by name of `parameters`.
+        choose: which of several executions that tie stands for the best, before and after.
     """
     start = time.perf_counter()
     searcher = searcher_of(scenario, choose)
@@ -136,12 +140,15 @@ def sensitivity(
     choose: Choice = first_enumerated,
     largest: float = INF,
 ) -> Study[tuple[Parameter, float, Point]]:
-    """One parameter at a time by each factor, re-optimised: (parameter, factor, point).
+    """Yields one parameter at a time by each factor, re-optimised: (parameter, factor, point).
 
-    names: which parameters; by default all of system and model that the factors make sense for (see `applicable`), but
-    not what moves with another one of them.
-    choose: which of several executions that tie is the best of the base and kept. largest: executions of a space above
-    which a point is not searched and has this as its `problem`, in all studies.
+    Args:
+        scenario: the scenario before any change.
+        factors: by which values are multiplied [dimensionless].
+        names: which parameters; None for all of system and model that the factors make sense for (see
+            `applicable`), but not what moves with another one of them.
+        choose: which of several executions that tie is the best of the base and kept.
+        largest: executions of a space above which a point is not searched and has this as its `problem` [count].
     """
     chosen = [parameter(scenario, name) for name in names] if names is not None else list(parameters(scenario))
     pairs = [(which, factor) for which in chosen for factor in factors if applicable(which, factor)]
@@ -158,7 +165,12 @@ def sensitivity(
 
 def applicable(which: Parameter, factor: float) -> bool:
     """Tells whether a parameter can change by a factor: one that is 0 cannot, and a discrete one must stay whole, by a
-    power of two."""
+    power of two.
+
+    Args:
+        which: the parameter.
+        factor: by which its value would be multiplied [dimensionless].
+    """
     if which.value == 0 or factor == 1:
         return False
     if not which.discrete:
@@ -174,10 +186,17 @@ def sweep(
     choose: Choice = first_enumerated,
     largest: float = INF,
 ) -> Study[Point]:
-    """The optimum along one parameter, and the base's best execution kept; ends and base first, then in between.
+    """Yields the optimum along one parameter, and the base's best execution kept; ends and base first, then in between.
 
-    changes: other parameters that are changed throughout. What is kept is the best of the scenario without `changes`,
-    the one that `choose` picks where several tie. largest: as for `sensitivity`.
+    What is kept is the best of the scenario without `changes`, the one that `choose` picks where several tie.
+
+    Args:
+        scenario: the scenario before any change.
+        name: of the parameter.
+        values: of it, in its unit.
+        changes: other parameters that are changed throughout.
+        choose: which of several executions that tie stands for the best.
+        largest: executions of a space above which a point is not searched and has this as its `problem` [count].
     """
     others = {key: value for key, value in (changes or {}).items() if key != name}
 
@@ -199,9 +218,20 @@ def sweep_two(
     choose: Choice = first_enumerated,
     largest: float = INF,
 ) -> Study[Point]:
-    """The optimum over two parameters, in whole lines of the one that is cheaper to change, spread coarsely at first.
+    """Yields the optimum over two parameters, in whole lines of the one that is cheaper to change, spread coarsely at
+    first.
 
-    changes, choose, largest: as for `sweep`. Raises `ChangeError` for a parameter against itself.
+    Raises `ChangeError` for a parameter against itself.
+
+    Args:
+        scenario: the scenario before any change.
+        x: name of one parameter.
+        xs: values of it, in its unit.
+        y: name of the other.
+        ys: values of it, in its unit.
+        changes: other parameters that are changed throughout.
+        choose: which of several executions that tie stands for the best.
+        largest: executions of a space above which a point is not searched and has this as its `problem` [count].
     """
     first, second = parameter(scenario, x), parameter(scenario, y)
     if x == y:
@@ -225,9 +255,15 @@ def sizes(
     batch: Literal["kept", "scaled"] = "kept",
     largest: float = INF,
 ) -> Study[Point]:
-    """The best rate and efficiency for each number of processors.
+    """Returns the best rate and efficiency for each number of processors.
 
     batch: whether the largest batch stays what it is or grows with the machine. largest: as for `sensitivity`.
+
+    Args:
+        scenario: the scenario before any change.
+        counts: numbers of processors.
+        batch: whether the largest batch stays what it is or grows with the machine.
+        largest: executions of a space above which a point is not searched and has this as its `problem` [count].
     """
 
     def at(count: int) -> Point:
@@ -254,7 +290,13 @@ def sizes(
 
 
 def values_around(which: Parameter, count: int = 21, reach: float = 4.0) -> list[float]:
-    """Values from `value / reach` to `value * reach`, in equal ratios and with the value itself among them."""
+    """Returns the values from `value / reach` to `value * reach`, in equal ratios and with the value itself among them.
+
+    Args:
+        which: the parameter.
+        count: how many values [count].
+        reach: how far from its value they go [dimensionless].
+    """
     if which.value == 0:
         return [0.0]
     if which.discrete:
@@ -267,7 +309,15 @@ def values_around(which: Parameter, count: int = 21, reach: float = 4.0) -> list
 
 
 def size_range(scenario: Scenario, low: int, high: int, most: int = 16) -> list[int]:
-    """Processor counts between two bounds that a machine is likely to have: powers of two and three halves of them."""
+    """Returns the processor counts between two bounds that a machine is likely to have: powers of two and three halves
+    of them.
+
+    Args:
+        scenario: the scenario before any change.
+        low: fewest processors [count].
+        high: most processors [count].
+        most: how many numbers at most [count].
+    """
     powers = [2**n for n in range(41)]
     halves = [3 * 2**n for n in range(39)]
     inside = sorted({n for n in (*powers, *halves) if low <= n <= high} | {scenario.num_procs})
@@ -277,10 +327,15 @@ def size_range(scenario: Scenario, low: int, high: int, most: int = 16) -> list[
 
 
 def sizes_between(low: int, high: int, step: int = 1) -> list[int]:
-    """Every `step`-th number of processors from `low` to `high`, both included where the steps meet them.
+    """Returns every `step`-th number of processors from `low` to `high`, both included where the steps meet them.
 
     Raises `engine.SpaceError` for bounds that are no numbers of processors, `ChangeError` for a range that holds none
     or more than `MOST_SIZES`.
+
+    Args:
+        low: fewest processors [count].
+        high: most processors [count].
+        step: between two numbers [count].
     """
     low, high, step = checked_size("num_procs", low), checked_size("num_procs", high), checked_size("step", step)
     if high < low:
@@ -296,7 +351,11 @@ def sizes_between(low: int, high: int, step: int = 1) -> list[int]:
 
 
 def coarse_first(count: int) -> list[int]:
-    """0 to count - 1: both ends and the middle first, then the middles of the gaps, and so on."""
+    """Returns 0 to count - 1: both ends and the middle first, then the middles of the gaps, and so on.
+
+    Args:
+        count: how many positions [count].
+    """
     order = dict.fromkeys(index for index in (0, count - 1, count // 2) if 0 <= index < count)
     step = count
     while len(order) < count:

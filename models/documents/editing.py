@@ -13,7 +13,7 @@ from models.documents.reading import Change, DocumentError, Scalar, did_you_mean
 def changed_document(
     document: Mapping[str, Any], changes: Mapping[str, Any], noun: str, error: type[DocumentError]
 ) -> dict[str, Any]:
-    """A copy of a JSON document with the values at dotted paths replaced.
+    """Returns a copy of a JSON document with the values at dotted paths replaced.
 
     The document must hold every field, also those at their default, so that each path can be checked. Paths into lists
     have the position as a part: "networks.0.size". Raises `error` for a path that leads nowhere.
@@ -37,7 +37,7 @@ def changed_document(
 
 
 def changes_between(before: Any, after: Any, paths: Iterable[str]) -> tuple[Change, ...]:
-    """What differs between two documents at the given paths, as plain values or JSON text."""
+    """Returns what differs between two documents at the given paths, as plain values or JSON text."""
     found = ((path, _scalar(_at(before, path)), _scalar(_at(after, path))) for path in paths)
     return tuple(Change(field=path, old=old, new=new) for path, old, new in found if old != new)
 
@@ -61,7 +61,8 @@ def _scalar(value: Any) -> Scalar:
 
 
 def lineage(earlier: Iterable[Change], later: Iterable[Change]) -> tuple[Change, ...]:
-    """The changes since the original: a field changed again keeps its first value, one changed back is left out."""
+    """Returns the changes since the original: a field changed again keeps its first value, one changed back is left
+    out."""
     merged: dict[str, Change] = {change.field: change for change in earlier}
     for change in later:
         first = merged.get(change.field, change)
@@ -70,7 +71,7 @@ def lineage(earlier: Iterable[Change], later: Iterable[Change]) -> tuple[Change,
 
 
 def within(path: str, other: str) -> bool:
-    """Whether a path is `other` or leads further into it; * in either stands for any part."""
+    """Tells whether a path is `other` or leads further into it; * in either stands for any part."""
     parts, prefix = path.split("."), other.split(".")
     return len(parts) >= len(prefix) and all(
         "*" in (part, wanted) or part == wanted for part, wanted in zip(parts, prefix, strict=False)
@@ -78,5 +79,5 @@ def within(path: str, other: str) -> bool:
 
 
 def marked(mark: str) -> str:
-    """The path of a mark, which may go on with ": " and a remark."""
+    """Returns the path of a mark, which may go on with ": " and a remark."""
     return mark.partition(":")[0]

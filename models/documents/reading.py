@@ -114,14 +114,15 @@ class _Shortened(reprlib.Repr):
 
 
 def shown(value: object) -> str:
-    """`value` as a message quotes it: at most about a hundred characters, on one line."""
+    """Returns `value` as a message quotes it: at most about a hundred characters, on one line."""
     text = _Shortened().repr(value).encode("ascii", "backslashreplace").decode()
     text = re.sub(r"\s*\n\s*", " ", text)  # a table prints itself in lines
     return text if len(text) <= 120 else text[:117] + "..."
 
 
 def near_matches(word: str, known: Sequence[str]) -> list[str]:
-    """Up to three of `known` that look like `word`, letter case ignored: those it begins first, then the closest."""
+    """Returns up to three of `known` that look like `word`, letter case ignored: those it begins first, then the
+    closest."""
     folded = {name.lower(): name for name in known}
     wanted = word[:100].lower()
     begun = [name for name in folded if len(wanted) > 1 and name.startswith(wanted)]
@@ -130,13 +131,13 @@ def near_matches(word: str, known: Sequence[str]) -> list[str]:
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """`; did you mean 'a' or 'b'?`-like text, empty where nothing is near."""
+    """Returns `; did you mean 'a' or 'b'?`-like text, empty where nothing is near."""
     matches = near_matches(word, known)
     return f"; did you mean {' or '.join(map(repr, matches))}" if matches else ""
 
 
 def read_json(path: str | os.PathLike[str], noun: str, error: type[DocumentError]) -> object:
-    """The JSON value in a file.
+    """Returns the JSON value in a file.
 
     Raises `error` where the file is missing, not a regular file, larger than `MAX_FILE_BYTES`, not UTF-8, not JSON,
     nested too deeply, or has a key twice in one object.
@@ -160,7 +161,7 @@ def read_json(path: str | os.PathLike[str], noun: str, error: type[DocumentError
 
 
 def parse_json(content: bytes, where: str, noun: str, error: type[DocumentError]) -> object:
-    """The JSON value in `content`, UTF-8; `where` names it in messages. Raises as `read_json` does."""
+    """Returns the JSON value in `content`, UTF-8; `where` names it in messages. Raises as `read_json` does."""
     if len(content) > MAX_FILE_BYTES:
         raise error(f"{where} is larger than {MAX_FILE_BYTES / 1e6:g} MB, far beyond any {noun} file.")
 
@@ -193,7 +194,7 @@ def parse_json(content: bytes, where: str, noun: str, error: type[DocumentError]
 
 
 def name_from_stem(stem: str) -> str:
-    """A name for a document that has none: the stem of its file, made printable."""
+    """Returns a name for a document that has none: the stem of its file, made printable."""
     return stem.encode("utf-8", "replace").decode()[:255] or "unnamed"
 
 
@@ -216,7 +217,8 @@ def check_format(
 def load_versioned(
     document: object, where: str, accepted: str, noun: str, schema: type[Entity], error: type[DocumentError]
 ) -> Entity:
-    """The entity that a parsed JSON document with a "format" describes; raises `error` in one sentence otherwise.
+    """Returns the entity that a parsed JSON document with a "format" describes; raises `error` in one sentence
+    otherwise.
 
     `where` names the document in messages, `accepted` is its format, such as "shardscape-calibration/1", and `noun`
     what it is.
@@ -233,7 +235,7 @@ def load_versioned(
 def sentence(
     problem: ValidationError, schema: type[BaseModel], where: str, *, by_alias: bool = False, hint: str = ""
 ) -> str:
-    """One sentence naming file, key, value and what is accepted, for the first thing that pydantic found.
+    """Returns one sentence naming file, key, value and what is accepted, for the first thing that pydantic found.
 
     An unknown key is reported before anything else: a misspelt key is also a missing one, and says more.
     `hint` is added before the full stop.
@@ -335,11 +337,11 @@ class Library(Generic[Entity]):
         return {}
 
     def names(self) -> list[str]:
-        """All library names, in alphabetical order."""
+        """Returns all library names, in alphabetical order."""
         return list(self._files)
 
     def load(self, name_or_path: str | os.PathLike[str]) -> Entity:
-        """The object of a library name, or of a JSON file when given a path.
+        """Returns the object of a library name, or of a JSON file when given a path.
 
         A text that contains a path separator or ends in ".json" is a path; so is any `os.PathLike`.
         Library objects are read once. Raises `error`.

@@ -11,19 +11,22 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from dashboard.words.numbers import format_value
 from engine import Exploration, explore
 from engine.columns import stored_of
-from tests.browser.conftest import SMALL, go_to, new_context
+from tests.browser.conftest import SMALL, go_to, settled
 
 Visit = Callable[..., Page]
+LIMITED = f"{SMALL}&limits=tensor_par:1,2,4;pipeline_par:1,2,4"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def direct() -> Exploration:
-    return explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16")
+    """The scenario of `LIMITED`, explored without the application."""
+    limits = {"tensor_par": [1, 2, 4], "pipeline_par": [1, 2, 4]}
+    return explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=limits)
 
 
 def panel_title(page: Page) -> str:
@@ -48,9 +51,9 @@ def test_the_default_page_shows_the_map_of_6_582_816_executions(visit: Visit) ->
 
 
 def test_clicking_a_cell_opens_its_panel_and_a_link_restores_it_elsewhere(
-    visit: Visit, browser: Browser, server: str, direct: Exploration
+    visit: Visit, stranger: Page, server: str, direct: Exploration
 ) -> None:
-    page = visit()
+    page = visit(LIMITED)
     cells = direct.by_cell()
     best = cells.sort_values("value", ascending=False).iloc[0]
     other = int((cells["tensor_par"] != best["tensor_par"]).argmax())
@@ -66,14 +69,9 @@ def test_clicking_a_cell_opens_its_panel_and_a_link_restores_it_elsewhere(
     page.get_by_role("button", name="Share", exact=True).locator("visible=true").click()
     link = page.locator("[data-testid=stCode] code").first.inner_text().replace("\n", "").strip()
     assert link.startswith(server)
-    context = new_context(browser)
-    try:
-        elsewhere = context.new_page()
-        elsewhere.goto(link)
-        expect(elsewhere.locator(".st-key-panel .ss-head").first).to_have_text(title)
-        expect(elsewhere.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
-    finally:
-        context.close()
+    stranger.goto(link)
+    expect(stranger.locator(".st-key-panel .ss-head").first).to_have_text(title)
+    expect(stranger.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
 
 
 def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page, server: str) -> None:
@@ -105,13 +103,18 @@ def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page
     assert sorted(said) == sorted(text for text in drawn if text)
 
 
-def test_another_metric_changes_the_map_and_the_link(visit: Visit, direct: Exploration) -> None:
-    page = visit()
+def test_another_metric_changes_the_map_the_link_and_the_table(visit: Visit, direct: Exploration) -> None:
+    page = visit(LIMITED)
     page.locator(".st-key-explore_toolbar").get_by_text("Step time", exact=True).click()
     page.wait_for_url("**metric=total_time**")
     fastest = direct.by_cell("total_time")["value"].min()
     number = format_value("total_time", fastest).split()[0]  # in the map without its unit
     expect(page.locator(".st-key-explore_map .scatterlayer text").filter(has_text=number).first).to_be_visible()
+    settled(page)
+    page.get_by_role("button", name="View", exact=True).locator("visible=true").click()
+    page.get_by_text("As table", exact=True).click()
+    expect(page.locator(".st-key-explore_cells [data-testid=stDataFrame]")).to_be_visible()
+    page.wait_for_url("**map_table=on**")
 
 
 def test_choosing_another_model_explores_it(visit: Visit) -> None:
@@ -126,7 +129,7 @@ def test_choosing_another_model_explores_it(visit: Visit) -> None:
 
 
 def test_downloads_hold_what_the_engine_found(visit: Visit, direct: Exploration, tmp_path: Path) -> None:
-    page = visit()
+    page = visit(LIMITED)
     page.get_by_role("button", name="Download", exact=True).locator("visible=true").click()
     with page.expect_download() as parquet:
         page.get_by_test_id("stPopoverBody").get_by_role("link", name="Parquet").click()
@@ -167,11 +170,3 @@ def test_switching_pages_keeps_the_scenario(visit: Visit) -> None:
     go_to(page, "memory")
     expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
     page.wait_for_url("**/memory?**cell=4x2**")
-
-
-def test_the_map_is_there_as_a_table_too(visit: Visit) -> None:
-    page = visit()
-    page.get_by_role("button", name="View", exact=True).locator("visible=true").click()
-    page.get_by_text("As table", exact=True).click()
-    expect(page.locator(".st-key-explore_cells [data-testid=stDataFrame]")).to_be_visible()
-    page.wait_for_url("**map_table=on**")

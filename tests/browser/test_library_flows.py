@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 import hardware
 import models
 from dashboard.words.numbers import format_value
 from engine import explore
-from tests.browser.conftest import SMALL, new_context, settled
+from tests.browser.conftest import SMALL, settled
 from tests.dashboard.test_sharing import complete, folded, nested
 
 LIMITS = "limits=tensor_par:2,4;pipeline_par:1,2"
@@ -23,7 +23,7 @@ def popover(page: Page, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).locator("visible=true").first.click()
 
 
-def test_an_edited_system_reaches_a_stranger_who_never_saw_it(page: Page, server: str, browser: Browser) -> None:
+def test_an_edited_system_reaches_a_stranger_who_never_saw_it(page: Page, stranger: Page, server: str) -> None:
     page.goto(f"{server}/library?{SMALL}&{LIMITS}&library_kind=systems&library_item=h100_80g_nvl8")
     popover(page, "Edit a copy")
     field = page.get_by_role("spinbutton", name="HBM bandwidth [GB/s]")
@@ -44,16 +44,11 @@ def test_an_edited_system_reaches_a_stranger_who_never_saw_it(page: Page, server
     link = page.locator("[data-testid=stCode] code").first.inner_text().replace("\n", "").strip()
     assert len(link) < 600
     assert "metric=mfu" in link
-    context = new_context(browser)
-    try:
-        stranger = context.new_page()
-        stranger.goto(link)
-        expect(stranger.locator(".st-key-sentence")).to_contain_text("edited")
-        expect(stranger.locator(".ss-tile-value").first).to_contain_text(rate)
-        expect(stranger.get_by_role("radio", name="MFU")).to_be_checked()
-        expect(stranger.locator("[data-testid=stAlert]")).to_have_count(0)
-    finally:
-        context.close()
+    stranger.goto(link)
+    expect(stranger.locator(".st-key-sentence")).to_contain_text("edited")
+    expect(stranger.locator(".ss-tile-value").first).to_contain_text(rate)
+    expect(stranger.get_by_role("radio", name="MFU")).to_be_checked()
+    expect(stranger.locator("[data-testid=stAlert]")).to_have_count(0)
 
 
 def test_saving_finding_reporting_and_deleting(page: Page, server: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from dashboard.pages.registry import PAGES, sections
 from tests.browser.conftest import SMALL, go_to, new_context, settled
 
-LINK = f"{SMALL}&limits=tensor_par:2,4;pipeline_par:1,2"
+LINK = f"{SMALL}&limits=microbatch_size:1,2;pipeline_par:1,2;tensor_par:2,4"
 PHONE = "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 Chrome/156.0.0.0 Mobile Safari/537.36"
 """By what it says of itself Streamlit knows a phone, on which the menu closes once a page was chosen."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
-from tests.browser.conftest import free_port, new_context, serving, settled
+from tests.browser.conftest import free_port, serving, settled
 
 COUNT_RUNS = """() => {
   const app = document.querySelector('[data-test-script-state]');
@@ -18,9 +18,10 @@ COUNT_RUNS = """() => {
 QUERY = "model=llama-3.1-8B&system=h100_80g_sxm&procs=8&serving_ttft=500&serving_tpot=50"
 
 
-def test_the_first_thing_done_after_the_server_was_started_again_is_done(tmp_path: Path, browser: Browser) -> None:
-    port, context = free_port(), new_context(browser)
-    page = context.new_page()
+def test_the_first_thing_done_after_the_server_was_started_again_is_done(
+    tmp_path: Path, second: BrowserContext
+) -> None:
+    port, page = free_port(), second.new_page()
     field = page.locator("[class*=st-key-_serving_ttft] input").first
     with serving(tmp_path, port) as address:
         page.goto(f"{address}/serving?{QUERY}")
@@ -42,4 +43,4 @@ def test_the_first_thing_done_after_the_server_was_started_again_is_done(tmp_pat
         expect(page).to_have_url(re.compile("serving_tpot=50"))
         settled(page)
         expect(field).to_have_value("")
-    context.close()
+    page.close()

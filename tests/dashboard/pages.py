@@ -1,12 +1,15 @@
-"""What the tests of pages share: one small exploration, and a page run on it without a browser."""
+"""What the tests of pages share: one small exploration, and a page run on it without a browser.
+
+All that leans on the inside of Streamlit's AppTest is here; checked with Streamlit 1.67.0.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from streamlit.testing.v1 import AppTest
@@ -56,7 +59,7 @@ def run(page: str, found: Exploration, link: Mapping[str, str] | None = None) ->
 def again(app: AppTest, found: Exploration) -> AppTest:
     """The page run once more after a widget was changed."""
     with (
-        patch("dashboard.widgets.exploration_progress.require_exploration", return_value=found),
+        patch("dashboard.widgets.needed_exploration.require_exploration", return_value=found),
         patch("dashboard.link.state.current_scenario", return_value=found.scenario),
     ):
         app.run()
@@ -74,10 +77,47 @@ def plainly(text: object) -> str:
     return str(text).replace("\u00a0", " ")
 
 
+class Plot(NamedTuple):
+    """A chart of Plotly's on a page."""
+
+    id: str
+    """Ends with its key."""
+    spec: str
+    clickable: bool
+
+    @property
+    def figure(self) -> dict[str, Any]:
+        """What is drawn."""
+        found: dict[str, Any] = json.loads(self.spec)
+        return found
+
+
+def plots(app: AppTest) -> list[Plot]:
+    """All charts of a page."""
+    messages = [element.proto for element in app.get("plotly_chart")]
+    return [Plot(each.id, each.spec, bool(each.selection_mode)) for each in messages]
+
+
+def progress(app: AppTest) -> list[str]:
+    """What the bars of a page say."""
+    return [plainly(element.proto.text) for element in app.get("progress")]
+
+
+def elements(app: AppTest) -> Iterator[Any]:
+    """All elements of a page, what holds others before what it holds."""
+
+    def below(block: Any) -> Iterator[Any]:
+        for child in block.children.values():
+            yield child
+            if hasattr(child, "children"):
+                yield from below(child)
+
+    return below(app._tree)
+
+
 def figure(app: AppTest, key: str) -> dict[str, Any]:
     """The Plotly figure of a chart by the key of its element."""
-    for element in app.get("plotly_chart"):
-        if element.proto.id.endswith(f"-{key}"):
-            found: dict[str, Any] = json.loads(element.proto.spec)
-            return found
+    for plot in plots(app):
+        if plot.id.endswith(f"-{key}"):
+            return plot.figure
     raise KeyError(key)

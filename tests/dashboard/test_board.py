@@ -16,7 +16,7 @@ from dashboard.jobs.job import Job, Kind
 from dashboard.widgets import job_card
 from engine import ExplorationCancelled, Progress
 from engine.exploration.workers import WorkerError
-from tests.dashboard.pages import html, plainly
+from tests.dashboard.pages import html, progress
 
 WHOLE = {"name": "plan", "doing": "Planning"}
 
@@ -204,7 +204,7 @@ def test_the_card_of_any_job_says_how_far_it_is_and_stops_it_and_what_follows(bo
     board.look(job, "another")
     page = AppTest.from_function(_card, kwargs={"job": job}).run()
     assert "Planning" in html(page)
-    assert plainly(page.get("progress")[0].proto.text) == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
+    assert progress(page)[0] == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
     page.button(key="job_stop_plan").click().run()
     assert page.caption[0].value == "Somebody else waits for the same, so it goes on."
     job.watched.pop("another")

@@ -25,7 +25,7 @@ from dashboard.words import numbers
 from dashboard.words.names import in_sentence
 from engine.columns import HEADLINE, by_name
 from tests import reference
-from tests.dashboard.pages import exploration, plainly, run
+from tests.dashboard.pages import exploration, plainly, plots, run
 
 GIB = 2.0**30
 PALETTES = [LIGHT, DARK]
@@ -336,6 +336,6 @@ def test_what_a_page_draws_of_what_does_not_change_is_drawn_once_for_all_session
     monkeypatch.setattr(BasePlotlyType, "update", lambda *_, **__: drawn.append("a trace"))
     second = run(page, found)
     assert drawn == []
-    charts = [element.proto.spec for element in first.get("plotly_chart")]
+    charts = [plot.spec for plot in plots(first)]
     assert charts
-    assert [element.proto.spec for element in second.get("plotly_chart")] == charts
+    assert [plot.spec for plot in plots(second)] == charts

@@ -29,8 +29,8 @@ OTHER = "~hbm_bandwidth:6144;hbm_capacity:40"
 def _in_memory() -> Iterator[None]:
     """Explorations without the server's runner and store."""
     with (
-        patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda each, _: explored(each)),
-        patch("dashboard.widgets.exploration_progress.explorations"),
+        patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda each, _: explored(each)),
+        patch("dashboard.widgets.needed_exploration.explorations"),
     ):
         yield
 

@@ -19,7 +19,8 @@ from dashboard.compat.caches import computed, remembered
 from dashboard.compat.types import Place, StyledTable
 
 ROOM = Path(dashboard.__file__).parent
-LOOKS = (ROOM / "charts" / "elements" / "style.css", ROOM / "shell" / "behaviour.js")
+LOOKS = (ROOM / "compat" / "streamlit.css", ROOM / "shell" / "behaviour.js")
+OURS = ROOM / "charts" / "elements" / "style.css"
 CLASSES = ("stMarkdownColoredText", "stButtonGroup", "js-plotly-plot", "main-svg")
 """Classes that the dashboard's styles and scripts look for; each occurs in the front end as well."""
 
@@ -48,6 +49,18 @@ def test_every_element_that_styles_and_scripts_look_for_is_listed() -> None:
     named |= set(re.findall(r"data-testid=\W*(\w+)", front_end.MAIN + front_end.DATA_GRID))
     named |= set(re.findall(r'data-testid=\W*(\w+)', front_end.marked_in_navigation("Map", 0)))
     assert named == set(front_end.IN_USE)
+
+
+def test_only_one_style_sheet_touches_elements_of_streamlit_s_and_says_why() -> None:
+    ours = re.sub(r"/\*.*?\*/", "", OURS.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for selector in re.findall(r"([^{}]+)\{", ours):
+        if not selector.strip().startswith("@media"):
+            assert ".ss-" in selector, selector
+    assert not re.search(r"st-key|data-testid|\.st[A-Z]|role=", ours)
+    theirs = LOOKS[0].read_text(encoding="utf-8")
+    assert st.__version__ in theirs
+    for block in theirs.split("\n\n"):  # every group of rules begins with its reason
+        assert block.startswith("/*"), block[:80]
 
 
 def test_other_marks_of_the_front_end_are_there() -> None:

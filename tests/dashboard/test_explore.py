@@ -15,12 +15,12 @@ from streamlit.testing.v1 import AppTest
 from dashboard.jobs import server
 from dashboard.queries import explorations
 from dashboard.queries.economics import metrics, token_flops, utilisation
-from dashboard.widgets import exploration_progress
+from dashboard.widgets import needed_exploration
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, percent
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
 from engine.store import Condition
-from tests.dashboard.pages import ROOT, figure, html, plainly
+from tests.dashboard.pages import ROOT, figure, html, plainly, progress
 
 SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
 BARE = (
@@ -227,7 +227,7 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
     for name, value in {**SMALL, "batch": "24"}.items():
         app.query_params[name] = value
     app.run()
-    assert plainly(app.get("progress")[0].proto.text) == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
+    assert progress(app)[0] == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
     assert not app.get("plotly_chart")
     app.button(key="job_stop_exploration").click().run()
     assert stopped.wait(10)
@@ -240,14 +240,14 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
 
 
 def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    explored = exploration_progress.exploration_of
+    explored = needed_exploration.exploration_of
     said = "The result could not be stored and is kept in memory. No space left."
 
     def full(scenario: Scenario, watcher: str) -> Exploration:
         server.explorations().warnings[:] = [said]
         return explored(scenario, watcher)
 
-    monkeypatch.setattr(exploration_progress, "exploration_of", full)
+    monkeypatch.setattr(needed_exploration, "exploration_of", full)
     try:
         app = opened(**SMALL)
         assert [toast.value for toast in app.toast] == [literal(said)]

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import cache
 from html import unescape
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -24,7 +23,7 @@ from dashboard.pages.library import upload as library_upload
 from dashboard.pages.scenarios import upload as scenarios_open
 from dashboard.pages.validation import view as validation_view
 from engine import Exploration
-from tests.dashboard.pages import ROOT, html, plainly, run
+from tests.dashboard.pages import ROOT, elements, html, plainly, run
 from tests.dashboard.test_compare import explored
 from tests.dashboard.test_compare_files import compared
 from tests.dashboard.test_library import Place, page, place, upload
@@ -63,13 +62,7 @@ def texts(app: AppTest) -> Iterator[str]:
                 elif isinstance(each, str) and field.name not in UNSEEN:
                     yield each
 
-    def nodes(block: Any) -> Iterator[Any]:
-        for child in block.children.values():
-            yield child
-            if hasattr(child, "children"):
-                yield from nodes(child)
-
-    for node in nodes(app._tree):
+    for node in elements(app):
         if node.type == "arrow_data_frame":
             yield from (str(value) for name in node.value for value in node.value[name])
         elif node.type != "code" and isinstance(getattr(node, "proto", None), Message):
@@ -80,8 +73,8 @@ def texts(app: AppTest) -> Iterator[str]:
 def test_pages_show_titles(name: str) -> None:
     link = {"compare_b": "~procs:32"} if name == "compare" else {}
     with (
-        patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda each, _: explored(each)),
-        patch("dashboard.widgets.exploration_progress.explorations"),
+        patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda each, _: explored(each)),
+        patch("dashboard.widgets.needed_exploration.explorations"),
     ):
         app = run(name, found(), link)
     said = [text for text in texts(app) if not text.startswith("In commands: ")]

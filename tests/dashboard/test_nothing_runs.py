@@ -140,7 +140,7 @@ def test_numbers_of_a_page_agree(name: str) -> None:
         page = run("explore", found, {"cell": f"{row['tensor_par']}x{row['pipeline_par']}"})
         why = plainly(" ".join(part.value for part in page.markdown if f"{row['total']:,} exec" in part.value))
         why = why.replace("\\", "")
-        cell, text, *_ = figure(page, "explore_map")["data"]
+        cell, _, text, *_ = figure(page, "explore_map")["data"]
         places = [(tensor, pipeline) for tensor, pipeline, _ in cell["customdata"]]
         label = text["text"][places.index((row["tensor_par"], row["pipeline_par"]))]
         (chips,) = re.findall(r"executions by the first reason.*", html(page), re.DOTALL)

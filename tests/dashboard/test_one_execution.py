@@ -48,5 +48,5 @@ def test_chips_say_what_they_mean(single: Exploration) -> None:
     assert dict(facts)["microbatches"] == "1 × 1 sequence"
     assert "interleaving" not in dict(facts)  # there is no pipeline
     assert f'title="{by_name("activation_recompute").description}"' in chips(facts)
-    assert chips([("TP · DP on network tier", "0 · 1")]).count("title=") == 1
+    assert chips([("TP · DP network", "8 GPUs, 450 GB/s")]).count("title=") == 1
     assert 'title="' not in chips([("<b>", "x")])

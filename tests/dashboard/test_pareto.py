@@ -237,8 +237,8 @@ def test_other_scenarios_share_the_plot_and_are_told_apart_without_colour() -> N
     found = exploration()
     other = explore_scenario(whatif.changed(found.scenario, {"hbm_bandwidth": 6144}))
     with (
-        patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda scenario, _: other),
-        patch("dashboard.widgets.exploration_progress.explorations"),
+        patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda scenario, _: other),
+        patch("dashboard.widgets.needed_exploration.explorations"),
     ):
         page = run("pareto", found, {"pareto_b": "~hbm_bandwidth:6144", "pareto_d": "~hbm_bandwidth:6144"})
     lines = [trace for trace in figure(page, "pareto_plot")["data"] if trace["type"] == "scatter"]
@@ -257,7 +257,7 @@ def test_other_scenarios_share_the_plot_and_are_told_apart_without_colour() -> N
 
 
 def test_a_damaged_other_scenario_is_left_out_and_said() -> None:
-    with patch("dashboard.widgets.exploration_progress.explorations"):
+    with patch("dashboard.widgets.needed_exploration.explorations"):
         page = run("pareto", exploration(), {"pareto_b": "~nothing:3"})
     assert "left out" in page.warning[0].value
     assert figure(page, "pareto_plot")["data"]

@@ -41,7 +41,7 @@ def _patient() -> Iterator[None]:
 def _server() -> Iterator[UnstoredStatistics]:
     made = UnstoredStatistics()
     with (
-        patch("dashboard.widgets.statistics_progress.unstored_statistics", return_value=made),
+        patch("dashboard.widgets.needed_statistics.unstored_statistics", return_value=made),
     ):  # fmt: skip
         yield made
     made.close()
@@ -207,8 +207,8 @@ def test_another_scenario_has_the_same_filters_and_figures() -> None:
     other = explore_scenario(whatif.changed(found.scenario, {"hbm_bandwidth": 6144}))
     link = {"pareto_b": "~hbm_bandwidth:6144", "pareto_x": "act_space", "results_where": "tensor_par:1,2"}
     with (
-        patch("dashboard.widgets.exploration_progress.exploration_of", side_effect=lambda scenario, _: other),
-        patch("dashboard.widgets.exploration_progress.explorations"),
+        patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda scenario, _: other),
+        patch("dashboard.widgets.needed_exploration.explorations"),
     ):
         page = run("pareto", found, link)
     line = next(trace for trace in figure(page, "pareto_plot")["data"] if trace.get("name", "").startswith("B"))

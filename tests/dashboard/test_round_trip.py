@@ -195,7 +195,8 @@ def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
     assert set(tables) >= {"parameters.csv", "sweep.csv", "sweep_two.csv"}
     kept = f"same_execution_{exports.heading(by_name('sample_rate'))}"
     for name, table in tables.items():
-        for row in table.dropna(subset=["tensor_par"]).to_dict("records"):
+        every = 3 if len(table) > 50 else 1  # a table of two parameters has the values of both early and late
+        for row in table.dropna(subset=["tensor_par"]).iloc[::every].to_dict("records"):
             if name == "parameters.csv":
                 changes = {row["parameter"]: row["value"]}
             else:
@@ -246,6 +247,8 @@ COMES_BACK = {
     "pages/results/view f'results_export_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/scenarios/view 'scenarios_file'": ("dashboard/test_scenarios", "opening_a_file"),
     "pages/scenarios/view 'scenarios_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
+    "pages/schedules/view f'schedules_{letter}_{name}'": (
+        "dashboard/test_schedules", "files_of_a_schedule_come_back"),
     "pages/serving/tables f'serving_download_{kind}'": (_HERE, "deployments_come_back"),
     "widgets/share key": ("dashboard/test_scenarios", "opening_a_file"),
     "widgets/share 'share_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),

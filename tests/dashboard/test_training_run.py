@@ -14,7 +14,7 @@ import hardware
 from dashboard.pages.execution.training_run import _large, _money, _span
 from dashboard.queries import explorations
 from dashboard.queries.economics import common_metrics, flops_formula, metrics, token_flops, utilisation
-from dashboard.widgets.exploration_progress import seen_with
+from dashboard.widgets.needed_exploration import seen_with
 from dashboard.words.numbers import days, percent
 from engine import Exploration, Scenario, economics
 from engine.economics import BLOCK_FORMULA, INPUTS, OUTPUTS, PUBLISHED_FORMULA, RunInputs, TrainingRun

@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.charts.scaling_study import Size, fall_off, size_chart, slower
 from dashboard.jobs.server import studies
 from dashboard.link.document_validation import scenario_of
-from engine import best_of, whatif
+from engine import Exploration, best_of, whatif
 from tests.dashboard.pages import again, exploration, figure, plainly, run
 from tests.dashboard.test_whatif import settled
 
@@ -28,8 +28,13 @@ def _fresh() -> Iterator[None]:
     studies().close()
 
 
+def found() -> Exploration:
+    """A small space, as the studies of the page search it for every point."""
+    return exploration("tight")
+
+
 def page(**link: str) -> AppTest:
-    return settled(run("whatif", exploration(), dict(link)))
+    return settled(run("whatif", found(), dict(link)), found())
 
 
 def test_sizes_say_where_efficiency_falls_off() -> None:
@@ -67,7 +72,7 @@ def test_every_size_of_a_range_is_the_engines_optimum() -> None:
     app = page(whatif_range="4..34:1")
     points = figure(app, "whatif_sizes")["data"][1]
     assert list(points["x"]) == list(range(4, 35))
-    scenario = exploration().scenario
+    scenario = found().scenario
     rates = {count: best_of(whatif.changed(scenario, {"procs": count})).get("sample_rate", math.nan)
              for count in (8, 12, 16, 31)}  # fmt: skip
     each = {count: rate / count for count, rate in rates.items()}
@@ -80,15 +85,15 @@ def test_every_size_of_a_range_is_the_engines_optimum() -> None:
 def test_the_range_is_typed_and_taken_back() -> None:
     app = page()
     app.button_group(key="_whatif_range_which").set_value("every")
-    app = settled(again(app, exploration()))
+    app = settled(again(app, found()), found())
     # Whole nodes up to twice the scenario's 16 processors.
     assert app.session_state["_url"]["whatif_range"] == "8..32:8"
     app.number_input(key="_whatif_range_1").set_value(40.0)
-    app = settled(again(app, exploration()))
+    app = settled(again(app, found()), found())
     assert app.session_state["_url"]["whatif_range"] == "8..40:8"
     key = next(each.key for each in app.button_group if str(each.key).startswith("_whatif_range_which"))
     app.button_group(key=key).set_value("likely")
-    app = again(app, exploration())
+    app = again(app, found())
     assert "whatif_range" not in app.session_state["_url"]
 
 
@@ -97,7 +102,7 @@ def test_fields_of_the_range_that_are_typed_before_either_is_drawn_again_both_co
     app.number_input(key="_whatif_range_0").set_value(4.0)
     app.number_input(key="_whatif_range_1").set_value(24.0)
     app.number_input(key="_whatif_range_2").set_value(2.0)
-    app = again(app, exploration())
+    app = again(app, found())
     assert app.session_state["_url"]["whatif_range"] == "4..24:2"
 
 
@@ -113,7 +118,7 @@ def test_what_is_highlighted_is_told(link: dict[str, str], sentence: str) -> Non
 
 
 def test_where_efficiency_falls_off_is_told_of_the_sizes_shown() -> None:
-    scenario, counts = exploration().scenario, (8, 32, 56, 80, 104, 128)
+    scenario, counts = found().scenario, (8, 32, 56, 80, 104, 128)
     each = {count: best_of(whatif.changed(scenario, {"procs": count}))["sample_rate"] / count for count in counts}
     low = [count for count in counts if each[count] < 0.9 * max(each.values())]
     falls = min(count for count in counts if set(low) >= {larger for larger in counts if larger >= count})
@@ -128,13 +133,13 @@ def test_where_efficiency_falls_off_is_told_of_the_sizes_shown() -> None:
 
 
 def test_where_nothing_runs_the_smallest_size_that_does_is_told() -> None:
-    found = exploration("hopeless")
-    runs = {count: bool(best_of(whatif.changed(found.scenario, {"procs": count}))) for count in range(28, 41, 4)}
+    hopeless = exploration("hopeless")
+    runs = {count: bool(best_of(whatif.changed(hopeless.scenario, {"procs": count}))) for count in range(28, 41, 4)}
     assert not all(runs[count] for count in runs if count > min(count for count in runs if runs[count]))
-    app = again(settled(run("whatif", found, {"whatif_range": "28..40:4"})), found)
+    app = again(settled(run("whatif", hopeless, {"whatif_range": "28..40:4"}), hopeless), hopeless)
     told = plainly([each.value for each in app.caption])
     assert f"The smallest that runs has {min(count for count in runs if runs[count])} GPUs." in told
-    app = again(settled(run("whatif", found, {"whatif_range": "8..16:8"})), found)
+    app = again(settled(run("whatif", hopeless, {"whatif_range": "8..16:8"}), hopeless), hopeless)
     assert "Nothing runs at any of them." in plainly([each.value for each in app.caption])
 
 
@@ -153,10 +158,10 @@ def test_what_the_batch_is_at_every_size_is_told(batch: str, words: str) -> None
      ("0..8:1", "number of GPUs"), ("1..999999999999:1", "2,147,483,647")],
 )  # fmt: skip
 def test_a_range_that_is_none_is_told_in_a_sentence(text: str, sentence: str) -> None:
-    app = page(whatif_range=text)
+    app = run("whatif", found(), {"whatif_range": text})
     assert sentence in plainly([each.value for each in app.warning])
     app.number_input(key="_whatif_range_2").set_value(4.0)  # it is typed again where it was wrong
-    app = again(app, exploration())
+    app = again(app, found())
     assert app.session_state["_url"]["whatif_range"] == f"{text.partition(':')[0]}:4"
 
 
@@ -174,7 +179,7 @@ def test_what_the_studies_found_is_a_file_that_explains_itself() -> None:
             "whatif_one": "hbm_capacity"}  # fmt: skip
     page(**link)
     with patch("dashboard.pages.whatif.studies.st.download_button") as button:
-        run("whatif", exploration(), link)
+        run("whatif", found(), link)
     assert button.call_args.kwargs["file_name"].endswith("_studies.csv.zip")
     with zipfile.ZipFile(io.BytesIO(button.call_args.kwargs["data"]())) as packed:
         about = json.loads(packed.read("about.json"))

@@ -15,7 +15,7 @@ from dashboard.jobs.job import Job, Kind
 from dashboard.jobs.studies import Studies
 from dashboard.pages.whatif.waiting_times import searching
 from dashboard.widgets.job_card import job_words
-from dashboard.words.progress import span
+from dashboard.words.waiting import span
 from engine import Scenario
 from engine.whatif import Study
 from tests.dashboard.pages import exploration, plainly

@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 
 import dashboard.jobs.exploration_rows as under_test
+from dashboard.jobs.board import Board
 from dashboard.jobs.exploration_rows import ROWS_PER_FILE, _Relay, _Taker, explore_into_store
 from dashboard.jobs.explorations import Explorations
+from dashboard.jobs.job import Job, Kind
 from dashboard.jobs.server import Server
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
 from dashboard.jobs.worker import Task, Worker, Workers
@@ -298,6 +300,50 @@ def test_what_a_function_raises_is_raised_in_its_words_and_leaves_a_process_that
     with pytest.raises(WorkerError, match="The process that was planning has ended"):
         worker.run(ended, "dies", doing="planning")
     assert worker.run(ended, "well") != number
+
+
+def counted(task: Task, most: int) -> int:
+    """Counts slowly, and tells how far it is."""
+    for done in range(most):
+        if task.stops():
+            raise ExplorationCancelled
+        task.tell(Progress(done, most, done, 0.01))
+        task.give(done)
+        time.sleep(0.002)
+    return most
+
+
+class Counting(Job):
+    """A job of a new kind, as `dashboard.jobs` describes it."""
+
+    def __init__(self, kind: Kind, most: int) -> None:
+        super().__init__(kind, str(most), "Counting")
+        self.most, self.result = most, 0
+
+    def work(self) -> bool:
+        self.result = self.run(counted, self.most, give=self.found.append)
+        return False
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_new_kind_of_job_is_a_function_and_a_job(apart: bool) -> None:
+    worker, board = Worker(apart=apart), Board()
+    kind = Kind(name="count", doing="Counting", workers={"": worker} if apart else {})
+    try:
+        job = board.post(Counting(kind, 5))
+        assert job.wait(60)
+        assert (job.state, job.result, job.found) == ("done", 5, [0, 1, 2, 3, 4])
+        endless = board.post(Counting(kind, 10**9))
+        while endless.progress is None or endless.progress.done < 3:
+            endless.wait(0.01)
+        board.cancel(endless)
+        assert endless.state == "cancelled"
+        again = board.post(Counting(kind, 4))  # the lane is free again
+        assert again.wait(60)
+        assert again.result == 4
+    finally:
+        worker.close()
+        board.close()
 
 
 def test_a_closed_worker_runs_nothing_more(worker: Worker) -> None:

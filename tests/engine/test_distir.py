@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.simulate import replay
 from engine.simulate.distir import REVISIONS, Allreduce, ConfigurationError, grid, memory, schedule
 from engine.simulate.distir.schedule import folded, steps
 from tests.oracle import distir as oracle
@@ -166,6 +167,19 @@ def test_too_large_odd_and_deep() -> None:
     assert deep == "too_many_stages"
 
 
+def test_order_is_that_of_the_replays_rule() -> None:
+    """The greedy schedule in time steps, here, and as a list per rank, for the event replay."""
+    for stages in (1, 2, 3, 5, 8):
+        for microbatches in (1, 2, 7, 16):
+            lists: list[list[str]] = [[] for _ in range(stages)]
+            for step in steps(stages, microbatches):
+                for stage, kind, j in step:
+                    lists[stage].append(f"{'BW' if kind else 'F'}{j}")
+            found = replay("distir-1f1b", stages=stages, microbatches=microbatches, times={"F": 1, "B": 1, "W": 1})
+            assert found.ranks == [" ".join(each) for each in lists]
+            assert len(steps(stages, microbatches)) == 2 * (microbatches + stages - 1)
+
+
 @pytest.mark.parametrize("revision", ["R1", "R3"])
 def test_long_pipelines_are_folded_exactly(revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the same schedule gone through item by item; ten million microbatches take no longer."""
@@ -196,6 +210,12 @@ def test_long_pipelines_are_folded_exactly(revision: str, monkeypatch: pytest.Mo
     for (latency, peak), (expected, most) in zip(short, whole, strict=True):
         assert latency == pytest.approx(expected, rel=1e-12)
         assert peak == most
+    together = [{"D": d, "H": h, "P": 12, "m": 60} for d in (1, 2) for h in (1, 2)]
+    folded_ones = evaluated(together, revision, width=512, layers=48, batch=960, bandwidth_gbps=25)
+    with monkeypatch.context() as changed:
+        changed.setattr(schedule, "longest", lambda stages: 10**9)
+        singly = evaluated(together, revision, width=512, layers=48, batch=960, bandwidth_gbps=25)
+    np.testing.assert_allclose(folded_ones["latency"], singly["latency"], rtol=1e-12)
     many = evaluated([{"D": 1, "H": 1, "P": 4, "m": 10_000_000}], revision, batch=10_000_000, width=8)
     assert many["reason"][0] == ""
     assert many["latency"][0] > 0

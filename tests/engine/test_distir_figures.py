@@ -146,8 +146,11 @@ def test_search_keeps_failures_ranks_and_finds_the_front() -> None:
         assert not (better & strictly).any()
     golden = GOLDEN["R3_grid_mlp_small_fp32"]
     told = pd.DataFrame(golden["pareto_throughput_vs_peak"])
-    rows = grid(golden["rows"], revision="R3", width=8192, layers=16, batch=8192, bandwidth_gbps=25)
-    assert pareto(rows)[["D", "H", "P", "m"]].values.tolist() == told[["D", "H", "P", "m"]].values.tolist()
+    chosen = configurations([1, 2, 4, 8, 16], batch=8192, rule="R1")
+    found = pareto(grid(chosen, revision="R3", width=8192, layers=16, batch=8192, bandwidth_gbps=25))
+    assert found[["D", "H", "P", "m"]].values.tolist() == told[["D", "H", "P", "m"]].values.tolist()
+    np.testing.assert_allclose(found["throughput"], told["throughput"], rtol=1e-9)
+    assert found["peak_memory"].tolist() == told["peak_memory"].tolist()
     assert style(1, 1, 1) == "Base"
     assert set(MODEL_SIZES) >= {"mlp-xs", "mlp-small", "mlp-medium", "mlp-large"}
 
@@ -317,5 +320,6 @@ def test_gpt2_inference_as_far_as_it_is_described() -> None:
         row = of(*degrees)
         assert row["reason"] == reason
         assert "{" not in row["reason_text"]
+    assert of(1, 1, 2, 2**20, batch=2**21)["reason"] == "too_long"
     with pytest.raises(ConfigurationError, match="heads do not divide"):
         of(1, 1, 1, 1, size=GPTSize(2, 3, 16))

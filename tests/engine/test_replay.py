@@ -129,8 +129,8 @@ def test_planned_orders_keep_their_memory_limit() -> None:
 
 def test_calculon_pads_the_last_group() -> None:
     full = replay("interleaved", stages=4, microbatches=8, chunks=2, times=EQUAL)
-    assert replay("calculon", stages=4, microbatches=8, chunks=2, times=EQUAL).ranks == full.ranks
-    short = replay("calculon", stages=4, microbatches=6, chunks=2, times=EQUAL)
+    assert replay("calculon-1f1b", stages=4, microbatches=8, chunks=2, times=EQUAL).ranks == full.ranks
+    short = replay("calculon-1f1b", stages=4, microbatches=6, chunks=2, times=EQUAL)
     # (v-1)(P - M mod P) chunk times more than an even interleaving would take.
     assert short.makespan == (6 * 2 + 3 + 2) * 3.0
     assert len(short.tasks) == 2 * 8 * 6
@@ -206,6 +206,13 @@ def test_an_order_of_ones_own_is_replayed_like_the_rule_that_it_is() -> None:
                      times=EQUAL, placement=placement)  # fmt: skip
         assert own.makespan == found.makespan
         assert own.peak_activations == found.peak_activations
+
+
+def test_numbers_of_a_table_are_as_good_as_others() -> None:
+    numbers: dict[str, Any] = {"stages": np.int64(4), "microbatches": np.int32(8), "chunks": np.int8(2)}
+    found = replay("zbv", **numbers, times={"F": np.float64(1), "B": 1, "W": 1})
+    assert found.ranks == replay("zbv", stages=4, microbatches=8, times=EQUAL).ranks
+    assert list(found.critical_path) == list(found.critical_path.entries)
 
 
 def test_numbers_that_one_framework_refuses_are_remarked() -> None:

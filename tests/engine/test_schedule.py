@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 import engine
-from engine.simulate.schedule import LARGEST, chunk_times, schedule
+from engine.cost_models.chunk_times import chunk_times
+from engine.simulate.schedule import LARGEST, schedule
+from engine.store import Condition
 
 BLOCKS = 40
 """Of GPT-3 13B."""
@@ -22,7 +24,7 @@ def runs(**limits: Any) -> pd.DataFrame:
     found = engine.explore(
         "gpt3-13B", "h100_80g_nvl8", num_procs=32, max_batch_size=96, datatype="float16", limits=limits or None
     )
-    table = found.rows.table(["id"], where=[("pipeline_par", ">", 1)])["id"].to_numpy()
+    table = found.rows.table(["id"], where=[Condition("pipeline_par", ">", 1)])["id"].to_numpy()
     chosen = np.random.default_rng(7).choice(table, min(300, len(table)), replace=False)
     return found.evaluate_ids(np.sort(chosen))
 
@@ -47,6 +49,9 @@ def test_durations_add_up_to_the_step_on_every_stage() -> None:
         busy = tasks.groupby("stage")["length"].sum().to_numpy()
         assert busy + row["bubble_time"] == pytest.approx(row["total_time"], rel=1e-9)
         idle = found.idle()
+        assert found.causes is not None
+        assert found.causes[["start", "end"]].to_numpy().tolist() == idle[["start", "end"]].to_numpy().tolist()
+        assert set(found.causes["cause"]) <= {"fill", "forward", "gradient", "drain", "empty"}
         gaps = (idle["end"] - idle["start"]).groupby(idle["stage"]).sum().reindex(range(found.stages), fill_value=0.0)
         assert gaps.to_numpy() == pytest.approx(row["bubble_time"], rel=1e-6, abs=1e-6 * row["total_time"])
 
@@ -142,3 +147,16 @@ def test_uneven_pipelines_have_shorter_last_stages() -> None:
 def test_an_execution_that_does_not_run_has_no_schedule() -> None:
     with pytest.raises(ValueError, match="does not run"):
         chunk_times({"total_time": float("nan")}, BLOCKS)
+
+
+def test_an_execution_runs_the_schedule_that_it_names() -> None:
+    plain = next(row for row in rows() if row["pipeline_par"] >= 4 and row["pipeline_interleaving"] == 1)
+    own = schedule(plain, BLOCKS)
+    split = schedule(plain | {"schedule": "zb_h1"}, BLOCKS)
+    assert split.title == "ZB-H1"
+    assert {"forward", "input gradient", "weight gradient"} <= set(split.tasks["kind"])
+    assert split.tasks["end"].max() < own.tasks["end"].max()
+    two = next(row for row in rows() if row["pipeline_par"] >= 4 and row["pipeline_interleaving"] == 2)
+    folded = schedule(two | {"schedule": "zb_v"}, BLOCKS, most_tasks=200)
+    assert folded.title == "ZB-V"
+    assert (folded.tasks["end"] <= two["total_time"] * (1 + 1e-9)).all()

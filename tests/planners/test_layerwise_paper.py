@@ -167,3 +167,13 @@ def plan_cluster(machines: list[int]) -> Cluster:
     from engine.planners.layerwise.cluster import cluster_of
 
     return cluster_of(machines)
+
+
+def test_large_clusters_are_planned_with_fewer_ways_and_say_so() -> None:
+    asked = LayerwiseProblem(example("amoebanet"), 8, 64, plan_cluster(list(range(8, 41, 8))), mode="paper")
+    found = solve(asked)
+    assert found.notes
+    assert sum(len(stage.devices) for stage in found.stages) <= 40
+    assert len({device for stage in found.stages for device in stage.devices}) == sum(
+        len(stage.devices) for stage in found.stages
+    )

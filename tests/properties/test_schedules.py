@@ -5,15 +5,18 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.cost_models.calibrated.physics import schedules
 from engine.simulate import NAMES, ScheduleError, replay
 from engine.simulate.closed_forms import Numbers, closed_form
 from engine.simulate.schedules.contract import Placement, Shape
+from engine.simulate.schedules.registry import rule
 
-SEVERAL = ("interleaved", "interleaved-ep-overlap", "interleaved-zb", "looped-bfs", "calculon")
+SEVERAL = ("interleaved", "interleaved-ep-overlap", "interleaved-zb", "looped-bfs", "calculon-1f1b")
 
 
 def longest_path(lines: list[str], stages: int, times: dict[str, list[float]], latency: float, *, block: bool) -> float:
@@ -136,7 +139,7 @@ def test_schedules_are_the_longest_path_of_their_lists(name: str, random: Random
                        sends={"mode": mode, "c": latency})  # fmt: skip
     except ScheduleError:
         return
-    if name == "calculon" and microbatches % ranks:
+    if name == "calculon-1f1b" and microbatches % ranks:
         return  # Empty slots of its last group take time, but are no actions of the lists.
     stages = found.order.stages
     whole = {kind: [value] * stages for kind, value in (times | {"BW": times["B"] + times["W"]}).items()}
@@ -208,3 +211,44 @@ def test_controlled_memory_has_the_published_bubbles_and_peaks(ranks: int) -> No
     for name, table in (("v-half", half), ("v-min", least), ("v-1f1b", plain)):
         found = replay(name, stages=ranks, microbatches=2 * ranks, times={"F": 1, "B": 1, "W": 1})
         assert (found.makespan - 12 * ranks, max(found.peak_activations)) == table[ranks], name
+
+
+PHYSICS = {
+    "1f1b": "1f1b", "interleaved": "interleaved", "zb_h1": "zb-h1", "zb_v": "zbv", "dualpipe": "dualpipe",
+    "dualpipev": "dualpipev", "combined_1f1b": "interleaved-ep-overlap",
+}  # fmt: skip
+"""Schedules of the calibrated cost model -> the same here."""
+
+
+@pytest.mark.parametrize("place", range(len(schedules.SCHEDULES)), ids=schedules.SCHEDULES)
+@given(random=st.randoms(use_true_random=False))
+def test_the_cost_models_closed_forms_are_the_replay(place: int, random: Random) -> None:
+    name = PHYSICS[schedules.SCHEDULES[place]]
+    assert rule(schedules.SCHEDULES[place]) is rule(name)
+    ranks = random.choice((2, 3, 4, 6, 8))
+    chunks = random.randint(2, 4) if name in SEVERAL else 2 if name in ("zbv", "dualpipev") else 1
+    microbatches = ranks * random.randint(2, 4)
+    if bool(any(bool(np.any(each)) for each in schedules.refusals(place, ranks, microbatches, chunks).values())):
+        with pytest.raises(ScheduleError):
+            replay(name, stages=ranks, microbatches=microbatches, chunks=chunks, times={"F": 1, "B": 1, "W": 1})
+        return
+    f, b, w = (random.choice((0.75, 1.0, 1.5)) for _ in range(3))
+    pair = random.choice((f + b + w, max(f, b + w))) if name in PAIRED else f + b + w
+    if name == "dualpipe" and ranks < 4:
+        pair = f + b + w
+    times = {"F": f, "B": b, "W": w} | ({"FB": pair} if name in PAIRED else {})
+    found = replay(name, stages=ranks, microbatches=microbatches, chunks=chunks, times=times)
+    if b >= 0.65 * f and not (name == "dualpipe" and ranks < 4):
+        stated = schedules.makespan(
+            place, ranks, microbatches, chunks, forward=f, inputs=b, weights=w, pair=pair if name in PAIRED else None
+        )
+        assert found.makespan == pytest.approx(float(stated), rel=1e-12)
+    held = schedules.activations_in_flight(place, ranks, np.arange(ranks, dtype=np.float64), microbatches, chunks)
+    assert found.peak_activations == held.tolist()
+    assert sum(found.messages_sent) == float(schedules.messages(place, ranks, microbatches, chunks))
+    if f == b == w and place not in (schedules.DUALPIPE, schedules.DUALPIPE_V):
+        sent = replay(name, stages=ranks, microbatches=microbatches, chunks=chunks, times=times,
+                      sends={"mode": "overlap", "c": 0.05})  # fmt: skip
+        if pair == f + b + w:
+            hops = float(schedules.hops(place, ranks, microbatches, chunks))
+            assert sent.makespan - found.makespan == pytest.approx(0.05 * hops, rel=1e-9)

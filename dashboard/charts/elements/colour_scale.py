@@ -34,7 +34,7 @@ class Ramp:
     near_best: bool
 
     def position(self, value: float) -> float:
-        """Return the position of a value; infinite values sit at the bad end."""
+        """Returns the position of a value; infinite values sit at the bad end."""
         if math.isinf(value):
             return 0.0
         if self.good == self.bad:
@@ -47,7 +47,7 @@ class Ramp:
         return min(max((value - bad) / (good - bad), 0.0), 1.0)
 
     def ticks(self, scale: Scale) -> tuple[list[float], list[str], str]:
-        """Return tick positions, their texts and the title of the colour bar."""
+        """Returns tick positions, their texts and the title of the colour bar."""
         if self.good == self.bad:
             return [1.0], [scale.number(self.good)], scale.unit
         if self.near_best:
@@ -69,7 +69,7 @@ class Ramp:
         return [self.position(value * scale.factor) for value in values], texts, scale.unit
 
     def ends(self, scale: Scale) -> tuple[str, str, str]:
-        """Return what the worst and the best colour stand for, and the unit of both: "≤ 40", "100", "% of best"."""
+        """Returns what the worst and the best colour stand for, and the unit of both: "≤ 40", "100", "% of best"."""
         if self.near_best and self.good != self.bad:
             _, texts, title = self.ticks(scale)
             worst, best = (texts[0], texts[-1]) if self.good > self.bad else (texts[-1], texts[0])
@@ -94,7 +94,7 @@ def _ratios(low: float, high: float) -> tuple[list[float], list[str]]:
 
 
 def ramp_for(values: Sequence[float], *, lower_is_better: bool, domain: Domain) -> Ramp:
-    """Return the ramp for a set of values; NaN and infinities do not count.
+    """Returns the ramp for a set of values; NaN and infinities do not count.
 
     Where the best is zero or negative, ratios to it mean nothing and the whole range is shown instead.
     """
@@ -112,7 +112,7 @@ def ramp_for(values: Sequence[float], *, lower_is_better: bool, domain: Domain) 
 
 
 def colour_bar(ramp: Ramp, scale: Scale, colours: Palette, **more: Any) -> dict[str, Any]:
-    """Return the Plotly colour bar of a ramp."""
+    """Returns the Plotly colour bar of a ramp."""
     positions, texts, title = ramp.ticks(scale)
     return {
         "thickness": 8,

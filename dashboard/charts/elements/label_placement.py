@@ -38,7 +38,7 @@ class Box(NamedTuple):
     top: float
 
     def overlap(self, other: Box) -> float:
-        """Return the area that both cover [px²]."""
+        """Returns the area that both cover [px²]."""
         wide = min(self.right, other.right) - max(self.left, other.left)
         high = min(self.top, other.top) - max(self.bottom, other.bottom)
         return wide * high if wide > 0 and high > 0 else 0.0
@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 def text_width(text: str) -> float:
-    """Return the estimated width of small text [px]."""
+    """Returns the estimated width of small text [px]."""
     return _ADVANCE * len(text)
 
 
@@ -70,7 +70,7 @@ class Room:
         self._boxes: list[Box] = []
 
     def line(self, points: Sequence[tuple[float, float]]) -> None:
-        """Add a line through points that are finite."""
+        """Adds a line through points that are finite."""
         spots = [self._pixels(*point) for point in points]
         for (x0, y0), (x1, y1) in pairwise(spots):
             parts = max(1, math.ceil(math.hypot(x1 - x0, y1 - y0) / _STEP))
@@ -78,19 +78,19 @@ class Room:
         self._points += spots[-1:]
 
     def mark(self, x: float, y: float, size: float) -> None:
-        """Add a mark of `size` [px]."""
+        """Adds a mark of `size` [px]."""
         across, up = self._pixels(x, y)
         self._boxes.append(Box(across - size / 2, up - size / 2, across + size / 2, up + size / 2))
 
     def put(self, text: str, places: Sequence[Place]) -> Place:
-        """Return the first of the places that cover least, and keep it free from now on."""
+        """Returns the first of the places that cover least, and keep it free from now on."""
         costs = [self.cost(self.box(text, place)) for place in places]
         best = places[costs.index(min(costs))]
         self._boxes.append(self.box(text, best))
         return best
 
     def box(self, text: str, place: Place) -> Box:
-        """Return what a name would cover."""
+        """Returns what a name would cover."""
         x, y = self._pixels(place.x, place.y)
         wide = text_width(text)
         left = x + place.xshift - wide * _BEFORE[place.xanchor]
@@ -98,7 +98,7 @@ class Room:
         return Box(left, bottom, left + wide, bottom + LINE_HEIGHT)
 
     def cost(self, box: Box) -> float:
-        """Return how much a name there would cover or stick out; 0 where it is clear of everything."""
+        """Returns how much a name there would cover or stick out; 0 where it is clear of everything."""
         x, y = np.array(self._points or [(math.inf, math.inf)]).T
         covered = float(np.sum((box.left <= x) & (x <= box.right) & (box.bottom <= y) & (y <= box.top)))
         covered += sum(box.overlap(other) for other in self._boxes)
@@ -111,5 +111,5 @@ class Room:
 
 
 def annotation(place: Place) -> dict[str, Any]:
-    """Return a place as arguments of `dashboard.charts.elements.template.noted`."""
+    """Returns a place as arguments of `dashboard.charts.elements.template.noted`."""
     return place._asdict()

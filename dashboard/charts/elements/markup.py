@@ -24,7 +24,7 @@ _CSS = Path(__file__).parent / "style.css"
 
 @cache
 def stylesheet() -> str:
-    """Return the style element to inject once per page."""
+    """Returns the style element to inject once per page."""
     return f"<style>\n{_CSS.read_text(encoding='utf-8')}</style>"
 
 
@@ -44,7 +44,7 @@ class Tile(NamedTuple):
 
 
 def figure_strip(tiles: Sequence[Tile]) -> str:
-    """Return one row of headline figures, the answer of the page first."""
+    """Returns one row of headline figures, the answer of the page first."""
     items = []
     telling = any(tile.error for tile in tiles)
     for tile in tiles:
@@ -82,13 +82,13 @@ def _small(unit: str) -> str:
 
 
 def time_bar(pieces: Mapping[str, float], label: str = "Step time") -> str:
-    """Return a one-line stacked bar of a step; pieces [s] by key of `TIME_KINDS`."""
+    """Returns a one-line stacked bar of a step; pieces [s] by key of `TIME_KINDS`."""
     total = sum(pieces.values())
     return _mini(label, format_value("total_time", total), pieces, TIME_KINDS, total, None, "total_time")
 
 
 def memory_bar(pieces: Mapping[str, float], capacity: float, label: str = "Memory, HBM") -> str:
-    """Return a one-line stacked bar of one memory tier; pieces [bytes] by key of `MEMORY_KINDS`, capacity [bytes].
+    """Returns a one-line stacked bar of one memory tier; pieces [bytes] by key of `MEMORY_KINDS`, capacity [bytes].
 
     What exceeds the capacity is drawn beyond a mark at the capacity.
     """
@@ -126,7 +126,7 @@ def _mini(
 
 
 def legend(kinds: Iterable[Kind]) -> str:
-    """Return swatches with names."""
+    """Returns swatches with names."""
     items = "".join(
         f"<span>{_swatch(kind, klass='ss-swatch')}{escape(kind.name)}</span>" for kind in kinds
     )
@@ -134,7 +134,7 @@ def legend(kinds: Iterable[Kind]) -> str:
 
 
 def memory_legend(tiers: tuple[Mapping[str, float], Mapping[str, float]], kinds: Iterable[Kind], name: str = "") -> str:
-    """Return swatches with names and sizes of what one execution keeps in the GPU's own and in host memory.
+    """Returns swatches with names and sizes of what one execution keeps in the GPU's own and in host memory.
 
     tiers: bytes by key of `MEMORY_KINDS`. name: of the execution, where there are several.
     """
@@ -153,7 +153,7 @@ def memory_legend(tiers: tuple[Mapping[str, float], Mapping[str, float]], kinds:
 
 
 def ramp(worst: str, best: str, unit: str = "") -> str:
-    """Return the "how good" colours from worst to best between what they stand for, as an item of a legend."""
+    """Returns the "how good" colours from worst to best between what they stand for, as an item of a legend."""
     stops = ",".join(f"light-dark({light},{dark})"
                      for light, dark in zip(LIGHT.sequential, DARK.sequential, strict=True))  # fmt: skip
     last = f"{best} {unit}".strip()
@@ -166,7 +166,7 @@ def ramp(worst: str, best: str, unit: str = "") -> str:
 def map_legend(
     num_procs: int, unit: str, *, fastest: bool = False, runs: bool = True, numbered: bool = True
 ) -> str:
-    """Return the caption line under the cell map.
+    """Returns the caption line under the cell map.
 
     unit: of what cells show, empty without one. fastest: whether they show their fastest execution, whatever it is that
     they show of it. runs: whether any cell has an execution that runs. numbered: whether cells print their values.
@@ -181,7 +181,7 @@ def map_legend(
 
 
 def in_unit(unit: str) -> str:
-    """Return a unit as it follows what is told in it: ", in GiB"; nothing without one."""
+    """Returns a unit as it follows what is told in it: ", in GiB"; nothing without one."""
     return f", in {escape(unit)}" if unit else ""
 
 
@@ -202,7 +202,7 @@ _MEANING: Final[Mapping[str, str]] = {
 
 
 def chips(facts: Iterable[tuple[str, str]]) -> str:
-    """Return key and value pairs as one line of chips, each with what it means."""
+    """Returns key and value pairs as one line of chips, each with what it means."""
     items = "".join(
         f'<span class="ss-chip"{_title(key)}>{escape(key)} <b>{escape(value)}</b></span>' for key, value in facts
     )
@@ -211,28 +211,28 @@ def chips(facts: Iterable[tuple[str, str]]) -> str:
 
 def _title(key: str) -> str:
     meaning = _MEANING.get(key)
-    if meaning is None and key.endswith("on network tier"):
-        meaning = "Which network carries each kind of traffic; tier 0 is the innermost, within a group of GPUs."
+    if meaning is None and key.endswith(" network"):
+        meaning = "Which network carries this traffic: how many GPUs it links, and its rate per GPU and direction."
     return f' title="{escape(meaning)}"' if meaning else ""
 
 
 def page_head(title: str) -> str:
-    """Return the heading of a page for those who hear it; others see it named in the navigation."""
+    """Returns the heading of a page for those who hear it; others see it named in the navigation."""
     return f'<h1 class="ss-heard">{escape(title)}</h1>'
 
 
 def head(title: str, scope: str = "") -> str:
-    """Return the head of a card: a question without its mark, and the scope of the answer."""
+    """Returns the head of a card: a question without its mark, and the scope of the answer."""
     return f'<div class="ss-head"><h2>{escape(title)}</h2>{f" <span>{escape(scope)}</span>" if scope else ""}</div>'
 
 
 def meanings(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return terms, each with what it means, one below the other."""
+    """Returns terms, each with what it means, one below the other."""
     items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in pairs)
     return f'<dl class="ss-meanings">{items}</dl>'
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return labels over values, in equal columns."""
+    """Returns labels over values, in equal columns."""
     items = "".join(f"<div><span>{escape(key)}</span><b>{escape(value)}</b></div>" for key, value in pairs)
     return f'<div class="ss-facts">{items}</div>'

@@ -53,15 +53,15 @@ class Palette:
         return self.diverging[-1]
 
     def ramp(self, position: float) -> str:
-        """Return the sequential colour at `position` in 0 (worst) to 1 (best); positions outside are clipped."""
+        """Returns the sequential colour at `position` in 0 (worst) to 1 (best); positions outside are clipped."""
         return _interpolate(self.sequential, position)
 
     def label_on_ramp(self, position: float) -> str:
-        """Return the text colour that is legible on `ramp(position)`."""
+        """Returns the text colour that is legible on `ramp(position)`."""
         return self.ink_on(self.ramp(position))
 
     def ink_on(self, fill: str) -> str:
-        """Return the text colour that is legible on a fill: the page's own, or black or white where neither is."""
+        """Returns the text colour that is legible on a fill: the page's own, or black or white where neither is."""
         for inks in ((self.background, self.text), ("#000000", "#FFFFFF")):
             ink = max(inks, key=lambda each: contrast(each, fill))
             if contrast(ink, fill) >= LEGIBLE:
@@ -69,11 +69,11 @@ class Palette:
         return ink
 
     def diverge(self, position: float) -> str:
-        """Return the diverging colour at `position` in -1 (much worse) to 1 (much better)."""
+        """Returns the diverging colour at `position` in -1 (much worse) to 1 (much better)."""
         return _interpolate(self.diverging, (position + 1) / 2)
 
     def hatch(self, size: int = 7, opacity: float = 0.45) -> dict[str, Any]:
-        """Return the Plotly pattern that marks what is of no use."""
+        """Returns the Plotly pattern that marks what is of no use."""
         return {
             "shape": "/",
             "size": size,
@@ -84,13 +84,13 @@ class Palette:
         }
 
     def hatch_some(self, which: Sequence[bool], size: int = 7, opacity: float = 0.45) -> dict[str, Any]:
-        """Return the Plotly pattern that hatches some marks of a trace; give those the colour `muted` as well."""
+        """Returns the Plotly pattern that hatches some marks of a trace; give those the colour `muted` as well."""
         pattern = self.hatch(size, opacity)
         del pattern["bgcolor"]
         return {**pattern, "shape": ["/" if flag else "" for flag in which]}
 
     def colorscale(self, reverse: bool = False) -> list[list[float | str]]:
-        """Return the sequential ramp as a Plotly colour scale."""
+        """Returns the sequential ramp as a Plotly colour scale."""
         stops = self.sequential[::-1] if reverse else self.sequential
         return [[index / (len(stops) - 1), colour] for index, colour in enumerate(stops)]
 
@@ -129,7 +129,7 @@ DARK: Final = Palette(
 
 
 def palette(mode: str) -> Palette:
-    """Return the palette of "light" or "dark"; anything else counts as light."""
+    """Returns the palette of "light" or "dark"; anything else counts as light."""
     return DARK if mode == "dark" else LIGHT
 
 
@@ -145,11 +145,11 @@ class Kind:
     dark: str | None
 
     def colour(self, colours: Palette) -> str | None:
-        """Return the colour in the given mode, None where the kind is hatched."""
+        """Returns the colour in the given mode, None where the kind is hatched."""
         return self.dark if colours.mode == "dark" else self.light
 
     def label(self, colours: Palette) -> str:
-        """Return the colour of text on this kind's colour."""
+        """Returns the colour of text on this kind's colour."""
         fill = self.colour(colours)
         return colours.text if fill is None else colours.ink_on(fill)
 
@@ -188,13 +188,13 @@ _EXTENDED: Final = {column.name for column in EXTENSION_STATISTICS}
 
 
 def kinds_of(kinds: tuple[Kind, ...], cost_model: str) -> tuple[Kind, ...]:
-    """Return those of `TIME_KINDS` or `MEMORY_KINDS` that a cost model tells apart."""
+    """Returns those of `TIME_KINDS` or `MEMORY_KINDS` that a cost model tells apart."""
     there = {column.name for column in statistics_of(cost_model)}
     return tuple(kind for kind in kinds if there & set(kind.statistics))
 
 
 def common_kinds(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
-    """Return those of `TIME_KINDS` or `MEMORY_KINDS` that every cost model tells apart."""
+    """Returns those of `TIME_KINDS` or `MEMORY_KINDS` that every cost model tells apart."""
     return tuple(kind for kind in kinds if not _EXTENDED & set(kind.statistics))
 
 
@@ -226,12 +226,12 @@ def _interpolate(stops: tuple[str, ...], position: float) -> str:
 
 
 def channels(colour: str) -> tuple[int, int, int]:
-    """Return red, green and blue [0 to 255] of "#RRGGBB"."""
+    """Returns red, green and blue [0 to 255] of "#RRGGBB"."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def contrast(first: str, second: str) -> float:
-    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2.2, definition of contrast ratio)."""
+    """Returns the contrast ratio of two colours, 1 to 21 (WCAG 2.2, definition of contrast ratio)."""
     bright, dim = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 

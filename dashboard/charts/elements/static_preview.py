@@ -34,22 +34,23 @@ class _Plot(NamedTuple):
     y: tuple[float, float]
 
     def at(self, x: float, y: float) -> tuple[str, str]:
-        """A place."""
+        """Returns a place."""
         return _share((x - self.x[0]) / (self.x[1] - self.x[0])), _share((y - self.y[0]) / (self.y[1] - self.y[0]))
 
     def box(self, x: tuple[float, float], y: tuple[float, float]) -> _Box:
-        """A rectangle between two places each way."""
+        """Returns a rectangle between two places each way."""
         width, height = (x[1] - x[0]) / (self.x[1] - self.x[0]), (y[1] - y[0]) / (self.y[1] - self.y[0])
         return (*self.at(x[0], y[0]), _share(width), _share(height))
 
 
 def is_drawable(figure: go.Figure) -> bool:
-    """Whether `still` can draw a figure: large maps are drawn as heatmaps, and there is nothing on an empty one."""
+    """Returns whether `still` can draw a figure: large maps are drawn as heatmaps, and there is nothing on an empty
+    one."""
     return bool(figure.data) and all(trace.type in ("bar", "scatter") for trace in figure.data)
 
 
 def still(figure: go.Figure) -> str:
-    """Return a figure as HTML of the figure's height that fills the width it is given.
+    """Returns a figure as HTML of the figure's height that fills the width it is given.
 
     Draws what maps are made of: bars, texts, round markers, rectangles, notes at points, the ticks and titles of one
     pair of axes, and one colour bar. The margins and the ranges of the axes must be stated in the layout.

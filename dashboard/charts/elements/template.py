@@ -32,7 +32,7 @@ class Chart(NamedTuple):
 def written(
     colours: Palette, height: int, traces: Iterable[Mapping[str, Any]], layout: Mapping[str, Any]
 ) -> go.Figure:
-    """Return a figure of `height` [px] in the house style from all that is on it, as Plotly's dictionaries.
+    """Returns a figure of `height` [px] in the house style from all that is on it, as Plotly's dictionaries.
 
     layout: what differs from the house style, at any depth. Plotly does not check any of it: for charts that are drawn
     at every click that took twelve times as long as writing them. Tests check what such charts write.
@@ -48,7 +48,7 @@ def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def base(colours: Palette, height: int) -> go.Figure:
-    """Return an empty figure of `height` [px] in the house style: no grid, no zero line, nothing to drag."""
+    """Returns an empty figure of `height` [px] in the house style: no grid, no zero line, nothing to drag."""
     # In one go: an update looks at every property there is, and takes 12 times as long for the same figure.
     return go.Figure(layout=_house(colours, height))
 
@@ -85,13 +85,13 @@ def _house(colours: Palette, height: int) -> dict[str, Any]:
 
 
 def style_axes(figure: go.Figure, colours: Palette) -> None:
-    """Give every axis of a figure the house style; call after axes were added."""
+    """Gives every axis of a figure the house style; call after axes were added."""
     figure.update_xaxes(axis_style(colours, 10))
     figure.update_yaxes(axis_style(colours, 12), ticklabelstandoff=3)
 
 
 def axis_style(colours: Palette, standoff: int) -> dict[str, Any]:
-    """Return the house style of an axis. standoff: room between its title and its ticks [px]."""
+    """Returns the house style of an axis. standoff: room between its title and its ticks [px]."""
     return {
         "showgrid": False,
         "zeroline": False,
@@ -106,7 +106,7 @@ def axis_style(colours: Palette, standoff: int) -> dict[str, Any]:
 
 
 def stacked(figure: go.Figure) -> go.Figure:
-    """Return a chart of named rows as it is drawn where it is narrow: names and figures above the bars, not beside.
+    """Returns a chart of named rows as it is drawn where it is narrow: names and figures above the bars, not beside.
 
     The names are the ticks of the vertical axes, the figures are notes right of the plot at the height of a row. Bars
     keep their thickness, and rows become higher by a line of text.
@@ -156,7 +156,7 @@ def stacked(figure: go.Figure) -> go.Figure:
 
 
 def unfading(opacity: float = 1.0, text: str | None = None) -> dict[str, Any]:
-    """Return trace settings that keep marks as they are while something is selected.
+    """Returns trace settings that keep marks as they are while something is selected.
 
     Plotly fades everything that is not selected, in every trace; the charts frame what is selected instead.
     """
@@ -191,7 +191,7 @@ def noted(
     font_size: int = TICK_SIZE,
     **more: Any,
 ) -> dict[str, Any]:
-    """Return a small annotation without an arrow, for charts that write many of them and add them at once."""
+    """Returns a small annotation without an arrow, for charts that write many of them and add them at once."""
     return {
         "x": x,
         "y": y,
@@ -205,12 +205,12 @@ def noted(
 def note(
     figure: go.Figure, text: str, colours: Palette, *, x: float, y: float, colour: str | None = None, **more: Any
 ) -> None:
-    """Add a small annotation without an arrow. Some 3 ms each, since Plotly checks all others again: see `noted`."""
+    """Adds a small annotation without an arrow. Some 3 ms each, since Plotly checks all others again: see `noted`."""
     figure.add_annotation(noted(text, colours, x=x, y=y, colour=colour, **more))
 
 
 def empty(colours: Palette, height: int, sentence: str) -> Chart:
-    """Return a chart that has nothing to draw and says why."""
+    """Returns a chart that has nothing to draw and says why."""
     figure = base(colours, height)
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
@@ -219,7 +219,7 @@ def empty(colours: Palette, height: int, sentence: str) -> Chart:
 
 
 def wrapped(text: str, width: int = 60) -> str:
-    """Break a long sentence for the hover box, which does not wrap by itself."""
+    """Breaks a long sentence for the hover box, which does not wrap by itself."""
     lines: list[str] = []
     line = ""
     for word in text.split(" "):
@@ -232,7 +232,7 @@ def wrapped(text: str, width: int = 60) -> str:
 
 
 def nice_steps(low: float, high: float, wanted: int = 5, fewest: int = 0) -> list[float]:
-    """Return round numbers (1, 2, 2.5 or 5 times a power of ten) that divide low..high into about `wanted` steps.
+    """Returns round numbers (1, 2, 2.5 or 5 times a power of ten) that divide low..high into about `wanted` steps.
 
     As steps are rounded up there may be fewer numbers; where they are less than `fewest`, more steps are wanted.
     """
@@ -247,7 +247,7 @@ def nice_steps(low: float, high: float, wanted: int = 5, fewest: int = 0) -> lis
 
 
 def log_ticks(low: float, high: float, most: int = 8) -> dict[str, Any]:
-    """Return the ticks of a logarithmic axis from low to high, which stay right while it is zoomed: 1, 2, 5 and their
+    """Returns the ticks of a logarithmic axis from low to high, which stay right while it is zoomed: 1, 2, 5 and their
     tenfolds where these are neither few nor more than `most`, else powers of ten or round numbers at equal steps."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = sum(low <= factor * 10.0**power <= high for power in powers for factor in (1, 2, 5))
@@ -258,7 +258,7 @@ def log_ticks(low: float, high: float, most: int = 8) -> dict[str, Any]:
 
 
 def tick_texts(low: float, high: float, wanted: int = 5, fewest: int = 0) -> dict[str, list[Any]]:
-    """Return ticks at round numbers between two ends, all written with as many decimals; see `nice_steps`."""
+    """Returns ticks at round numbers between two ends, all written with as many decimals; see `nice_steps`."""
     ticks = nice_steps(low, high, wanted, fewest)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else abs(ticks[0]) or 1.0
     digits = next(digits for digits in range(13) if digits == 12 or abs(round(step, digits) - step) < 1e-6 * step)
@@ -266,5 +266,5 @@ def tick_texts(low: float, high: float, wanted: int = 5, fewest: int = 0) -> dic
 
 
 def finite(values: Iterable[float]) -> list[float]:
-    """Return the values that are neither NaN nor infinite."""
+    """Returns the values that are neither NaN nor infinite."""
     return [value for value in values if math.isfinite(value)]

@@ -80,7 +80,7 @@ def bases() -> dict[str, Calibration]:
 
 
 def prepared_example(key: str, base: Calibration) -> Prepared:
-    """The runs of an example."""
+    """Returns the runs of an example."""
     return _example(key, _mark(base), base)
 
 
@@ -99,7 +99,7 @@ def _example(key: str, mark: str, _base: Calibration) -> Prepared:
 def prepared_upload(
     contents: Mapping[str, bytes], system: System, given: Mapping[str, str], base: Calibration
 ) -> Prepared:
-    """The runs of uploaded files. Raises `Refused` with one sentence."""
+    """Returns the runs of uploaded files. Raises `Refused` with one sentence."""
     size = sum(map(len, contents.values()))
     if size > MOST_BYTES:
         raise Refused(f"The files have {size / 1e6:,.1f} MB; up to {MOST_BYTES / 1e6:,.0f} MB are read at once.")
@@ -128,7 +128,7 @@ def _mark(base: Calibration) -> str:
 
 
 def outcome_of(prepared: Prepared, names: tuple[str, ...] | None) -> Outcome:
-    """The fit of some parameters, or of those that the runs suggest. Raises `Refused` with one sentence."""
+    """Returns the fit of some parameters, or of those that the runs suggest. Raises `Refused` with one sentence."""
     try:
         return _outcome(prepared.key, names, prepared)
     except (CalibrateError, hardware.CalibrationFileError) as problem:

@@ -24,7 +24,7 @@ _HELP: Final = "Proves the best executions by both calibrations; some seconds fo
 
 
 def ranking(outcome: Outcome) -> None:
-    """Draw the scenario's best executions in their new order."""
+    """Draws the scenario's best executions in their new order."""
     scenario = state.current_scenario()
     st.html(markup.head("What changes for the scenario", _named(scenario)))
     if not same_accelerator(scenario.system, outcome.checked.system):
@@ -60,7 +60,7 @@ def _gain(share: float) -> str:
 
 
 def reranked(scenario: Scenario, before: Calibration, after: Calibration) -> Reranked:
-    """The best executions of a scenario by either calibration, ranked by both."""
+    """Returns the best executions of a scenario by either calibration, ranked by both."""
     mark = "-".join(calibrate.recalibrated(scenario, one).key for one in (before, after))
     return _reranked(mark, scenario, before, after)
 
@@ -76,7 +76,7 @@ def _named(scenario: Scenario) -> str:
 
 
 def same_accelerator(one: System, other: System) -> bool:
-    """Whether two systems have the same accelerator."""
+    """Returns whether two systems have the same accelerator."""
     if one.accelerator is None or other.accelerator is None:
         return one.name == other.name
     return one.accelerator.name == other.accelerator.name

@@ -30,7 +30,7 @@ def _number(label: str, form: str | None, width: int, help_text: str = "") -> An
 
 
 def runs(checked: Checked, outcome: Outcome | None) -> None:
-    """Every run: whether it is used, else why not; what it lacks and what was assumed for it."""
+    """Draws every run: whether it is used, else why not; what it lacks and what was assumed for it."""
     accepted = checked.accepted
     refused = int((~accepted).sum())
     many = f"{len(accepted):,} run{'s' if len(accepted) != 1 else ''}"
@@ -102,7 +102,7 @@ def moved(estimates: tuple[Estimate, ...]) -> list[Moved]:
 
 
 def parameters(outcome: Outcome) -> None:
-    """What the fit did to each parameter."""
+    """Draws what the fit did to each parameter."""
     rows = [
         {
             "parameter": item.about.label,
@@ -131,7 +131,7 @@ def parameters(outcome: Outcome) -> None:
 
 
 def order(ranked: Reranked) -> None:
-    """The best executions in their new order."""
+    """Draws the best executions in their new order."""
     table = ranked.distinct.head(ORDERED)
     shown = pd.DataFrame(
         {
@@ -159,7 +159,7 @@ def order(ranked: Reranked) -> None:
 
 
 def template_fields(fields: dict[str, str]) -> None:
-    """What each column of the template is."""
+    """Draws what each column of the template is."""
     st.dataframe(
         pd.DataFrame({"field": list(fields), "meaning": list(fields.values())}), hide_index=True, height=240,
         key="calibrate_fields", alt=f"{len(fields)} fields of a run, and what each is.",
@@ -169,5 +169,5 @@ def template_fields(fields: dict[str, str]) -> None:
 
 
 def offered(checked: Checked, start: Parameters) -> dict[str, str]:
-    """Names and labels of the parameters that may be chosen."""
+    """Returns names and labels of the parameters that may be chosen."""
     return {name: one.label for name, one in adjustable(checked.system, start).items()}

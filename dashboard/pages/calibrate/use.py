@@ -21,7 +21,7 @@ __all__ = ["offer"]
 
 
 def offer(outcome: Outcome, key: str) -> None:
-    """Draw what can be done with a fit. key: tells fits apart, so that the name starts anew with each."""
+    """Draws what can be done with a fit. key: tells fits apart, so that the name starts anew with each."""
     suggested = calibrate.document(outcome).name
     name = st.text_input("Name of the calibration", suggested, key=f"calibrate_name_{key}", max_chars=LONGEST_TITLE)
     try:

@@ -186,7 +186,7 @@ def _maps(sides: list[Side]) -> None:
             st.html(markup.head(side.letter, title(side.best) if side.best is not None else _why_not(side)))
             chart = degree_map(
                 table, metric.column, state.theme_mode(), domain=domain, height=90 + 34 * len(axes[0]), axes=axes,
-                among=among, bar=False,
+                among=among, bar=False, narrow=is_narrow(),
             )  # fmt: skip
             show(chart, f"compare_map_{side.letter}")
     st.html(_legend(metric, among, domain))

@@ -14,7 +14,7 @@ __all__ = ["account_of"]
 
 
 def account_of(scenario: Scenario, row: dict[str, Any]) -> Account:
-    """The account of an execution with figures."""
+    """Returns the account of an execution with figures."""
     return _account(scenario, scenario.key, row)
 
 

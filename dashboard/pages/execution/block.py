@@ -38,7 +38,7 @@ def _block(_scenario: Scenario, key: str, row: dict[str, Any]) -> BlockAccount |
 
 
 def block(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
-    """Table and roofline side by side; nothing where the cost model tells no operations apart."""
+    """Draws table and roofline side by side; nothing where the cost model tells no operations apart."""
     scenario = exploration.scenario
     found = _block(scenario, scenario.key, row)
     if found is None:

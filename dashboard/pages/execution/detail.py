@@ -10,8 +10,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.elements.palette import TIME_KINDS
-from dashboard.charts.gantt import MOST_BARS, gantt, shown_stages, summary
+from dashboard.charts.elements.palette import TIME_KINDS, Kind
+from dashboard.charts.gantt import MOST_BARS, WEIGHTS, gantt, shown_stages, summary
 from dashboard.charts.networks import partners, traffic
 from dashboard.compat.types import Place
 from dashboard.link import state
@@ -55,19 +55,21 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     """The schedule, full width."""
     found = _schedule(blocks_of(exploration.scenario), row)
     facts = summary(found)
-    kind = "interleaved 1F1B" if facts["chunks"] > 1 else "1F1B"
-    parts = [kind, f"{facts['stages']} stages"] if facts["stages"] > 1 else ["no pipeline: one stage"]
+    parts = [found.title, f"{facts['stages']} stages"] if facts["stages"] > 1 else ["no pipeline: one stage"]
     if facts["chunks"] > 1:
         parts.append(f"{facts['chunks']} chunks")
     parts += [counted(facts["microbatches"], "microbatch"), _idle(row, facts["idle"])]
     st.html(markup.head("Pipeline schedule", " · ".join(parts)))
     show(gantt(found, mode), "execution_gantt")
-    st.html(markup.legend(replace(_KINDS[key], name=word) for key, word in _bars(found, row).items()))
+    kinds = [replace(_KINDS[key], name=word) for key, word in _bars(found, row).items()]
+    st.html(markup.legend([*kinds, *_of_weights(found)]))
     notes = [_inside_bars(row)]
     if facts["chunks"] > 1:
         notes.append("Fainter is a later chunk.")
     if row.get("overhead_time") is not None:
         notes.append("Every stage is drawn like the slowest; the end of the step waits for stragglers and the host.")
+    if (found.tasks["pair"] >= 0).any():
+        notes.append("A box split in two is a forward and a backward that overlap.")
     hidden = facts["stages"] - len(shown_stages(facts["stages"]))
     if hidden:
         notes.append(f"{hidden} stages between are not drawn.")
@@ -97,6 +99,11 @@ def _bars(found: Schedule, row: Mapping[Any, Any]) -> dict[str, str]:
     there = set(found.tasks["kind"])
     named = {key: word for task, (key, word) in words.items() if task in there}
     return named | ({"bubble": "idle"} if len(found.idle()) else {})
+
+
+def _of_weights(found: Schedule) -> list[Kind]:
+    """Gradients of weights as an item of the legend, where the schedule does them apart."""
+    return [replace(WEIGHTS, name="weight gradient")] if (found.tasks["kind"] == WEIGHTS.key).any() else []
 
 
 def _inside_bars(row: Mapping[Any, Any]) -> str:

@@ -30,13 +30,13 @@ _EXPRESSIONS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def derived_metrics(scenario: Scenario) -> dict[str, Metric]:
-    """The figures of a scenario's executions that are no statistics of their own, by name."""
+    """Returns the figures of a scenario's executions that are no statistics of their own, by name."""
     shares = {column.name for column in SHARES}
     return {name: metric for name, metric in metrics(scenario).items() if name in shares or name in _EXPRESSIONS}
 
 
 def derived_formula(metric: Metric, row: Mapping[Any, Any], scenario: Scenario) -> Formula:
-    """The formula of one of `derived_metrics` for a feasible execution."""
+    """Returns the formula of one of `derived_metrics` for a feasible execution."""
     if metric.of_fastest:
         text = f"({' + '.join(parts_of(metric.key, scenario.cost_model))}) / total_time"
         source = "times of the step, engine.columns"

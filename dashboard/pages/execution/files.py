@@ -28,20 +28,20 @@ class ForReference(NamedTuple):
 
 
 def execution_json(row: Mapping[Any, Any], cost_model: str) -> str:
-    """An execution as a JSON file of the fields of a cost model, in order."""
+    """Returns an execution as a JSON file of the fields of a cost model, in order."""
     kinds = {"int64": int, "bool": bool, "str": str, "float64": float}
     fields = {column.name: kinds[column.dtype](row[column.name]) for column in fields_of(cost_model)}
     return json.dumps(fields, indent=2)
 
 
 def reference_models(scenario: Scenario) -> list[CostModel]:
-    """The other cost models that reproduce a program, whose execution files can be written too."""
+    """Returns the other cost models that reproduce a program, whose execution files can be written too."""
     own = cost_model_of(scenario)
     return [each for each in COST_MODELS.values() if each.reference and each is not own]
 
 
 def for_reference(scenario: Scenario, row: Mapping[Any, Any], other: CostModel) -> ForReference:
-    """An execution as the execution file of the program that another cost model reproduces.
+    """Returns an execution as the execution file of the program that another cost model reproduces.
 
     Refused, with the reason, where the file would be of another execution: where the program cannot express the model
     or a field, or where its rules do not know such an execution.

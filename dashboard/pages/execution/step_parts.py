@@ -17,7 +17,7 @@ __all__ = ["parts_of_step"]
 
 
 def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
-    """The step in finer parts than the waterfall, and the rates that they rest on."""
+    """Draws the step in finer parts than the waterfall, and the rates that they rest on."""
     scenario = exploration.scenario
     cost_model, parts = cost_model_of(scenario), account_of(scenario, row).parts()
     if not parts:

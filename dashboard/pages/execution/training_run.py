@@ -37,7 +37,7 @@ _PARTS: Final = {
 
 @st.fragment
 def panel(row: Mapping[str, Any]) -> None:
-    """The inputs, what follows from them, and by which formulas."""
+    """Draws the inputs, what follows from them, and by which formulas."""
     scenario = state.current_scenario()
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("What a training run takes", "failures, checkpoints, price and power as below"))
@@ -67,7 +67,7 @@ def panel(row: Mapping[str, Any]) -> None:
 
 
 def tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> list[markup.Tile]:
-    """The headline figures of a training run."""
+    """Returns the headline figures of a training run."""
     flops, rate = token_flops(scenario), float(row["sample_rate"])
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
     done = economics.utilisation(

@@ -84,7 +84,7 @@ def render(view: View) -> None:
     row = chosen.row
     other = _head(exploration, chosen, view.other)
     refusal(exploration, chosen)
-    st.html(markup.chips(choices(row)))
+    st.html(markup.chips(choices(row, exploration.scenario.system)))
     if not chosen.has_figures:
         st.caption("An execution that is rejected for another reason than memory has no figures.")
         return
@@ -240,12 +240,12 @@ def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] 
     scenario, capacity = exploration.scenario, capacities(exploration)[0]
 
     def compared(label: str, name: str, context: str) -> markup.Tile:
-        """A figure of which the register knows what is better."""
+        """Returns a figure of which the register knows what is better."""
         text, tone = (context, "") if other is None else _against(name, row, other)
         return markup.Tile(label, format_value(name, row[name]), text, tone, by_name(name).description)
 
     def beside(label: str, value: Callable[[dict[str, Any]], str], context: str, tone: str = "") -> markup.Tile:
-        """A figure beside that of B."""
+        """Returns a figure beside that of B."""
         return markup.Tile(label, value(row), context if other is None else f"B {value(other)}", "" if other else tone)
 
     def used(execution: dict[str, Any]) -> str:

@@ -13,12 +13,13 @@ from dashboard.charts.best_map import numbered
 from dashboard.charts.elements.markup import NOT_FITTING, NOT_NUMBERED, in_unit
 from dashboard.link import state
 from dashboard.queries import explorations as data
-from dashboard.queries.economics import QUICK, Metric, further, metrics
+from dashboard.queries.economics import QUICK, Metric, metrics, unstored_metrics
 from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
 from dashboard.queries.scenario_edits import altered, datatypes_of
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets.controls import given, key_for
-from dashboard.widgets.exploration_progress import explorations_of
+from dashboard.widgets.needed_exploration import explorations_of
+from dashboard.widgets.window import is_narrow
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, count, counted, scale_for, shortfall
 from engine import Exploration
@@ -81,7 +82,7 @@ class Axes:
 
 
 def axes_in_link(exploration: Exploration) -> Axes:
-    """The axes that the link names, tensor by pipeline parallel otherwise."""
+    """Returns the axes that the link names, tensor by pipeline parallel otherwise."""
     offered = _offered(exploration, exploration.key)
     x = state.url_value(*_X, {*offered, _X[1]})
     first = _Y[1] if x != _Y[1] else _X[1]
@@ -103,7 +104,7 @@ def _facets_offered(exploration: Exploration) -> list[str]:
 
 
 def in_other_datatypes(exploration: Exploration) -> list[Exploration]:
-    """What a map per datatype needs besides the exploration: its scenario in the other datatypes of the system.
+    """Returns what a map per datatype needs besides the exploration: its scenario in the other datatypes of the system.
 
     Shows the progress of the first that is not there yet, and stops the page without; empty where nobody asked.
     """
@@ -164,14 +165,14 @@ def _grouped(
 def cells_for(
     exploration: Exploration, axes: Axes, metric: Metric, where: data.Where, others: Sequence[Exploration] = ()
 ) -> tuple[pd.DataFrame, tuple[int, int]]:
-    """The cells of the map as `charts.best_map` reads them, and (values of the third field shown, all it has).
+    """Returns the cells of the map as `charts.best_map` reads them, and (values of the third field shown, all it has).
 
     others: see `in_other_datatypes`.
     """
     if axes.of_datatypes:
         parts = []
         for one in (exploration, *others):
-            known = metrics(one.scenario) | further(one.scenario)
+            known = metrics(one.scenario) | unstored_metrics(one.scenario)
             own = known[metric.key]  # a utilisation is one of the datatype's own peak
             part, _ = cells_for(one, replace(axes, facet=None), own, where)
             parts.append(part.assign(**{_DATATYPE: one.scenario.datatype}))
@@ -251,7 +252,7 @@ def _title(members: Sequence[Filter]) -> str:
 
 
 def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric) -> str | None:
-    """The `at` of the cell that the panel is about: the selected one, else the best; None without any."""
+    """Returns the `at` of the cell that the panel is about: the selected one, else the best; None without any."""
     wanted = ""
     if axes.of_cells:
         cell = state.selected_cell()
@@ -285,7 +286,7 @@ class Rates(NamedTuple):
 
 
 def best_rates(exploration: Exploration, where: data.Where) -> Rates:
-    """The best by throughput of the executions that meet conditions, and how many there are."""
+    """Returns the best by throughput of the executions that meet conditions, and how many there are."""
     found = _grouped(exploration, exploration.key, ("tensor_par", "pipeline_par"), "sample_rate", where)
     if not len(found):
         return Rates(-1, 0, 0)
@@ -296,11 +297,11 @@ def best_rates(exploration: Exploration, where: data.Where) -> Rates:
 def pair_legend(
     axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[int, int], *, filtered: bool
 ) -> str:
-    """The caption line under a map along any axes."""
+    """Returns the caption line under a map along any axes."""
     unit = scale_for(metric.column, cells["value"]).unit
     among = "the executions that meet the filters" if filtered else "every other choice"
     parts = [f"Each cell is the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
-    if not numbered(cells):
+    if not numbered(cells, narrow=is_narrow()):
         parts.append(NOT_NUMBERED)
     if axes.of_datatypes:
         parts.append("a click on a map of another datatype changes to it")
@@ -351,7 +352,7 @@ def pick_group(
 def group_of(
     exploration: Exploration, axes: Axes, cells: pd.DataFrame, at: str, metric: Metric, where: data.Where
 ) -> data.Group:
-    """What the panel shows of a cell of the map."""
+    """Returns what the panel shows of a cell of the map."""
     row = cells[cells["at"] == at].iloc[0]
     filters, _ = parse(at)
     lower = metric.column.better == "lower"

@@ -31,7 +31,8 @@ NEGLIGIBLE: Final = 0.01
 
 
 def costs(exploration: Exploration, metric: Metric, where: explorations.Where = ()) -> None:
-    """What fixing one choice costs, among the executions that meet conditions; throughput, for shares of the step."""
+    """Draws what fixing one choice costs, among the executions that meet conditions; throughput, for shares of the
+    step."""
     metric = metrics(exploration.scenario)[metric.ranked_by] if metric.of_fastest else metric
     scope = f"best {in_sentence(metric.column.label)} with the choice fixed, everything else free; % of the best"
     st.html(head("What each choice costs", scope))
@@ -91,7 +92,7 @@ def _by_weight(table: pd.DataFrame, lower_is_better: bool) -> tuple[list[str], l
 
 
 def infeasible(exploration: Exploration) -> None:
-    """Why executions cannot run, and by how much those miss that memory alone keeps out."""
+    """Draws why executions cannot run, and by how much those miss that memory alone keeps out."""
     missing = exploration.total - exploration.feasible
     st.html(head("Why executions are infeasible", f"{count(missing)} of {count(exploration.total)}"))
     if not missing:

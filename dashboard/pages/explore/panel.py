@@ -116,7 +116,7 @@ def _fits(
     which = f"best by {in_sentence(rank.label)}" if own else "selected below"
     if own and tie.number > 1:
         which += f", plainest of {tie.number:,} that tie exactly"
-    st.html(head("In words", which) + chips(choices(execution)))
+    st.html(head("In words", which) + chips(choices(execution, scenario.system)))
     if short:
         return
     st.html(head("Executions by step time", "the line is the one above"))
@@ -297,7 +297,7 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None
         if sum(second.values()) > 0:
             bars += memory_bar(second, scenario.system.mem2.capacity_gib * GIB, "Host memory")
         present = [kind for kind in MEMORY_KINDS if first.get(kind.key, 0) > 0 or second.get(kind.key, 0) > 0]
-        st.html(bars + legend(present) + head("That execution") + chips(choices(execution)))
+        st.html(bars + legend(present) + head("That execution") + chips(choices(execution, scenario.system)))
         if other:
             need = format_value("proc_mem_tier1_cap_req", execution["proc_mem_tier1_cap_req"])
             st.caption(

@@ -25,6 +25,7 @@ from dashboard.queries.filters import Filter
 from dashboard.widgets.controls import show
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.staged_rendering import Stage
+from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.names import degrees
 from dashboard.words.numbers import scale_for
@@ -68,7 +69,7 @@ def view_of(
     filters: Sequence[Filter],
     drawn: Stage,
 ) -> View:
-    """What the page shows of executions that meet filters, of which there are some."""
+    """Returns what the page shows of executions that meet filters, of which there are some."""
     every = not filters and axes.usual and is_stored(metric.statistic)
     if every:
         cells, facets = cells_of(exploration, metric), (1, 1)
@@ -78,7 +79,7 @@ def view_of(
 
 
 def map_part(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
-    """The map with its caption. as_table: as a table in its stead."""
+    """Draws the map with its caption. as_table: as a table in its stead."""
     if view.every:
         _map_of_all(exploration, view, domain, as_table)
     else:
@@ -86,7 +87,7 @@ def map_part(exploration: Exploration, view: View, domain: Domain, as_table: boo
 
 
 def panel_part(exploration: Exploration, view: View) -> None:
-    """The panel of the selected cell, the best otherwise."""
+    """Draws the panel of the selected cell, the best otherwise."""
     with st.container(border=True, gap="xsmall", key="panel"):
         if view.every:
             cell = _shown(view)
@@ -96,7 +97,7 @@ def panel_part(exploration: Exploration, view: View) -> None:
 
 
 def download_part(exploration: Exploration, view: View) -> None:
-    """The download, which offers the selected cell, too. Once somebody has clicked a cell, what the panels of the
+    """Draws the download, which offers the selected cell, too. Once somebody has clicked a cell, what the panels of the
     others show is read after it, when nothing of the page is waited for any more."""
     download(exploration, view.filters)
     if st.session_state.pop(_CLICKED, False) and view.every:
@@ -108,7 +109,8 @@ def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: 
     if as_table:
         cells_table(cells, metric)
         return
-    chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain)
+    chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain,
+                       narrow=is_narrow())  # fmt: skip
     pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.figure)
     with st.container(key="map_place"):
         if pictured and view.drawn is Stage.PICTURE:
@@ -143,7 +145,7 @@ def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table:
     elif len(cells):
         across, up, third = axes.columns
         chart = best_map(cells, across, up, metric.column, state.theme_mode(), facet=third,
-                         selected=chosen(axes, cells, metric), domain=domain)  # fmt: skip
+                         selected=chosen(axes, cells, metric), domain=domain, narrow=is_narrow())  # fmt: skip
 
         def clicked() -> None:
             for point in st.session_state["explore_pairs"]["selection"]["points"]:

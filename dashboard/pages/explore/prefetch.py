@@ -66,7 +66,7 @@ def read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> Future[
 
 
 def spread(exploration: Exploration, group: explorations.Group) -> explorations.Spread:
-    """See `explore_data.spread_of`."""
+    """Returns what `explore_data.spread_of` does."""
     cell = _cell_of(group)
     for found in _found(exploration):
         if cell in found.spreads:
@@ -75,7 +75,7 @@ def spread(exploration: Exploration, group: explorations.Group) -> explorations.
 
 
 def top(exploration: Exploration, group: explorations.Group, rank: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """See `explore_data.top_of`. rank: a statistic, names: columns, the same as for `read`."""
+    """Returns what `explore_data.top_of` does. rank: a statistic, names: columns, the same as for `read`."""
     cell = _cell_of(group)
     for found in _found(exploration, (rank, names)):
         if cell in found.tops:
@@ -84,7 +84,7 @@ def top(exploration: Exploration, group: explorations.Group, rank: str, names: t
 
 
 def execution(exploration: Exploration, number: int) -> Mapping[str, Any]:
-    """One execution with all its statistics."""
+    """Returns one execution with all its statistics."""
     for found in _found(exploration):
         if number in found.executions:
             return found.executions[number]

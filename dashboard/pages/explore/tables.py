@@ -17,7 +17,7 @@ __all__ = ["cells_table", "pairs_table"]
 
 
 def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
-    """The map as a table; a row is a cell."""
+    """Draws the map as a table; a row is a cell."""
     scale = scale_for(metric.column, cells["value"])
     name = scale.title(metric.column.label)
     shown = pd.DataFrame(
@@ -50,7 +50,7 @@ def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
 
 
 def pairs_table(cells: pd.DataFrame, metric: Metric, axes: Axes, pick: Callable[[str, int], None]) -> None:
-    """The map along any axes as a table; a row is a cell. pick: selects one, with its best execution."""
+    """Draws the map along any axes as a table; a row is a cell. pick: selects one, with its best execution."""
     scale = scale_for(metric.column, cells["value"])
     name = scale.title(metric.column.label)
     fields = {field: by_name(field) for field in axes.fields}

@@ -14,7 +14,7 @@ __all__ = ["terms"]
 
 
 def terms(metric: Metric, scenario: Scenario) -> None:
-    """What a first-time reader needs to know."""
+    """Draws what a first-time reader needs to know."""
     shown = "fastest" if metric.of_fastest else "best"
     st.markdown(
         "**An execution** is one complete way to run the model: how it is divided among the GPUs, what is kept, "

@@ -25,8 +25,8 @@ from dashboard.queries.economics import (
     Metric,
     days_for,
     flops_formula,
-    further,
     metrics,
+    unstored_metrics,
     utilisation,
 )
 from dashboard.queries.executions import evaluated
@@ -39,8 +39,8 @@ from dashboard.widgets.controls import choose, given, key_for, segments, switch
 from dashboard.widgets.filters.chips import in_link
 from dashboard.widgets.filters.popover import bar as filter_bar
 from dashboard.widgets.filters.popover import relaxations, where_of
+from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.staged_rendering import Stage, stage
-from dashboard.widgets.statistics_progress import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, days, format_value, percent, plain, share_of
@@ -69,7 +69,7 @@ _DOMAINS: Final[dict[str, tuple[Domain, str]]] = {
 def headline(
     exploration: Exploration, best: Mapping[str, Any], ties: int, where: Where = (), left: int = 0, fitting: int = 0
 ) -> list[Tile]:
-    """The strip of figures of the best execution and of the space.
+    """Returns the strip of figures of the best execution and of the space.
 
     ties: executions with exactly its throughput, itself among them.
     where: conditions on executions, `best` and what is counted then being of those that meet them; left: how many do;
@@ -251,7 +251,7 @@ def _toolbar(
     exploration: Exploration, filters: Sequence[Filter], axes: Axes, *, short: bool
 ) -> tuple[Metric, Domain, bool]:
     """The row above the map: metric, filter, help, view. short: with little behind its buttons yet."""
-    known = metrics(exploration.scenario) | (further(exploration.scenario) if exploration.feasible else {})
+    known = metrics(exploration.scenario) | (unstored_metrics(exploration.scenario) if exploration.feasible else {})
     key = state.url_value("metric", QUICK[0], tuple(known))
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
     with st.container(horizontal=True, vertical_alignment="center", key="explore_toolbar"):

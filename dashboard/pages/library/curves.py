@@ -15,7 +15,7 @@ __all__ = ["curves"]
 
 
 def curves(system: System) -> None:
-    """Both kinds of efficiency tables as curves."""
+    """Draws both kinds of efficiency tables as curves."""
     compute = [
         (f"{kind} {choice_label('datatype', name)}", engine.gflops_efficiency)
         for kind, engines in (("matrix", system.matrix), ("vector", system.vector))

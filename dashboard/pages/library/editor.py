@@ -111,7 +111,7 @@ def _text_of_table(table: Any) -> str:
 
 
 def table_from_text(text: str, label: str) -> tuple[tuple[float, float], ...]:
-    """An efficiency table from "128: 0.95, 16: 0.9, 0: 0.1". Raises `Refused`."""
+    """Returns an efficiency table from "128: 0.95, 16: 0.9, 0: 0.1". Raises `Refused`."""
     pairs = []
     for piece in filter(None, (piece.strip() for piece in text.split(","))):
         size, colon, share = piece.partition(":")
@@ -129,7 +129,7 @@ def table_from_text(text: str, label: str) -> tuple[tuple[float, float], ...]:
 
 
 def copy_of(thing: Model | System, changes: Mapping[str, Any], name: str, title: str) -> Model | System:
-    """An edited copy that remembers what it was made from. Raises `Refused`.
+    """Returns an edited copy that remembers what it was made from. Raises `Refused`.
 
     A block number that the recorded architecture states too is changed in both.
     """

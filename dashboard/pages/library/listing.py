@@ -46,7 +46,7 @@ def _systems() -> tuple[Item, ...]:
 
 
 def items(kind: str, first: str = "") -> list[Item]:
-    """Everything there is of a kind, "models" or "systems": the one called `first`, own ones, the library's."""
+    """Returns everything there is of a kind, "models" or "systems": the one called `first`, own ones, the library's."""
     own: dict[str, Any] = user_files().models() if kind == "models" else user_files().systems()
     mine = [Item(thing, True) for _, thing in sorted(own.items(), key=lambda pair: pair[0].lower())]
     every = [*mine, *(_models() if kind == "models" else _systems())]
@@ -54,7 +54,7 @@ def items(kind: str, first: str = "") -> list[Item]:
 
 
 def searched(found: Sequence[Item], text: str) -> list[Item]:
-    """The items that contain every word of a search in name, title, family, maker's name or source."""
+    """Returns the items that contain every word of a search in name, title, family, maker's name or source."""
     words = text.lower().split()
 
     def content(item: Item) -> str:

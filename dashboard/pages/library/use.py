@@ -12,7 +12,7 @@ __all__ = ["scenario_with"]
 
 
 def scenario_with(now: Scenario, thing: Model | System) -> Scenario:
-    """The scenario with another model or system. Raises `Refused` where that cannot be explored.
+    """Returns the scenario with another model or system. Raises `Refused` where that cannot be explored.
 
     Limits on networks go with the system they were for; a datatype that the new system has no rates for gives way to
     its first.

@@ -142,7 +142,7 @@ def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
         _another_cell(exploration, (int(row["tensor_par"]), int(row["pipeline_par"])))
     if not chosen.has_figures:
         st.caption("An execution that is rejected for another reason than memory has no memory figures.")
-        st.html(markup.chips(choices(row)))
+        st.html(markup.chips(choices(row, exploration.scenario.system)))
         return
     bars = [("", row)]
     best = best_of(exploration)
@@ -150,7 +150,7 @@ def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
         bars = [("this", row), ("best", best)]
     show(memory_bars(bars, capacities(exploration), mode), "memory_one")
     memory_legends(exploration, bars)
-    st.html(markup.chips(choices(row)))
+    st.html(markup.chips(choices(row, exploration.scenario.system)))
     st.caption(offload_sentence(exploration, row))
 
 
@@ -220,7 +220,7 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
             ]
         )
     )
-    st.html(markup.chips([("best then", title(found)), *choices(found)]))
+    st.html(markup.chips([("best then", title(found)), *choices(found, exploration.scenario.system)]))
     st.button(
         "Show this execution", icon=":material/open_in_full:", on_click=state.select, args=(int(found["id"]),),
         key="memory_show_within",

@@ -17,8 +17,8 @@ from dashboard.queries.filters import Filter, asked_of, derived_of, parse, text
 from dashboard.widgets import compared_scenarios
 from dashboard.widgets.compared_scenarios import explored, members, remove
 from dashboard.widgets.filters.popover import where_of
+from dashboard.widgets.needed_statistics import there
 from dashboard.widgets.scenario_adder import adder
-from dashboard.widgets.statistics_progress import there
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.words.executions import title
 from dashboard.words.markdown import literal
@@ -60,8 +60,8 @@ def chooser(first: Scenario) -> None:
 def frontiers(
     exploration: Exploration, axes: Sequence[Metric], filters: Sequence[Filter], upward: tuple[str, ...]
 ) -> list[Named] | None:
-    """The frontiers of the other scenarios, explored if need be; says so where one has none. None where figures of one
-    are being evaluated, which is drawn then.
+    """Returns the frontiers of the other scenarios, explored if need be; says so where one has none. None where figures
+    of one are being evaluated, which is drawn then.
 
     Filters hold in them, too. upward: as for `frontier`, which says what is raised.
     """
@@ -96,7 +96,8 @@ def _why_not(exploration: Exploration, member: Member, missing: set[str]) -> str
 
 
 def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[Named], chosen: int | None) -> None:
-    """What every scenario reaches on the vertical axis for no more than the chosen execution of A asks on the other."""
+    """Draws what every scenario reaches on the vertical axis for no more than the chosen execution of A asks on the
+    other."""
     if not others or chosen is None or not len(found):
         return
     y, x = axes[0], axes[1]

@@ -36,13 +36,13 @@ def panel(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric],
     row: dict[str, Any] = {str(k): v for k, v in found[found["id"] == chosen].iloc[0].to_dict().items()}
     st.html(markup.head(title(row), f"execution {chosen:,}"))
     st.html(markup.facts([(axis.column.label, format_value(axis.column, row[axis.key])) for axis in axes]))
-    memory = exploration.scenario.system
+    system = exploration.scenario.system
     first, second = tier_pieces(row)
-    bars = markup.time_bar(time_pieces(row)) + markup.memory_bar(first, memory.mem1.capacity_gib * GIB)
+    bars = markup.time_bar(time_pieces(row)) + markup.memory_bar(first, system.mem1.capacity_gib * GIB)
     if sum(second.values()) > 0:
-        bars += markup.memory_bar(second, memory.mem2.capacity_gib * GIB, "Host memory")
+        bars += markup.memory_bar(second, system.mem2.capacity_gib * GIB, "Host memory")
     st.html(bars)
-    st.html(markup.chips(choices(row)))
+    st.html(markup.chips(choices(row, system)))
     st.html(markup.head("Moving along the frontier", "the next that is better in one"))
     extents = {axis.key: float(np.nanmax(np.abs(found[axis.key].to_numpy(dtype=float)))) for axis in axes}
     moves = steps(found, chosen, [axis.column for axis in axes])

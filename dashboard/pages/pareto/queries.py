@@ -31,7 +31,8 @@ _AIR: Final = 0.15
 
 
 def axes_of(exploration: Exploration, upward: tuple[str, ...] = ()) -> dict[str, Metric]:
-    """Everything that can be an axis: each result that is stored or follows from one, then all other statistics.
+    """Returns everything that can be an axis: each result that is stored or follows from one, then all other
+    statistics.
 
     upward: keys of statistics of which more is to count as better where the register does not say it; else it is less.
     """
@@ -45,7 +46,7 @@ def axes_of(exploration: Exploration, upward: tuple[str, ...] = ()) -> dict[str,
 
 
 def undirected(metric: Metric) -> bool:
-    """Whether the register does not say what is better."""
+    """Returns whether the register does not say what is better."""
     return metric.key == metric.statistic and by_name(metric.statistic).better is None
 
 
@@ -57,7 +58,8 @@ def frontier(
     where: Where = (),
     upward: tuple[str, ...] = (),
 ) -> pd.DataFrame:
-    """The executions that no other beats in all of two or three figures: id, the fields, all statistics, the figures.
+    """Returns the executions that no other beats in all of two or three figures: id, the fields, all statistics, the
+    figures.
 
     axes: keys of `axes_of`, which has `upward`. where: what executions have to meet. Sorted along the first from best
     to worst. key: of the exploration. Raises `engine.store.NotEvaluatedError` for what rows do not answer yet.
@@ -84,7 +86,7 @@ def density(
     near: tuple[tuple[float, float], tuple[float, float]] | None,
     where: Where = (),
 ) -> Density | None:
-    """Executions per bin over two figures; None where there is nothing to count.
+    """Returns executions per bin over two figures; None where there is nothing to count.
 
     logarithmic: bins in equal ratios, over the positive values. near: bounds (low, high) of both axes, None for all.
     where: what executions have to meet. Raises as `frontier` does.
@@ -159,7 +161,7 @@ def near(found: pd.DataFrame, axes: tuple[str, str]) -> tuple[tuple[float, float
 
 
 def on_log_axis(found: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """The rows that have a place on logarithmic axes of these columns."""
+    """Returns the rows that have a place on logarithmic axes of these columns."""
     keep = np.ones(len(found), bool)
     for name in names:
         keep &= found[name].to_numpy(dtype=np.float64) > 0
@@ -176,7 +178,7 @@ class Step(NamedTuple):
 
 
 def steps(found: pd.DataFrame, here: int, axes: Sequence[Column]) -> list[Step]:
-    """The smallest step from one frontier execution that improves each figure in turn.
+    """Returns the smallest step from one frontier execution that improves each figure in turn.
 
     axes: the columns of `found` that the frontier is of. Small is measured as the sum over them of the changes relative
     to the extent of the frontier.
@@ -202,7 +204,8 @@ def steps(found: pd.DataFrame, here: int, axes: Sequence[Column]) -> list[Step]:
 
 
 def prices(found: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
-    """What every step from an execution of a frontier of two figures to the next costs, in the order of the frontier.
+    """Returns what every step from an execution of a frontier of two figures to the next costs, in the order of the
+    frontier.
 
     Columns, NaN after the last: change_y, change_x [in the units of the figures], price [units of y per unit of x, not
     negative]: how much of y one gives up per unit of x on this stretch.
@@ -215,7 +218,7 @@ def prices(found: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
 
 
 def rate_words(price: float, y: Column, x: Column, extent: tuple[float, float]) -> str:
-    """A price in words: "27.5 samples/s per GiB", "under 0.001 s per GiB".
+    """Returns a price in words: "27.5 samples/s per GiB", "under 0.001 s per GiB".
 
     price: units of y per unit of x. extent: largest values of y and of x, which choose the units.
     """

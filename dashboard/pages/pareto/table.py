@@ -39,7 +39,7 @@ _TELLING: Final = (
 def table_of(
     exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], filters: Sequence[Filter] = ()
 ) -> None:
-    """The frontier as a table, with what the way to the next execution costs, and its download."""
+    """Draws the frontier as a table, with what the way to the next execution costs, and its download."""
     stored = [axis.key for axis in axes if axis.key == axis.statistic]
     model = exploration.scenario.cost_model
     fields = [column.name for column in fields_of(model) if column.name in found.columns]

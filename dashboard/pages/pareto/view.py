@@ -24,8 +24,8 @@ from dashboard.queries.filters import Filter, asked_of
 from dashboard.widgets.controls import choose, segments, show, switch
 from dashboard.widgets.filters.chips import in_link, words_of
 from dashboard.widgets.filters.popover import bar, clear, drop, matching, relaxations, where_of
+from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
-from dashboard.widgets.statistics_progress import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence

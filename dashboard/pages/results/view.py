@@ -16,12 +16,12 @@ from dashboard.charts.elements import markup
 from dashboard.charts.histogram import histogram
 from dashboard.files import downloads, exports
 from dashboard.link import page_links, state
-from dashboard.queries.economics import further
+from dashboard.queries.economics import unstored_metrics
 from dashboard.queries.filters import Filter, asked_of, conditions
 from dashboard.widgets.controls import choose, given, key_for, segments, show
 from dashboard.widgets.filters.chips import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
+from dashboard.widgets.needed_statistics import names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
-from dashboard.widgets.statistics_progress import names_of, there, whole_or_waiting
 from dashboard.widgets.tables import height_of, table
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
@@ -210,7 +210,7 @@ def _sortable(exploration: Exploration, register: _Register) -> dict[str, str]:
     results = [column for column in register.stored if column.kind == "statistic"]
     others = [column for column in register.stored if column.kind != "statistic"]
     stored = {column.name: column.label for column in (*reversed(results), *others)}
-    return stored | names_of(exploration, further(exploration.scenario))
+    return stored | names_of(exploration, unstored_metrics(exploration.scenario))
 
 
 def _columns_in_link(wanted: tuple[str, ...], register: _Register, first: tuple[str, ...]) -> list[str]:

@@ -25,7 +25,7 @@ from dashboard.queries.document_sheets import changes_in_words
 from dashboard.queries.economics import utilisation
 from dashboard.widgets import compared_scenarios, share
 from dashboard.widgets.controls import menu_key, segments, shut
-from dashboard.widgets.exploration_progress import seen_with
+from dashboard.widgets.needed_exploration import seen_with
 from dashboard.widgets.tables import ROW
 from dashboard.words.limits import describe
 from dashboard.words.markdown import literal

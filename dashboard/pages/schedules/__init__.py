@@ -12,6 +12,12 @@ PAGE = Page(
     help="Pipeline schedules replayed: what each rank does when, why it waits, what it holds, which is best.",
     needs=Needs.SCENARIO,
     parameters={
+        "schedules_show": "what is shown", "schedules_grid_model": "model of the grid",
+        "schedules_grid_revision": "revision of DistIR", "schedules_grid_machine": "constants of the grid",
+        "schedules_grid_batch": "batch of the grid", "schedules_grid_devices": "most devices of the grid",
+        "schedules_grid_gbps": "bandwidth of the grid", "schedules_grid_limit": "memory of a device",
+        "schedules_grid_placed": "switch for weights in place", "schedules_grid_fit": "constants of the overlay",
+        "schedules_grid_kind": "kind of parallelism drawn",
         "schedules_from": "source of the times", "schedules_a": "first schedule", "schedules_b": "second schedule",
         "schedules_ranks": "ranks", "schedules_microbatches": "microbatches", "schedules_chunks": "chunks per rank",
         "schedules_group": "group size", "schedules_forward": "time of a forward",

@@ -9,18 +9,26 @@ from typing import Final
 import streamlit as st
 
 from dashboard.link import state, vocabulary
-from dashboard.pages.schedules.questions import Question, titles
+from dashboard.pages.schedules.questions import Question, most_microbatches, titles
 from dashboard.pages.schedules.scenario_times import ScenarioTimes
 from dashboard.widgets.controls import choose, given, key_for, segments, whole, whole_field, whole_number
 from engine.simulate.schedules.registry import rule
 
-__all__ = ["chosen", "first_schedule", "question", "sliders", "source"]
+__all__ = [
+    "chosen", "decimal_input", "first_schedule", "question", "shortened", "shown", "sliders", "source", "whole_input",
+]  # fmt: skip
 
 WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
 DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
-MOST_RANKS: Final = 64
+MOST_RANKS: Final = 32
 MOST_MICROBATCHES: Final = 4096
+_SHOWN: Final = {"schedules": "Schedules", "grid": "Every mix of D × H × P"}
 _FROM: Final = {"scenario": "Scenario’s best", "numbers": "Plain numbers"}
+
+
+def shown() -> str:
+    """Draws what the page shows; returns "schedules" or "grid"."""
+    return segments("Show", _SHOWN, "schedules_show")
 
 
 def source() -> str:
@@ -46,38 +54,43 @@ def first_schedule(times: ScenarioTimes | None) -> str:
     return name if name in titles() else "1f1b"
 
 
-def question(times: ScenarioTimes | None) -> Question:
-    """Draws the numbers and returns them. times: of the scenario's best execution; None for plain numbers."""
-    ranks = _whole("Ranks", "ranks", 4 if times is None else times.ranks, MOST_RANKS, "Ranks of the pipeline, P.")
-    microbatches = _whole(
+def question(times: ScenarioTimes | None) -> tuple[Question, int]:
+    """Draws the numbers; returns them, and how many microbatches were asked for, which may be more than are replayed.
+
+    times: of the scenario's best execution; None for plain numbers.
+    """
+    ranks = whole_input("Ranks", "ranks", 4 if times is None else times.ranks, MOST_RANKS, "Ranks of the pipeline, P.")
+    microbatches = whole_input(
         "Microbatches", "microbatches", 8 if times is None else min(times.microbatches, MOST_MICROBATCHES),
         MOST_MICROBATCHES, "Of one replica in a step, M.",
     )  # fmt: skip
-    chunks = _whole(
+    chunks = whole_input(
         "Chunks", "chunks", max(2, 1 if times is None else times.chunks), 32,
         "Pieces of the model per rank, of schedules that leave it open.",
     )  # fmt: skip
+    most = most_microbatches(ranks, chunks)
     with st.popover("Times", icon=":material/tune:", help="Times of a rank's share, groups, memory."):
         group = _optional_whole("Group of microbatches", "group", "Of interleaved schedules; as many as ranks.")
-        memory = _decimal(
+        memory = decimal_input(
             "Activations at most", "memory", None, "Of a rank's whole share for one microbatch; empty for any number."
         )
         if times is None:
             forward = (
-                _decimal("Forward, ms", "forward", 1.0, "Of a rank's whole share for one microbatch.") or 1.0
+                decimal_input("Forward, ms", "forward", 1.0, "Of a rank's whole share for one microbatch.") or 1.0
             ) / 1e3
-            first = (_decimal("Input gradient, ms", "input", 1.0, "Likewise.") or 1.0) / 1e3
-            second = (_decimal("Weight gradient, ms", "weight", 1.0, "Likewise.") or 1.0) / 1e3
+            first = (decimal_input("Input gradient, ms", "input", 1.0, "Likewise.") or 1.0) / 1e3
+            second = (decimal_input("Weight gradient, ms", "weight", 1.0, "Likewise.") or 1.0) / 1e3
         else:
             share = times.ranks / ranks
             forward, first = times.forward * share, times.backward * share / 2.0
             second = first
             st.caption("Times are the execution's; half of a backward counts as gradient of the weights.")
         mode = segments("Sends", {"overlap": "Sends overlap", "block": "Sends block"}, "schedules_mode")
-    return Question(
-        ranks=ranks, microbatches=microbatches, chunks=chunks, group=group, forward=forward, input_gradient=first,
-        weight_gradient=second, hidden=0.0, uneven=0.0, send=0.0, mode=mode, memory=memory,
+    made = Question(
+        ranks=ranks, microbatches=min(microbatches, most), chunks=chunks, group=group, forward=forward,
+        input_gradient=first, weight_gradient=second, hidden=0.0, uneven=0.0, send=0.0, mode=mode, memory=memory,
     )  # fmt: skip
+    return made, microbatches
 
 
 def sliders(send_time: int) -> tuple[float, float, float]:
@@ -104,7 +117,18 @@ def sliders(send_time: int) -> tuple[float, float, float]:
     return send / 100, uneven / 100, hidden / 100
 
 
-def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
+def shortened(asked: Question, wanted: int) -> str:
+    """Returns a sentence about microbatches that are left out; nothing where all are replayed."""
+    if wanted <= asked.microbatches:
+        return ""
+    return (
+        f"Replayed with {asked.microbatches:,} of {wanted:,} microbatches: past the fill, each further one adds the "
+        "same work and hardly any waiting."
+    )
+
+
+def whole_input(label: str, name: str, default: int, most: int, help: str) -> int:
+    """Draws a field for a whole number from 1 to `most`, the parameter `schedules_<name>`; returns the number."""
     parameter = f"schedules_{name}"
     wanted = int(state.url_value(parameter, str(default), WHOLE))
     if wanted > most:
@@ -123,12 +147,12 @@ def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
 
 
 def _optional_whole(label: str, name: str, help: str) -> int | None:
-    found = _decimal(label, name, None, help)
+    found = decimal_input(label, name, None, help)
     return None if found is None else max(1, math.floor(found + 0.5))
 
 
-def _decimal(label: str, name: str, default: float | None, help: str) -> float | None:
-    """A positive number; nothing where there is no default and the field is empty."""
+def decimal_input(label: str, name: str, default: float | None, help: str) -> float | None:
+    """Draws a positive number; nothing where there is no default and the field is empty."""
     parameter = f"schedules_{name}"
     text = state.url_value(parameter, "", DECIMAL)
     value = float(text) if text else default

@@ -107,7 +107,11 @@ def _peaks(made: Outcome) -> str:
 
 
 def _facts(found: Replay) -> list[tuple[str, str]]:
-    return [(WAITS[cause], share) for cause, share in causes(found)]
+    waits = [(WAITS[cause], share) for cause, share in causes(found)]
+    freed = max(found.peak_if_freed_at_B) / found.order.chunks
+    return [
+        *waits, ("longest span", format_value(TIME, found.longest_span)), ("held until b", f"{freed:.4g}"),
+    ]  # fmt: skip
 
 
 def _formula(found: Replay) -> str:

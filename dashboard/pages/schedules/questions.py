@@ -21,11 +21,16 @@ from engine.simulate.schedules.contract import Placement, Rule
 from engine.simulate.schedules.registry import NAMES, RULES, rule
 
 __all__ = [
-    "ALONG", "OFFERED", "Outcome", "Question", "along", "curve_values", "drawn_replay", "outcome", "outcomes", "titles",
+    "ALONG", "OFFERED", "Outcome", "Question", "along", "chunks_of", "curve_values", "drawn_replay",
+    "most_microbatches", "outcome", "outcomes", "plans_along", "titles",
 ]  # fmt: skip
 
-OFFERED: Final = tuple(name for name in NAMES if name != "calculon")
+OFFERED: Final = tuple(name for name in NAMES if name != "calculon-1f1b")
 ALONG: Final = {"send": "Send time", "uneven": "Imbalance", "microbatches": "Microbatches"}
+REPLAYED: Final = 10_000
+"""Actions that a schedule has at most on this page, so that all of them are replayed in an instant."""
+PLANNED: Final = 512
+"""Microbatches times ranks up to which planned orders are planned along a slider."""
 DRAWN: Final = 1_400
 """Actions that a picture shows at most; of longer schedules the repeating middle is left out."""
 
@@ -91,6 +96,11 @@ def titles() -> dict[str, str]:
     return {each.name: each.title for each in RULES if each.name in OFFERED}
 
 
+def most_microbatches(ranks: int, chunks: int) -> int:
+    """Returns how many microbatches are replayed at most: whole rounds of the ranks, and no fewer than two."""
+    return max(2, REPLAYED // (3 * ranks * max(2, chunks)) // ranks) * ranks
+
+
 def chunks_of(question: Question, known: Rule) -> int:
     """Returns the chunks per rank of a schedule: those asked for where it is free."""
     if known.placement is Placement.V:
@@ -134,9 +144,13 @@ def replayed(question: Question, name: str) -> Replay:
     )  # fmt: skip
 
 
-@st.cache_resource(show_spinner=False, max_entries=512)
+@st.cache_resource(show_spinner=False, max_entries=96)
 def outcome(question: Question, name: str) -> Outcome:
-    """Returns what comes of a schedule."""
+    """Returns what comes of a schedule, remembered."""
+    return _outcome(question, name)
+
+
+def _outcome(question: Question, name: str) -> Outcome:
     known = rule(name)
     try:
         found = replayed(question, name)
@@ -174,8 +188,14 @@ def curve_values(question: Question, which: str) -> list[float]:
         p = question.ranks
         most = max(8 * p, question.microbatches)
         found = {p, 2 * p, 3 * p, 4 * p, 6 * p, 8 * p, question.microbatches, 12 * p if most > 8 * p else p, most}
-        return sorted(float(each) for each in found if each * p <= 20_000)
+        most = most_microbatches(p, question.chunks)
+        return sorted(float(each) for each in found if each <= most)
     return [round(each, 4) for each in np.linspace(0.0, 1.0, 21)]
+
+
+def plans_along(question: Question) -> bool:
+    """Returns whether planned orders, which are others at each value of a slider, are planned at all of them."""
+    return question.ranks * question.microbatches <= PLANNED
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
@@ -188,6 +208,8 @@ def along(question: Question, which: str) -> pd.DataFrame:
     parts = []
     for name in OFFERED:
         known = rule(name)
+        if known.timed and not plans_along(question):
+            continue
         if which == "microbatches" or known.timed or not outcome(question, name).runs:
             made = _one_by_one(question, name, which, values)
         else:
@@ -208,7 +230,7 @@ def _one_by_one(question: Question, name: str, which: str, values: list[float]) 
     rows = []
     for value in values:
         there = _changed(question, which, value)
-        made = outcome(there, name)
+        made = _outcome(there, name)
         if made.runs and made.found is not None:
             rows.append((value, made.found.makespan, _work(there) / made.found.makespan))
     return pd.DataFrame(rows, columns=["value", "makespan", "share"])

@@ -48,7 +48,7 @@ def feasibility(found: Sequence[Outcome]) -> None:
         alt="Every schedule with its time, idle share, activations, copies of parameters, messages, and why it does "
         "not run.",
         column_config={
-            "schedule": st.column_config.TextColumn("Schedule", width=230),
+            "schedule": st.column_config.TextColumn("Schedule", width=275),
             "runs": st.column_config.TextColumn("Runs", width=80),
             "step": number(f"Step [{scale.unit}]", format="%.4g", width=80, help="From first start to last end."),
             "over_best": number("Over best [%]", format="%.1f", width=90),

@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.schedule_curves import schedule_curves
 from dashboard.link import state
-from dashboard.pages.schedules import inputs
+from dashboard.pages.schedules import grids, inputs
 from dashboard.pages.schedules.lanes import WAITS, card, causes, legend, told
 from dashboard.pages.schedules.measured import measured
 from dashboard.pages.schedules.questions import (
@@ -20,6 +20,7 @@ from dashboard.pages.schedules.questions import (
     chunks_of,
     outcome,
     outcomes,
+    plans_along,
     titles,
 )  # fmt: skip
 from dashboard.pages.schedules.scenario_times import ScenarioTimes, scenario_times
@@ -51,12 +52,18 @@ def parse() -> View:
 
 
 def render(view: View) -> None:
-    """Draws the page."""
+    """Draws the page: schedules beside each other, or every mix of parallelisms."""
+    if inputs.shown() == "grid":
+        grids.render(view.scenario, view.mode)
+        return
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         times = _times(view.scenario) if inputs.source() == "scenario" else None
         first, second = inputs.chosen(inputs.first_schedule(times))
-        question = inputs.question(times)
+        question, wanted = inputs.question(times)
         exports = st.container(width="content")
+    shortened = inputs.shortened(question, wanted)
+    if shortened:
+        st.caption(shortened)
     strip = st.container()
     send, uneven, hidden = inputs.sliders(5 if times is None else 0)
     question = replace(question, send=send, uneven=uneven, hidden=hidden)
@@ -92,7 +99,7 @@ def _tiles(
     best = found[0]
     tiles = []
     if best.runs and best.found is not None:
-        tiles.append(markup.Tile("Fastest", best.rule.title, f"{format_value(TIME, best.found.makespan)} a step"))
+        tiles.append(markup.Tile("Fastest", format_value(TIME, best.found.makespan), best.rule.title))
     for letter, made in (("A", one), ("B", other)):
         if made.found is None:
             tiles.append(markup.Tile(f"Step with {letter}", "–", f"{made.rule.title} does not run"))
@@ -152,7 +159,8 @@ def _curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
         along(question, which), titles(), chosen, labels[which], here, mode, as_percent=which != "microbatches"
     )
     show(chart, "schedules_curve")
-    st.caption(literal(chart.alt))
+    left_out = "" if plans_along(question) else " Planned orders are left out here: they have too many actions."
+    st.caption(literal(chart.alt + left_out))
 
 
 def _exports(one: Outcome, other: Outcome) -> None:

@@ -67,7 +67,7 @@ def put(**values: str | None) -> None:
 
 
 def inputs() -> Inputs:
-    """Draw the inputs and return them; model and system start as those of the scenario."""
+    """Draws the inputs and return them; model and system start as those of the scenario."""
     scenario = state.current_scenario()
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         model = _choose("Model", "model", model_names(), scenario.model.name, _model_title, model_of)
@@ -91,7 +91,7 @@ def inputs() -> Inputs:
 
 
 def model_names() -> list[str]:
-    """Names of all models, kept ones first, then by family: serving needs no recipe of Calculon's."""
+    """Returns names of all models, kept ones first, then by family: serving needs no recipe of Calculon's."""
     found = sorted((models.load(name) for name in models.names()), key=lambda m: (m.family.lower(), m.title.lower()))
     return [*sorted(user_files().models(), key=str.lower), *(model.name for model in found)]
 

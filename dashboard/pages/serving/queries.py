@@ -32,12 +32,13 @@ def _explored(key: str, _question: Inputs) -> Found:
 
 
 def explored(question: Inputs) -> Found:
-    """The exploration of a question, kept. Raises ValueError, one sentence, for questions that make no sense."""
+    """Returns the exploration of a question, kept. Raises ValueError, one sentence, for questions that make no
+    sense."""
     return _explored(question.key, question)
 
 
 def title(row: Mapping[Any, Any]) -> str:
-    """A deployment in words: "2 replicas of TP 4 × PP 1, batch 64"."""
+    """Returns a deployment in words: "2 replicas of TP 4 × PP 1, batch 64"."""
     number = int(row["replicas"])
     degrees = f"TP {int(row['tensor_par'])} × PP {int(row['pipeline_par'])}"
     if int(row["expert_par"]) > 1:
@@ -46,7 +47,7 @@ def title(row: Mapping[Any, Any]) -> str:
 
 
 def chips(row: Mapping[Any, Any]) -> list[tuple[str, str]]:
-    """The choices of a deployment as label and value."""
+    """Returns the choices of a deployment as label and value."""
     return [
         ("weights", f"{int(row['weight_bits'])} bits"), ("KV cache", f"{int(row['kv_bits'])} bits"),
         ("launch", WORDS[str(row["launch"])]), ("requests at once", f"{int(row['batch']) * int(row['replicas']):,}"),
@@ -55,7 +56,7 @@ def chips(row: Mapping[Any, Any]) -> list[tuple[str, str]]:
 
 
 def curves(found: Found) -> pd.DataFrame:
-    """The frontier of every tensor-parallel degree, as `serving_frontier` wants it."""
+    """Returns the frontier of every tensor-parallel degree, as `serving_frontier` wants it."""
     parts = []
     for _, part in found.table.groupby("tensor_par", sort=True):
         axes = [part[name].to_numpy(np.float64) for name in AXES]
@@ -68,7 +69,8 @@ def curves(found: Found) -> pd.DataFrame:
 
 
 def per_degree(found: Found) -> pd.DataFrame:
-    """The deployment with the most output per processor of every tensor-parallel degree, as `serving_memory` wants."""
+    """Returns the deployment with the most output per processor of every tensor-parallel degree, as `serving_memory`
+    wants."""
     table = found.table.sort_values(BEST_BY, ascending=False, kind="stable").drop_duplicates("tensor_par")
     table = table.sort_values("tensor_par", kind="stable")
     labels = [f"TP {row['tensor_par']} × PP {row['pipeline_par']}, batch {int(row['batch']):,}" for row in
@@ -86,7 +88,7 @@ class Change(NamedTuple):
 
 @st.cache_data(show_spinner=False, max_entries=64)
 def changes(key: str, _question: Inputs) -> list[Change]:
-    """The nearest changes that would let something run, each tried; none where nothing helps."""
+    """Returns the nearest changes that would let something run, each tried; none where nothing helps."""
     q, now = _question, explored(_question)
     tried: list[tuple[str, dict[str, str | None], dict[str, Any]]] = []
     relaxed: dict[str, str | None] = {}

@@ -49,7 +49,7 @@ SORTS: Final = {column.name: column.label for column in HEADLINE if column.bette
 
 
 def deployments(question: Inputs, found: Found) -> None:
-    """The deployments that run, best first, with their download."""
+    """Draws the deployments that run, best first, with their download."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         scope = f"{found.feasible:,} that run; all figures are modelled; pick one to see it above"
         st.html(markup.head("Deployments", scope))
@@ -138,7 +138,8 @@ def _file(question: Inputs, found: Found, kind: str) -> bytes:
 
 
 def rejected(found: Found, key: str, *, nearest: bool = True) -> None:
-    """Why deployments do not run, with their numbers, and with `nearest` what misses least. key: of the question."""
+    """Draws why deployments do not run, with their numbers, and with `nearest` what misses least. key: of the
+    question."""
     gone = found.total - found.feasible
     st.html(markup.head("Why deployments do not run", f"{count(gone)} of {count(found.total)}"))
     if not gone:

@@ -68,12 +68,12 @@ def _checked(key: str, runs: Runs, is_packaged: bool) -> Checked:
 
 @st.cache_resource(show_spinner="Predicting the measured runs", max_entries=1)
 def packaged() -> Checked:
-    """The package's runs with their predictions."""
+    """Returns the package's runs with their predictions."""
     return _checked("packaged", validation.library_runs(), True)
 
 
 def uploaded(content: bytes, name: str) -> Checked:
-    """The runs of an uploaded CSV file with their predictions. Raises `Refused` with one sentence."""
+    """Returns the runs of an uploaded CSV file with their predictions. Raises `Refused` with one sentence."""
     return _uploaded(hashlib.sha256(content).hexdigest(), name, content)
 
 
@@ -94,7 +94,7 @@ def read_upload(content: bytes, name: str) -> Runs:
 
 
 def selected(checked: Checked, filters: Filters) -> pd.Series[bool]:
-    """Which rows the filters leave."""
+    """Returns which rows the filters leave."""
     keep = pd.Series(True, index=checked.rows.index)
     for name, wanted in zip(("source_family", "hardware", "family"), filters, strict=True):
         if wanted != EVERY:
@@ -103,14 +103,14 @@ def selected(checked: Checked, filters: Filters) -> pd.Series[bool]:
 
 
 def counted(checked: Checked, filters: Filters) -> pd.DataFrame:
-    """The rows that errors are counted on: reported, left by the filters, predicted and measured."""
+    """Returns the rows that errors are counted on: reported, left by the filters, predicted and measured."""
     keep = selected(checked, filters) & checked.rows["counted"] & np.isfinite(checked.rows["error"])
     found: pd.DataFrame = checked.rows[keep]
     return found
 
 
 def headline(checked: Checked, filters: Filters) -> dict[str, float]:
-    """`engine.validation.errors.ERROR_COLUMNS` over the rows that the filters leave."""
+    """Returns `engine.validation.errors.ERROR_COLUMNS` over the rows that the filters leave."""
     keep = (selected(checked, filters) & checked.rows["counted"]).to_numpy(bool)
     rows = checked.rows
     return error_statistics(
@@ -164,14 +164,14 @@ def memory_rows(checked: Checked, filters: Filters) -> pd.DataFrame:
 
 
 def unsupported(checked: Checked, filters: Filters) -> pd.DataFrame:
-    """Every row without a prediction: row, id, source, hardware, reason, reason_text."""
+    """Returns every row without a prediction: row, id, source, hardware, reason, reason_text."""
     keep = selected(checked, filters) & (checked.rows["status"] != "predicted")
     names = ["row", "id", "reason", "reason_text", "model", "hardware", "source_family"]
     return checked.rows.loc[keep, names]
 
 
 def field_values(rows: pd.DataFrame, field: str) -> pd.Series[Any]:
-    """A field of the rows for the residual chart: numbers, or words with "not given" where empty."""
+    """Returns a field of the rows for the residual chart: numbers, or words with "not given" where empty."""
     if field == "year":
         parts = rows["date"].astype(str).str.extract(r"^(\d{4})(?:-(\d\d))?").astype(np.float64)
         return parts[0] + (parts[1].fillna(7) - 1) / 12
@@ -181,7 +181,8 @@ def field_values(rows: pd.DataFrame, field: str) -> pd.Series[Any]:
 
 
 def interval_of(row: pd.Series[Any]) -> Interval | None:
-    """How far unseen runs of its kind and of other sources were off; None without a known accelerator or such runs."""
+    """Returns how far unseen runs of its kind and of other sources were off; None without a known accelerator or such
+    runs."""
     system = system_named(str(row["hardware"]))
     if system is None:
         return None

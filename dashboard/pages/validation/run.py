@@ -24,7 +24,7 @@ DEGREES: Final = (("TP", "tp"), ("PP", "pp"), ("DP", "dp"), ("CP", "cp"), ("EP",
 
 
 def layout(row: pd.Series[Any] | dict[str, Any]) -> str:
-    """The degrees of a run in one line; those of 1 are left out beyond TP, PP and DP."""
+    """Returns the degrees of a run in one line; those of 1 are left out beyond TP, PP and DP."""
     parts = []
     for short, name in DEGREES:
         value = float(row[name])
@@ -34,7 +34,7 @@ def layout(row: pd.Series[Any] | dict[str, Any]) -> str:
 
 
 def panel(checked: Checked, chosen: int | None, mode: str) -> None:
-    """Draw the card of a run."""
+    """Draws the card of a run."""
     if chosen is None:
         st.caption("No run here has both a prediction and a measured time.")
         return

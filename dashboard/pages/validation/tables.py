@@ -53,7 +53,7 @@ def _settings(names: list[str], first: str) -> dict[str, Any]:
 
 
 def worst(rows: pd.DataFrame, key: str, filters: Filters, picked: Callable[[pd.DataFrame], None]) -> None:
-    """The runs with the largest errors.
+    """Draws the runs with the largest errors.
 
     key, filters: what the rows are of. picked: called with the runs in the order of the table when one is chosen.
     """
@@ -134,7 +134,7 @@ def errors(checked: Checked, filters: Filters) -> None:
 
 
 def not_supported(gone: pd.DataFrame, total: int) -> None:
-    """What is not predicted and why, by reason and by row."""
+    """Draws what is not predicted and why, by reason and by row."""
     st.html(markup.head("What is not supported, and why", f"{count(len(gone))} of {count(total)} runs"))
     if not len(gone):
         st.caption("Every run here is predicted.")

@@ -164,7 +164,7 @@ def _filters(checked: data.Checked, bar: Any) -> data.Filters:
 
 
 def literal_word(value: object) -> str:
-    """A value of a file as an option of a list: one line, not too long."""
+    """Returns a value of a file as an option of a list: one line, not too long."""
     return " ".join(str(value).split())[:60]
 
 

@@ -65,7 +65,7 @@ def answer(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
 
 
 def draw(again: Callable[[], None]) -> None:
-    """Draw the strip of figures, and why the best is the best; or why there is none, and what would help.
+    """Draws the strip of figures, and why the best is the best; or why there is none, and what would help.
 
     again: called in a widget's callback to draw the page's parts again.
     """
@@ -82,7 +82,7 @@ def draw(again: Callable[[], None]) -> None:
 
 
 def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
-    """The headline figures of an answer, with what they were in the base."""
+    """Returns the headline figures of an answer, with what they were in the base."""
     best, base = found.best, found.base
     assert best is not None
     rate, after = float(best[RATE]), found.scenario
@@ -187,11 +187,11 @@ def _why(scenario: Scenario, found: Answer) -> None:
             st.caption("What was chosen differently")
             st.html(markup.chips((label, f"{old} → {new}") for label, old, new in rows))
         else:
-            st.html(markup.chips(choices(best)))
+            st.html(markup.chips(choices(best, found.scenario.system)))
 
 
 def sentences(found: Answer) -> list[str]:
-    """What the change does to the same execution, and what re-optimising does on top, as Markdown."""
+    """Returns what the change does to the same execution, and what re-optimising does on top, as Markdown."""
     best, base, kept = found.best, found.base, found.kept
     assert best is not None
     if base is None:

@@ -88,7 +88,7 @@ class Board:
         return any(run is not None and not run.ended for run in every)
 
     def chart(self, run: StudyJob, shown: Hashable, make: Callable[[], Chart]) -> Chart:
-        """A chart of what a study found, drawn again only when that or `shown` has changed."""
+        """Returns a chart of what a study found, drawn again only when that or `shown` has changed."""
         kind = json.loads(run.key)[1]
         token = (run.key, len(run.found), self.mode, self.narrow, shown)
         drawn = st.session_state.setdefault("_whatif_drawn", {})
@@ -98,11 +98,11 @@ class Board:
         return chart
 
     def now(self, name: str) -> float:
-        """The value of a parameter in the what-if."""
+        """Returns the value of a parameter in the what-if."""
         return self.changes.get(name, whatif.otherwise(self.scenario, self.changes, name))
 
     def values(self, name: str) -> list[float]:
-        """The values of a parameter on an axis of the sweep over two."""
+        """Returns the values of a parameter on an axis of the sweep over two."""
         which = self.every[name]
         if which.discrete:
             return whatif.values_around(which, reach=REACH)
@@ -166,7 +166,7 @@ class Asked:
 
 
 def asked(centre: Scenario) -> Asked:
-    """Which sizes the link asks for, around a scenario."""
+    """Returns which sizes the link asks for, around a scenario."""
     batch: Any = state.url_value("whatif_batch", "kept", BATCHES)
     ends = _asked_ends()
     if ends is None:

@@ -32,7 +32,7 @@ _BATCHES: Final = {
 
 
 def file(board: Board) -> bytes:
-    """A zip archive of the studies as far as they are, a CSV file each, and of what they are about."""
+    """Returns a zip archive of the studies as far as they are, a CSV file each, and of what they are about."""
     found = tables(board)
     names = [RATE, EFFICIENCY, *(column.name for column in fields_of(board.scenario.cost_model))]
     account = {
@@ -73,7 +73,7 @@ def _account(board: Board, name: str, rows: int) -> str:
 
 
 def tables(board: Board) -> dict[str, pd.DataFrame]:
-    """The studies that there are, in order of their values."""
+    """Returns the studies that there are, in order of their values."""
     found = {
         "parameters": pd.DataFrame(
             [{"parameter": which.name, "label": which.label, "unit": which.unit, "base": which.value, "factor": factor,

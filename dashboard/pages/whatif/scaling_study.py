@@ -34,7 +34,7 @@ _FIRST: Final = 128
 
 
 def card(board: Board) -> None:
-    """Draw the card."""
+    """Draws the card."""
     ends = board.asked.ends
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("System size"))

@@ -30,7 +30,7 @@ PARTS: Final = ("whatif_answer", "whatif_hardware", "whatif_studies")
 
 
 def card(again: Callable[[], None]) -> None:
-    """Draw the card. again: called in a widget's callback to draw the page's parts again."""
+    """Draws the card. again: called in a widget's callback to draw the page's parts again."""
     scenario = state.current_scenario()
     changes, problems = current(scenario)
     every = whatif.parameters(scenario)

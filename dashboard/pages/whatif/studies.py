@@ -32,12 +32,12 @@ _ABOUT: Final = {"system": "Hardware", "run": "Run", "model": "Model"}
 
 
 def pending(again: Callable[[], None]) -> bool:
-    """Ask for the studies of the page; return whether any is still on its way."""
+    """Asks for the studies of the page; returns whether any is still on its way."""
     return Board(again).pending
 
 
 def draw(again: Callable[[], None]) -> bool:
-    """Draw the four cards; return whether a study was still on its way when they were drawn."""
+    """Draws the four cards; returns whether a study was still on its way when they were drawn."""
     board = Board(again)
     waiting = board.pending
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="whatif_around_row"):
@@ -93,7 +93,7 @@ def _tornado(board: Board) -> None:
 def swings_of(
     scenario: Scenario, found: Sequence[tuple[Parameter, float, Point]], base: float, factors: tuple[float, float]
 ) -> list[Swing]:
-    """What each parameter does to the model FLOP per second, those of the hardware first.
+    """Returns what each parameter does to the model FLOP per second, those of the hardware first.
 
     A sample of a longer sequence or of a larger model is more work, so samples per second say nothing of it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dashboard.words.numbers import counted
-from dashboard.words.progress import span
+from dashboard.words.waiting import span
 from engine import Scenario
 from engine.whatif import Answer
 
@@ -22,7 +22,7 @@ SLOW_FIRST: Final = 3.0
 
 
 def searching(scenario: Scenario) -> str:
-    """What is being done before anything can be shown, and for how long where that is long."""
+    """Returns what is being done before anything can be shown, and for how long where that is long."""
     total = scenario.space.total
     long = total / EXECUTIONS_PER_SECOND
     tail = f"; that many may take {span(long)}" if long >= WORTH_SAYING else ""
@@ -30,10 +30,10 @@ def searching(scenario: Scenario) -> str:
 
 
 def is_slow(answer: Answer) -> bool:
-    """Whether one waits for answers of this space so long that the page should say what is going on."""
+    """Returns whether one waits for answers of this space so long that the page should say what is going on."""
     return answer.seconds > (SLOW if answer.changes else SLOW_FIRST)
 
 
 def searching_again(answer: Answer) -> str:
-    """What every change of a space takes that is so large that one waits for it."""
+    """Returns what every change of a space takes that is so large that one waits for it."""
     return f"Every change searches {counted(answer.total, 'execution')} again; the last took {span(answer.seconds)}."

@@ -47,7 +47,7 @@ def _predict() -> None:
 
 
 def slot(scenario: Scenario) -> None:
-    """The widgets with which the cost model and its calibration are chosen."""
+    """Draws the widgets with which the cost model and its calibration are chosen."""
     key = key_for("sentence_cost", scenario.cost_model)
     st.radio(
         "Cost model", list(COST_MODELS), list(COST_MODELS).index(scenario.cost_model), key=key, on_change=_changed,

@@ -10,9 +10,9 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard.link import state
-from dashboard.queries.economics import further
+from dashboard.queries.economics import unstored_metrics
 from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, derived_of, parse, text
-from dashboard.widgets.statistics_progress import names_of, offer
+from dashboard.widgets.needed_statistics import names_of, offer
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, scale_for
 from engine import Exploration
@@ -33,7 +33,7 @@ _MOST_CHOICES: Final = 40
 
 
 def in_link() -> list[Filter]:
-    """The filters of the link; those that cannot be read are told above the page."""
+    """Returns the filters of the link; those that cannot be read are told above the page."""
     filters, problems = parse(state.url_value(NAME, "", PATTERN), derived_of(state.current_scenario()))
     if problems:
         state.complain(NAME, " ".join(problems))
@@ -41,7 +41,7 @@ def in_link() -> list[Filter]:
 
 
 def active() -> list[Filter]:
-    """The filters of the link, that of the selected cell among them."""
+    """Returns the filters of the link, that of the selected cell among them."""
     filters = in_link()
     cell = cell_in_force()
     if cell is not None:
@@ -53,13 +53,14 @@ def active() -> list[Filter]:
 
 
 def cell_in_force() -> tuple[int, int] | None:
-    """The selected cell if it filters the table: a cell selected elsewhere does, until its filter is removed here."""
+    """Returns the selected cell if it filters the table: a cell selected elsewhere does, until its filter is removed
+    here."""
     cell = state.selected_cell()
     return None if cell is None or _cell_text(cell) == state.url_value(_IGNORED, "", _CELL) else cell
 
 
 def ignore_cell() -> None:
-    """Keep the selected cell from filtering the table; another one will again."""
+    """Keeps the selected cell from filtering the table; another one will again."""
     cell = state.selected_cell()
     state.set_url_value(_IGNORED, None if cell is None else _cell_text(cell))
 
@@ -69,14 +70,14 @@ def _cell_text(cell: tuple[int, int]) -> str:
 
 
 def bar(exploration: Exploration, filters: Sequence[Filter]) -> None:
-    """The button that adds a filter."""
+    """Draws the button that adds a filter."""
     label = f"Filter · {len(filters)}" if filters else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="results_filter_open"):
         _form(exploration, filters)
 
 
 def chips(filters: Sequence[Filter]) -> None:
-    """What is in force as a sentence; nothing without filters."""
+    """Draws what is in force as a sentence; nothing without filters."""
     if not filters:
         return
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="results_filters"):
@@ -109,7 +110,7 @@ def words_of(
 
 
 def relax(exploration: Exploration, filters: Sequence[Filter]) -> None:
-    """What to do when no execution meets the filters: how many remain without each of them."""
+    """Draws what to do when no execution meets the filters: how many remain without each of them."""
     st.markdown("**No execution meets all of these filters.** Without one of them there would be:")
     found = []
     for one in filters:
@@ -161,7 +162,7 @@ def _form(exploration: Exploration, filters: Sequence[Filter]) -> None:
     columns |= {name: metric.column for name, metric in derived.items()}
     names = list(columns)
     words = {name: f"{column.label} · {column.group}" for name, column in columns.items()}
-    words |= names_of(exploration, further(exploration.scenario))
+    words |= names_of(exploration, unstored_metrics(exploration.scenario))
     name = st.selectbox(
         "Field or result", names, key=_PICKED, index=names.index("tensor_par"),
         format_func=lambda one: words[one],

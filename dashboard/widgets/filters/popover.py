@@ -37,12 +37,12 @@ def where_of(filters: Sequence[Filter]) -> Where:
 
 @st.cache_data(show_spinner=False, max_entries=256)
 def matching(_exploration: Exploration, key: str, where: Where) -> int:
-    """Number of executions that run and meet conditions."""
+    """Returns number of executions that run and meet conditions."""
     return _exploration.rows.count(where)
 
 
 def bar(exploration: Exploration, filters: Sequence[Filter], *, empty: bool = False) -> None:
-    """The button that opens the filters. empty: with nothing behind it yet."""
+    """Draws the button that opens the filters. empty: with nothing behind it yet."""
     label = f"Filter · {len(filters)}" if filters else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="explore_filter_open",
                     help="Look at some of the executions only."):  # fmt: skip
@@ -53,7 +53,8 @@ def bar(exploration: Exploration, filters: Sequence[Filter], *, empty: bool = Fa
 
 
 def relaxations(exploration: Exploration, filters: Sequence[Filter], fixed: Where = ()) -> None:
-    """What to do when no execution meets the filters: the ones that bind, and the nearest value that they would allow.
+    """Draws what to do when no execution meets the filters: the ones that bind, and the nearest value that they would
+    allow.
 
     fixed: conditions that are no filters, such as those of a cell.
     """

@@ -13,7 +13,7 @@ from dashboard.queries.explorations import span_of, varying
 from dashboard.queries.filters import FILTERABLE, Filter, derived_of
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.filters.chips import in_link
-from dashboard.widgets.statistics_progress import ABOUT, names_of, offer
+from dashboard.widgets.needed_statistics import ABOUT, names_of, offer
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain, scale_for
 from engine import Exploration

@@ -121,7 +121,11 @@ class CalculonAccount(Account):
 
 
 def named(layers: pd.DataFrame) -> pd.DataFrame:
-    """The layer table with two columns for people in front: `block` and `label`."""
+    """Returns the layer table with two columns for people in front: `block` and `label`.
+
+    Args:
+        layers: what `layer_table_of` returns, one row per layer.
+    """
     split = [name.partition("_")[::2] for name in layers["name"]]
     words = [LAYER_WORDS.get(rest, rest.replace("_", " ")) for _, rest in split]
     blocks = [_BLOCKS.get(block, block) for block, _ in split]
@@ -148,11 +152,14 @@ def _summarised(layers: pd.DataFrame, matrix: float, vector: float, bandwidth: f
 
 
 def placement(execution: Mapping[Any, Any]) -> list[RankGroup]:
-    """A placement that agrees with the network tiers: parallelism on inner tiers has neighbouring GPUs.
+    """Returns a placement that agrees with the network tiers: parallelism on inner tiers has neighbouring GPUs.
 
     Within a tier tensor parallelism is innermost, then pipeline, then data. The cost model knows tiers and degrees
     only, so any placement with the same tiers costs the same. GPU 0 is on the first stage of its pipeline, which hands
     on to the next stage and, when interleaved, gets back from the last.
+
+    Args:
+        execution: its fields by name.
     """
     order = sorted(
         (

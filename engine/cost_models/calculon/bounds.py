@@ -47,7 +47,12 @@ class Candidates:
 
 
 def candidates(prepared: RowTable | PreparedRows, fits: Flags) -> Candidates:
-    """The candidates of all (memory mode, schedule point) pairs that fit."""
+    """Returns the candidates of all (memory mode, schedule point) pairs that fit.
+
+    Args:
+        prepared: rows, or their table before any rate is known.
+        fits: which pairs have memory [memory modes, schedule points].
+    """
     points, modes, cells = prepared.points, prepared.modes, prepared.cells
     possible = _possible(points, modes, fits)
     parts = list(_of_groups(prepared, possible))
@@ -117,7 +122,12 @@ def _optimizer_kinds(modes: StepModes) -> Ints:
 
 
 def bounds(prepared: PreparedRows, rows: Candidates) -> Floats:
-    """The sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding."""
+    """Returns the sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding.
+
+    Args:
+        prepared: rows of the cells.
+        rows: candidates among them.
+    """
     result = np.empty(len(rows.group))
     for start in range(0, len(result), ROWS_PER_CHUNK):
         here = slice(start, start + ROWS_PER_CHUNK)

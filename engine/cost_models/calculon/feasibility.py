@@ -26,9 +26,14 @@ Numbers = npt.NDArray[np.int16]
 
 
 def tier_use(tier: int, degrees: Sequence[Ints], nets: Sequence[Ints]) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """(processors that share network `tier`, whether any parallelism uses it) for each row.
+    """Returns how many processors share the network `tier`, and whether any parallelism uses it, for each row [rows].
 
     Only degrees above 1 count.
+
+    Args:
+        tier: position of the network, 0 the innermost.
+        degrees: tensor, pipeline and data parallel degrees, each [rows].
+        nets: the tiers that carry them, in the same order, each [rows].
     """
     used: Ints = np.ones(np.broadcast_shapes(*(np.shape(degree) for degree in degrees)), np.int64)
     any_used = np.zeros(used.shape, bool)
@@ -40,7 +45,13 @@ def tier_use(tier: int, degrees: Sequence[Ints], nets: Sequence[Ints]) -> tuple[
 
 
 def network_reasons(networks: NetworkRates, degrees: Sequence[Ints], nets: Sequence[Ints]) -> Numbers:
-    """Reason number of each row's network assignment (0 where it fits): tier by tier, size before fill."""
+    """Returns the reason number of each row's network assignment (0 where it fits): tier by tier, size before fill.
+
+    Args:
+        networks: the tiers of the system.
+        degrees: tensor, pipeline and data parallel degrees, each [rows].
+        nets: the tiers that carry them, in the same order, each [rows].
+    """
     result = np.zeros(np.broadcast_shapes(*(np.shape(degree) for degree in degrees)), np.int16)
     for tier in range(len(networks.size)):
         used, any_used = tier_use(tier, degrees, nets)
@@ -51,7 +62,14 @@ def network_reasons(networks: NetworkRates, degrees: Sequence[Ints], nets: Seque
 
 
 def check_against(model: Model, system: System, e: Executions, reason: Numbers) -> None:
-    """Marks, in `reason` [rows], well-formed rows that this model or system cannot run; memory is checked later."""
+    """Marks, in `reason` [rows], well-formed rows that this model or system cannot run; memory is checked later.
+
+    Args:
+        model: what runs.
+        system: where it runs.
+        e: the executions [rows].
+        reason: number of the first reason of each row, 0 for none [rows]; changed in place.
+    """
     networks = network_rates(system)
     tiers = len(networks.size)
     nets = (e.tensor_par_net, e.pipeline_par_net, e.data_par_net)

@@ -157,7 +157,12 @@ LAYER_SUMS: Final[dict[str, str]] = {
 
 
 def expression(name: str, row: Mapping[Any, Any]) -> tuple[str, str] | None:
-    """The expression of a figure for an execution and its source; None for a figure of the block itself."""
+    """Returns the expression of a figure for an execution and its source; None for a figure of the block itself.
+
+    Args:
+        name: the figure, a statistic of the register.
+        row: the execution's fields and statistics by name.
+    """
     found = EXPRESSIONS.get(name)
     if found is None:
         return None

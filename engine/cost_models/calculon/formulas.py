@@ -28,7 +28,14 @@ _LIKE_BYTES: Final = by_name("weight_space")
 
 
 def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> Expression | Untold:
-    """The expression of a statistic for a feasible execution, or how the block's layers give it."""
+    """Returns the expression of a statistic for a feasible execution, or how the block's layers give it.
+
+    Args:
+        name: the statistic.
+        row: the execution's fields and statistics by name.
+        model: what runs.
+        system: where it runs.
+    """
     found = expression(name, row)
     if found is None:
         summed = LAYER_SUMS.get(name)
@@ -47,7 +54,13 @@ def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> 
 
 
 def symbols(row: Mapping[Any, Any], model: Model, system: System) -> dict[str, Symbol]:
-    """Everything that formulas use besides the register's figures, for one feasible execution."""
+    """Returns everything that formulas use besides the register's figures, for one feasible execution.
+
+    Args:
+        row: the execution's fields and statistics by name.
+        model: what runs.
+        system: where it runs.
+    """
     rate = rates(system, str(row["datatype"]))
     pipeline, chunks = int(row["pipeline_par"]), int(row["pipeline_interleaving"])
     microbatches = int(row["batch_size"]) // int(row["data_par"]) // int(row["microbatch_size"])

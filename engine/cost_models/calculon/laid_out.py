@@ -47,7 +47,7 @@ class LaidOutCells:
         self._masks: OrderedDict[tuple[float, float], _Masked] = OrderedDict()
 
     def prepared(self, system: System) -> tuple[PreparedRows, Candidates]:
-        """The prepared rows and the candidates at the rates and capacities of a system."""
+        """Returns the prepared rows and the candidates at the rates and capacities of a system."""
         row_table, rate = self.row_table, rates(system, self.row_table.space.datatype)
         blocks, optimizers = block_times(row_table.work, rate), optimizer_times(row_table.optimizer, rate)
         masked = self._masks.get((rate.capacity, rate.second_capacity))

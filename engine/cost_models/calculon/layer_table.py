@@ -33,7 +33,7 @@ __all__ = ["layer_sheet", "layer_table_of"]
 
 
 def layer_table_of(model: Model, system: System, execution: Mapping[str, Any]) -> pd.DataFrame:
-    """The layers of one block in order, one row each, as Calculon computes them.
+    """Returns the layers of one block in order, one row each, as Calculon computes them.
 
     Args:
         model, system: what runs, and on what.
@@ -160,7 +160,11 @@ def _exchange(prefix: str, exchange: Exchange | None, tiles: float, exposed: flo
 
 
 def layer_sheet(found: pd.DataFrame) -> Sheet:
-    """The layers as a table to print."""
+    """Returns the layers as a table to print.
+
+    Args:
+        found: what `layer_table_of` returned.
+    """
     stages = ("fw", "agrad", "wgrad")
     headers = ["layer", "engine"]
     for stage in stages:

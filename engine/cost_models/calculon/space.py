@@ -36,7 +36,7 @@ class CalculonSpace(Space):
     datatypes = tuple(DATATYPES)
 
     def mode_kind(self, cell: Cell) -> int:
-        """Which of the mode lists a cell uses: by tensor and data parallelism."""
+        """Tells which of the mode lists a cell uses: by tensor and data parallelism."""
         return (cell.tensor_par > 1) * 2 + (cell.data_par > 1)
 
     def _mode_lists(self) -> tuple[Modes, ...]:

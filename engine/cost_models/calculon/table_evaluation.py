@@ -38,7 +38,13 @@ CHUNK = 8192
 
 
 def evaluate_calculon(model: Model, system: System, executions: pd.DataFrame) -> pd.DataFrame:
-    """Every statistic of every execution, as `engine.evaluate` returns them."""
+    """Returns every statistic of every execution, as `engine.evaluate` returns them.
+
+    Args:
+        model: what runs.
+        system: where it runs.
+        executions: a table with the 23 fields [rows].
+    """
     e, reason, malformed = parse(executions)
     check_fields(e, reason)
     check_against(model, system, e, reason)
@@ -99,7 +105,12 @@ def _evaluate_datatype(
 
 
 def block_sizes(block: BlockTable, optimizer: OptimizerTable | None) -> BlockSizes:
-    """What one block holds, from the two block-level tables; without an optimizer its part stays empty."""
+    """Returns what one block holds, from the two block-level tables; without an optimizer its part stays empty.
+
+    Args:
+        block: figures of blocks, each [keys].
+        optimizer: the optimizer's step on them, each [keys]; None without an optimizer.
+    """
     none = np.zeros(0)
     return BlockSizes(
         weights=block.weights,

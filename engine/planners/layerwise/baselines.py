@@ -29,12 +29,13 @@ class DataParallel:
 
     @property
     def best(self) -> float:
-        """The best of those that memory allows."""
+        """Returns the best of those that memory allows."""
         return max(self.plain if self.accumulated else 0.0, self.overlapped or 0.0, self.prioritised or 0.0)
 
 
 def largest_batch(states: States, memory: float, optimizer: float, per_sample: float) -> int:
-    """Samples that a device with all layers holds at once: floor((memory - optimizer parameters) / peak per sample).
+    """Returns samples that a device with all layers holds at once: floor((memory - optimizer parameters) / peak per
+    sample).
 
     Args:
         memory: of a device [bytes].
@@ -46,7 +47,7 @@ def largest_batch(states: States, memory: float, optimizer: float, per_sample: f
 
 
 def accumulation_size(share: int, largest: int) -> int:
-    """Samples that a device computes at once of its `share` of the batch, where memory holds `largest`."""
+    """Returns samples that a device computes at once of its `share` of the batch, where memory holds `largest`."""
     if largest >= share:
         return share
     if not largest:
@@ -58,7 +59,7 @@ def accumulation_size(share: int, largest: int) -> int:
 
 
 def data_parallel(states: States, cluster: Cluster, batch: int, largest: int) -> DataParallel:
-    """The speedups of data parallelism for a batch.
+    """Returns the speedups of data parallelism for a batch.
 
     Args:
         states: at that batch.

@@ -54,30 +54,30 @@ class Cluster:
 
     @cached_property
     def size(self) -> int:
-        """The number of devices."""
+        """Returns the number of devices."""
         return sum(machine.devices for machine in self.machines)
 
     @cached_property
     def first(self) -> tuple[int, ...]:
-        """The number of each machine's first device."""
+        """Returns the number of each machine's first device."""
         return tuple(sum(machine.devices for machine in self.machines[:at]) for at in range(len(self.machines)))
 
     @cached_property
     def machine_of(self) -> tuple[int, ...]:
-        """The machine of each device."""
+        """Returns the machine of each device."""
         return tuple(at for at, machine in enumerate(self.machines) for _ in range(machine.devices))
 
     @cached_property
     def ends(self) -> list[int]:
-        """Where each machine's numbers end: `[8, 16]` are two machines with eight devices each."""
+        """Returns where each machine's numbers end: `[8, 16]` are two machines with eight devices each."""
         return [first + machine.devices for first, machine in zip(self.first, self.machines, strict=True)]
 
     def spans(self, group: Sequence[int]) -> bool:
-        """Whether a group's lowest and highest device are in different machines."""
+        """Returns whether a group's lowest and highest device are in different machines."""
         return self.machine_of[min(group)] != self.machine_of[max(group)]
 
     def reduce_time(self, group: Sequence[int], size: float) -> float:
-        """All-reduce of `size` [bytes] over a group [s]: a ring moves 2 (n - 1) / n of it."""
+        """Returns the time of an all-reduce of `size` [bytes] over a group [s]: a ring moves 2 (n - 1) / n of it."""
         count = len(group)
         if count < 2:
             return 0.0
@@ -87,15 +87,16 @@ class Cluster:
         return moved / self.inside / (1 if self.switched else count // 2)
 
     def move_rate(self, senders: Sequence[int], receivers: Sequence[int]) -> float:
-        """Time that a byte takes from one group to another, senders splitting and receivers joining it [s/byte]."""
+        """Returns the time that a byte takes from one group to another, senders splitting and receivers joining it
+        [s/byte]."""
         return self.move_rate_to(senders, self.home(receivers))
 
     def home(self, group: Sequence[int]) -> int:
-        """The machine of a group, -1 where it spans several."""
+        """Returns the machine of a group, -1 where it spans several."""
         return -1 if self.spans(group) else self.machine_of[group[0]]
 
     def move_rate_to(self, senders: Sequence[int], home: int) -> float:
-        """`move_rate` to a group in machine `home`, -1 for one that spans several [s/byte].
+        """Returns `move_rate` to a group in machine `home`, -1 for one that spans several [s/byte].
 
         Receivers in several machines take at the rate of an all-reduce, others at that of a transfer what comes from
         elsewhere; so the rule has it that spreading receivers is faster.
@@ -106,32 +107,32 @@ class Cluster:
         return away / len(senders) / self.transfer if away else 1 / self.inside
 
     def kinds(self, group: Sequence[int]) -> set[str]:
-        """The kinds of device in a group."""
+        """Returns the kinds of device in a group."""
         return {self.machines[self.machine_of[device]].kind for device in group}
 
     def memory(self, group: Sequence[int]) -> float:
-        """Memory of the smallest device of a group [bytes]."""
+        """Returns the memory of the smallest device of a group [bytes]."""
         return min(self.machines[self.machine_of[device]].memory for device in group)
 
     @cached_property
     def uniform(self) -> bool:
-        """Whether all devices are of one kind."""
+        """Returns whether all devices are of one kind."""
         return len({machine.kind for machine in self.machines}) == 1
 
     def flattened(self) -> Cluster:
-        """The same devices, each in a machine of its own."""
+        """Returns the same devices, each in a machine of its own."""
         alone = tuple(replace(machine, devices=1) for machine in self.machines for _ in range(machine.devices))
         return replace(self, machines=alone, name=f"{self.name} flat".strip())
 
     def document(self) -> dict[str, Any]:
-        """Everything that plans depend on, as JSON."""
+        """Returns everything that plans depend on, as JSON."""
         machines = [{"devices": each.devices, "kind": each.kind, "memory": each.memory} for each in self.machines]
         rates = {"inside": self.inside, "all_reduce": self.all_reduce, "transfer": self.transfer}
         return {"machines": machines, **rates, "switched": self.switched}
 
 
 def cluster_of(machines: Cluster | Sequence[int], memory: float = 16e9) -> Cluster:
-    """A cluster from where its machines' device numbers end, as in `[8, 16]`; a `Cluster` is checked.
+    """Returns a cluster from where its machines' device numbers end, as in `[8, 16]`; a `Cluster` is checked.
 
     Args:
         machines: whole numbers that rise, or a cluster.
@@ -180,7 +181,7 @@ def hierarchical(machines: int, devices: int, **changes: Any) -> Cluster:
 
 
 def flat(devices: int, **changes: Any) -> Cluster:
-    """Devices that are all in machines of their own."""
+    """Returns devices that are all in machines of their own."""
     return hierarchical(devices, 1, **changes)
 
 

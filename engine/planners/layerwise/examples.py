@@ -31,7 +31,7 @@ class Example:
 
 @lru_cache(maxsize=1)
 def examples() -> tuple[Example, ...]:
-    """All examples, the best known first."""
+    """Returns all examples, the best known first."""
     with (FOLDER / "profiles.csv").open(newline="", encoding="utf-8") as file:
         return tuple(
             Example(row["name"], row["title"], float(row["batch"]), int(row["global_batch"]), row["note"] or "")
@@ -41,7 +41,7 @@ def examples() -> tuple[Example, ...]:
 
 @lru_cache(maxsize=32)
 def example(name: str) -> LayerProfile:
-    """The example of that name, at its batch. Raises `engine.planners.layerwise.profile.ProfileError`."""
+    """Returns the example of that name, at its batch. Raises `engine.planners.layerwise.profile.ProfileError`."""
     for each in examples():
         if each.name == name:
             found = profile_from(FOLDER / f"{name}.txt", each.batch)

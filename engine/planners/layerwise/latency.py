@@ -26,7 +26,7 @@ class Work:
 
     @property
     def both(self) -> float:
-        """Forward and backward pass [s]."""
+        """Returns forward and backward pass [s]."""
         return self.forward + self.backward
 
 
@@ -41,12 +41,12 @@ class Latency:
 
     @property
     def total(self) -> float:
-        """The step [s]."""
+        """Returns the step [s]."""
         return self.warmup + self.steady + self.ending
 
 
 def latency(stages: Sequence[Work], count: int) -> Latency:
-    """The latency of stages, network stages between them, with `count` microbatches.
+    """Returns the latency of stages, network stages between them, with `count` microbatches.
 
     The pivot starts at the last stage; going to the front, a stage whose steady phase is longer than the pivot's and
     all passes between them takes its place. The ending of a stage up to the pivot waits for the backward passes from

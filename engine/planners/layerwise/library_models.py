@@ -28,9 +28,10 @@ from models import Architecture, Model, model_of
 from models.loader import ModelLike
 from models.parameters import embedding_weights, layer_weights, norm_weights, position_weights
 
-__all__ = ["ModelPlan", "evaluated", "library_profile", "plan_model", "system_cluster"]
+__all__ = ["ModelPlan", "compared", "evaluated", "library_profile", "plan_model", "system_cluster"]
 
 COST_MODEL: Final = "calibrated"
+SHORT: Final = {"tensor_par": "TP", "pipeline_par": "PP", "data_par": "DP", "microbatch_size": "microbatch"}
 ROOM: Final = 1e9
 """Memory that a processor is given while its layers are asked for [GiB]: whether they fit is the plan's question."""
 
@@ -55,8 +56,8 @@ def library_profile(
     datatype: str = "bfloat16",
     calibration: Calibration | None = None,
 ) -> tuple[LayerProfile, float]:
-    """The profile of a model on groups of `tensor_par` processors, and what parameters with gradients and optimizer
-    take in multiples of the parameters.
+    """Returns the profile of a model on groups of `tensor_par` processors, and what parameters with gradients and
+    optimizer take in multiples of the parameters.
 
     Args:
         microbatch: sequences at which it is taken.
@@ -100,7 +101,8 @@ def library_profile(
 
 
 def system_cluster(system: SystemLike, processors: int, *, tensor_par: int = 1, kind: str = "") -> Cluster:
-    """The groups of `tensor_par` processors of a system, in domains of its fastest network, at its networks' rates.
+    """Returns the groups of `tensor_par` processors of a system, in domains of its fastest network, at its networks'
+    rates.
 
     Raises `PlanError` where groups do not fill the processors.
     """
@@ -127,7 +129,8 @@ def plan_model(
     datatype: str = "bfloat16",
     calibration: Calibration | None = None,
 ) -> ModelPlan:
-    """The best stages and replicas of a library model, over microbatches of one sequence and more for every replica.
+    """Returns the best stages and replicas of a library model, over microbatches of one sequence and more for every
+    replica.
 
     Args:
         systems: one system with `processors`, or several with the processors of each, as one cluster of several kinds.
@@ -175,7 +178,8 @@ def plan_model(
 def evaluated(
     found: ModelPlan, model: ModelLike, system: SystemLike, calibration: Calibration | None = None
 ) -> pd.DataFrame:
-    """The plan's execution by the calibrated cost model, with stages as even as it has them: one row of all statistics.
+    """Evaluates the plan's execution by the calibrated cost model, with stages as even as it has them: one row of all
+    statistics.
 
     Raises `PlanError` where the plan is no execution.
     """
@@ -183,6 +187,31 @@ def evaluated(
         raise PlanError("Stages with different numbers of replicas are no execution of the cost model.")
     table = pd.DataFrame([dict(found.execution)], dtype=object)
     return engine.evaluate(model, system, table, cost_model=COST_MODEL, calibration=calibration)
+
+
+def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors: int) -> list[str]:
+    """Sets the plan beside what the calibrated cost model says of it and of every execution, in sentences."""
+    planned_rate = found.plan.figure("sample_rate").value
+    told = [f"Planned: {planned_rate:.4g} samples/s on {processors} processors."]
+    if found.execution is None:
+        told.append("Stages with different numbers of replicas are no execution of the cost model.")
+    else:
+        row = evaluated(found, model, system).iloc[0]
+        degrees = ", ".join(f"{short} {found.execution[name]}" for name, short in SHORT.items())
+        if row["status"] == "ok":
+            told.append(f"Cost model, {degrees}, stages as even as it has them: {row['sample_rate']:.4g} samples/s.")
+        else:
+            told.append(f"Cost model, {degrees}, stages as even as it has them: {row['reason_text']}")
+    batch, datatype = found.plan.problem.global_batch, "bfloat16"
+    best = engine.best(
+        model, system, num_procs=processors, max_batch_size=batch, datatype=datatype, cost_model=COST_MODEL
+    )
+    if best:
+        degrees = ", ".join(f"{short} {best[name]}" for name, short in SHORT.items())
+        told.append(f"Best of all executions by the cost model: {best['sample_rate']:.4g} samples/s with {degrees}.")
+    else:
+        told.append("By the cost model no execution runs.")
+    return told
 
 
 def _as_execution(

@@ -19,15 +19,15 @@ POLICIES: Final = ("A", "B")
 
 
 def in_flight(behind: Any, count: int, policy: str) -> Any:
-    """Microbatches whose activations a stage keeps, `behind` being the number of stages from it to the last, itself
-    included; whole numbers or arrays of them."""
+    """Returns microbatches whose activations a stage keeps, `behind` being the number of stages from it to the last,
+    itself included; whole numbers or arrays of them."""
     return np.minimum(behind if policy == "A" else 2 * behind - 1, count)
 
 
 def stage_memory(
     parameters: Floats, activations: Floats, entering: Floats, kept: Any, optimizer: float, *, recompute: bool
 ) -> Floats:
-    """Memory of one device of a stage [bytes].
+    """Returns memory of one device of a stage [bytes].
 
     Args:
         parameters: of the stage [bytes].

@@ -30,6 +30,10 @@ __all__ = ["PaperSearch", "Planned"]
 MOST_OCCUPATIONS: Final = 1_500
 """Sets of taken devices up to which all placements are tried; with more, stages take consecutive devices."""
 
+MOST_CUTS: Final = 400
+"""States up to which a pipeline may be cut after any; with more, along one chain of them and where known plans are
+cut."""
+
 ANY_NUMBER: Final = 32
 """Devices up to which a stage may have any number of them; with more, powers of two, whole machines and what is
 left."""
@@ -120,19 +124,37 @@ class PaperSearch:
         self._reach = np.zeros((self.length + 1, self.length + 1), bool)
         self._reach[1:, 1:] = states.before
         self._reach[0, 1:] = True
+        self._starts = np.arange(1, self.length)
+
+    @property
+    def narrowed(self) -> bool:
+        """Returns whether there are too many states, so that pipelines are cut along one chain of them."""
+        return self.length > MOST_CUTS
+
+    def _chain(self) -> set[int]:
+        """States each of which adds as little as possible to the one before."""
+        found, at = {0}, 0
+        while len(after := np.flatnonzero(self.states.before[at])):
+            at = int(after[np.argmin(self.states.time[after])])
+            found.add(at)
+        return found
 
     @cached_property
     def consecutive(self) -> bool:
-        """Whether there are too many ways to place stages, so that each takes the devices next to the last one's."""
+        """Returns whether there are too many ways to place stages, so that each takes the devices next to the last
+        one's."""
         return self._occupations(consecutive=False) is None
 
     def found(self, known: Sequence[Sequence[Planned]], progress: Progress, cancel: Cancel) -> list[list[Planned]]:
-        """The best plan, and the best with fewer stages, in this order; empty where memory holds none.
+        """Returns the best plan, and the best with fewer stages, in this order; empty where memory holds none.
 
         Args:
             known: plans below which a better one is looked for.
         """
         order = self._occupations(consecutive=self.consecutive) or []
+        if self.narrowed:
+            cuts = {after + 1 for after in self._chain()} | {stage.start for plan in known for stage in plan}
+            self._starts = np.array(sorted(cuts - {0, self.length}))
         known_best = min((self.value(plan).total for plan in known if self.fits(plan)), default=np.inf)
         ideal = float(self._fastest[1][-1]) / self.cluster.size
         for number, factor in enumerate(GUESSES):
@@ -160,7 +182,7 @@ class PaperSearch:
     ) -> tuple[_Suffixes, list[_Step]]:
         """The suffixes worth keeping where `taken` devices belong to stages in front."""
         used = sum(taken)
-        starts = np.arange(1, self.length) if used else np.array([0])
+        starts = self._starts if used else np.array([0])
         if used:
             front = self._fastest[1][starts] / self.count / used
             starts = starts[(self.count - 1) * front <= most]
@@ -278,7 +300,7 @@ class PaperSearch:
         sizes = {1 << power for power in range(free.bit_length())} | {free}
         whole = max(machine.devices for machine in self.cluster.machines)
         sizes |= set(range(whole, free + 1, whole)) if free // whole <= ANY_NUMBER else set()
-        return sorted(size for size in sizes if size <= free)
+        return sorted(size for size in sizes if 1 <= size <= free)
 
     def _occupations(self, *, consecutive: bool) -> list[Taken] | None:
         """Every set of taken devices, the fullest first; None where there are too many."""
@@ -308,7 +330,7 @@ class PaperSearch:
         return plan
 
     def works(self, plan: Sequence[Planned]) -> list[Work]:
-        """What the stages of a plan do for a microbatch, transfers between them as stages of their own."""
+        """Returns what the stages of a plan do for a microbatch, transfers between them as stages of their own."""
         made: list[Work] = []
         for number, stage in enumerate(plan):
             if number:
@@ -325,11 +347,11 @@ class PaperSearch:
         return made
 
     def value(self, plan: Sequence[Planned]) -> Latency:
-        """The latency of a plan."""
+        """Returns the latency of a plan."""
         return latency(self.works(plan), self.count)
 
     def memory(self, plan: Sequence[Planned]) -> list[float]:
-        """What each stage needs of the memory of one of its devices [bytes]."""
+        """Returns what each stage needs of the memory of one of its devices [bytes]."""
         return [
             float(
                 self._needed(
@@ -344,7 +366,7 @@ class PaperSearch:
         ]
 
     def fits(self, plan: Sequence[Planned]) -> bool:
-        """Whether every stage of a plan has the memory that it needs, and whole samples for its devices."""
+        """Returns whether every stage of a plan has the memory that it needs, and whole samples for its devices."""
         if self.share is not None and any(self.share % len(stage.devices) for stage in plan):
             return False
         return all(
@@ -352,7 +374,7 @@ class PaperSearch:
         )
 
     def fitted(self, shape: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[Planned]:
-        """Stages given by start, stop and devices, those that recompute which do not fit otherwise."""
+        """Returns stages given by start, stop and devices, those that recompute which do not fit otherwise."""
         plain = [Planned(start, stop, group) for start, stop, group in shape]
         needs = self.memory(plain)
         return [

@@ -17,13 +17,13 @@ Taken = tuple[int, ...]
 
 
 def empty(cluster: Cluster) -> Taken:
-    """Nothing taken."""
+    """Returns that nothing is taken."""
     return (0,) * len(cluster.machines)
 
 
 @lru_cache(maxsize=65_536)
 def placements(sizes: Taken, taken: Taken, need: int) -> tuple[Taken, ...]:
-    """How many devices of each machine the next stage takes, in up to three ways, in the order of the policies.
+    """Returns how many devices of each machine the next stage takes, in up to three ways, in the order of the policies.
 
     Fresh First fills idle machines in order, Append First machines in use; Scatter First takes one device of each
     machine in turn. A policy for which there are too few devices gives nothing.
@@ -61,7 +61,7 @@ def _scattered(free: Sequence[int], need: int) -> Taken | None:
 
 
 def devices(cluster: Cluster, taken: Taken, more: Taken) -> tuple[int, ...]:
-    """The devices that are `more` where `taken` are already."""
+    """Returns the devices that are `more` where `taken` are already."""
     return tuple(
         cluster.first[at] + used + number
         for at, (used, count) in enumerate(zip(taken, more, strict=True))
@@ -70,17 +70,17 @@ def devices(cluster: Cluster, taken: Taken, more: Taken) -> tuple[int, ...]:
 
 
 def sizes_of(cluster: Cluster) -> Taken:
-    """Devices of each machine."""
+    """Returns devices of each machine."""
     return tuple(machine.devices for machine in cluster.machines)
 
 
 def added(taken: Taken, more: Taken) -> Taken:
-    """Both together."""
+    """Returns what is taken of each machine once `more` is."""
     return tuple(a + b for a, b in zip(taken, more, strict=True))
 
 
 def copies_of(cluster: Cluster, taken: Taken, need: int, copies: int) -> tuple[Taken, ...]:
-    """What `copies` of a stage may take, each placed after the other by any policy, in lexicographic order."""
+    """Returns what `copies` of a stage may take, each placed after the other by any policy, in lexicographic order."""
     sizes = sizes_of(cluster)
     reached = {taken}
     for _ in range(copies):

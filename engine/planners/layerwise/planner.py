@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from engine.planners.contract import Cancel, Figure, Placement, PlanError, Progress, never, unheard
 from engine.planners.layerwise.baselines import DataParallel, data_parallel, largest_batch
+from engine.planners.layerwise.checks import suspicions
 from engine.planners.layerwise.cluster import Cluster, cluster_of
 from engine.planners.layerwise.paper import PaperSearch, Planned
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
@@ -64,7 +65,7 @@ def plan(
 
 
 def solve(problem: LayerwiseProblem, progress: Progress = unheard, cancel: Cancel = never) -> LayerwisePlan:
-    """The best plan of a problem. Raises as `plan` does."""
+    """Returns the best plan of a problem. Raises as `plan` does."""
     checked(problem)
     progress(0.0, "Cutting the graph")
     return planned(problem, states_of(problem.profile), progress, cancel)
@@ -73,7 +74,8 @@ def solve(problem: LayerwiseProblem, progress: Progress = unheard, cancel: Cance
 def planned(
     problem: LayerwiseProblem, own: States, progress: Progress = unheard, cancel: Cancel = never
 ) -> LayerwisePlan:
-    """`solve` of a checked problem with the states of its profile at its own batch, for callers that plan it often."""
+    """Does `solve` of a checked problem with the states of its profile at its own batch, for callers that plan it
+    often."""
     states = own.at(problem.global_batch, problem.profile_batch)
     search = None
     if problem.mode == "released":
@@ -136,7 +138,7 @@ def _by_latency(
                 shapes.setdefault(f"released {each.name}", shape)
     known = {name: search.fitted(shape) for name, shape in shapes.items()}
     found = search.found(list(known.values()), progress, cancel)
-    tried = [("latency", plan) for plan in found[:LISTED]] + list(known.items())
+    tried = [("paper search", plan) for plan in found[:LISTED]] + list(known.items())
     made: dict[tuple[tuple[int, tuple[int, ...]], ...], Candidate] = {}
     for name, plan in tried:
         key = tuple((stage.stop, stage.devices) for stage in plan)
@@ -263,7 +265,7 @@ def _notes(
     problem: LayerwiseProblem, states: States, value: float, baselines: DataParallel, search: PaperSearch | None
 ) -> tuple[str, ...]:
     """What whoever reads the figures has to know."""
-    notes = []
+    notes = list(suspicions(problem.profile, problem.profile_batch))
     if states.linearised:
         number = len(problem.profile.layers)
         notes.append(
@@ -272,6 +274,11 @@ def _notes(
         )
     if search is not None and search.consecutive:
         notes.append("The cluster has too many ways to place stages; each takes the devices next to the last one's.")
+    if search is not None and search.narrowed:
+        notes.append(
+            f"Of the {len(states)} states the search cuts along one chain, and where the released plans cut: there are "
+            "too many for all."
+        )
     if problem.cluster.uniform and baselines.best > value:
         notes.append(f"Data parallelism with overlap is better by its own model: a speedup of {baselines.best:.4g}.")
     return tuple(notes)

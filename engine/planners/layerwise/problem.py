@@ -43,7 +43,7 @@ class LayerwiseProblem:
     whole: bool = False
 
     def document(self) -> dict[str, Any]:
-        """Everything that the plan depends on, as JSON."""
+        """Returns everything that the plan depends on, as JSON."""
         return {
             "layers": [
                 [x.id, x.forward, x.backward, x.activation, x.parameters, x.stored] for x in self.profile.layers
@@ -65,7 +65,7 @@ class LayerwiseProblem:
 
 
 def checked(problem: LayerwiseProblem) -> LayerwiseProblem:
-    """The problem, if its numbers make sense. Raises `engine.planners.contract.PlanError`."""
+    """Returns the problem, if its numbers make sense. Raises `engine.planners.contract.PlanError`."""
     for title, chosen, known in (("mode", problem.mode, MODES), ("policy", problem.policy, POLICIES)):
         if chosen not in known:
             raise PlanError(f"There is no {title} {str(chosen)[:40]!r}; choose {' or '.join(known)}.")

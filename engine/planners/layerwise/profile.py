@@ -36,12 +36,12 @@ class Layer:
 
     @property
     def time(self) -> float:
-        """Forward and backward pass [s]."""
+        """Returns forward and backward pass [s]."""
         return self.forward + self.backward
 
     @property
     def stored(self) -> float:
-        """What it keeps for the backward pass [bytes]."""
+        """Returns what it keeps for the backward pass [bytes]."""
         return self.activation if self.kept is None else self.kept
 
 
@@ -71,16 +71,16 @@ class LayerProfile:
 
     @property
     def time(self) -> float:
-        """Forward and backward pass of all layers at the profile's batch [s]."""
+        """Returns forward and backward pass of all layers at the profile's batch [s]."""
         return sum(layer.time for layer in self.layers)
 
     @property
     def parameters(self) -> float:
-        """What all layers hold [bytes]."""
+        """Returns what all layers hold [bytes]."""
         return sum(layer.parameters for layer in self.layers)
 
     def kind(self, name: str) -> LayerProfile:
-        """The profile on another kind of device; this one where the kind is not listed."""
+        """Returns the profile on another kind of device; this one where the kind is not listed."""
         return dict(self.kinds).get(name, self)
 
 
@@ -92,7 +92,8 @@ def profile_of(
     batch: float | None = None,
     source: str = "",
 ) -> LayerProfile:
-    """A checked profile without what takes no part in planning: sources called `Input...` and sinks `__getitem__...`.
+    """Returns a checked profile without what takes no part in planning: sources called `Input...` and sinks
+    `__getitem__...`.
 
     Args:
         name: what it is called.
@@ -140,7 +141,7 @@ def profile_of(
 
 
 def joined(base: LayerProfile, others: Sequence[tuple[str, LayerProfile]]) -> LayerProfile:
-    """A profile that also says what its layers take on other kinds of device.
+    """Returns a profile that also says what its layers take on other kinds of device.
 
     Raises `ProfileError` where the layers are not the same.
     """

@@ -16,7 +16,7 @@ MOST_BYTES = 16 * 2**20
 
 
 def profile_from(source: LayerProfile | str | os.PathLike[str], batch: float | None = None) -> LayerProfile:
-    """The profile that is given: parsed already, the text of one, or the path of a file.
+    """Returns the profile that is given: parsed already, the text of one, or the path of a file.
 
     A text of one line is a path.
 
@@ -44,8 +44,8 @@ def profile_from(source: LayerProfile | str | os.PathLike[str], batch: float | N
 
 
 def profile_text(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
-    """The profile in a text: JSON where it begins with a brace, CSV where its first line is a header with `layer`, else
-    TorchGraph text.
+    """Returns the profile in a text: JSON where it begins with a brace, CSV where its first line is a header with
+    `layer`, else TorchGraph text.
 
     Raises `ProfileError`.
     """

@@ -38,7 +38,11 @@ class Found:
 def searches(
     states: States, cluster: Cluster, batch: int, microbatch: int, cancel: Cancel
 ) -> Iterator[tuple[str, Callable[[], list[Found]]]]:
-    """The searches that HPGO runs, by name, to be called one after the other."""
+    """Returns the searches that HPGO runs, by name, to be called one after the other."""
+    if cluster.size == 1:
+        alone = Group(0, len(states) - 1, 1, (0,))
+        yield "one device", lambda: [Found("one device", (alone,), 1, states.total)]
+        return
     for units in range(2, cluster.size + 1):
         yield f"balanced-{units}", lambda units=units: balanced(states, cluster, units)  # type: ignore[misc]
     for units in sorted({2, cluster.size} if cluster.size % 2 == 0 else {cluster.size}):
@@ -48,7 +52,7 @@ def searches(
 
 
 def balanced(states: States, cluster: Cluster, units: int) -> list[Found]:
-    """Stages with any numbers of units that make the largest block as small as it can be.
+    """Returns stages with any numbers of units that make the largest block as small as it can be.
 
     The search starts from one stage with all units, whose block T / (units copies) no division can undercut: the
     largest of several shares is no smaller than their mean. As only a smaller block replaces it, that stage is the
@@ -62,8 +66,8 @@ def balanced(states: States, cluster: Cluster, units: int) -> list[Found]:
 
 
 def in_two(states: States, cluster: Cluster, count: int) -> list[Found]:
-    """Every cut in two stages, every division of the devices and every placement, with one copy of the pipeline: the
-    best cut for each division and placement, the earliest of equal ones.
+    """Looks at every cut in two stages, every division of the devices and every placement, with one copy of the
+    pipeline: the best cut for each division and placement, the earliest of equal ones.
 
     Args:
         count: microbatches of a step.
@@ -101,7 +105,7 @@ class _Cell:
 
 
 def straight(states: States, cluster: Cluster, stages: int, cancel: Cancel) -> list[Found]:
-    """Pipelines of exactly so many stages with one unit each that make the largest block as small as it can be.
+    """Returns pipelines of exactly so many stages with one unit each that make the largest block as small as it can be.
 
     Cells are kept by the devices that are taken; every one that reaches the last state is an answer. A transfer counts
     twice, forward and backward, here.

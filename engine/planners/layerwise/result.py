@@ -37,7 +37,8 @@ class Candidate(Alternative):
 
     @property
     def speedup(self) -> float | None:
-        """Against one device with memory for everything [dimensionless]; None where it cannot run."""
+        """Returns the speedup against one device with memory for everything [dimensionless]; None where it cannot
+        run."""
         return self.value
 
 
@@ -59,10 +60,11 @@ class LayerwisePlan(Plan):
 
     @property
     def speedup(self) -> float:
-        """Against one device that runs the whole batch, with memory no limit there [dimensionless]."""
+        """Returns the speedup against one device that runs the whole batch, with memory no limit there
+        [dimensionless]."""
         return self.figure("speedup").value
 
     def layers(self, stage: LayerStage) -> tuple[int, ...]:
-        """The positions of a stage's layers in the profile."""
+        """Returns the positions of a stage's layers in the profile."""
         assert self.states is not None
         return self.states.layers(stage.start, stage.stop)

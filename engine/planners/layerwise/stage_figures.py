@@ -19,7 +19,7 @@ __all__ = ["stage_figures"]
 def stage_figures(
     states: States, problem: LayerwiseProblem, stages: Sequence[LayerStage], count: int
 ) -> tuple[LayerStage, ...]:
-    """The stages with their figures, by half-open ranges of states.
+    """Returns the stages with their figures, by half-open ranges of states.
 
     Args:
         states: at the batch of a step.

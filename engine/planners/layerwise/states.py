@@ -49,7 +49,7 @@ class States:
         return len(self.past)
 
     def at(self, batch: float, profile_batch: float) -> States:
-        """The states of a batch, everything but parameters proportional to it [samples]."""
+        """Returns the states of a batch, everything but parameters proportional to it [samples]."""
         share = batch / profile_batch
         return replace(
             self,
@@ -61,7 +61,7 @@ class States:
         )
 
     def on(self, kind: str) -> tuple[Floats, Floats]:
-        """Cumulated forward passes, and both passes, on one device of a kind [s] [states]."""
+        """Returns cumulated forward passes, and both passes, on one device of a kind [s] [states]."""
         if kind not in dict(self.profile.kinds):
             return self.forward, self.time
         layers = self.profile.kind(kind).layers
@@ -70,15 +70,15 @@ class States:
 
     @cached_property
     def total(self) -> float:
-        """Time of everything [s]."""
+        """Returns the time of everything [s]."""
         return float(self.time[-1])
 
     def span(self, values: Floats, start: int, last: int) -> float:
-        """What states from `start` to `last`, both included, add to cumulated `values`."""
+        """Returns what states from `start` to `last`, both included, add to cumulated `values`."""
         return float(values[last] - (values[start - 1] if start else 0.0))
 
     def layers(self, start: int, stop: int) -> tuple[int, ...]:
-        """The positions of the layers that states `start` to `stop`, half-open, add."""
+        """Returns the positions of the layers that states `start` to `stop`, half-open, add."""
         if stop <= start:
             return ()
         added = self.past[stop - 1] & ~(self.past[start - 1] if start else 0)
@@ -86,12 +86,13 @@ class States:
 
     @cached_property
     def nested(self) -> bool:
-        """Whether every state contains the one before, so that what one adds to the other is what it computes."""
+        """Returns whether every state contains the one before, so that what one adds to the other is what it
+        computes."""
         return all(not a & ~b for a, b in zip(self.past, self.past[1:], strict=False))
 
     def by_layer(self) -> tuple[Floats, Floats]:
-        """Time [s] and parameters [bytes] of what each state adds where states are nested; where they branch, of each
-        layer, in the order in which states reach them."""
+        """Returns time [s] and parameters [bytes] of what each state adds where states are nested; where they branch,
+        of each layer, in the order in which states reach them."""
         if self.nested:
             return np.diff(self.time, prepend=0.0), np.diff(self.parameters, prepend=0.0)
         seen, order = 0, list[int]()
@@ -104,7 +105,8 @@ class States:
 
 
 def states_of(profile: LayerProfile, most: int = MOST_STATES) -> States:
-    """The states of a profile, at its own batch; of one order of the layers where there are more than `most`."""
+    """Returns the states of a profile, at its own batch; of one order of the layers where there are more than
+    `most`."""
     graph = _Graph(profile)
     found = graph.frontiers(most)
     if found is None:
@@ -145,11 +147,11 @@ class _Graph:
         return self.order
 
     def live(self, past: int) -> int:
-        """The layers of a past that feed something outside."""
+        """Returns the layers of a past that feed something outside."""
         return self.live_beside(past, past)
 
     def held(self, frontier: tuple[int, ...]) -> int:
-        """A frontier with the ancestors that still feed something outside of what one of its layers needs.
+        """Returns a frontier with the ancestors that still feed something outside of what one of its layers needs.
 
         As in PipeDream and HPGO each layer of the frontier is asked on its own, so that an ancestor that two of them
         share counts even where both have been fed.
@@ -161,7 +163,7 @@ class _Graph:
         return held
 
     def live_beside(self, past: int, done: int) -> int:
-        """The layers of a past that feed something that is not done."""
+        """Returns the layers of a past that feed something that is not done."""
         return sum(1 << layer for layer in _bits(past & self.feeding) if self.fed[layer] & ~done)
 
     def _past(self, layers: tuple[int, ...]) -> int:

@@ -18,7 +18,7 @@ HEAD: Final = "head"
 
 
 def strategy(plan: LayerwisePlan) -> dict[str, Any]:
-    """A plan as a document: half-open ranges of layers with their names, replicas and devices of each stage."""
+    """Returns a plan as a document: half-open ranges of layers with their names, replicas and devices of each stage."""
     profile = plan.problem.profile
     found = []
     for stage in plan.stages:
@@ -50,13 +50,13 @@ def strategy(plan: LayerwisePlan) -> dict[str, Any]:
 
 
 def strategy_text(plan: LayerwisePlan) -> str:
-    """`strategy` as JSON."""
+    """Returns `strategy` as JSON."""
     return json.dumps(strategy(plan), indent=1)
 
 
 def megatron_layout(plan: LayerwisePlan) -> str | None:
-    """Megatron-LM's `--pipeline-model-parallel-layout`: `E` the embedding, `t` a block, `L` the loss, `|` between
-    stages.
+    """Returns Megatron-LM's `--pipeline-model-parallel-layout`: `E` the embedding, `t` a block, `L` the loss, `|`
+    between stages.
 
     None for profiles whose layers are not those of a transformer of the library.
     """
@@ -83,7 +83,7 @@ COLOURS: Final = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc94
 
 
 def graph_text(plan: LayerwisePlan) -> str:
-    """The layers as a graph in GraphViz's language, coloured by stage."""
+    """Returns the layers as a graph in GraphViz's language, coloured by stage."""
     profile = plan.problem.profile
     of = {at: number for number, stage in enumerate(plan.stages) for at in plan.layers(stage)}
     lines = ["digraph plan {", "  node [shape=box, style=filled, fontname=sans];"]
@@ -95,7 +95,7 @@ def graph_text(plan: LayerwisePlan) -> str:
 
 
 def user_stages(document: Any, devices: int, states: int) -> list[tuple[int, int, tuple[int, ...]]]:
-    """The stages of a plan that somebody gives: a document as `strategy` makes it, or its list of stages.
+    """Returns the stages of a plan that somebody gives: a document as `strategy` makes it, or its list of stages.
 
     Raises `engine.planners.contract.PlanError` naming the stage at fault.
     """

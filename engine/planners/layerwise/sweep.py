@@ -27,8 +27,8 @@ def batch_sweep(
     progress: Progress = unheard,
     cancel: Cancel = never,
 ) -> pd.DataFrame:
-    """The problem at many batches: one row per batch with the speedups of the baselines, of the best plan and its
-    stages.
+    """Plans the problem at many batches: one row per batch with the speedups of the baselines, of the best plan and
+    its stages.
 
     The graph is cut once for all of them. Batches at which nothing can run have no plan, and say why.
 
@@ -60,8 +60,8 @@ def scalability(
     progress: Progress = unheard,
     cancel: Cancel = never,
 ) -> pd.DataFrame:
-    """The problem on the first devices of its cluster: one row per number of devices, with the best straight pipeline
-    and the best plan of several stages beside the best of all."""
+    """Plans the problem on the first devices of its cluster: one row per number of devices, with the best straight
+    pipeline and the best plan of several stages beside the best of all."""
     own = states_of(checked(problem).profile)
     rows = []
     asked = [size for size in (sizes or range(2, problem.cluster.size + 1)) if 1 <= size <= problem.cluster.size]
@@ -88,7 +88,7 @@ def scalability(
 
 
 def first_devices(cluster: Cluster, size: int) -> Cluster:
-    """The first devices of a cluster, in their machines."""
+    """Returns the first devices of a cluster, in their machines."""
     machines, left = [], size
     for machine in cluster.machines:
         if left > 0:
@@ -112,7 +112,7 @@ def _row(found: LayerwisePlan) -> dict[str, Any]:
 
 
 def stages_text(candidate: Candidate) -> str:
-    """Stages in a few characters: layers and devices of each."""
+    """Returns stages in a few characters: layers and devices of each."""
     return " | ".join(f"{stage.start}-{stage.stop} x{len(stage.devices)}" for stage in candidate.stages)
 
 

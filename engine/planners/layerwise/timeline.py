@@ -28,13 +28,13 @@ class Timeline:
 
     @property
     def length(self) -> float:
-        """The step, to the end of the last all-reduce [s]."""
+        """Returns the step, to the end of the last all-reduce [s]."""
         reduces = np.array([work.reduce for work in self.works])
         return float(np.max(self.backward_end[:, -1] + reduces))
 
 
 def timeline(works: Sequence[Work], count: int) -> Timeline:
-    """The passes of `count` microbatches through stages, transfers between them included."""
+    """Returns the passes of `count` microbatches through stages, transfers between them included."""
     stages = len(works)
     forward = np.zeros((stages, count))
     backward = np.zeros((stages, count))
@@ -66,7 +66,7 @@ def timeline(works: Sequence[Work], count: int) -> Timeline:
 
 
 def plan_timeline(plan: LayerwisePlan, most: int = 10_000) -> Timeline:
-    """The passes of a plan from the figures of its stages, of `most` microbatches at most."""
+    """Returns the passes of a plan from the figures of its stages, of `most` microbatches at most."""
     works: list[Work] = []
     for number, stage in enumerate(plan.stages):
         figures = {each.name: each.value for each in stage.figures}
@@ -77,8 +77,8 @@ def plan_timeline(plan: LayerwisePlan, most: int = 10_000) -> Timeline:
 
 
 def released_timeline(plan: LayerwisePlan) -> Timeline:
-    """The passes as HPGO's simulator has them: each stage with the next one's first state, half of the time forward and
-    half backward, and transfers of a whole batch's microbatch."""
+    """Returns the passes as HPGO's simulator has them: each stage with the next one's first state, half of the time
+    forward and half backward, and transfers of a whole batch's microbatch."""
     states, cluster, count = plan.states, plan.problem.cluster, plan.microbatches
     assert states is not None
     works: list[Work] = []

@@ -11,7 +11,7 @@ import re
 
 from engine.planners.layerwise.profile import Layer, LayerProfile, ProfileError, profile_of
 
-__all__ = ["looks_like_torchgraph", "torchgraph_profile", "torchgraph_text"]
+__all__ = ["torchgraph_profile", "torchgraph_text"]
 
 BETWEEN = " -- "
 FIGURE = re.compile(r"(\w+)\s*=\s*(\[[^\]]*\]|[^,\s]+)")
@@ -24,13 +24,8 @@ FIELDS = {
 MILLI = 1e-3
 
 
-def looks_like_torchgraph(text: str) -> bool:
-    """Whether a text is in this format rather than CSV or JSON."""
-    return any(BETWEEN in line and "compute_time" in line for line in text.splitlines()[:50])
-
-
 def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
-    """The profile in a text, whatever its line ends and whether or not a byte order mark leads it.
+    """Returns the profile in a text, whatever its line ends and whether or not a byte order mark leads it.
 
     Raises `ProfileError` naming the line at fault.
     """
@@ -55,7 +50,7 @@ def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None 
 
 
 def torchgraph_text(profile: LayerProfile) -> str:
-    """A profile as text in this format; times in milliseconds."""
+    """Returns a profile as text in this format; times in milliseconds."""
     nodes = [
         f"{layer.id} -- {layer.name} -- forward_compute_time={layer.forward / MILLI!r}, "
         f"backward_compute_time={layer.backward / MILLI!r}, activation_size={layer.activation!r}, "

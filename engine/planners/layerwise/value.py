@@ -27,7 +27,7 @@ class Group:
     devices: tuple[int, ...]
 
     def stop(self, states: int) -> int:
-        """Where its states end, half-open, among so many states."""
+        """Returns where its states end, half-open, among so many states."""
         return states if self.end >= states - 1 else self.end
 
 
@@ -44,19 +44,19 @@ class StepTime:
 
     @property
     def total(self) -> float:
-        """The step [s]."""
+        """Returns the step [s]."""
         return self.blocks + self.fill + self.transfers + self.exposed_reduce
 
 
 def microbatches(batch: int, copies: int, microbatch: int) -> int:
-    """Microbatches of one of `copies` pipelines; 0 where the batch is too small for them."""
+    """Returns microbatches of one of `copies` pipelines; 0 where the batch is too small for them."""
     return batch // copies // microbatch
 
 
 def step_time(
     states: States, cluster: Cluster, groups: Sequence[Group], copies: int, block: float, count: int
 ) -> StepTime:
-    """The step of a plan: beta (M - 1) + T / (copies M) + transfers + max(0, all-reduce of stage i - i beta).
+    """Returns the step of a plan: beta (M - 1) + T / (copies M) + transfers + max(0, all-reduce of stage i - i beta).
 
     A stage's parameters are those of the states from its start to its `end`, the next stage's first state included, as
     in HPGO 0.9.2; `end` of the last stage is the last state. The fill is not divided by the units of the stages there.
@@ -86,7 +86,8 @@ def two_stage_times(
     block: Floats,
     count: int,
 ) -> Floats:
-    """`step_time` of two stages with one copy, for many cuts at once: each after the state in `cuts` [s] [cuts]."""
+    """Returns `step_time` of two stages with one copy, for many cuts at once: each after the state in `cuts` [s]
+    [cuts]."""
     moved = cluster.move_rate(front, back) * states.out[cuts] / count
     held = states.parameters[cuts + 1]
     rest = states.parameters[-1] - states.parameters[cuts]
@@ -105,7 +106,7 @@ def _parts(block: Any, count: int, fill: float, transfers: Any, reduces: Sequenc
 
 
 def largest_block(states: States, cluster: Cluster, groups: Sequence[Group]) -> float:
-    """The longest that any stage computes, or any cut transfers in one direction, for the whole batch [s]."""
+    """Returns the longest that any stage computes, or any cut transfers in one direction, for the whole batch [s]."""
     count = len(states)
     block = 0.0
     for number, group in enumerate(groups):

@@ -15,19 +15,21 @@ from engine.simulate.distir.calibration import (
     overlay,
     read_measured,
 )
-from engine.simulate.distir.configurations import ConfigurationError, style
+from engine.simulate.distir.configurations import style
 from engine.simulate.distir.cost_models import REVISIONS, Allreduce, CostModel
+from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import grid
 from engine.simulate.distir.figures import envelopes, over_devices, with_speedup
 from engine.simulate.distir.gpt2 import GPT_SIZES, GPTSize, gpt2_grid
 from engine.simulate.distir.records import Records
-from engine.simulate.distir.searching import MODEL_SIZES, STYLES, Size, configurations, pareto, search, top
+from engine.simulate.distir.searching import MODEL_SIZES, RULES, STYLES, Size, configurations, pareto, search, top
 from engine.simulate.distir.timelines import Timeline, timeline
 
 __all__ = [
     "GPT_SIZES",
     "MODEL_SIZES",
     "REVISIONS",
+    "RULES",
     "STYLES",
     "Allreduce",
     "ConfigurationError",

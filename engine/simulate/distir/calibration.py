@@ -21,8 +21,9 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.executions.arrays import Floats
-from engine.simulate.distir.configurations import ConfigurationError, Configurations, reasons, sentence, size
+from engine.simulate.distir.configurations import Configurations, reasons, sentence, size
 from engine.simulate.distir.cost_models import LARGEST_GROUP, Allreduce, CostModel, revision_of
+from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import cost_model, evaluate
 from engine.simulate.distir.least_squares import non_negative_least_squares
 from engine.simulate.distir.stages import durations

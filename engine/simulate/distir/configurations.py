@@ -15,6 +15,7 @@ import pandas as pd
 
 from engine.executions.arrays import Flags, Floats, Ints
 from engine.simulate.distir.cost_models import LARGEST_GROUP
+from engine.simulate.distir.errors import ConfigurationError
 
 __all__ = ["DEGREES", "LARGEST", "REASONS", "ConfigurationError", "Configurations", "read", "reasons", "style"]
 
@@ -25,10 +26,6 @@ LARGEST: Final[Mapping[str, int]] = {"width": 2**24, "layers": 100_000, "batch":
 LARGEST_DEGREE: Final = 2**40
 LARGEST_PIPELINE: Final = 256
 """Stages of a pipeline that is simulated at most."""
-
-
-class ConfigurationError(ValueError):
-    """A table of configurations, or a size of the model, that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

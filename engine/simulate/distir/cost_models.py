@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from engine.executions.arrays import Floats
+from engine.simulate.distir.errors import ConfigurationError
 
 __all__ = ["LARGEST_GROUP", "REVISIONS", "SCALAR_BYTES", "Allreduce", "CostModel", "revision_of"]
 
@@ -162,7 +163,7 @@ REVISIONS: Final[Mapping[str, CostModel]] = {model.name: model for model in (_R1
 
 
 def revision_of(name: str) -> CostModel:
-    """Returns the cost model of that name. Raises ValueError for a name that there is not."""
+    """Returns the cost model of that name. Raises ConfigurationError for a name that there is not."""
     if not isinstance(name, str) or name not in REVISIONS:
-        raise ValueError(f"{str(name)[:60]!r} is no revision of DistIR; there are {', '.join(REVISIONS)}.")
+        raise ConfigurationError(f"{str(name)[:60]!r} is no revision of DistIR; there are {', '.join(REVISIONS)}.")
     return REVISIONS[name]

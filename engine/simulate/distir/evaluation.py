@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
-from engine.simulate.distir.configurations import ConfigurationError, Configurations, read, reasons, sentence, size
+from engine.simulate.distir.configurations import Configurations, read, reasons, sentence, size
 from engine.simulate.distir.cost_models import Allreduce, CostModel, revision_of
+from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.memory import peak_bytes
 from engine.simulate.distir.recurrence import clocks
 from engine.simulate.distir.stages import durations
@@ -63,8 +64,8 @@ def grid(
     fullest device [bytes], `status` (ok, infeasible, invalid), `reason` (a code) and `reason_text`. Where a reason
     other than memory stands, figures are NaN.
 
-    Raises ConfigurationError for a table without these columns and for sizes and rates that are none, and ValueError
-    for an unknown revision.
+    Raises ConfigurationError for a table without these columns, for sizes and rates that are none, and for an unknown
+    revision.
     """
     model = cost_model(
         revision, flops=flops, dram_bandwidth=dram_bandwidth, launch_overhead=launch_overhead, allreduce=allreduce,

@@ -22,8 +22,9 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
-from engine.simulate.distir.configurations import LARGEST_PIPELINE, ConfigurationError, is_group, read
+from engine.simulate.distir.configurations import LARGEST_PIPELINE, is_group, read
 from engine.simulate.distir.cost_models import CostModel
+from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import cost_model, positive
 
 __all__ = ["GPT_SIZES", "NOT_COUNTED", "GPTSize", "gpt2_grid"]
@@ -132,6 +133,7 @@ def _reasons(degrees: dict[str, Ints], size: GPTSize, batch: int) -> Any:
         ("batch_not_divisible", (batch % D != 0) | (batch // D % m != 0)),
         ("heads", size.heads < H),
         ("heads_not_divisible", size.heads % H != 0),
+        ("too_long", LARGEST_ITEMS // np.minimum(m, LARGEST_ITEMS) < P),
         ("too_many_stages", min(size.layers + 1, LARGEST_PIPELINE) < P),
     )
     codes = np.full(len(D), "", object)

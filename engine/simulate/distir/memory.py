@@ -15,6 +15,7 @@ Source: `dist_ir/executor/simulator.py` of microsoft/dist-ir.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -94,10 +95,6 @@ class Tape:
         self.free(size)
 
 
-def _outside(s: Shape, position: int) -> bool:
-    return position < OUTERMOST or position >= s.each - OUTERMOST
-
-
 def _output(layer: int) -> Ints:
     return WHOLE if layer % 2 else CUT
 
@@ -110,16 +107,32 @@ def _concatenated(tape: Tape, first: bool, several: bool) -> None:
         tape.swap(WHOLE)
 
 
+def _through(tape: Tape, layers: Sequence[int], take: Callable[[int], None]) -> None:
+    """Goes through layers, and keeps the moments of the outermost; pairs between leave what the first of them does."""
+    inner = len(layers) - 2 * OUTERMOST
+    pairs = max(inner // 2, 0)
+    for layer in layers[:OUTERMOST]:
+        take(layer)
+    if pairs:
+        tape.kept, before = False, tape.live
+        for layer in layers[OUTERMOST : OUTERMOST + 2]:
+            take(layer)
+        tape.live = before + pairs * (tape.live - before)
+        tape.kept = True
+    for layer in layers[OUTERMOST + 2 * pairs :]:
+        take(layer)
+
+
 def _forward(s: Shape, tape: Tape, first: bool) -> None:
-    for position, layer in enumerate(s.layers):
-        tape.kept = _outside(s, position)
+    def take(layer: int) -> None:
         if first and s.stage > 0 and not s.weights_placed:
             tape.take(SHARD)
         tape.take(_output(layer))
         if s.shards and layer % 2:
             tape.swap(WHOLE)
         tape.take(_output(layer))
-    tape.kept = True
+
+    _through(tape, s.layers, take)
     if s.last:
         if s.stages > 1 and not s.placed:
             tape.take(WHOLE)  # labels, from the first stage
@@ -130,8 +143,7 @@ def _forward(s: Shape, tape: Tape, first: bool) -> None:
 
 
 def _backward(s: Shape, tape: Tape, first: bool, last: bool) -> None:
-    for position, layer in enumerate(reversed(s.layers)):
-        tape.kept = _outside(s, position)
+    def take(layer: int) -> None:
         out, into = _output(layer), _output(layer + 1)
         tape.take(out)
         tape.free(out, out)
@@ -148,7 +160,8 @@ def _backward(s: Shape, tape: Tape, first: bool, last: bool) -> None:
             tape.free(SHARD, SHARD)
         elif s.several:
             tape.swap(SHARD)
-    tape.kept = True
+
+    _through(tape, s.layers[::-1], take)
 
 
 def _beginning(s: Shape, microbatches: int) -> Tape:

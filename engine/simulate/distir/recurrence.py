@@ -23,9 +23,6 @@ __all__ = ["Told", "clocks"]
 SAME: Final = 1e-14
 """Part of a period by which times that are the same may differ, as sums in another order do."""
 
-LONGEST_CYCLE: Final = 12
-"""Periods after which clocks are looked at for having come round."""
-
 Told = Callable[[str, int, int, Floats, Floats], None]
 """What an observer is told: kind, stage, microbatch, start and end [s, rows]."""
 
@@ -115,24 +112,34 @@ class _Run:
 
         A period takes clocks to others by sums and maxima only. So once a number of periods moves all stages of a
         configuration by the same time, as many again move them by that time again (Baccelli et al., "Synchronization
-        and Linearity", 1992, chapter 3), and the rest is a product. One period does mostly, two where stages take
-        turns in waiting.
+        and Linearity", 1992, chapter 3), and the rest is a product. One period does mostly; half as many as stages, or
+        all, where a delay travels along the pipeline and back, as the labels make it in R1 and R2.
         """
         period, left = plan.steps[plan.cut : plan.cut + 2], plan.repeated
-        earlier: deque[tuple[Floats, Floats]] = deque(maxlen=LONGEST_CYCLE)
+        history: deque[tuple[Floats, Floats]] = deque(maxlen=2 * len(self.t) + 1)
         passed = np.zeros_like(self.t[0])
+        cycles = np.zeros(len(passed), np.int64)
         while left:
             # Clocks from the earliest on: small numbers, whose differences are exact enough to be compared.
             earliest = np.min(self.t, axis=0)
-            passed, self.t = passed + earliest, [clock - earliest for clock in self.t]
-            clock = np.stack(self.t)
-            for periods, (before, when) in enumerate(reversed(earlier), start=1):
-                apart, moved = clock - before, passed - when
-                if np.all(np.abs(apart).max(axis=0) <= SAME * moved):
-                    passed, left, earlier = passed + left // periods * moved, left % periods, deque(maxlen=1)
-                    break
-            earlier.append((clock, passed))
-            if left:
-                self.take(*period)
-                left -= 1
-        self.t = [clock + passed for clock in self.t]
+            passed, clock = passed + earliest, np.stack(self.t) - earliest
+            history.append((clock, passed))
+            for periods in range(1, len(history)):
+                before, when = history[-1 - periods]
+                same = np.abs(clock - before).max(axis=0) <= SAME * (passed - when)
+                cycles[same & (cycles == 0)] = periods
+            if cycles.all():
+                break
+            self.t = list(clock)
+            self.take(*period)
+            left -= 1
+        clock = np.stack(self.t)
+        if not left:
+            self.t = list(clock + passed)
+            return
+        for periods in np.unique(cycles).tolist():
+            rows = cycles == periods
+            before, when = history[-1 - periods + left % periods]
+            moved = passed - history[-1 - periods][1]
+            clock[:, rows] = (before + when + (left // periods + 1) * moved)[:, rows]
+        self.t = list(clock)

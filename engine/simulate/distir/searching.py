@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from engine.exploration.frontier import frontier
-from engine.simulate.distir.configurations import ConfigurationError, size, style
+from engine.simulate.distir.configurations import size, style
+from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import grid
 from engine.simulate.distir.records import Records
 

@@ -14,8 +14,9 @@ import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
 from engine.simulate.distir import memory
-from engine.simulate.distir.configurations import ConfigurationError, Configurations, reasons, sentence, size
+from engine.simulate.distir.configurations import Configurations, reasons, sentence, size
 from engine.simulate.distir.cost_models import CostModel
+from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import cost_model, positive
 from engine.simulate.distir.recurrence import clocks
 from engine.simulate.distir.stages import Durations, durations

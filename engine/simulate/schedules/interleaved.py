@@ -221,7 +221,7 @@ RULES: Final = (
         source="Lamy-Poirier 2022 (arXiv:2211.05953)", frameworks={"torch": "LoopedBFS"},
     ),
     Rule(
-        name="calculon", title="Calculon's 1F1B", order=_calculon, chunks=None, slots=padded_microbatches,
+        name="calculon-1f1b", title="Calculon's 1F1B", order=_calculon, chunks=None, slots=padded_microbatches,
         source="Calculon 0.1.0, llm.py `_compute_batch_stats`: what it charges for a last group that is not full",
     ),
 )  # fmt: skip

@@ -38,6 +38,7 @@ _OTHER_NAMES: Final = {
     "loopedbfs": "looped-bfs", "breadth-first": "looped-bfs", "bfs": "looped-bfs", "zb1p": "zb-h1", "zbh1": "zb-h1",
     "zb2p": "zb-h2", "zbh2": "zb-h2", "zb-v": "zbv", "zbvzerobubble": "zbv", "interleavedzerobubble": "interleaved-zb",
     "vhalf": "v-half", "vmin": "v-min", "v1f1b": "v-1f1b", "dualpipe-v": "dualpipev", "distir": "distir-1f1b",
+    "calculon": "calculon-1f1b",
     "greedy-1f1b": "distir-1f1b", "ep-overlap": "interleaved-ep-overlap",
     "combined-1f1b": "interleaved-ep-overlap", "zb-v-auto": "zbv-auto",
 }  # fmt: skip

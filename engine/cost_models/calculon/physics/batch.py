@@ -76,7 +76,11 @@ class StepBlock:
 
 
 def step_block(b: BlockTable) -> StepBlock:
-    """What a step needs of a block."""
+    """Returns what a step needs of a block.
+
+    Args:
+        b: figures of blocks, each [keys].
+    """
     return StepBlock(
         fw_time=b.fw_time,
         agrad_time=b.agrad_time,
@@ -114,7 +118,11 @@ class StepOptimizer:
 
 
 def step_optimizer(o: OptimizerTable) -> StepOptimizer:
-    """What a step needs of the optimizer."""
+    """Returns what a step needs of the optimizer.
+
+    Args:
+        o: figures of the optimizer's step on one block, each [keys].
+    """
     return StepOptimizer(o.time, o.mem_time, o.flops_time)
 
 
@@ -150,7 +158,17 @@ def pipeline_part(
     training: Flags,
     moved: Offload | None,
 ) -> PipelinePart:
-    """Everything of a step but the gradient exchange. `moved`: what is offloaded, None if nothing is."""
+    """Returns everything of a step but the gradient exchange. Arrays of any broadcastable shapes.
+
+    Args:
+        rate: rates of the system.
+        s: how blocks and microbatches fall on the pipeline.
+        b: figures of a block and microbatch.
+        optimizer_time: the optimizer's step on one block [s].
+        pipeline_net: tiers that carry transfers between stages.
+        training: whether there is a backward pass.
+        moved: what a block offloads per pass; None where nothing is.
+    """
     piped = s.pipeline_par > 1
     fw_bytes = b.pipeline_payload * piped
     # A transfer of nothing still takes the network's latency: without a pipeline, and backward in inference.
@@ -205,9 +223,22 @@ def exchange_part(
     sharded: Flags,
     requirements: bool = True,
 ) -> ExchangePart:
-    """The gradient exchange among `members` of a data-parallel group, nothing where they are not `exchanging`.
+    """Returns the gradient exchange of a step, beside the backward pass and by itself. Arrays of any broadcastable
+    shapes.
 
-    Without `requirements` the bandwidths that would hide it are left out.
+    Args:
+        rate: rates of the system.
+        s: how blocks and microbatches fall on the pipeline.
+        part: the rest of the step, behind which it can hide.
+        b: figures of a block and microbatch.
+        o: the optimizer's step on one block.
+        members: processors of a data-parallel group [count].
+        exchanging: where there is anything to exchange.
+        tensor_net: tiers that carry tensor parallelism.
+        pipeline_net: tiers that carry transfers between stages.
+        data_net: tiers that carry the exchange.
+        sharded: whether the optimizer is sharded over the group.
+        requirements: whether to tell the bandwidths that would hide it.
     """
     exchange = block_exchange(rate.networks, data_net, b.weights, members, sharded)
     if not np.all(exchanging):
@@ -228,7 +259,13 @@ def exchange_part(
 
 
 def exchange_scalar(rate: Rates, data_net: Ints, sharded: Flags) -> Floats:
-    """Traffic factor of the exchange's operations on a network, offsets left out."""
+    """Returns the traffic factor of the exchange's operations on a network, offsets left out.
+
+    Args:
+        rate: rates of the system.
+        data_net: tiers that carry the exchange.
+        sharded: whether the optimizer is sharded over the group.
+    """
     scalar = rate.networks.scalar
     both = scalar["reduce_scatter"][data_net] + scalar["all_gather"][data_net]
     return np.where(sharded, both, scalar["all_reduce"][data_net])
@@ -270,7 +307,15 @@ class BatchTimes:
 
 
 def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimizer: OptimizerTable) -> BatchTimes:
-    """All times and rates of the executions `e` [rows], from the figures of their blocks."""
+    """Returns all times and rates of the executions `e` [rows], from the figures of their blocks.
+
+    Args:
+        rate: rates of the system.
+        e: the executions [rows].
+        s: how their blocks and microbatches fall on pipelines [rows].
+        block: figures of their blocks, each [rows].
+        optimizer: the optimizer's step on one block, each [rows].
+    """
     b, o = step_block(block), step_optimizer(optimizer)
     training = e.training
     kept = kept_activations(block, e.activation_recompute)
@@ -348,12 +393,15 @@ class Arithmetic(NamedTuple):
 
 
 def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Arithmetic:
-    """What efficiencies compare. The optimizer's FLOP are counted once per microbatch, not once per step.
+    """Returns what efficiencies compare. The optimizer's FLOP are counted once per microbatch, not once per step.
 
     The compute efficiency is `perfect` over `computing`, the system efficiency `computing` over the step, and the total
     efficiency `perfect` over the step.
 
     Args:
+        rate: rates of the system.
+        s: how blocks and microbatches fall on the pipeline.
+        part: times of the step.
         useful: what a microbatch needs of one block, `block_flops` and the optimizer's [FLOP].
     """
     computing = part.fw_time + part.bw_time + part.optim_step_time
@@ -361,22 +409,40 @@ def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Ar
 
 
 def block_flops(block: BlockTable) -> Floats:
-    """What one microbatch needs of a block, forward and backward, without recomputation [FLOP]."""
+    """Returns what one microbatch needs of a block, forward and backward, without recomputation [FLOP].
+
+    Args:
+        block: figures of blocks, each [keys].
+    """
     return block.fw_flops + block.agrad_flops + block.wgrad_flops
 
 
 def kept_activations(block: BlockTable, recompute: Ints) -> Floats:
-    """What one block keeps of a microbatch for its backward pass, which is what would be offloaded [bytes]."""
+    """Returns what one block keeps of a microbatch for its backward pass, which is what would be offloaded [bytes].
+
+    Args:
+        block: figures of blocks, each [keys].
+        recompute: kind of recomputation, a position in its choices [keys].
+    """
     return np.where(recompute == FULL, block.act_checkpoint, block.act_storage)
 
 
 def offload_requirements(
     b: StepBlock, kept: Floats, moved: Offload, part: PipelinePart, optimizer: OptimizerTable, training: Flags
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Second-tier bandwidths that would hide offloading [bytes/s]: of activations, weights, optimizer, and together.
+    """Returns the second-tier bandwidths that would hide offloading [bytes/s]: of activations, weights, optimizer, and
+    together.
 
     They are required whether or not anything is offloaded. Without time to hide behind they are infinite, where the
     reference divides by zero after its run.
+
+    Args:
+        b: figures of a block and microbatch.
+        kept: what a block keeps of a microbatch [bytes].
+        moved: what a block offloads per pass.
+        part: the step, behind whose passes it hides.
+        optimizer: the optimizer's step on one block.
+        training: whether there is a backward pass.
     """
     fw_window = _fw_window(b, part)
     bw_window = _bw_window(b, part)
@@ -387,7 +453,14 @@ def offload_requirements(
 
 
 def offload_bandwidth(b: StepBlock, moved: Offload, part: PipelinePart, training: Flags) -> Floats:
-    """Second-tier bandwidth that would hide what is offloaded, forward and backward [bytes/s]."""
+    """Returns the second-tier bandwidth that would hide what is offloaded, forward and backward [bytes/s].
+
+    Args:
+        b: figures of a block and microbatch.
+        moved: what a block offloads per pass.
+        part: the step, behind whose passes it hides.
+        training: whether there is a backward pass.
+    """
     forward = _per_second(moved.fw_bytes, _fw_window(b, part))
     backward = _per_second(moved.bw_bytes, _bw_window(b, part))
     both = np.maximum(forward, backward)

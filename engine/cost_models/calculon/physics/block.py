@@ -88,10 +88,14 @@ class BlockTable:
 
 
 def recompute_flags(recompute: Ints, redo: Flags) -> dict[str, Flags]:
-    """What each recomputation choice does, by the words that layers use for it; arrays [keys].
+    """Returns what each recomputation choice does, by the words that layers use for it; arrays [keys].
 
-    Attention-only recomputation redoes the attention's gather too, and dropping its input makes the fork's
-    activation disappear from storage even where nothing regathers it.
+    Attention-only recomputation redoes the attention's gather too, and dropping its input makes the fork's activation
+    disappear from storage even where nothing regathers it.
+
+    Args:
+        recompute: kind of recomputation, a position in its choices [keys].
+        redo: whether sequence parallelism gathers again in the backward pass [keys].
     """
     full = recompute == FULL
     attention = recompute != NONE
@@ -101,9 +105,15 @@ def recompute_flags(recompute: Ints, redo: Flags) -> dict[str, Flags]:
 
 
 def block_table(model: Model, rates: Rates, keys: BlockKeys, element_bytes: int) -> BlockTable:
-    """Figures of one block and one microbatch for every key [keys].
+    """Returns the figures of one block and one microbatch for every key [keys].
 
     All keys must be well formed: tensor parallel divides the model's sizes, overlap only with tensor parallel > 1.
+
+    Args:
+        model: whose blocks they are.
+        rates: of the system.
+        keys: fields that the figures depend on.
+        element_bytes: size of an element of the datatype [bytes].
     """
     return block_times(block_work(model, keys, element_bytes), rates)
 
@@ -138,7 +148,13 @@ class BlockWork:
 
 
 def block_work(model: Model, keys: BlockKeys, element_bytes: int) -> BlockWork:
-    """The work of one block and one microbatch for every key [keys]; see `block_table` about the keys."""
+    """Returns the work of one block and one microbatch for every key [keys]; see `block_table` about the keys.
+
+    Args:
+        model: whose blocks they are.
+        keys: fields that the figures depend on.
+        element_bytes: size of an element of the datatype [bytes].
+    """
     overlapped = keys.tensor_par_overlap != NO_OVERLAP
     group = keys.attention_type * 2 + overlapped
     recipes = []
@@ -149,7 +165,12 @@ def block_work(model: Model, keys: BlockKeys, element_bytes: int) -> BlockWork:
 
 
 def block_times(work: BlockWork, rates: Rates) -> BlockTable:
-    """The figures of all keys on a system."""
+    """Returns the figures of all keys on a system.
+
+    Args:
+        work: what the blocks do, whatever the rates.
+        rates: of the system.
+    """
     table = BlockTable(*(np.zeros(work.count) for _ in fields(BlockTable)))
     for part in work.recipes:
         figures = part.figures | _recipe_times(part, work.element_bytes, rates)
@@ -204,7 +225,11 @@ def _recipe_times(work: RecipeWork, element_bytes: int, rates: Rates) -> dict[st
 
 
 def ordered_sum(layers: Floats) -> Floats:
-    """Sum over the layers [layers, keys] -> [keys], strictly in order."""
+    """Returns the sum over the layers [layers, keys] -> [keys], strictly in order.
+
+    Args:
+        layers: one row per layer, in the order of the recipe.
+    """
     total: Floats = np.cumsum(layers, axis=0)[-1]
     return total
 

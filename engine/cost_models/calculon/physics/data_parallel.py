@@ -17,13 +17,28 @@ __all__ = ["Backward", "Overlap", "block_exchange", "block_exchanges", "overlapp
 
 
 def block_exchange(net: NetworkRates, tier: Ints, weights: Floats, members: Floats, sharded: Flags) -> Floats:
-    """Time [s] to exchange one block's gradients: reduce-scatter and all-gather if the optimizer is sharded, else an
-    all-reduce. The payload is the weights at the training datatype's width."""
+    """Returns the time to exchange one block's gradients: reduce-scatter and all-gather if the optimizer is sharded,
+    else an all-reduce [s]. The payload is the weights at the training datatype's width.
+
+    Args:
+        net: the tiers of the system.
+        tier: the tiers that carry the exchange.
+        weights: weights of one block on a processor [bytes].
+        members: processors of a data-parallel group [count].
+        sharded: whether the optimizer is sharded over the group.
+    """
     return np.where(sharded, *block_exchanges(net, tier, weights, members))
 
 
 def block_exchanges(net: NetworkRates, tier: Ints, weights: Floats, members: Floats) -> tuple[Floats, Floats]:
-    """The same with a sharded optimizer, and with a whole one [s]."""
+    """Returns the time to exchange one block's gradients with a sharded optimizer, and with a whole one [s].
+
+    Args:
+        net: the tiers of the system.
+        tier: the tiers that carry the exchange.
+        weights: weights of one block on a processor [bytes].
+        members: processors of a data-parallel group [count].
+    """
     scattered = net.seconds(tier, "reduce_scatter", weights, members)
     gathered = net.seconds(tier, "all_gather", weights, members)
     return scattered + gathered, net.seconds(tier, "all_reduce", weights, members)
@@ -69,15 +84,24 @@ def overlapped_exchange(
     busy: Floats,
     scalar: Floats | None,
 ) -> Overlap:
-    """Exposed time of the exchange [s] when it runs beside the backward pass.
-
-    `exchange`: time of one block's exchange [s]; `bw_p2p`: one backward transfer between stages [s]; `busy`: share of
-    compute the network takes; `scalar`: traffic factor of the operations, None to leave the required
-    bandwidths out.
+    """Returns the exposed time of the exchange [s] when it runs beside the backward pass.
 
     What the reference does is kept: the window may be negative, for recomputation counts running totals; an unsharded
     optimizer widens the window of every block and once more that of the last chunk; the window spans as many
     microbatches as there are stages, however many there are; the exchange of one block is always exposed.
+
+    Args:
+        s: how blocks and microbatches fall on the pipeline.
+        chunk: times of a chunk.
+        backward: what of the backward pass occupies memory, compute and the tensor network.
+        exchange: time of one block's exchange [s].
+        bw_p2p: one backward transfer between stages [s].
+        weights: weights of one block on a processor [bytes].
+        sharded: whether the optimizer is sharded over the group.
+        same_as_tensor: whether tensor parallelism uses the same network.
+        same_as_pipeline: whether transfers between stages use the same network.
+        busy: share of compute that the network takes.
+        scalar: traffic factor of the operations; None to leave the required bandwidths out.
     """
     blocks = s.base_blocks + 1.0
     unsharded = ~sharded

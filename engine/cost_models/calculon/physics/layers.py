@@ -73,10 +73,14 @@ def _projection(name: str, width: str) -> LayerSpec:
 
 
 def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
-    """The layers of one block in order.
+    """Returns the layers of one block in order.
 
-    `overlapped`: tensor-parallel communication is overlapped with its GEMM, which fuses communication, query, key
-    and value projections into single layers and so changes tiers of efficiency and memory, not only time.
+    Overlapping communication with its GEMM fuses communication, query, key and value projections into single layers and
+    so changes tiers of efficiency and memory, not only time.
+
+    Args:
+        attention_type: "multihead" or "multiquery".
+        overlapped: whether tensor-parallel communication is overlapped with its GEMM.
     """
     multiquery = attention_type == "multiquery"
     key_value = "attention_dim" if multiquery else "local_attention_width"
@@ -217,7 +221,16 @@ def sizes(
     fused_activation: npt.NDArray[np.bool_],
     element_bytes: int,
 ) -> Sizes:
-    """Sizes of a model's layers on one processor of a tensor-parallel group, for arrays of keys [keys]."""
+    """Returns the sizes of a model's layers on one processor of a tensor-parallel group, for arrays of keys [keys].
+
+    Args:
+        model: whose layers they are.
+        tensor_par: processors of the group [keys].
+        microbatch_size: samples of a microbatch [keys].
+        sequence_parallel: whether activations between the layers are split over the group [keys].
+        fused_activation: whether the activation function keeps no copy of its input [keys].
+        element_bytes: size of an element of the datatype [bytes].
+    """
     h, f, s = float(model.hidden), float(model.feedforward), float(model.seq_size)
     a, d = float(model.attn_heads), float(model.attn_size)
     t = tensor_par
@@ -290,7 +303,12 @@ class _Layer:
 
 
 def quantities(specs: tuple[LayerSpec, ...], z: Sizes) -> Quantities:
-    """Counts and bytes of every layer of a recipe for every key; arrays [layers, keys]."""
+    """Returns the counts and bytes of every layer of a recipe for every key; arrays [layers, keys].
+
+    Args:
+        specs: the layers of the recipe.
+        z: their sizes [keys].
+    """
     names = list(Quantities.__dataclass_fields__)
     keys = len(z.tensor_par)
     arrays = {name: np.zeros((len(specs), keys)) for name in names}

@@ -54,14 +54,25 @@ class MemoryUse:
 
 
 def activation_blocks(s: Stages) -> Floats:
-    """How many microbatches' activations a stage holds at once, in chunks: min(n, p), more when interleaved."""
+    """Returns how many microbatches' activations a stage holds at once, in chunks: min(n, p), more when interleaved.
+
+    Args:
+        s: how microbatches fall on the pipeline.
+    """
     held = np.minimum(s.microbatches, s.pipeline_par)
     interleaved = held * (1.0 + (s.pipeline_par - 1.0) / (s.interleaving * s.pipeline_par))
     return np.where(s.interleaving > 1, interleaved, held)
 
 
 def memory_use(s: Stages, z: BlockSizes, full_recompute: Flags, training: Flags) -> MemoryUse:
-    """Memory by kind. Inference holds weights and one block's activations only: no key/value cache."""
+    """Returns the memory by kind. Inference holds weights and one block's activations only: no key/value cache.
+
+    Args:
+        s: how blocks and microbatches fall on the pipeline.
+        z: what one block holds [bytes].
+        full_recompute: whether everything is recomputed.
+        training: whether there is a backward pass.
+    """
     held = s.blocks * activation_blocks(s)
     training = np.asarray(training, bool)
     full = np.asarray(full_recompute, bool) & training
@@ -90,7 +101,15 @@ def memory_use(s: Stages, z: BlockSizes, full_recompute: Flags, training: Flags)
 def tiers(
     m: MemoryUse, full_recompute: Flags, weight_offload: Flags, activations_offload: Flags, optimizer_offload: Flags
 ) -> tuple[Floats, Floats]:
-    """(tier-1, tier-2) memory of a processor [bytes], added in the reference's order."""
+    """Returns the memory of the first and of the second tier of a processor [bytes], added in the reference's order.
+
+    Args:
+        m: memory by kind [bytes].
+        full_recompute: whether everything is recomputed.
+        weight_offload: whether weights are in the second tier.
+        activations_offload: whether kept activations are.
+        optimizer_offload: whether gradients and optimizer state are.
+    """
     zero = 0.0
     first = np.where(weight_offload, m.staged_weights, m.weights)
     second = np.where(weight_offload, m.weights, zero)

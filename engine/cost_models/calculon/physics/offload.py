@@ -39,8 +39,19 @@ def offload(
     optimizer_offload: Bools,
     training: Bools,
 ) -> Offload:
-    """Traffic of one block from its sizes [bytes]: the larger of weights and activations forward, the sum of all three
-    backward."""
+    """Returns the traffic of one block from its sizes [bytes]: the larger of weights and activations forward, the sum
+    of all three backward.
+
+    Args:
+        rates: of the system.
+        weights: weights of one block [bytes].
+        activations: what it keeps of a microbatch [bytes].
+        optimizer: its optimizer state [bytes].
+        weight_offload: whether weights are offloaded.
+        activations_offload: whether kept activations are.
+        optimizer_offload: whether optimizer state is.
+        training: whether there is a backward pass.
+    """
     fw_bytes = np.maximum(weight_offload * weights, activations_offload * activations)
     bw_bytes = training * (weight_offload * weights + activations_offload * activations + optimizer_offload * optimizer)
     seconds = rates.second_memory.seconds

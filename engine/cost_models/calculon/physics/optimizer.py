@@ -57,9 +57,19 @@ def optimizer_table(
     training: Flags,
     element_bytes: int,
 ) -> OptimizerTable:
-    """The optimizer on one block for every key [keys]; `sharding` is over how many processors its state is spread.
+    """Returns the optimizer on one block for every key [keys].
 
     Independent of the microbatch; it depends on the overlap because that decides which weights form one layer.
+
+    Args:
+        model: whose blocks they are.
+        rates: of the system.
+        tensor_par: processors of a tensor-parallel group [keys].
+        attention_type: position of the kind of attention in its choices [keys].
+        overlapped: whether tensor-parallel communication is overlapped with its GEMM [keys].
+        sharding: processors over which the state is spread [keys].
+        training: whether there is an optimizer at all [keys].
+        element_bytes: size of an element of the datatype [bytes].
     """
     work = optimizer_work(
         model,
@@ -83,7 +93,17 @@ def optimizer_work(
     training: Flags,
     element_bytes: int,
 ) -> OptimizerWork:
-    """What the optimizer does, whatever the rates; see `optimizer_table`."""
+    """Returns what the optimizer does on one block for every key [keys], whatever the rates.
+
+    Args:
+        model: whose blocks they are.
+        tensor_par: processors of a tensor-parallel group [keys].
+        attention_type: position of the kind of attention in its choices [keys].
+        overlapped: whether tensor-parallel communication is overlapped with its GEMM [keys].
+        sharding: processors over which the state is spread [keys].
+        training: whether there is an optimizer at all [keys].
+        element_bytes: size of an element of the datatype [bytes].
+    """
     keys = len(tensor_par)
     work = OptimizerWork(training, [], *(np.zeros(keys) for _ in range(3)))
     group = attention_type * 2 + overlapped
@@ -111,7 +131,12 @@ def optimizer_work(
 
 
 def optimizer_times(work: OptimizerWork, rates: Rates) -> OptimizerTable:
-    """The optimizer's figures on a system."""
+    """Returns the optimizer's figures on a system.
+
+    Args:
+        work: what the optimizer does, whatever the rates.
+        rates: of the system.
+    """
     times = tuple(np.zeros(len(work.training)) for _ in range(3))
     for rows, flops, moved in work.parts:
         compute, memory = rates.vector.seconds(flops), rates.memory.seconds(moved)

@@ -33,7 +33,7 @@ class StepTable:
 
     @classmethod
     def from_listed(cls, entries: Sequence[tuple[float, float]], unit: float) -> StepTable:
-        """From entries (threshold in `unit`, efficiency) in listed order."""
+        """Returns the table of entries (threshold in `unit`, efficiency) in listed order."""
         kept: list[tuple[float, float]] = []
         for threshold, efficiency in entries:
             if not kept or threshold * unit < kept[-1][0]:
@@ -42,7 +42,7 @@ class StepTable:
         return cls(np.array([entry[0] for entry in kept]), np.array([entry[1] for entry in kept]))
 
     def at(self, size: Floats) -> Floats:
-        """Efficiency at each size; sizes are at least 0, which every table reaches."""
+        """Returns the efficiency at each size; sizes are at least 0, which every table reaches."""
         reached = np.zeros(np.shape(size), np.int8)
         for threshold in self.thresholds[1:].tolist():
             reached += size >= threshold
@@ -83,7 +83,7 @@ class NetworkRates:
     def seconds(
         self, tier: npt.NDArray[np.int64], operation: Collective, payload: Floats, members: Floats | float
     ) -> Floats:
-        """Time [s] of a collective of `payload` [bytes] over `members` processors on network `tier`.
+        """Returns the time [s] of a collective of `payload` [bytes] over `members` processors on network `tier`.
 
         t = latency + (y + (y / n) offset) / rate with y = payload x scalar: an all-reduce with scalar 2 and offset -1
         moves 2 y (1 - 1/n). A collective runs on one tier whatever it spans: there are no hierarchical ones.
@@ -109,7 +109,8 @@ class Rates:
     second_capacity: float
 
     def processing(self, compute: Floats, memory: Floats) -> Floats:
-        """Time [s] of a stage from its compute and memory times: the longer one, or their sum without overlap."""
+        """Returns the time [s] of a stage from its compute and memory times: the longer one, or their sum without
+        overlap."""
         return np.maximum(compute, memory) if self.roofline else compute + memory
 
 
@@ -125,7 +126,12 @@ _COLLECTIVES: tuple[Collective, ...] = ("p2p", "reduce_scatter", "all_gather", "
 
 
 def rates(system: System, datatype: str) -> Rates:
-    """The rates of a system for one datatype that it has."""
+    """Returns the rates of a system for one datatype. Raises KeyError where the system has none for it.
+
+    Args:
+        system: where it runs.
+        datatype: such as "float16".
+    """
     return Rates(
         matrix=_processor(system.matrix[datatype]),
         vector=_processor(system.vector[datatype]),
@@ -139,7 +145,11 @@ def rates(system: System, datatype: str) -> Rates:
 
 
 def network_rates(system: System) -> NetworkRates:
-    """The network tiers of a system as arrays."""
+    """Returns the network tiers of a system as arrays.
+
+    Args:
+        system: where it runs.
+    """
     networks = system.networks
     return NetworkRates(
         size=np.array([network.size for network in networks], np.int64),

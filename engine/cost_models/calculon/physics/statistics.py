@@ -31,7 +31,18 @@ def statistics(
     first_tier: Floats,
     second_tier: Floats,
 ) -> Mapping[str, Floats]:
-    """The 96 statistics by name, each an array [rows] (see `engine.columns.STATISTICS` for units)."""
+    """Returns the 96 statistics by name, each an array [rows] (see `engine.columns.STATISTICS` for units).
+
+    Args:
+        rate: rates of the system.
+        e: the executions [rows].
+        s: how their blocks and microbatches fall on pipelines [rows].
+        block: figures of their blocks, each [rows].
+        optimizer: the optimizer's step on one block, each [rows].
+        use: memory by kind, each [rows].
+        first_tier: memory of the first tier [bytes] [rows].
+        second_tier: memory of the second tier [bytes] [rows].
+    """
     t = batch_times(rate, e, s, block, optimizer)
     inference = ~e.training
     block_figures = {

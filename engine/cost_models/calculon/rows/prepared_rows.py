@@ -115,7 +115,7 @@ class PreparedRows:
     feasible: int
 
     def memory_requirements(self) -> MemoryRequirements:
-        """The memory that everything in the cells needs."""
+        """Returns the memory that everything in the cells needs."""
         capacities = float(self.rate.capacity), float(self.rate.second_capacity)
         few = few_blocks(self.space, self.cells)[self.points.cell]
         allowed = ~(few[:, None] & offloads(self.modes.memory_modes))
@@ -125,7 +125,10 @@ class PreparedRows:
 def prepare_calculon(space: Space, cell_numbers: range, *, rows: bool = True) -> PreparedRows:
     """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
 
-    Without `rows` the groups list no rows: for callers that choose them.
+    Args:
+        space: the space.
+        cell_numbers: which of its cells.
+        rows: whether the groups list their rows; callers that choose them do without.
     """
     rate = rates(space.system, space.datatype)
     row_table = row_table_of(space, cell_numbers)
@@ -151,9 +154,16 @@ def prepared_rows_of(
     fits: Flags,
     feasible: int | None = None,
 ) -> PreparedRows:
-    """The prepared rows of a row table at the rates of a system: from its figures, the memory needed, and what fits.
+    """Returns the prepared rows of a row table at the rates of a system.
 
-    `feasible` executions are counted unless they are known already.
+    Args:
+        row_table: what the cells have, whatever the rates.
+        rate: rates of the system.
+        blocks: figures of the distinct blocks, each [keys].
+        optimizers: the optimizer's step on them, each [keys].
+        needs: memory of both tiers [memory modes, schedule points] [bytes].
+        fits: what there is memory for [memory modes, schedule points].
+        feasible: executions that run; counted where not known already.
     """
     if feasible is None:
         count = mode_counts(row_table.space, row_table.modes)
@@ -182,7 +192,12 @@ def prepared_rows_of(
 
 
 def row_table_of(space: Space, cell_numbers: range) -> RowTable:
-    """Rejects by network and shape what cannot run among these cells, and lays out the rest."""
+    """Rejects by network and shape what cannot run among these cells, and lays out the rest.
+
+    Args:
+        space: the space.
+        cell_numbers: which of its cells.
+    """
     modes = step_modes(space.modes, GRAINS)
     cells = cell_columns(space, cell_numbers)
     rejected = Rejected.nothing(len(cells.number))

@@ -63,7 +63,14 @@ def _choices(space: Space, cells: CellColumns) -> Ints:
 
 
 def reject_by_network(space: Space, networks: NetworkRates, cells: CellColumns, rejected: Rejected) -> Assignments:
-    """Rejects network assignments that do not fit, and returns the others; notes how many each cell has left."""
+    """Rejects network assignments that do not fit, and returns the others; notes how many each cell has left.
+
+    Args:
+        space: the space.
+        networks: the tiers of the system.
+        cells: columns of the cells, each [cells]; how many assignments each has left is noted there.
+        rejected: where what is rejected is counted.
+    """
     tables = [space.assignments[space.cells[number].kind] for number in cells.number.tolist()]
     cell = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
     nets = np.concatenate(tables) if tables else np.zeros((0, 3), np.int64)
@@ -79,13 +86,27 @@ def reject_by_network(space: Space, networks: NetworkRates, cells: CellColumns, 
 
 
 def few_blocks(space: Space, cells: CellColumns) -> Flags:
-    """Tells which cells have stages of too few blocks to offload [cells]."""
+    """Tells which cells have stages of too few blocks to offload [cells].
+
+    Args:
+        space: the space.
+        cells: columns of the cells, each [cells].
+    """
     few: Flags = too_few_to_offload(most_blocks(space.num_blocks, cells.pipeline_par))
     return few
 
 
 def reject_by_shape(space: Space, cells: CellColumns, modes: StepModes, rejected: Rejected) -> Flags:
-    """Rejects offload on short stages and feedforward sizes that the tensor degree does not divide; cells left."""
+    """Rejects offloading from short stages, and feedforward sizes that the tensor degree does not divide.
+
+    Returns which cells have anything left [cells].
+
+    Args:
+        space: the space.
+        cells: columns of the cells, each [cells].
+        modes: of the space.
+        rejected: where what is rejected is counted.
+    """
     each = _choices(space, cells) * cells.possible
     offloading = np.array([int(offloads(table.fields).sum()) for table in space.modes], np.int64)
     everything = np.array([len(table) for table in space.modes], np.int64)
@@ -119,8 +140,18 @@ def memory_requirements(
     optimizers: OptimizerTable,
     optimizer_of: tuple[Ints, Ints],
 ) -> tuple[Floats, Floats]:
-    """Memory of both tiers that every (memory mode, schedule point) needs [bytes]; no rate and no capacity matters to
-    it."""
+    """Returns the memory of both tiers that every (memory mode, schedule point) needs [bytes] [memory modes, points];
+    no rate and no capacity matters to it.
+
+    Args:
+        stages: how blocks and microbatches fall on pipelines [points].
+        points: schedule points of the cells.
+        modes: of the space.
+        keyed: the block keys of the rows.
+        blocks: figures of these blocks, each [keys].
+        optimizers: the optimizer's step on blocks, each [keys].
+        optimizer_of: where the whole and the sharded optimizer of each point begin [points].
+    """
     mm = modes.memory_modes
     shape = (len(mm["training"]), len(points.cell))
     first_tier, second_tier = np.empty(shape), np.empty(shape)
@@ -144,7 +175,14 @@ def memory_requirements(
 
 
 def listed(space: Space, cells: CellColumns, points: SchedulePoints, modes: StepModes) -> Flags:
-    """Which (memory mode, schedule point) pairs the space has and offloading allows, whatever memory there is."""
+    """Tells which (memory mode, schedule point) pairs the space has and offloading allows, whatever memory there is.
+
+    Args:
+        space: the space.
+        cells: columns of the cells, each [cells].
+        points: schedule points of the cells.
+        modes: of the space.
+    """
     mm = modes.memory_modes
     found: Flags = (mode_counts(space, modes) > 0).T[:, points.kind]
     short: Flags = offloads(mm)[:, None] & few_blocks(space, cells)[points.cell]
@@ -160,7 +198,17 @@ def reject_by_memory(
     needs: tuple[Floats, Floats],
     rejected: Rejected,
 ) -> Flags:
-    """Which (memory mode, schedule point) pairs fit in memory; counts what does not."""
+    """Tells which (memory mode, schedule point) pairs fit in memory [memory modes, points], and counts what does not.
+
+    Args:
+        space: the space.
+        rate: rates and capacities of the system.
+        cells: columns of the cells, each [cells].
+        points: schedule points of the cells.
+        modes: of the space.
+        needs: memory of both tiers [memory modes, points] [bytes].
+        rejected: where what is rejected is counted.
+    """
     count = mode_counts(space, modes)
     every = listed(space, cells, points, modes)
     fits = every.copy()
@@ -183,7 +231,12 @@ def _sizes_at(held: BlockSizes, index: Ints) -> BlockSizes:
 
 
 def matching(table: Mapping[str, npt.NDArray[Any]], choice: Mapping[str, Any]) -> int:
-    """The first row of a table of modes that agrees with `choice` in every field that both have."""
+    """Returns the first row of a table of modes that agrees with `choice` in every field that both have.
+
+    Args:
+        table: fields of modes, each [modes].
+        choice: values of some fields.
+    """
     agrees = np.ones(len(next(iter(table.values()))), bool)
     for name, values in table.items():
         if name in choice:

@@ -26,7 +26,13 @@ __all__ = ["evaluate_calculon_rows"]
 
 
 def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
-    """Headline figures of all executions of a chunk of rows."""
+    """Returns the headline figures of all executions of a chunk of rows.
+
+    Args:
+        prepared: rows of cells.
+        group: one of their groups.
+        part: which rows of the group.
+    """
     rate, modes = prepared.rate, prepared.modes.fields
     place, mode = group.place[part], group.mode[part]
     point = group.point[place]

@@ -14,7 +14,7 @@ HOUR: Final = 3600.0
 
 
 def span(seconds: float) -> str:
-    """A time to wait [s] in words: "1.5 s", "80 s", "4 min", "1.5 h"."""
+    """Returns a time to wait [s] in words: "1.5 s", "80 s", "4 min", "1.5 h"."""
     if seconds < 1.5 * MINUTE:
         return with_unit(plain(max(1.0, seconds), 2), "s")
     if seconds < 1.5 * HOUR:
@@ -23,8 +23,9 @@ def span(seconds: float) -> str:
 
 
 def progress_words(done: float, total: float, unit: str, rate: float, left: float) -> str:
-    """How much of all is done, how fast, and how long the rest takes: "2.94 M of 7.00 M · 3.4 M per second · 1.2 s
-    left". unit: "point", of "2 of 40 points". rate: per second, told from 1 on. left: [s], infinite if not known."""
+    """Returns how much of all is done, how fast, and how long the rest takes: "2.94 M of 7.00 M · 3.4 M per second ·
+    1.2 s left". unit: "point", of "2 of 40 points". rate: per second, told from 1 on. left: [s], infinite if not
+    known."""
     words = f"{count(done)} of {counted(total, unit) if unit else count(total)}"
     if rate >= 1:
         words += f" · {count(rate)} per second"

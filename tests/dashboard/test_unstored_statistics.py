@@ -19,9 +19,9 @@ import engine
 from dashboard.files import exports
 from dashboard.jobs import unstored_statistics as module
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
-from dashboard.queries.economics import further, metrics
+from dashboard.queries.economics import metrics, unstored_metrics
 from dashboard.queries.filters import conditions, derived_of, parse, text
-from dashboard.widgets.statistics_progress import names_of
+from dashboard.widgets.needed_statistics import names_of
 from dashboard.words.numbers import format_value, plain
 from engine import Exploration
 from engine.columns import by_name, defined_of
@@ -38,7 +38,7 @@ def _server() -> Iterator[UnstoredStatistics]:
     """A server of the test's own, which waits for every evaluation, however busy the machine."""
     made = UnstoredStatistics()
     with (
-        patch("dashboard.widgets.statistics_progress.unstored_statistics", return_value=made),
+        patch("dashboard.widgets.needed_statistics.unstored_statistics", return_value=made),
         patch.object(module, "PATIENCE", LONG),
     ):  # fmt: skip
         yield made
@@ -95,7 +95,7 @@ def test_a_statistic_with_no_better_direction_is_that_of_the_fastest() -> None:
     found, every = fresh(), table_of("calculon")
     name = "block_optim_flops"
     assert by_name(name).better is None
-    assert further(found.scenario)[name].of_fastest
+    assert unstored_metrics(found.scenario)[name].of_fastest
     page = run("explore", found, {"metric": name})
     fastest = every.sort_values(["sample_rate", "id"], ascending=[False, True]).groupby(CELL).first()
     shown = {at: number for at, (_, number) in map_of(page).items() if number >= 0}
@@ -170,7 +170,7 @@ def test_a_page_that_asks_for_nothing_further_starts_nothing() -> None:
 
 def test_choosers_say_the_group_and_what_asking_takes(server: UnstoredStatistics) -> None:
     found = fresh()
-    known = metrics(found.scenario) | further(found.scenario)
+    known = metrics(found.scenario) | unstored_metrics(found.scenario)
     server.rates["calculon"] = found.feasible / 12.0
     twelve = format_value("total_time", 12.0, digits=2)
     assert names_of(found, known)["act_space"] == f"Activations · Memory · about {twelve}"
@@ -181,7 +181,7 @@ def test_choosers_say_the_group_and_what_asking_takes(server: UnstoredStatistics
     quick = f" · under {format_value('total_time', 1.0, digits=1)}"
     assert names_of(found, known)["weight_space"] == f"Weights · Memory{quick}"
     # The same in every chooser, each of which has all of them once.
-    names = set(further(found.scenario))
+    names = set(unstored_metrics(found.scenario))
     assert names == {column.name for column in defined_of("calculon") if not is_stored(column.name)}
     page = run("explore", found)
     lists = {box.label: box.options for box in (*page.selectbox, *page.multiselect)}
@@ -201,7 +201,7 @@ def test_a_range_can_be_had_before_it_is_in_force(server: UnstoredStatistics) ->
     chooser.set_value([*chooser.value, "act_space"])
     page = again(page, found)
     assert not any("Activations" in field.label for field in page.number_input)
-    page.button(key="further_start_act_space").click()
+    page.button(key="evaluate_act_space").click()
     page = again(page, found)
     assert server.need(found, ["act_space"], "me") is None
     page = again(page, found)
@@ -227,7 +227,7 @@ def test_too_many_at_once_are_refused_on_every_page() -> None:
 def test_asking_for_one_has_all_evaluated_where_there_is_room(server: UnstoredStatistics, tmp_path: Path) -> None:
     limits = {"tensor_par": [1, 2], "weight_offload": False, "optimizer_offload": False}
     found = engine.explore("gpt3-13B", SYSTEMS["calculon"], **SMALL, limits=limits, store=tmp_path / "results.duckdb")
-    every = list(further(found.scenario))
+    every = list(unstored_metrics(found.scenario))
     with patch.object(found.rows._added, "most", 8 * found.feasible):
         assert server.need(found, ["act_space"], "me") is None
         assert found.rows.missing(every) == [name for name in every if name != "act_space"]

@@ -33,17 +33,19 @@ def test_progress_can_be_stopped_and_what_is_there_is_there_for_all(page: Page, 
 
 
 def test_a_link_shows_what_the_engine_finds(page: Page, server: str) -> None:
-    found = explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16")
+    limits = {"tensor_par": [1, 2, 4], "pipeline_par": [1, 2, 4]}
+    found = explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=limits)
     every = found.evaluate_ids(found.rows.table(["id"])["id"].to_numpy())
     bound = float(every["weight_space"].median())
     chosen = every[every["weight_space"] <= bound]
     best = chosen.groupby(["tensor_par", "pipeline_par"])["act_space"].min()
-    page.goto(f"{server}/?{SMALL}&metric=act_space&results_where=weight_space:..{bound!r}")
+    link = f"{SMALL}&limits=tensor_par:1,2,4;pipeline_par:1,2,4"
+    page.goto(f"{server}/?{link}&metric=act_space&results_where=weight_space:..{bound!r}")
     expect(page.locator(MAP).first).to_be_visible()
     expect(page.locator(".st-key-explore_filters")).to_contain_text(f"{len(chosen):,} of")
     drawn = {text.strip() for text in page.locator(".st-key-explore_pairs .scatterlayer text").all_text_contents()}
     scale = scale_for(by_name("act_space"), best.tolist())
     assert drawn - {ABSENT, ""} == {scale.number(value) for value in best}
-    page.goto(f"{server}/results?{SMALL}&results_where=weight_space:..{bound!r}&results_sort=act_space")
+    page.goto(f"{server}/results?{link}&results_where=weight_space:..{bound!r}&results_sort=act_space")
     expect(page.locator("[data-testid=stDataFrame] canvas").first).to_be_visible()
     expect(page.get_by_text(f"{len(chosen):,} of").first).to_be_visible()

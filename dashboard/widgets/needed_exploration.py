@@ -24,7 +24,7 @@ PATIENCE = 1.0
 
 
 def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
-    """The exploration of a scenario; stops the page with an account of why when there is none (yet)."""
+    """Returns the exploration of a scenario; stops the page with an account of why when there is none (yet)."""
     server = explorations()
     try:
         job = server.request(scenario, watcher)
@@ -50,7 +50,7 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
 
 
 def explorations_of(scenarios: Sequence[Scenario], watcher: str) -> list[Exploration]:
-    """The explorations of several scenarios; asks for all at once, and waits for one after the other."""
+    """Returns the explorations of several scenarios; asks for all at once, and waits for one after the other."""
     for scenario in scenarios:
         try:
             explorations().request(scenario, watcher)
@@ -60,8 +60,8 @@ def explorations_of(scenarios: Sequence[Scenario], watcher: str) -> list[Explora
 
 
 def seen_with(exploration: Exploration, scenario: Scenario) -> Exploration:
-    """An exploration under the scenario that was asked for: one may differ from it in names, prices and sources, which
-    results do not depend on and pages show."""
+    """Returns an exploration under the scenario that was asked for: one may differ from it in names, prices and
+    sources, which results do not depend on and pages show."""
     if exploration.scenario == scenario:
         return exploration
     rows = exploration.rows  # opened once, for all copies
@@ -88,5 +88,6 @@ def _nothing(scenario: Scenario) -> None:
 
 
 def require_exploration() -> Exploration:
-    """The exploration of the current scenario. Shows its progress, failure or emptiness and stops the page without."""
+    """Returns the exploration of the current scenario. Shows its progress, failure or emptiness and stops the page
+    without."""
     return exploration_of(current_scenario(), watcher())

@@ -21,8 +21,8 @@ import engine.whatif.prepared_spaces as spaces
 import engine.whatif.search as searching
 import engine.whatif.studies as engine_studies
 from dashboard.jobs.questions import Questions, Unanswered
-from dashboard.jobs.searches import StudyName
 from dashboard.jobs.studies import Studies
+from dashboard.jobs.whatif_answers import StudyName
 from dashboard.jobs.worker import Worker
 from dashboard.pages.whatif import answer as whatif_answer
 from dashboard.pages.whatif import board as whatif_board
@@ -176,7 +176,7 @@ def _card(job: object) -> None:
 
 _SERVER = """
 import threading
-from tests.dashboard.test_whatif_process import Asked, endless, scenario
+from tests.dashboard.test_whatif_worker import Asked, endless, scenario
 made = Asked()
 threading.Thread(target=made.answer, args=(endless(), {}), daemon=True).start()
 made.answer(scenario(), {})

@@ -34,8 +34,8 @@ P = ParamSpec("P")
 
 
 def whole_or_waiting(page: Callable[Concatenate[Exploration, P], None]) -> Callable[Concatenate[Exploration, P], None]:
-    """A page or fragment that takes its turn, and waits again should figures for which it has waited give way while it
-    is drawn."""
+    """Returns a page or fragment that takes its turn, and waits again should figures for which it has waited give way
+    while it is drawn."""
 
     @functools.wraps(page)
     def drawn(exploration: Exploration, /, *more: P.args, **named: P.kwargs) -> None:
@@ -50,8 +50,8 @@ def whole_or_waiting(page: Callable[Concatenate[Exploration, P], None]) -> Calla
 
 
 def there(exploration: Exploration, names: Sequence[str]) -> bool:
-    """Whether rows answer figures. Where they do not, they are evaluated, and this draws how far that is, with a way to
-    stop it; how it ended, with a way to start it once more; or why it will not be done.
+    """Returns whether rows answer figures. Where they do not, they are evaluated, and this draws how far that is, with
+    a way to stop it; how it ended, with a way to start it once more; or why it will not be done.
 
     The page runs again when they are there. names: of statistics, stored ones too.
     """
@@ -72,7 +72,8 @@ def there(exploration: Exploration, names: Sequence[str]) -> bool:
 
 
 def offer(exploration: Exploration, name: str) -> bool:
-    """Whether rows answer a figure. Where they do not, draws what asking for it takes, and a button that does."""
+    """Returns whether rows answer a figure. Where they do not, draws what asking for it takes, and a button that
+    does."""
     if is_stored(name) or not exploration.rows.missing([name]):
         return True
     server, watcher = unstored_statistics(), state.watcher()
@@ -89,15 +90,15 @@ def offer(exploration: Exploration, name: str) -> bool:
     else:
         st.button(
             f"Evaluate {literal(in_sentence(by_name(name).label))} · {cost_words(exploration)}", on_click=start,
-            key=f"further_start_{name}", icon=":material/calculate:",
+            key=f"evaluate_{name}", icon=":material/calculate:",
             help="Not stored: every execution that runs is evaluated again, after which it is as quick as any other.",
         )  # fmt: skip
     return False
 
 
 def names_of(exploration: Exploration, known: Mapping[str, Metric]) -> dict[str, str]:
-    """What choosers call figures: those that are not stored with their group behind, and about how long asking for them
-    takes as long as nobody has: "Activations · Memory · about 12 s".
+    """Returns what choosers call figures: those that are not stored with their group behind, and about how long asking
+    for them takes as long as nobody has: "Activations · Memory · about 12 s".
 
     known: the figures by their keys.
     """
@@ -112,7 +113,7 @@ def names_of(exploration: Exploration, known: Mapping[str, Metric]) -> dict[str,
 
 
 def cost_words(exploration: Exploration) -> str:
-    """About how long asking for a figure takes that is not stored: "about 12 s"."""
+    """Returns about how long asking for a figure takes that is not stored: "about 12 s"."""
     seconds = unstored_statistics().seconds_for(exploration)
     words = format_value("total_time", max(1.0, seconds), digits=1 if seconds <= 1 else 2)
     return f"{'under' if seconds < 1 else 'about'} {words}"

@@ -1,0 +1,39 @@
+"""What leans on how Streamlit's command ends: its server stops listening when it is interrupted, then interrupts the
+process as it would have been without it, and Click turns that into exit code 1 and a word.
+
+Checked with Streamlit 1.67.0; `tests/engine/test_command_line.py` interrupts a server.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from types import FrameType
+from typing import Final, NoReturn
+
+__all__ = ["run_streamlit"]
+
+SECONDS_TO_END: Final = 4
+"""How long what is under way may take to be put away."""
+
+
+def run_streamlit(interrupted: int) -> None:
+    """Runs Streamlit's command line; after Ctrl-C the process ends with the exit code `interrupted`, without a word.
+
+    What is left to put away is put away when Python ends.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever started this may have let it wait
+    from streamlit.web import cli
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        # Some libraries swallow what is raised while they load: then the process ends when its time is over.
+        signal.signal(signal.SIGALRM, lambda number, frame: os._exit(interrupted))
+        signal.alarm(SECONDS_TO_END)
+        warnings.simplefilter("ignore")  # such as of a server that was about to begin
+        raise SystemExit(interrupted)
+
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, end)
+    cli.main(prog_name="streamlit")

@@ -1,0 +1,29 @@
+"""What leans on how Streamlit reads Markdown: which characters it interprets, and what it looks for afterwards.
+
+Checked with Streamlit 1.67.0; tests/browser/test_library_flows.py and tests/dashboard/test_hostile_text.py show text
+that tries all of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["escaped"]
+
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&])")
+_LATE: Final = re.compile(
+    r"(?<=:)(?=//|[\w+\-/]+:)|(?<=www)(?=\.)|(?<=@)|(?<!\S)(?=(?:<->|->|<-|--|>=|<=|~=)(?!\S))", re.IGNORECASE
+)
+"""Where addresses, icons and arrows are broken off, which are looked for when the escapes are gone."""
+_JOINER: Final = "\u2060"
+"""Takes no room and belongs to no word."""
+
+
+def escaped(text: str) -> str:
+    """Returns a text with every character escaped that Markdown would interpret: no links, images, colours or formulas.
+
+    Streamlit looks for icons such as ":material/bug:", for addresses such as "www.example.org" and for arrows after
+    Markdown has taken the escapes away, so a mark without width stands in the midst of what might be one.
+    """
+    return _SPECIAL.sub(r"\\\1", _LATE.sub(_JOINER, text))

@@ -1,0 +1,181 @@
+"""What is planned: the inputs of the Layer-wise page, which are part of the link."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+import streamlit as st
+
+from dashboard.jobs.layer_plans import ModelQuestion
+from dashboard.link import state, vocabulary
+from dashboard.link.catalogue import model_of, system_of, systems
+from dashboard.widgets.controls import choose, given, key_for, segments, whole, whole_field
+from dashboard.words.scenarios import system_name
+from engine.planners.contract import PlanError
+from engine.planners.layerwise import LayerwiseProblem
+from engine.planners.layerwise.cluster import PRESETS, Cluster, hierarchical
+from engine.planners.layerwise.examples import Example, example, examples
+from engine.planners.layerwise.problem import checked
+from engine.planners.layerwise.profile import LayerProfile
+from engine.planners.layerwise.reading import profile_text
+from models import names as model_names
+
+__all__ = ["Question", "question"]
+
+WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
+DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
+SOURCES: Final = {"example": "Example", "model": "Library model", "file": "Own profile"}
+MODES: Final = {"paper": "Paper’s latency", "released": "Released"}
+CLUSTERS: Final = {**{name: f"Cluster {name}" for name in PRESETS}, "own": "Own cluster"}
+MOST_MEGABYTES: Final = 4
+NONE: Final = "none"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked. `key` is equal for equal questions, `about` says it in words, `note` is about the layers."""
+
+    asked: LayerwiseProblem | ModelQuestion
+    key: str
+    about: str
+    note: str
+
+
+def question() -> Question | None:
+    """Draws the inputs and returns what they ask; None where a file is still wanted.
+
+    Raises `engine.planners.contract.PlanError` or what loading a model or a system raises.
+    """
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        source = segments("Layers from", SOURCES, "layerwise_from")
+        if source == "model":
+            return _model_question()
+        if source == "example":
+            chosen, profile = _example()
+            batch, taken = chosen.global_batch, chosen.batch
+            note = chosen.note
+        else:
+            found = _upload()
+            if found is None:
+                return None
+            profile, batch, note = found, 64, ""
+            taken = _whole("Profile batch", "taken", int(found.batch or 1), 10**6, "Samples it was measured at.")
+        global_batch = _whole("Global batch", "batch", batch, 10**6, "Samples of a step.")
+        microbatch = _whole("Microbatch", "microbatch", 1, 10**6, "Samples of a microbatch of one pipeline.")
+        cluster, optimizer = _cluster()
+        mode = segments("Search", MODES, "layerwise_mode")
+    problem = checked(LayerwiseProblem(profile, taken, global_batch, cluster, microbatch, mode, optimizer))
+    key = hashlib.sha256(repr(problem.document()).encode()).hexdigest()
+    return Question(problem, key, f"{profile.name} on {cluster.size} devices, batch {global_batch:,}", note)
+
+
+def _example() -> tuple[Example, LayerProfile]:
+    known = {each.name: each for each in examples()}
+    name = choose("Profile", {name: each.title for name, each in known.items()}, "layerwise_profile",
+                  default="bert_48", width=190, gone=("layerwise_batch",))  # fmt: skip
+    return known[name], example(name)
+
+
+def _upload() -> LayerProfile | None:
+    with st.popover("Profile", icon=":material/upload_file:", help="A profile of your own layers."):
+        st.caption(
+            "TorchGraph text of PipeDream’s profiler, or CSV or JSON with layer, forward_s, backward_s, "
+            f"activation_bytes and parameter_bytes, up to {MOST_MEGABYTES} MB. It stays on this server while this page "
+            "is open."
+        )
+        file = st.file_uploader(
+            "Layer profile", type=["txt", "csv", "json"], key="layerwise_upload", max_upload_size=MOST_MEGABYTES
+        )
+    if file is None:
+        st.info("Upload a profile of layers, or take an example.", icon=":material/upload_file:")
+        return None
+    try:
+        text = file.getvalue().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise PlanError(f"{file.name} is no text in UTF-8.") from None
+    return profile_text(text, name=file.name)
+
+
+def _model_question() -> Question:
+    library = {name: model_of(name).title or name for name in model_names()}
+    model = choose("Model", library, "layerwise_model", default="llama-3-70B", width=210)
+    machines = {name: system_name(system_of(name)) for name in systems()}
+    system = choose("System", machines, "layerwise_system", default="h100_80g_sxm", width=210)
+    second = choose("Second system", {NONE: "none", **machines}, "layerwise_second", default=NONE, width=190,
+                    help="A second kind of GPU in the same cluster, as many again.")  # fmt: skip
+    gpus = _whole("GPUs", "gpus", 64, 4096, "Of each system.")
+    tensor = _whole("Tensor parallel", "tensor", 8, 64, "GPUs that share every layer; one device of the plan.")
+    batch = _whole("Global batch", "batch", 128, 10**6, "Sequences of a step.")
+    parts = [(system_of(system), gpus)] + ([(system_of(second), gpus)] if second != NONE else [])
+    asked = ModelQuestion(model_of(model), tuple(parts), batch, tensor)
+    described = (asked.model.model_dump_json(), [(s.model_dump_json(), n) for s, n in parts], batch, tensor)
+    key = hashlib.sha256(repr(described).encode()).hexdigest()
+    return Question(asked, key, f"{library[model]} on {gpus * len(parts)} GPUs, batch {batch:,}", "")
+
+
+def _cluster() -> tuple[Cluster, float]:
+    """The cluster, and the optimizer's factor."""
+    with st.popover("Cluster", icon=":material/dns:", help="Machines, their devices, networks and memory."):
+        name = choose("Cluster", CLUSTERS, "layerwise_cluster", default="A",
+                      gone=("layerwise_machines", "layerwise_devices"))  # fmt: skip
+        start = PRESETS.get(name, PRESETS["A"])
+        if name == "own":
+            machines = _whole("Machines", "machines", 2, 256, "Machines of the cluster.")
+            devices = _whole("Devices of each", "devices", 8, 64, "Devices of a machine.")
+            if machines * devices > 1024:
+                raise PlanError(f"{machines} machines of {devices} are more than the 1,024 devices that are planned.")
+            start = hierarchical(machines, devices)
+        else:
+            st.caption(f"{start.name}.")
+        inside = _decimal("Inside a machine, GB/s", "inside", start.inside / 1e9, "Of a device’s link.")
+        reduce = _decimal("All-reduce between machines, GB/s", "reduce", start.all_reduce / 1e9, "Sustained.")
+        transfer = _decimal("Transfers between machines, GB/s", "transfer", start.transfer / 1e9, "Sustained.")
+        memory = _decimal("Memory of a device, GB", "memory", start.machines[0].memory / 1e9, "Of each device.")
+        optimizer = _decimal(
+            "Parameters with optimizer", "optimizer", 1.0,
+            "Parameters, gradients and optimizer states in multiples of the parameters.",
+        )  # fmt: skip
+    made = tuple(replace(machine, memory=memory * 1e9) for machine in start.machines)
+    return (
+        replace(start, machines=made, inside=inside * 1e9, all_reduce=reduce * 1e9, transfer=transfer * 1e9),
+        optimizer,
+    )
+
+
+def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
+    parameter = f"layerwise_{name}"
+    wanted = int(state.url_value(parameter, str(default), WHOLE))
+    if wanted > most:
+        state.complain(
+            parameter, f"The link's {vocabulary.WORDS[parameter]} is {wanted:,}; it must be at most {most:,}, as shown."
+        )
+    value = min(wanted, most)
+    key = key_for(f"_{parameter}", float(value))
+
+    def changed() -> None:
+        new = given(key)
+        state.set_url_value(parameter, None if new in (None, default) else str(whole(new)))
+
+    whole_field(label, 1, most, value, key, on_change=changed, help=help, width=104)
+    return value
+
+
+def _decimal(label: str, name: str, default: float, help: str) -> float:
+    parameter = f"layerwise_{name}"
+    text = state.url_value(parameter, "", DECIMAL)
+    value = float(text) if text else default
+    key = key_for(f"_{parameter}", value)
+
+    def changed() -> None:
+        new = given(key)
+        same = not new or abs(new - default) < 1e-9
+        state.set_url_value(parameter, None if same else f"{new:.4f}".rstrip("0").rstrip("."))
+
+    st.number_input(label, min_value=0.0001, max_value=9_999_999.0, value=value, step=1.0, key=key, on_change=changed,
+                    help=help, format="%g")  # fmt: skip
+    return value
+
+

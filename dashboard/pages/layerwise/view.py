@@ -1,0 +1,192 @@
+"""The Layer-wise page: the plan on its devices, what its stages do and keep, and everything else that was looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.layer_plan import (
+    MOST_DRAWN,
+    device_grid,
+    plan_curves,
+    stage_memory_bars,
+    stage_timeline,
+)
+from dashboard.jobs.layer_plans import LayerPlanJob, Planned
+from dashboard.jobs.server import server
+from dashboard.link import state
+from dashboard.pages.layerwise.inputs import Question, question
+from dashboard.pages.layerwise.own_plan import own_plan
+from dashboard.widgets.controls import show
+from dashboard.widgets.job_card import job_card, watch
+from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, format_value, percent, plain
+from engine.planners.layerwise.strategy import graph_text, strategy_text
+from engine.planners.layerwise.tables import csv_text
+from engine.planners.layerwise.tabulated import candidates_table, layers_table, stages_table
+from engine.planners.layerwise.timeline import plan_timeline
+
+__all__ = ["View", "parse", "render"]
+
+PATIENCE = 1.5
+"""How long a plan is waited for before there is a card of it [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of the whole page; its inputs read their parts themselves."""
+
+    mode: str
+    """The theme: "light" or "dark"."""
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    return View(state.theme_mode())
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    try:
+        asked = question()
+    except ValueError as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+        return
+    if asked is None:
+        return
+    found = _planned(asked)
+    if found is None:
+        return
+    plan = found.plan
+    st.html(markup.figure_strip(_tiles(found)))
+    for note in (*plan.notes, *([asked.note] if asked.note else [])):
+        st.caption(literal(note))
+    left, right = st.columns([1.25, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        words = "each device with the number of its stage"
+        st.html(markup.head("Stages on devices", words))
+        chart = device_grid(plan, view.mode)
+        show(chart, "layerwise_devices")
+        st.caption(literal(chart.alt))
+        st.html(markup.head("Stages", "layers are half-open ranges; times of one microbatch"))
+        stages = stages_table(plan)
+        st.dataframe(
+            stages, hide_index=True, height=height_of(len(stages), 320), key="layerwise_stages",
+            alt="Every stage with its layers, devices, times, what it hands on, and memory.",
+        )  # fmt: skip
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Memory of a device", "parameters with optimizer, and activations in flight"))
+        chart = stage_memory_bars(plan, view.mode)
+        show(chart, "layerwise_memory")
+        st.caption(literal(chart.alt))
+        if found.told:
+            st.html(markup.head("Beside the cost model", "the same model and GPUs by all executions"))
+            for line in found.told:
+                st.caption(literal(line))
+        _exports(found)
+    with st.container(border=True, gap="xsmall"):
+        drawn = plan_timeline(plan, MOST_DRAWN)
+        some = min(plan.microbatches, MOST_DRAWN)
+        which = f"{some} of {plan.microbatches:,} microbatches" if some < plan.microbatches else "all microbatches"
+        st.html(markup.head("What every stage does when", f"{which}; early backward scheduling; then the all-reduce"))
+        chart = stage_timeline(plan, drawn, view.mode)
+        show(chart, "layerwise_timeline")
+        st.caption(literal(chart.alt))
+    _tables(found, view.mode)
+
+
+def _planned(asked: Question) -> Planned | None:
+    """The plan; None while it is on its way, of which there is a card, or where there is none, which it tells."""
+    shared, watcher = server(), state.watcher()
+    job = shared.board.post(LayerPlanJob(shared.layer_plans, asked.key, asked.asked, asked.about), watcher)
+    if not isinstance(job, LayerPlanJob):
+        return None
+    if not job.wait(PATIENCE):
+        watch(job, watcher)
+        return None
+    if job.planned is None:
+        job_card(job, watcher)
+    return job.planned
+
+
+def _tiles(found: Planned) -> list[markup.Tile]:
+    plan = found.plan
+    figures = {each.name: each.value for each in plan.figures}
+    step = figures["step_time"]
+    stages = counted(len(plan.stages), "stage")
+    tiles = [
+        markup.Tile("Speedup", plain(plan.speedup, 4), f"over one device; {stages}"),
+        markup.Tile("Step", format_value("total_time", step), f"{plan.microbatches:,} microbatches"),
+        markup.Tile("Throughput", f"{plain(figures['sample_rate'], 4)} samples/s"),
+    ]
+    reduce = figures.get("exposed_reduce", figures.get("ending", 0.0)) / step
+    fill = figures.get("fill", figures.get("warmup", 0.0)) / step
+    first, second = ("Fill", "All-reduce") if "fill" in figures else ("Warm-up", "Ending")
+    tiles.append(markup.Tile(first, percent(fill), "of the step"))
+    tiles.append(markup.Tile(second, percent(reduce), "of the step, exposed"))
+    baselines = plan.baselines
+    if baselines is not None and found.model is None:
+        told = "worse" if baselines.best > plan.speedup else ""
+        tiles.append(markup.Tile("Data parallel", plain(baselines.best, 4), "speedup, best overlap", told))
+    if found.flat is not None:
+        tiles.append(markup.Tile("Flat cluster", plain(found.flat, 4), "speedup, each device alone"))
+    return tiles
+
+
+def _exports(found: Planned) -> None:
+    plan = found.plan
+    layout = None if found.model is None else found.model.layout
+    if layout:
+        st.caption("Megatron’s layout of stages")
+        st.code(f"--pipeline-model-parallel-layout '{layout}'", language=None, wrap_lines=True)
+    with st.popover("Export", icon=":material/download:", help="The strategy, its picture, tables, the profile."):
+        for label, name, mime, content in (
+            ("Strategy (JSON)", "strategy.json", "application/json", lambda: strategy_text(plan)),
+            ("Graph coloured by stage (DOT)", "plan.dot", "text/vnd.graphviz", lambda: graph_text(plan)),
+            ("Stages on devices (picture, HTML)", "devices.html", "text/html",
+             lambda: device_grid(plan).figure.to_html(include_plotlyjs="cdn")),
+            ("Candidates (CSV)", "candidates.csv", "text/csv", lambda: candidates_table(plan).to_csv(index=False)),
+            ("Profile (CSV)", "profile.csv", "text/csv", lambda: csv_text(plan.problem.profile)),
+        ):  # fmt: skip
+            st.download_button(label, content, name, mime, key=f"layerwise_{name}", on_click="ignore",
+                               icon=":material/download:", type="tertiary")  # fmt: skip
+        batches = found.batches
+        if batches is not None:
+            st.download_button(
+                "All batches (CSV)", lambda: batches.to_csv(index=False), "batches.csv", "text/csv",
+                key="layerwise_batches.csv", on_click="ignore", icon=":material/download:", type="tertiary",
+            )  # fmt: skip
+
+
+def _tables(found: Planned, mode: str) -> None:
+    plan = found.plan
+    sweeps = (
+        ("All batches", "batches", found.batches, plan.problem.global_batch),
+        ("Fewer devices", "sizes", found.devices, plan.problem.cluster.size),
+    )
+    drawn = [(title, name, rows, here) for title, name, rows, here in sweeps if rows is not None]
+    for place, (title, name, rows, here) in zip(st.columns(len(drawn) or 1, gap="medium"), drawn, strict=False):
+        with place.container(border=True, gap="xsmall"):
+            st.html(markup.head(title, "released searches beside data parallelism, each by its own model"))
+            chart = plan_curves(rows, here, mode)
+            show(chart, f"layerwise_{name}")
+            st.caption(literal(chart.alt))
+    left, right = st.columns([1.25, 1], gap="medium")
+    with left.container(border=True, gap="xsmall"):
+        candidates = candidates_table(plan)
+        running = int(candidates["speedup"].notna().sum())
+        st.html(markup.head("All candidates", f"{running} of {len(candidates)} run, the best first"))
+        st.dataframe(candidates, hide_index=True, height=height_of(len(candidates), 420), placeholder="–",
+                     key="layerwise_candidates", alt="Every candidate with its speedup, stages and why it is not the "
+                     "answer.")  # fmt: skip
+        own_plan(plan)
+    with right.container(border=True, gap="xsmall"):
+        layers = layers_table(plan.problem.profile)
+        st.html(markup.head("Layers", f"{len(layers)}, at the profile’s batch of {plan.problem.profile_batch:g}"))
+        st.dataframe(layers, hide_index=True, height=height_of(len(layers), 420), key="layerwise_layers",
+                     alt="Every layer with its times and sizes.")  # fmt: skip
+        if plan.problem.profile.source:
+            st.caption(literal(plan.problem.profile.source))

@@ -1,0 +1,259 @@
+"""Every mix of data, horizontal and pipeline parallelism, by DistIR's simulator, of its models or the scenario's."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.gantt import gantt
+from dashboard.charts.parallelism_grid import envelope_scatter, memory_scatter, simulated_overlay, speedup_curves
+from dashboard.pages.schedules.inputs import decimal_input, whole_input
+from dashboard.queries.parallelism_grids import Machine, Stack, curves, grid_of, machine_of, stack_of
+from dashboard.widgets.controls import choose, segments, show, switch
+from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, counted, format_value, percent, plain
+from engine import Scenario
+from engine.simulate.distir import (
+    MODEL_SIZES,
+    REVISIONS,
+    ConfigurationError,
+    agreement,
+    envelopes,
+    fit_steps,
+    measured_steps,
+    overlay,
+    pareto,
+    timeline,
+    top,
+)
+from engine.simulate.distir.calibration import MEASURED_CONSTANTS
+from engine.simulate.schedule import WORK, Schedule
+
+__all__ = ["render"]
+
+GIB: Final = 2.0**30
+MOST_ITEMS: Final = 10_000
+"""Stages times microbatches of which a step is drawn."""
+_SCENARIO: Final = "scenario"
+_REVISIONS: Final = {"R3": "R3, the last", "R1": "R1, the notebook’s", "R2": "R2, units mended"}
+_BANDWIDTH: Final = {"R1": 200.0, "R2": 4800.0, "R3": 25.0}
+"""What DistIR's own runs at each revision are told [Gbps]."""
+_MACHINES: Final = {"own": "DistIR’s constants", "system": "The scenario’s GPU, peaks"}
+_DEVICES: Final = {str(2**power): f"{2**power}" for power in range(1, 8)}
+_LABELS: Final = {
+    "not_whole": "not a whole number", "layers_not_divisible": "P does not divide the layers",
+    "batch_not_divisible": "microbatches do not divide the batch",
+    "too_many_microbatches": "fewer samples than microbatches", "width_not_divisible": "H does not divide the width",
+    "memory": "too much memory", "odd_layers": "odd number of layers",
+    "too_large": "too large to count",
+}  # fmt: skip
+
+
+def render(scenario: Scenario, mode: str) -> None:
+    """Draws inputs, answers, both figures, memory by style, the best, and measured beside simulated."""
+    stack, machine, devices, limit, placed = _inputs(scenario)
+    try:
+        table = grid_of(stack, machine, devices, limit, placed)
+        lines_of = curves(stack, machine, devices)
+    except ConfigurationError as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+        return
+    runs = table[table["reason"] == ""]
+    st.html(markup.figure_strip(_tiles(table, runs, stack)))
+    left, right = st.columns([1, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("How each scales alone", "against one device, weights in place"))
+        kind = segments("Kind", {"data": "Data", "pipeline": "Pipeline"}, "schedules_grid_kind")
+        label = "batch" if kind == "data" else "m"
+        name = "Data parallelism" if kind == "data" else "Pipeline parallelism"
+        chart = speedup_curves(lines_of[lines_of["kind"] == kind], mode, label=label, width=name)
+        show(chart, "schedules_grid_curves")
+        st.caption(literal(chart.alt))
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("How every mix scales", "against one device; lines are one kind alone"))
+        chart = envelope_scatter(runs, envelopes(table), mode)
+        show(chart, "schedules_grid_envelopes")
+        st.caption(literal(chart.alt))
+    left, right = st.columns([1, 1], gap="medium")
+    front = pareto(runs) if len(runs) else runs
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("What memory buys", "by style: data (D), horizontal (T), pipeline (P)"))
+        chart = memory_scatter(runs, front, mode)
+        show(chart, "schedules_grid_memory")
+        st.caption(literal(chart.alt))
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        _measured(machine.revision, mode)
+    if len(runs):
+        with st.container(border=True, gap="xsmall"):
+            _step(runs.sort_values("throughput").iloc[-1], stack, machine, placed, mode)
+    with st.container(border=True, gap="xsmall"):
+        _best(table, runs)
+
+
+def _inputs(scenario: Scenario) -> tuple[Stack, Machine, int, float | None, bool]:
+    """Draws what the grid is of: model, machine, most devices, limit [bytes], and whether weights are placed."""
+    own_layers, own_width = stack_of(scenario)
+    names = {name: f"{name}: {size.layers} × {size.width:,}" for name, size in MODEL_SIZES.items()}
+    model_name = scenario.model.title or scenario.model.name
+    names[_SCENARIO] = f"{model_name}, as {own_layers:,} × {own_width:,}"
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        model = choose("Model, layers × width", names, "schedules_grid_model", default="euromlsys21", width=250)
+        revision = choose("DistIR", _REVISIONS, "schedules_grid_revision", width=150)
+        hardware = choose("Machine", _MACHINES, "schedules_grid_machine", width=190)
+        machine = Machine(revision, _BANDWIDTH[revision])
+        if hardware == "system":
+            machine = machine_of(scenario, revision)
+        devices = int(choose("Devices up to", _DEVICES, "schedules_grid_devices", default="16", width=104))
+        batch = whole_input(
+            "Batch, rows", "grid_batch", 8192, 2**22, "Rows of a step: samples, or tokens of sequences."
+        )
+        bandwidth = decimal_input("Links, Gbps", "grid_gbps", machine.bandwidth_gbps, "As the revision understands it.")
+        limit = decimal_input("Memory, GiB", "grid_limit", None, "Of a device; empty for any.")
+    placed = revision == "R3" or switch(
+        "Weights in place", "schedules_grid_placed",
+        help="Counts a step with its weights on their devices. Otherwise one replica pays for sending them, as in the "
+        "paper’s figure, which makes two replicas more than twice as fast.",
+    )  # fmt: skip
+    if model == _SCENARIO:
+        stack = Stack(own_layers, own_width, batch)
+        st.caption(literal(
+            f"{model_name} as {own_layers:,} square weights of {own_width:,}: as many as a token passes, without "
+            "embedding, attention’s products, norms and head; rows are tokens."
+        ))  # fmt: skip
+    else:
+        stack = Stack(MODEL_SIZES[model].layers, MODEL_SIZES[model].width, batch)
+    told = Machine(
+        revision, bandwidth or machine.bandwidth_gbps, machine.flops, machine.dram_bandwidth, machine.datatype_bytes
+    )
+    return stack, told, devices, None if limit is None else limit * GIB, placed
+
+
+def _tiles(table: pd.DataFrame, runs: pd.DataFrame, stack: Stack) -> list[markup.Tile]:
+    """The grid's answers."""
+    size = f"{stack.layers:,} layers of {stack.width:,}"
+    tiles = [markup.Tile("Configurations that run", f"{count(len(runs))} of {count(len(table))}", _rejected(table))]
+    if not len(runs):
+        return [*tiles, markup.Tile("Model", counted(stack.batch, "row"), size)]
+    best, lean = runs.sort_values("throughput").iloc[-1], runs.sort_values("peak_memory").iloc[0]
+    pipelines = runs[(runs["style"] == "P")]
+    tiles = [
+        markup.Tile("Fastest", _degrees(best), f"{format_value('total_time', best['latency'])} a step"),
+        markup.Tile("Speedup", plain(float(best["speedup"])), f"on {counted(int(best['devices']), 'device')}"),
+        markup.Tile("Throughput", f"{plain(float(best['throughput']))} /s", "rows"),
+        markup.Tile("Its peak memory", f"{plain(float(best['peak_memory']) / GIB)} GiB", "of the fullest device"),
+        markup.Tile("Least memory", f"{plain(float(lean['peak_memory']) / GIB)} GiB", _degrees(lean)),
+        *tiles,
+    ]
+    if len(pipelines):
+        own = pipelines.sort_values("throughput").iloc[-1]
+        largest = int(pipelines.loc[pipelines["P"] == own["P"], "m"].max())
+        tiles.append(markup.Tile("Best pipeline alone", f"P {own['P']}, m {own['m']}", f"m up to {largest:,} tried"))
+    return tiles
+
+
+def _degrees(row: pd.Series) -> str:
+    return f"{row['D']} × {row['H']} × {row['P']}, m {row['m']}"
+
+
+def _rejected(table: pd.DataFrame) -> str:
+    """The commonest reason of those that do not run."""
+    found = table.loc[table["reason"] != "", "reason"].value_counts()
+    if not len(found):
+        return "none rejected"
+    name = str(found.index[0])
+    return f"{count(int(found.iloc[0]))}: {_LABELS.get(name, name)}"
+
+
+def _measured(revision: str, mode: str) -> None:
+    """81 steps that others measured, beside the same simulated."""
+    st.html(markup.head("Measured beside simulated", "81 steps of data parallelism, PCIe, FP32"))
+    which = segments("Constants", {"own": "Its authors’", "fit": f"Fitted to them, {revision}"}, "schedules_grid_fit")
+    constants = MEASURED_CONSTANTS if which == "own" else fit_steps(measured_steps(), revision)
+    table = overlay(measured_steps(), constants)
+    found = agreement(table)
+    chart = simulated_overlay(table, found, mode)
+    show(chart, "schedules_grid_measured")
+    st.html(markup.facts([
+        *((f"{row['devices']} GPUs" if row["devices"] != "1" else "1 GPU",
+           f"{percent(row['mean_absolute_percentage_error'] / 100)} off, median ×{plain(row['median_ratio'])}")
+          for row in found.to_dict("records") if row["devices"] != "all"),
+        ("Pearson", f"{found['pearson'].iloc[-1]:.3f}"), ("Spearman", f"{found['spearman'].iloc[-1]:.3f}"),
+        ("FLOP/s", plain(constants.flops or REVISIONS[constants.revision].flops)),
+        ("Gbps", plain(constants.bandwidth_gbps) if constants.bandwidth_gbps else "not determined"),
+    ]))  # fmt: skip
+
+
+def _step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mode: str) -> None:
+    """The step of the fastest configuration: its lanes, and where each stage's time goes."""
+    st.html(markup.head("A step of the fastest", f"{_degrees(best)}; stages of one replica and shard"))
+    if best["P"] * best["m"] > MOST_ITEMS:
+        st.caption(f"Its {2 * int(best['P']) * int(best['m']):,} items are more than a picture shows.")
+        return
+    degrees = {name: int(best[name]) for name in ("D", "H", "P", "m")}
+    found = timeline(
+        revision=machine.revision, **degrees, width=stack.width, layers=stack.layers, batch=stack.batch,
+        bandwidth_gbps=machine.bandwidth_gbps, filtered=placed, **machine.arguments(),
+    )  # fmt: skip
+    tasks = found.items.assign(
+        kind=found.items["kind"].map({"f": WORK["F"], "b": WORK["BW"]}), chunk=0, pair=-1, microbatch=found.items["mb"]
+    )
+    lanes = Schedule(
+        stages=degrees["P"],
+        chunks=1,
+        microbatches=degrees["m"],
+        tasks=tasks,
+        step_time=found.latency,
+        title="greedy 1F1B",
+    )
+    show(gantt(lanes, mode, zoom=True), "schedules_grid_lanes")
+    st.caption("Light is forward, dark backward with its all-reduces; hatched is sending and waiting.")
+    shares = found.stages[["compute", "exchange", "send", "waiting"]].mean() / found.latency
+    names = {"compute": "computes", "exchange": "all-reduces", "send": "sends", "waiting": "waits"}
+    st.html(markup.facts([
+        *((label, percent(float(shares[name]))) for name, label in names.items()),
+        ("peak of first and last stage", " · ".join(
+            f"{plain(float(found.stages['peak_memory'].iloc[end]) / GIB)} GiB" for end in (0, -1)
+        )),
+    ]))  # fmt: skip
+    st.download_button(
+        "Events for Chrome’s trace viewer", lambda: json.dumps(found.chrome_trace()), "distir.trace.json",
+        "application/json", key="schedules_grid_trace", on_click="ignore", icon=":material/download:", type="tertiary",
+    )  # fmt: skip
+
+
+def _best(table: pd.DataFrame, runs: pd.DataFrame) -> None:
+    """The fastest in a table, and all as a file."""
+    shown = top(runs, 50)
+    head, file = st.columns([4, 1], vertical_alignment="center")
+    with head:
+        st.html(markup.head("The fastest", f"{len(shown)} of {len(runs):,} that run"))
+    with file:
+        st.download_button(
+            "All as CSV", lambda: table.to_csv(index=False), "grid.csv", "text/csv", key="schedules_grid_csv",
+            on_click="ignore", icon=":material/download:", type="tertiary",
+            help="Every configuration, those that do not run with their reason.",
+        )  # fmt: skip
+    number = st.column_config.NumberColumn
+    columns = ["style", "devices", "D", "H", "P", "m"]
+    st.dataframe(
+        shown[columns].assign(
+            step=shown["latency"] * 1e3, rate=shown["throughput"], peak=shown["peak_memory"] / GIB,
+            speedup=shown["speedup"],
+        ),
+        hide_index=True, height=height_of(len(shown), 360), key="schedules_grid_table", placeholder="–",
+        alt="The fastest configurations with their degrees, step, throughput, peak memory and speedup.",
+        column_config={
+            "style": st.column_config.TextColumn("Style", width=80, help="D data, T horizontal, P pipeline."),
+            "devices": number("Devices", width=80), "D": number("D", width=56, help="Replicas."),
+            "H": number("H", width=56, help="Horizontal shards of every weight."),
+            "P": number("P", width=56, help="Pipeline stages."), "m": number("m", width=64, help="Microbatches."),
+            "step": number("Step [ms]", format="%.4g", width=90), "rate": number("Rows/s", format="%.4g", width=90),
+            "peak": number("Peak [GiB]", format="%.4g", width=90),
+            "speedup": number("Speedup", format="%.4g", width=80),
+        },
+    )  # fmt: skip

@@ -1,0 +1,78 @@
+"""The Layer-wise page: plans of profiles and of library models, what it draws, says and offers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.charts.layer_plan import device_grid, plan_curves, stage_memory_bars, stage_timeline
+from dashboard.jobs.layer_plans import ModelQuestion, found_plan
+from dashboard.jobs.worker import Task
+from engine.planners.layerwise import LayerwiseProblem
+from engine.planners.layerwise.cluster import PRESETS
+from engine.planners.layerwise.examples import example
+from engine.planners.layerwise.own_stages import valued
+from engine.planners.layerwise.strategy import strategy, user_stages
+from engine.planners.layerwise.timeline import plan_timeline
+from hardware import load as load_system
+from models import load as load_model
+from tests.dashboard.pages import html, page_alone
+
+
+def run(link: Mapping[str, str]) -> AppTest:
+    app = page_alone("layerwise")
+    app.session_state["_url"] = dict(link)
+    app.run()
+    until = time.monotonic() + 60
+    while "Planning" in html(app) and time.monotonic() < until:
+        time.sleep(0.2)
+        app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def test_the_page_plans_an_example_and_says_what_it_looked_at() -> None:
+    app = run({"layerwise_mode": "released"})
+    told = html(app)
+    assert "14.04" in told
+    assert "over one device; 2 stages" in told
+    assert "12.47" in told  # the same devices, each alone
+    assert "All candidates" in told
+    app = run({"layerwise_mode": "released", "layerwise_cluster": "B", "layerwise_profile": "vgg19"})
+    assert "2 stages" in html(app)
+
+
+def test_a_link_that_cannot_be_is_a_sentence() -> None:
+    app = run({"layerwise_microbatch": "900", "layerwise_batch": "4"})
+    assert "larger than the global batch" in app.error[0].value
+    assert not run({"layerwise_batch": "99999999"}).exception
+    assert not run({"layerwise_from": "file"}).exception
+
+
+def test_charts_show_the_plan() -> None:
+    problem = LayerwiseProblem(example("bert_48"), 2, 64, PRESETS["A"], mode="paper")
+    found = found_plan(Task(), problem)
+    grid = device_grid(found.plan)
+    assert "2 stages on 16 of 16" in grid.alt
+    assert [list(trace.text) for trace in grid.figure.data] == [["1"] * 8, ["2"] * 8]
+    drawn = plan_timeline(found.plan, 6)
+    assert len(stage_timeline(found.plan, drawn).figure.data[0].x) == 12
+    assert "is the fullest" in stage_memory_bars(found.plan, "dark").alt
+    assert found.batches is not None
+    assert "4,096" in plan_curves(found.batches, 64).alt
+    assert found.devices is not None
+    assert "devices 16" in plan_curves(found.devices, 16, "dark").alt
+    document = json.loads(json.dumps(strategy(found.plan)))
+    assert valued(found.plan, user_stages(document, 16, len(found.plan.states))) == pytest.approx(found.plan.speedup)
+
+
+def test_a_library_model_is_set_beside_the_cost_model() -> None:
+    question = ModelQuestion(load_model("llama-3-8B"), ((load_system("h100_80g_sxm"), 8),), 32, 2)
+    found = found_plan(Task(), question)
+    assert any("Best of all executions" in line for line in found.told)
+    assert found.model is not None
+    assert found.model.layout is not None

@@ -1,0 +1,101 @@
+"""The grid of D x H x P on the Schedules page: its answers, its charts, and what it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+import pytest
+
+from dashboard.charts.parallelism_grid import (
+    STYLES,
+    envelope_scatter,
+    memory_scatter,
+    simulated_overlay,
+    speedup_curves,
+)
+from dashboard.compat.caches import computed
+from dashboard.queries.parallelism_grids import Machine, Stack, curves, grid_of, machine_of, stack_of
+from engine import Scenario
+from engine.simulate.distir import STYLES as ALL_STYLES
+from engine.simulate.distir import agreement, envelopes, measured_steps, overlay, pareto
+from tests.dashboard.pages import html
+from tests.dashboard.test_schedules import run
+
+
+def shown(link: Mapping[str, str]) -> tuple[str, list[str]]:
+    app = run({"schedules_show": "grid", "schedules_grid_devices": "8", **link})
+    return html(app), [caption.value for caption in app.caption]
+
+
+def test_the_papers_figure() -> None:
+    """R1, 200 Gbps, 64 layers of 8,192: DistIR's figure 4, whose pipelines are best with 16, 16, 32 microbatches."""
+    told, captions = shown({"schedules_grid_revision": "R1"})
+    assert "How every mix scales" in told
+    assert any("16 on 2, 16 on 4, 32 on 8" in caption for caption in captions)
+    assert "62.1" in told
+    assert "0.927" in told
+    assert "A step of the fastest" in told
+    assert "all-reduces" in told
+
+
+def test_the_scenarios_model_on_its_gpu() -> None:
+    link = {"schedules_grid_model": "scenario", "schedules_grid_machine": "system", "schedules_grid_fit": "fit"}
+    told, captions = shown(link | {"schedules_grid_limit": "70"})
+    assert any("1,152 square weights of 12,288" in caption for caption in captions)
+    assert "too much memory" in told
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        {"schedules_grid_limit": "0.0001", "schedules_grid_batch": "1"},
+        {"schedules_grid_batch": "99999999", "schedules_grid_gbps": "nan", "schedules_grid_devices": "3"},
+    ],
+)
+def test_grids_of_nothing_or_little(link: Mapping[str, str]) -> None:
+    told, _ = shown(link)
+    assert "Configurations that run" in told
+
+
+def test_stack_and_machine_of_a_scenario() -> None:
+    scenario = Scenario.of("llama-3-70B", "h100_80g_sxm", num_procs=64, max_batch_size=64, datatype="bfloat16")
+    layers, width = stack_of(scenario)
+    assert width == 8192
+    assert layers % 2 == 0
+    assert layers * width**2 == pytest.approx(68.5e9, rel=0.01)  # 70.6 G less two embeddings
+    machine = machine_of(scenario, "R3")
+    assert machine.flops == pytest.approx(989e12, rel=0.01)
+    assert machine.datatype_bytes == 2
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_charts_say_what_they_show(mode: str) -> None:
+    stack, machine = Stack(8, 512, 64), Machine("R3", 25.0)
+    table = computed(grid_of)(stack, machine, 8, None)
+    runs = table[table["reason"] == ""]
+    front = pareto(runs)
+    lines = computed(curves)(stack, machine, 8)
+    charts = [
+        speedup_curves(lines[lines["kind"] == "data"], mode, label="batch", width="Data parallelism"),
+        envelope_scatter(runs, envelopes(table), mode),
+        memory_scatter(runs, front, mode),
+        memory_scatter(runs, front.head(1), mode),
+        simulated_overlay(overlay(measured_steps()), agreement(overlay(measured_steps())), mode),
+    ]
+    for chart in charts:
+        assert chart.alt.endswith(".")
+        assert len(chart.figure.data) > 1
+    assert f"{len(front)} configuration" in charts[2].alt
+    edge = charts[2].figure.data[0]
+    assert len(edge.x) == len(front)
+    assert "81 measured steps" in charts[4].alt
+    empty = pd.DataFrame(columns=table.columns)
+    assert memory_scatter(empty, empty, mode).alt
+    assert envelope_scatter(empty, empty, mode).alt
+    assert speedup_curves(lines.head(0), mode, label="m", width="Pipelines").alt
+
+
+def test_every_style_has_a_mark_of_its_own() -> None:
+    assert set(STYLES) == set(ALL_STYLES)
+    assert len({symbol for _, symbol in STYLES.values()}) == len(STYLES)

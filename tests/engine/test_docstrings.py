@@ -1,0 +1,64 @@
+"""Docstrings of public functions: sentences with the function as their subject ("Returns the rows that ..."), and every
+argument by name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+VERB = re.compile(r"[A-Z][a-z]+s[,:]?")
+NOUNS = {
+    "Activations", "Blocks", "Bytes", "Chunks", "Devices", "Executions", "Fields", "Figures", "Kernels", "Layers",
+    "Messages", "Microbatches", "Names", "Norms", "Operations", "Parameters", "Pipelines", "Processors", "Progress",
+    "Rows", "Samples", "Seconds", "Shares", "Stages", "This", "Tiers", "Values", "Weights",
+}  # fmt: skip
+"""Words that end like a verb, but would begin half a sentence."""
+ROOMS = ("dashboard", "engine", "hardware", "models")
+COMMANDS = "engine/cli"
+"""Texts of the command line, which tell people what to do."""
+FAMILIES = "models/hugging_face"
+"""Importers by family of models, of which each says what is particular to its family."""
+LATER = (
+    "dashboard/charts/gantt", "dashboard/pages/execution/detail", "engine/cost_models/calibrated",
+)  # fmt: skip
+"""Rooms that do not keep to it yet."""
+ARGUMENTS = tuple(
+    f"engine/{room}/" for room in ("cost_models", "executions", "exploration", "scenarios", "space", "store", "whatif")
+)
+"""Rooms whose public functions say what each of their arguments is."""
+
+
+def functions() -> dict[str, ast.FunctionDef]:
+    """The public functions of modules, by place."""
+    found = {}
+    for file in sorted(file for top in ROOMS for file in (ROOT / top).rglob("*.py")):
+        place = file.relative_to(ROOT).as_posix()
+        if place.startswith((COMMANDS, FAMILIES, *LATER)):
+            continue
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                found[f"{place}:{node.name}"] = node
+    return found
+
+
+def told(text: str) -> set[str]:
+    """The arguments that a docstring has in its list."""
+    listed = text.partition("Args:\n")[2]
+    lines = [line for line in listed.split("\n\n")[0].split("\n") if re.match(r"    \w", line)]
+    return {name for line in lines for name in re.split(r",\s*", line.partition(":")[0].strip())}
+
+
+def test_docstrings_begin_with_a_verb() -> None:
+    begun = {place: (ast.get_docstring(node) or "nothing").split()[0] for place, node in functions().items()}
+    assert {place: word for place, word in begun.items() if not VERB.fullmatch(word) or word in NOUNS} == {}
+
+
+def test_docstrings_say_what_each_argument_is() -> None:
+    untold = {}
+    for place, node in functions().items():
+        asked = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+        if place.startswith(ARGUMENTS) and (missing := asked - told(ast.get_docstring(node) or "")):
+            untold[place] = missing
+    assert untold == {}
