@@ -115,11 +115,11 @@ def critical_path(
     # Where the last stage is the slowest of 1F1B, its path is the longest; so is the slowest stage's of an interleaved
     # pipeline.
     first = (layout.schedule == ONE_F_ONE_B) & (each == 1.0) & (layout.pipeline_par > 1)
-    apart = np.broadcast_to(
-        (first & (critical != ENDS - 1)) | (layout.schedule > INTERLEAVED), seconds.shape
-    )
+    apart = np.broadcast_to((first & (critical != ENDS - 1)) | (layout.schedule > INTERLEAVED), seconds.shape)
     if apart.ndim != 1 and apart.any():
-        seconds, critical = _longest_path(case, loads, total, whole, positions, split=split)
+        # Others keep theirs, so that no row depends on which are computed with it.
+        found, through = _longest_path(case, loads, total, whole, positions, split=split)
+        seconds, critical = np.where(apart, found, seconds), np.where(apart, through, critical)
     elif apart.any():
         rows, critical = np.flatnonzero(apart), np.broadcast_to(critical, apart.shape).copy()
         seconds[rows], critical[rows] = _longest_path(
