@@ -103,7 +103,7 @@ def stage_timeline(plan: LayerwisePlan, found: Timeline, mode: str = "light") ->
         figure.add_trace(go.Bar(
             x=bars["x"], base=bars["base"], y=bars["y"], orientation="h", width=0.8, hovertext=bars["hover"],
             hoverinfo="text", text=bars["text"], textposition="inside", insidetextanchor="middle", textangle=0,
-            textfont={"size": 10, "color": colours.ink_on(colour)},
+            textfont={"size": 11, "color": colours.ink_on(colour)},
             marker={"color": colour, "line": {"color": colours.background, "width": 0.6}},
         ))  # fmt: skip
     reduces = [(at, found.works[2 * at].reduce) for at in range(len(plan.stages)) if found.works[2 * at].reduce]

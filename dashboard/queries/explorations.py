@@ -34,7 +34,7 @@ _NEAR: Final = 32
 _OF_CELLS: Final = {
     "tensor_par": "tensor_par", "pipeline_par": "pipeline_par", "data_par": "data_par", "batch_size": "batch_size",
     "microbatch_size": "microbatches", "pipeline_interleaving": "interleavings", "context_par": "context_par",
-    "expert_par": "expert_par", "expert_tensor_par": "expert_tensor_par",
+    "expert_par": "expert_par", "expert_tensor_par": "expert_tensor_par", "schedule": "schedules",
 }  # fmt: skip
 """Fields that the cells of a space tell -> the attribute that holds them."""
 OF_THE_MAP: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size")
@@ -201,7 +201,8 @@ def options_of(exploration: Exploration, field: str) -> list[Any]:
         return sorted({int(tier) for cell in space.cells for tier in space.assignments[cell.kind][:, place]})
     if field in _OF_CELLS:
         found = [getattr(cell, _OF_CELLS[field]) for cell in space.cells]
-        return sorted({value for one in found for value in (one if np.iterable(one) else [one])})
+        told = sorted({value for one in found for value in (one if np.iterable(one) else [one])})
+        return [choices[value] for value in told] if (choices := by_name(field).choices) else told
     present: set[Any] = set()
     for kind in {space.mode_kind(cell) for cell in space.cells}:
         modes = space.modes[kind]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Mapping
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.layer_plan import device_grid, plan_curves, stage_memory_bars, stage_timeline
 from dashboard.jobs.layer_plans import ModelQuestion, found_plan
 from dashboard.jobs.worker import Task
-from engine.planners.layerwise import LayerwiseProblem
+from engine.planners.layerwise import LayerwiseProblem, plan
 from engine.planners.layerwise.cluster import PRESETS
 from engine.planners.layerwise.examples import example
 from engine.planners.layerwise.own_stages import valued
-from engine.planners.layerwise.strategy import strategy, user_stages
+from engine.planners.layerwise.reading import profile_text
+from engine.planners.layerwise.strategy import strategy, strategy_text, user_stages
+from engine.planners.layerwise.tables import csv_text
+from engine.planners.layerwise.tabulated import candidates_table
 from engine.planners.layerwise.timeline import plan_timeline
 from hardware import load as load_system
 from models import load as load_model
@@ -68,6 +73,23 @@ def test_charts_show_the_plan() -> None:
     assert "devices 16" in plan_curves(found.devices, 16, "dark").alt
     document = json.loads(json.dumps(strategy(found.plan)))
     assert valued(found.plan, user_stages(document, 16, len(found.plan.states))) == pytest.approx(found.plan.speedup)
+
+
+def test_files_of_a_plan_come_back() -> None:
+    """The strategy as a plan of one's own, the profile as one that is planned alike, tables as they were."""
+    problem = LayerwiseProblem(example("bert_48"), 2, 64, PRESETS["A"], mode="paper")
+    found = found_plan(Task(), problem)
+    stages = user_stages(json.loads(strategy_text(found.plan)), 16, len(found.plan.states))
+    assert valued(found.plan, stages) == pytest.approx(found.plan.speedup)
+    profile = profile_text(csv_text(problem.profile))
+    again = plan(profile, profile_batch=2, global_batch=64, machines=[8, 16], mode="paper")
+    assert again.speedup == pytest.approx(found.plan.speedup)
+    assert found.batches is not None
+    for table in (candidates_table(found.plan), found.batches):
+        pd.testing.assert_frame_equal(
+            pd.read_csv(io.StringIO(table.to_csv(index=False)), keep_default_na=False), table.fillna(""),
+            check_dtype=False, rtol=1e-12,
+        )  # fmt: skip
 
 
 def test_a_library_model_is_set_beside_the_cost_model() -> None:

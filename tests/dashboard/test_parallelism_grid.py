@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Mapping
 
 import pandas as pd
@@ -18,7 +20,7 @@ from dashboard.compat.caches import computed
 from dashboard.queries.parallelism_grids import Machine, Stack, curves, grid_of, machine_of, stack_of
 from engine import Scenario
 from engine.simulate.distir import STYLES as ALL_STYLES
-from engine.simulate.distir import agreement, envelopes, measured_steps, overlay, pareto
+from engine.simulate.distir import agreement, envelopes, grid, measured_steps, overlay, pareto, timeline
 from tests.dashboard.pages import html
 from tests.dashboard.test_schedules import run
 
@@ -67,6 +69,24 @@ def test_stack_and_machine_of_a_scenario() -> None:
     machine = machine_of(scenario, "R3")
     assert machine.flops == pytest.approx(989e12, rel=0.01)
     assert machine.datatype_bytes == 2
+
+
+def test_files_of_a_grid_come_back() -> None:
+    """Configurations as a grid with the same figures, events as those of the timeline."""
+    stack, machine = Stack(8, 512, 64), Machine("R3", 25.0)
+    table = computed(grid_of)(stack, machine, 8, None)
+    read = pd.read_csv(io.StringIO(table.to_csv(index=False)), keep_default_na=False)
+    sizes = {"width": stack.width, "layers": stack.layers, "batch": stack.batch}
+    again = grid(read[["D", "H", "P", "m"]], revision="R3", bandwidth_gbps=25.0, **sizes, **machine.arguments())
+    assert again["reason"].tolist() == read["reason"].tolist()
+    runs = again["reason"] == ""
+    for name in ("latency", "throughput", "peak_memory"):
+        assert again.loc[runs, name].tolist() == pytest.approx(read.loc[runs, name].astype(float).tolist(), rel=1e-12)
+    found = timeline(revision="R3", D=1, H=1, P=2, m=4, bandwidth_gbps=25.0, **sizes)
+    events = json.loads(json.dumps(found.chrome_trace()))
+    assert len(events) == len(found.items) + 2 * len(found.transfers)
+    spent = sum(float((each["end"] - each["start"]).sum()) for each in (found.items, found.transfers, found.transfers))
+    assert sum(each["dur"] for each in events) == pytest.approx(1e6 * spent)
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])

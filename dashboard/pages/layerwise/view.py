@@ -147,7 +147,7 @@ def _exports(found: Planned) -> None:
             ("Strategy (JSON)", "strategy.json", "application/json", lambda: strategy_text(plan)),
             ("Graph coloured by stage (DOT)", "plan.dot", "text/vnd.graphviz", lambda: graph_text(plan)),
             ("Stages on devices (picture, HTML)", "devices.html", "text/html",
-             lambda: device_grid(plan).figure.to_html(include_plotlyjs="cdn")),
+             lambda: device_grid(plan).figure.to_html(include_plotlyjs=True)),
             ("Candidates (CSV)", "candidates.csv", "text/csv", lambda: candidates_table(plan).to_csv(index=False)),
             ("Profile (CSV)", "profile.csv", "text/csv", lambda: csv_text(plan.problem.profile)),
         ):  # fmt: skip
