@@ -6,8 +6,10 @@ Checked with Streamlit 1.67.0; `tests/engine/test_command_line.py` interrupts a 
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import sys
 import warnings
 from types import FrameType
 from typing import Final, NoReturn
@@ -25,9 +27,21 @@ def run_streamlit(interrupted: int) -> None:
     """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever started this may have let it wait
+    ends: list[int] = []
+
+    def leave() -> None:
+        # Without Python's own end, which gives the alarm back to the system and aborts where a thread is in a library.
+        if ends:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(interrupted)
+
+    # The first to be registered is the last to run: all that is put away has been by then.
+    atexit.register(leave)
     from streamlit.web import cli
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
+        ends.append(number)
         # Some libraries swallow what is raised while they load: then the process ends when its time is over.
         signal.signal(signal.SIGALRM, lambda number, frame: os._exit(interrupted))
         signal.alarm(SECONDS_TO_END)
