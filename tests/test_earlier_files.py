@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import engine
@@ -78,6 +79,9 @@ def test_a_store_still_has_its_rows(tmp_path: Path) -> None:
             top = store.rows(told["key"]).top(5, "sample_rate").to_pandas()
             assert top["id"].tolist() == told["top"]
             assert top["sample_rate"].iloc[0] == told["sample_rate"]
+            rows = store.rows(told["key"]).table(["pipeline_interleaving", "schedule"]).to_pandas()  # no field then
+            assert (rows["schedule"] == np.where(rows["pipeline_interleaving"] > 1, "interleaved", "1f1b")).all()
+            assert rows["schedule"].nunique() == 2
             if is_same_physics(name):
                 found = engine.explore_scenario(scenario(name), store=store, cancel=lambda: True)  # nothing is explored
                 assert (found.best["id"], found.feasible) == (told["best"], told["feasible"])

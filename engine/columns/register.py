@@ -99,6 +99,9 @@ ALL_FIELDS: Final[tuple[Column, ...]] = (*FIELDS, *EXTENSIONS)
 NEUTRAL_EXTENSIONS: Final = {column.name: column.default for column in EXTENSIONS}
 """What extensions come to in an execution that does not have them."""
 
+_NEUTRAL_BY_OTHERS: Final = {"schedule": "CASE WHEN pipeline_interleaving > 1 THEN 'interleaved' ELSE '1f1b' END"}
+"""What of those depends on another field, as SQL."""
+
 OUTCOME: Final[tuple[Column, ...]] = (
     Column(
         "status", "Status", "status", "", "outcome", "str", "Outcome", None,
@@ -334,6 +337,13 @@ def duckdb_type(column: Column) -> str:
     if column.choices:
         return f"ENUM ({', '.join(_quoted(choice, chr(39)) for choice in column.choices)})"
     return "VARCHAR"
+
+
+def duckdb_neutral(column: Column) -> str:
+    """Returns the SQL of what rows have in a column that they do not have, in its type."""
+    value = NEUTRAL_EXTENSIONS.get(column.name, 0.0)
+    text = _NEUTRAL_BY_OTHERS.get(column.name, f"'{value}'" if isinstance(value, str) else str(value))
+    return f"CAST({text} AS {duckdb_type(column)})"
 
 
 def headline_schema(cost_model: str) -> pa.Schema:

@@ -147,10 +147,7 @@ def _is_missing(column: columns.Column, there: Collection[str] | None) -> bool:
 
 
 def _neutral(column: columns.Column) -> str:
-    """SQL of what rows have in a column that they do not have."""
-    value = columns.NEUTRAL_EXTENSIONS.get(column.name, 0.0)
-    text = f"'{value}'" if isinstance(value, str) else str(value)
-    return f"CAST({text} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
+    return f"{columns.duckdb_neutral(column)} AS {quoted(column.name)}"
 
 
 def askable_column(name: str) -> columns.Column:
