@@ -225,9 +225,12 @@ class Shards:
         """Where they are."""
         return [str(path) for path, _ in self._paths]
 
-    def columns(self) -> set[str]:
-        """Returns the columns that they have; call `verify` before."""
-        return set(pq.read_schema(self._paths[0][0]).names) if self._paths else set()
+    def columns(self) -> set[str] | None:
+        """Returns the columns that they have; None where that cannot be read, which `verify` tells in words."""
+        try:
+            return set(pq.read_schema(self._paths[0][0]).names) if self._paths else set()
+        except (OSError, pa.ArrowException):  # removed since by who deleted the exploration, or damaged
+            return None
 
     def damage(self) -> str | None:
         """Returns a sentence naming the first that is missing, cut short, overwritten or known to be damaged.

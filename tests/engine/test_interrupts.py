@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,9 @@ def listening() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def begun(arguments: tuple[str, ...], stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+def begun(
+    arguments: tuple[str, ...], stderr: int = subprocess.PIPE, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     """A command, once Python has begun it."""
     ready, sign = os.pipe()
 
@@ -53,7 +56,7 @@ def begun(arguments: tuple[str, ...], stderr: int = subprocess.PIPE) -> subproce
 
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True,
-        preexec_fn=prepare, close_fds=False, cwd=ROOT,
+        preexec_fn=prepare, close_fds=False, cwd=ROOT, env={**os.environ, **(environment or {})},
     )  # fmt: skip
     os.close(sign)
     os.read(ready, 1)
@@ -101,11 +104,12 @@ def test_a_search_shows_how_far_it_is_on_a_terminal_and_stops() -> None:
     assert shown.endswith(b"\r\x1b[KInterrupted.\r\n")
 
 
-def test_a_server_is_interrupted_without_a_traceback() -> None:
+def test_a_server_is_interrupted_without_a_traceback(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = begun(("serve", "--port", str(port), "--no-browser"))
+    store = {"SHARDSCAPE_STORE": str(tmp_path / "results.duckdb")}
+    process = begun(("serve", "--port", str(port), "--no-browser"), environment=store)
     assert process.stdout is not None
     while "http://" not in process.stdout.readline():
         assert process.poll() is None
