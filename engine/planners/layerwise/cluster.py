@@ -175,13 +175,22 @@ def _from_ends(ends: Sequence[int], memory: float) -> Cluster:
 
 
 def hierarchical(machines: int, devices: int, **changes: Any) -> Cluster:
-    """Machines with some devices each."""
+    """Returns machines with as many devices each.
+
+    Args:
+        machines: how many there are.
+        devices: of every machine.
+    """
     memory, kind = changes.pop("memory", 16e9), changes.pop("kind", "")
     return cluster_of(Cluster((Machine(devices, kind, memory),) * machines, **changes))
 
 
 def flat(devices: int, **changes: Any) -> Cluster:
-    """Returns devices that are all in machines of their own."""
+    """Returns devices that are all in machines of their own.
+
+    Args:
+        devices: how many there are, and as many machines.
+    """
     return hierarchical(devices, 1, **changes)
 
 

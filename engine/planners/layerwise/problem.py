@@ -65,7 +65,11 @@ class LayerwiseProblem:
 
 
 def checked(problem: LayerwiseProblem) -> LayerwiseProblem:
-    """Returns the problem, if its numbers make sense. Raises `engine.planners.contract.PlanError`."""
+    """Returns the problem, if its numbers make sense. Raises `engine.planners.contract.PlanError`.
+
+    Args:
+        problem: profile, cluster, batch and choices.
+    """
     for title, chosen, known in (("mode", problem.mode, MODES), ("policy", problem.policy, POLICIES)):
         if chosen not in known:
             raise PlanError(f"There is no {title} {str(chosen)[:40]!r}; choose {' or '.join(known)}.")

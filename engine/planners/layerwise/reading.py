@@ -20,6 +20,10 @@ def profile_from(source: LayerProfile | str | os.PathLike[str], batch: float | N
 
     A text of one line is a path.
 
+    Args:
+        source: a profile, its text, or the path of a file with it.
+        batch: samples at which it was taken; what the source says where None.
+
     Raises `ProfileError`.
     """
     if isinstance(source, LayerProfile):
@@ -46,6 +50,11 @@ def profile_from(source: LayerProfile | str | os.PathLike[str], batch: float | N
 def profile_text(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
     """Returns the profile in a text: JSON where it begins with a brace, CSV where its first line is a header with
     `layer`, else TorchGraph text.
+
+    Args:
+        text: content of a file.
+        name: what to call the profile; in messages too.
+        batch: samples at which it was taken; what the text says where None.
 
     Raises `ProfileError`.
     """

@@ -106,7 +106,12 @@ class States:
 
 def states_of(profile: LayerProfile, most: int = MOST_STATES) -> States:
     """Returns the states of a profile, at its own batch; of one order of the layers where there are more than
-    `most`."""
+    `most`.
+
+    Args:
+        profile: times and sizes of layers, with the graph that they form.
+        most: states beyond which the graph is cut along one order of its layers only.
+    """
     graph = _Graph(profile)
     found = graph.frontiers(most)
     if found is None:
