@@ -104,7 +104,12 @@ class Calibration(_Entity):
 
 
 def load_calibration_document(document: object, where: str = "the document") -> Calibration:
-    """Returns the calibration that a parsed JSON document describes. Raises `CalibrationFileError`."""
+    """Returns the calibration that a parsed JSON document describes. Raises `CalibrationFileError`.
+
+    Args:
+        document: a parsed JSON value of any kind.
+        where: name of the document in messages.
+    """
     return load_versioned(document, where, FORMAT, "calibration", Calibration, CalibrationFileError)
 
 
@@ -126,10 +131,17 @@ def load_calibration(name_or_path: str | os.PathLike[str]) -> Calibration:
     """Returns the calibration of a library name such as "global", or in a JSON file.
 
     A text with a path separator or ending in ".json" is a path, anything else a name. Raises `CalibrationFileError`.
+
+    Args:
+        name_or_path: a text with a path separator or ending in ".json" is a path, anything else a name.
     """
     return _LIBRARY.load(name_or_path)
 
 
 def calibration_document(calibration: Calibration) -> dict[str, Any]:
-    """Returns the calibration as a JSON document, which `load_calibration_document` turns into an equal calibration."""
+    """Returns the calibration as a JSON document, which `load_calibration_document` turns into an equal calibration.
+
+    Args:
+        calibration: one that was read or fitted.
+    """
     return {"format": FORMAT, **calibration.model_dump(mode="json", exclude_defaults=True)}

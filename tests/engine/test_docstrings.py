@@ -25,8 +25,10 @@ LATER = (
 )  # fmt: skip
 """Rooms that do not keep to it yet."""
 ARGUMENTS = (
-    "engine/columns/", "engine/cost_models/", "engine/executions/", "engine/exploration/", "engine/planners/",
-    "engine/scenarios/", "engine/simulate/", "engine/space/", "engine/store/", "engine/whatif/",
+    "engine/calibrate/", "engine/columns/", "engine/cost_models/", "engine/economics/", "engine/executions/",
+    "engine/exploration/", "engine/measure/", "engine/planners/", "engine/scenarios/", "engine/serving/",
+    "engine/simulate/", "engine/space/", "engine/store/", "engine/validation/", "engine/whatif/",
+    "hardware/", "models/",
 )  # fmt: skip
 """Rooms whose public functions say what each of their arguments is."""
 
