@@ -104,11 +104,13 @@ class Calibration(_Entity):
 
 
 def load_calibration_document(document: object, where: str = "the document") -> Calibration:
-    """Returns the calibration that a parsed JSON document describes. Raises `CalibrationFileError`.
+    """Returns the calibration that a parsed JSON document describes.
 
     Args:
         document: a parsed JSON value of any kind.
         where: name of the document in messages.
+
+    Raises `CalibrationFileError`.
     """
     return load_versioned(document, where, FORMAT, "calibration", Calibration, CalibrationFileError)
 
@@ -130,10 +132,12 @@ def calibration_names() -> list[str]:
 def load_calibration(name_or_path: str | os.PathLike[str]) -> Calibration:
     """Returns the calibration of a library name such as "global", or in a JSON file.
 
-    A text with a path separator or ending in ".json" is a path, anything else a name. Raises `CalibrationFileError`.
+    A text with a path separator or ending in ".json" is a path, anything else a name.
 
     Args:
         name_or_path: a text with a path separator or ending in ".json" is a path, anything else a name.
+
+    Raises `CalibrationFileError`.
     """
     return _LIBRARY.load(name_or_path)
 

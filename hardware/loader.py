@@ -23,12 +23,14 @@ def load_document(document: object, where: str = "the document", name: str | Non
     """Returns the system that a parsed JSON document describes, in our own format or Calculon's.
 
     `where` names the document in messages. A Calculon document has no name of its own and gets `name`, or else the stem
-    of `where`. Raises `SystemFileError`.
+    of `where`.
 
     Args:
         document: a parsed JSON value of any kind.
         where: name of the document in messages.
         name: for a document that has no name of its own; the stem of `where` where None.
+
+    Raises `SystemFileError`.
     """
     if not isinstance(document, Mapping):
         raise SystemFileError(f"{where} is {shown(document)}; a system must be an object with named keys.")
@@ -103,10 +105,12 @@ def load(name_or_path: str | os.PathLike[str]) -> System:
     """Returns the system of a library name, of a variant's, or of a JSON file in our own format or Calculon's.
 
     A text with a path separator or ending in ".json" is a path, anything else a name: "a100_80g_sxm", or
-    "a100_80g_sxm@50g" for one of its `variant_names`. Raises `SystemFileError`.
+    "a100_80g_sxm@50g" for one of its `variant_names`.
 
     Args:
         name_or_path: a text with a path separator or ending in ".json" is a path, anything else a name.
+
+    Raises `SystemFileError`.
     """
     if isinstance(name_or_path, str) and SEPARATOR in name_or_path:
         name, _, short = name_or_path.rpartition(SEPARATOR)
@@ -130,9 +134,11 @@ SystemLike = str | os.PathLike[str] | System
 
 
 def system_of(system: SystemLike) -> System:
-    """Returns the system itself, or the one of a library name or path. Raises `SystemFileError`.
+    """Returns the system itself, or the one of a library name or path.
 
     Args:
         system: name, path or system itself.
+
+    Raises `SystemFileError`.
     """
     return system if isinstance(system, System) else load(system)

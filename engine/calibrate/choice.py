@@ -126,11 +126,13 @@ def suggested(found: dict[str, float], configurations: int) -> tuple[str, ...]:
 
 
 def checked_names(names: Sequence[str], offered: dict[str, Adjustable]) -> tuple[str, ...]:
-    """Returns the names of parameters to fit, each once. Raises `CalibrateError`.
+    """Returns the names of parameters to fit, each once.
 
     Args:
         names: of parameters, as somebody gives them.
         offered: parameters that may move, by name.
+
+    Raises `CalibrateError`.
     """
     given = tuple(dict.fromkeys(names))
     unknown = [name for name in given if name not in offered]

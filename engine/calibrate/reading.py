@@ -39,11 +39,12 @@ class Measured:
 
 
 def parse_given(pairs: Sequence[str]) -> dict[str, str]:
-    """Returns the fields for all runs that do not have them, from texts such as "vocab=128256". Raises
-    `CalibrateError`.
+    """Returns the fields for all runs that do not have them, from texts such as "vocab=128256".
 
     Args:
         pairs: texts of field, equals sign and value.
+
+    Raises `CalibrateError`.
     """
     found: dict[str, str] = {}
     for pair in pairs:
@@ -58,11 +59,13 @@ def parse_given(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str] | None = None) -> Measured:
-    """Returns the runs of files: one table, or logs of one run each. Raises `CalibrateError`.
+    """Returns the runs of files: one table, or logs of one run each.
 
     Args:
         paths: one table, or logs of one run each.
         given: fields for all runs that do not have them themselves.
+
+    Raises `CalibrateError`.
     """
     contents: dict[str, bytes] = {}
     for path in paths:

@@ -365,11 +365,13 @@ def called(name: str) -> str:
 def choice_label(column: Column | str, value: object) -> str:
     """Returns the text that stands for a field's value on screen, such as "RS+AG" for "rs_ag" and "on" for True.
 
-    Values without a text of their own come back as they are. Raises UnknownColumn for an unknown column name.
+    Values without a text of their own come back as they are.
 
     Args:
         column: a field, or its name.
         value: of the field, as executions have it.
+
+    Raises UnknownColumn for an unknown column name.
     """
     column = by_name(column) if isinstance(column, str) else column
     if column.dtype == "bool" and value in (True, False):

@@ -164,20 +164,24 @@ class Samples(_Entity):
 
 
 def samples_of(document: object, where: str = "the document") -> Samples:
-    """Returns the samples that a parsed JSON document holds. Raises `MeasureError`.
+    """Returns the samples that a parsed JSON document holds.
 
     Args:
         document: a parsed JSON value of any kind.
         where: name of the document in messages.
+
+    Raises `MeasureError`.
     """
     return load_versioned(document, where, FORMAT, "file of samples", Samples, MeasureError)
 
 
 def load_samples(path: str | os.PathLike[str]) -> Samples:
-    """Returns the samples in a JSON file. Raises `MeasureError`.
+    """Returns the samples in a JSON file.
 
     Args:
         path: of the file.
+
+    Raises `MeasureError`.
     """
     return samples_of(read_json(path, "file of samples", MeasureError), shown(os.fspath(path))[1:-1])
 

@@ -140,10 +140,12 @@ def _objects(values: list[Any]) -> pd.Series[Any]:
 def deployments_of(frame: pd.DataFrame) -> Deployments:
     """Returns the arrays of a table with one deployment per row.
 
-    Required are tensor_par, pipeline_par, batch, prompt and output. Raises `DeploymentTableError`.
+    Required are tensor_par, pipeline_par, batch, prompt and output.
 
     Args:
         frame: columns by name of field [rows]; those left out have their default.
+
+    Raises `DeploymentTableError`.
     """
     columns = {}
     for column in FIELDS:

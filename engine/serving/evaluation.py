@@ -56,11 +56,13 @@ def subject_of(
 
 
 def positive(name: str, value: float | None) -> float | None:
-    """Returns a limit [s], None for none. Raises `WorkloadError`.
+    """Returns a limit [s], None for none.
 
     Args:
         name: of the limit, for messages.
         value: a number above 0 and at most 1,000,000 [s]; None for none.
+
+    Raises `WorkloadError`.
     """
     if value is None:
         return None

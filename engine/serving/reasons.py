@@ -80,10 +80,12 @@ def code_of(number: int) -> str:
 
 
 def by_code(code: str) -> Reason:
-    """Returns the reason of a code. Raises KeyError.
+    """Returns the reason of a code.
 
     Args:
         code: stable word for a reason, one of `REASONS`.
+
+    Raises KeyError.
     """
     return REASONS[_NUMBERS[code] - 1]
 

@@ -136,14 +136,15 @@ def is_modelled(scenario: Scenario) -> bool:
 def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = SHARE) -> Interval | None:
     """Returns an interval for the step time of one execution; None where no measured run is comparable.
 
-    That is under `calculon`, which predicts no measurement, where the execution rests on anything that was
-    never measured (`engine.cost_models.calibrated.measured`), and where too few runs of its kind were. Raises
-    ValueError for a share that `interval` does not take.
+    That is under `calculon`, which predicts no measurement, where the execution rests on anything that was never
+    measured (`engine.cost_models.calibrated.measured`), and where too few runs of its kind were.
 
     Args:
         scenario: that the execution is of.
         execution: its fields, by name.
         share: of comparable runs inside the interval, 0.5 to 0.99.
+
+    Raises ValueError for a share that `interval` does not take.
     """
     if not cost_model_of(scenario).takes_calibration or scenario.not_measured(execution):
         return None

@@ -16,13 +16,15 @@ def changed_document(
     """Returns a copy of a JSON document with the values at dotted paths replaced.
 
     The document must hold every field, also those at their default, so that each path can be checked. Paths into lists
-    have the position as a part: "networks.0.size". Raises `error` for a path that leads nowhere.
+    have the position as a part: "networks.0.size".
 
     Args:
         document: with every field, also those at their default; it stays as it is.
         changes: new values by dotted path; positions in lists are parts too, as in "networks.0.size".
         noun: what the document is called in messages, such as "model".
         error: class of the error to raise.
+
+    Raises `error` for a path that leads nowhere.
     """
     edited = copy.deepcopy(dict(document))
     for path, value in changes.items():

@@ -180,13 +180,15 @@ def read_json(path: str | os.PathLike[str], noun: str, error: type[DocumentError
 
 
 def parse_json(content: bytes, where: str, noun: str, error: type[DocumentError]) -> object:
-    """Returns the JSON value in `content`, UTF-8; `where` names it in messages. Raises as `read_json` does.
+    """Returns the JSON value in `content`, UTF-8; `where` names it in messages.
 
     Args:
         content: of a file, UTF-8 [bytes].
         where: name of the document in messages.
         noun: what the document is called in messages, such as "model".
         error: class of the error to raise.
+
+    Raises as `read_json` does.
     """
     if len(content) > MAX_FILE_BYTES:
         raise error(f"{where} is larger than {MAX_FILE_BYTES / 1e6:g} MB, far beyond any {noun} file.")

@@ -41,10 +41,12 @@ def examples() -> tuple[Example, ...]:
 
 @lru_cache(maxsize=32)
 def example(name: str) -> LayerProfile:
-    """Returns the example of that name, at its batch. Raises `engine.planners.layerwise.profile.ProfileError`.
+    """Returns the example of that name, at its batch.
 
     Args:
         name: of an example that the package has.
+
+    Raises `engine.planners.layerwise.profile.ProfileError`.
     """
     for each in examples():
         if each.name == name:

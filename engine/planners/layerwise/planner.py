@@ -65,12 +65,14 @@ def plan(
 
 
 def solve(problem: LayerwiseProblem, progress: Progress = unheard, cancel: Cancel = never) -> LayerwisePlan:
-    """Returns the best plan of a problem. Raises as `plan` does.
+    """Returns the best plan of a problem.
 
     Args:
         problem: profile, cluster, batch and choices.
         progress: is told the share that is done and what is being done.
         cancel: is asked often whether to stop.
+
+    Raises as `plan` does.
     """
     checked(problem)
     progress(0.0, "Cutting the graph")

@@ -65,10 +65,12 @@ class LayerwiseProblem:
 
 
 def checked(problem: LayerwiseProblem) -> LayerwiseProblem:
-    """Returns the problem, if its numbers make sense. Raises `engine.planners.contract.PlanError`.
+    """Returns the problem, if its numbers make sense.
 
     Args:
         problem: profile, cluster, batch and choices.
+
+    Raises `engine.planners.contract.PlanError`.
     """
     for title, chosen, known in (("mode", problem.mode, MODES), ("policy", problem.policy, POLICIES)):
         if chosen not in known:

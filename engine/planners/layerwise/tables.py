@@ -49,12 +49,14 @@ class _Document(pydantic.BaseModel):
 
 
 def csv_profile(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
-    """Returns the profile in a CSV text. Raises `ProfileError` naming the row at fault.
+    """Returns the profile in a CSV text.
 
     Args:
         text: content of a file.
         name: what to call the profile; in messages too.
         batch: samples at which it was taken; what the text says where None.
+
+    Raises `ProfileError` naming the row at fault.
     """
     try:
         lines = list(csv.DictReader(io.StringIO(text.lstrip("\ufeff"))))
@@ -77,12 +79,14 @@ def csv_profile(text: str, *, name: str = "profile", batch: float | None = None)
 
 
 def json_profile(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
-    """Returns the profile in a JSON text. Raises `ProfileError` naming the field at fault.
+    """Returns the profile in a JSON text.
 
     Args:
         text: content of a file.
         name: what to call the profile; in messages too.
         batch: samples at which it was taken; what the text says where None.
+
+    Raises `ProfileError` naming the field at fault.
     """
     try:
         data = json.loads(text)

@@ -93,11 +93,13 @@ def read(rows: pd.DataFrame | Iterable[Mapping[str, Any]]) -> tuple[pd.DataFrame
 
 
 def size(name: str, value: Any) -> int:
-    """Returns a size of the model as a whole number. Raises ConfigurationError where it is none or too large.
+    """Returns a size of the model as a whole number.
 
     Args:
         name: of the number, for messages.
         value: what was given for it; any kind of thing.
+
+    Raises ConfigurationError where it is none or too large.
     """
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     whole = whole or (isinstance(value, float | np.floating) and np.isfinite(value) and float(value).is_integer())

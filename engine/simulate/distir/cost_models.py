@@ -163,10 +163,12 @@ REVISIONS: Final[Mapping[str, CostModel]] = {model.name: model for model in (_R1
 
 
 def revision_of(name: str) -> CostModel:
-    """Returns the cost model of that name. Raises ConfigurationError for a name that there is not.
+    """Returns the cost model of that name.
 
     Args:
         name: "R1", "R2" or "R3", or "EuroMLSys21" for what made the published grid.
+
+    Raises ConfigurationError for a name that there is not.
     """
     if not isinstance(name, str) or name not in REVISIONS:
         raise ConfigurationError(f"{str(name)[:60]!r} is no revision of DistIR; there are {', '.join(REVISIONS)}.")

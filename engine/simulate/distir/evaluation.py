@@ -119,12 +119,14 @@ def cost_model(
 
 
 def positive(name: str, value: Any, *, zero: bool = False) -> float:
-    """Returns a rate or a time as a number. Raises ConfigurationError where it is none, below 0, or 0 unless `zero`.
+    """Returns a rate or a time as a number.
 
     Args:
         name: of the number, for messages.
         value: what was given for it, of any kind.
         zero: whether 0 is allowed.
+
+    Raises ConfigurationError where it is none, below 0, or 0 unless `zero`.
     """
     number = float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else np.nan
     if not (np.isfinite(number) and (number > 0 or (zero and number == 0))):
