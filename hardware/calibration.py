@@ -110,7 +110,7 @@ def load_calibration_document(document: object, where: str = "the document") -> 
         document: a parsed JSON value of any kind.
         where: name of the document in messages.
 
-    Raises `CalibrationFileError`.
+    Raises `CalibrationFileError` naming the field at fault.
     """
     return load_versioned(document, where, FORMAT, "calibration", Calibration, CalibrationFileError)
 
@@ -137,7 +137,7 @@ def load_calibration(name_or_path: str | os.PathLike[str]) -> Calibration:
     Args:
         name_or_path: a text with a path separator or ending in ".json" is a path, anything else a name.
 
-    Raises `CalibrationFileError`.
+    Raises `CalibrationFileError` for an unknown name, and for a file that is no calibration.
     """
     return _LIBRARY.load(name_or_path)
 

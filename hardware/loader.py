@@ -30,7 +30,7 @@ def load_document(document: object, where: str = "the document", name: str | Non
         where: name of the document in messages.
         name: for a document that has no name of its own; the stem of `where` where None.
 
-    Raises `SystemFileError`.
+    Raises `SystemFileError` naming the field at fault.
     """
     if not isinstance(document, Mapping):
         raise SystemFileError(f"{where} is {shown(document)}; a system must be an object with named keys.")
@@ -110,7 +110,7 @@ def load(name_or_path: str | os.PathLike[str]) -> System:
     Args:
         name_or_path: a text with a path separator or ending in ".json" is a path, anything else a name.
 
-    Raises `SystemFileError`.
+    Raises `SystemFileError` for an unknown name, and for a file that is no system.
     """
     if isinstance(name_or_path, str) and SEPARATOR in name_or_path:
         name, _, short = name_or_path.rpartition(SEPARATOR)
@@ -139,6 +139,6 @@ def system_of(system: SystemLike) -> System:
     Args:
         system: name, path or system itself.
 
-    Raises `SystemFileError`.
+    Raises `SystemFileError` as `load` does.
     """
     return system if isinstance(system, System) else load(system)

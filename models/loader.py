@@ -71,7 +71,7 @@ def load_document(document: object, where: str = "the document", name: str | Non
         where: name of the document in messages.
         name: for a document that has no name of its own; the stem of `where` where None.
 
-    Raises `ModelFileError`.
+    Raises `ModelFileError` naming the field at fault.
     """
     if not isinstance(document, Mapping):
         raise ModelFileError(f"{where} is {shown(document)}; a model must be an object with named keys.")
@@ -187,7 +187,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Model:
     Args:
         name_or_path: a text with a path separator or ending in ".json" is a path, anything else a name.
 
-    Raises `ModelFileError`.
+    Raises `ModelFileError` for an unknown name, and for a file that is no model.
     """
     if isinstance(name_or_path, str) and name_or_path in NOT_REPRESENTABLE:
         raise ModelFileError(f"{name_or_path} cannot be represented: {NOT_REPRESENTABLE[name_or_path]}.")
@@ -203,6 +203,6 @@ def model_of(model: ModelLike) -> Model:
     Args:
         model: name, path or model itself.
 
-    Raises `ModelFileError`.
+    Raises `ModelFileError` as `load` does.
     """
     return model if isinstance(model, Model) else load(model)

@@ -132,7 +132,7 @@ def checked_names(names: Sequence[str], offered: dict[str, Adjustable]) -> tuple
         names: of parameters, as somebody gives them.
         offered: parameters that may move, by name.
 
-    Raises `CalibrateError`.
+    Raises `CalibrateError` where one cannot be fitted, or there are too few or too many.
     """
     given = tuple(dict.fromkeys(names))
     unknown = [name for name in given if name not in offered]

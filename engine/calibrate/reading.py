@@ -44,7 +44,7 @@ def parse_given(pairs: Sequence[str]) -> dict[str, str]:
     Args:
         pairs: texts of field, equals sign and value.
 
-    Raises `CalibrateError`.
+    Raises `CalibrateError` for a text that gives no field of a run a value.
     """
     found: dict[str, str] = {}
     for pair in pairs:
@@ -62,10 +62,10 @@ def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str]
     """Returns the runs of files: one table, or logs of one run each.
 
     Args:
-        paths: one table, or logs of one run each.
+        paths: of the files.
         given: fields for all runs that do not have them themselves.
 
-    Raises `CalibrateError`.
+    Raises `CalibrateError` for a file that cannot be read, and as `read_contents` does.
     """
     contents: dict[str, bytes] = {}
     for path in paths:

@@ -198,6 +198,8 @@ def undeclare(cost_model: str) -> None:
 
     Args:
         cost_model: name of a cost model that has been declared.
+
+    Raises KeyError for a cost model that has not been declared.
     """
     del _SETS[cost_model]
 
@@ -234,6 +236,8 @@ def fields_of(cost_model: str) -> tuple[Column, ...]:
 
     Args:
         cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
     """
     return _set_of(cost_model).fields
 
@@ -243,6 +247,8 @@ def choices_of(cost_model: str) -> tuple[Column, ...]:
 
     Args:
         cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
     """
     found = _set_of(cost_model)
     return in_order(column for column in found.fields if not column.of_scenario and column.name not in found.settled)
@@ -280,6 +286,8 @@ def statistics_of(cost_model: str) -> tuple[Column, ...]:
 
     Args:
         cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
     """
     return _set_of(cost_model).statistics
 
@@ -289,6 +297,8 @@ def defined_of(cost_model: str) -> tuple[Column, ...]:
 
     Args:
         cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
     """
     found = _set_of(cost_model)
     return tuple(column for column in found.statistics if column.name not in found.undefined)
@@ -299,6 +309,8 @@ def headline_of(cost_model: str) -> tuple[Column, ...]:
 
     Args:
         cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
     """
     return _set_of(cost_model).headline
 
@@ -308,6 +320,8 @@ def stored_of(cost_model: str) -> tuple[Column, ...]:
 
     Args:
         cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
     """
     return _set_of(cost_model).stored
 
@@ -358,6 +372,8 @@ def called(name: str) -> str:
 
     Args:
         name: of a column, as files and tables have it.
+
+    Raises UnknownColumn where there is no such column.
     """
     return f"{by_name(name).label} ({name})"
 

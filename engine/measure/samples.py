@@ -170,7 +170,7 @@ def samples_of(document: object, where: str = "the document") -> Samples:
         document: a parsed JSON value of any kind.
         where: name of the document in messages.
 
-    Raises `MeasureError`.
+    Raises `MeasureError` naming the field at fault.
     """
     return load_versioned(document, where, FORMAT, "file of samples", Samples, MeasureError)
 
@@ -181,7 +181,7 @@ def load_samples(path: str | os.PathLike[str]) -> Samples:
     Args:
         path: of the file.
 
-    Raises `MeasureError`.
+    Raises `MeasureError` for a file that cannot be read, and as `samples_of` does.
     """
     return samples_of(read_json(path, "file of samples", MeasureError), shown(os.fspath(path))[1:-1])
 

@@ -139,6 +139,6 @@ def by_name(name: str) -> Column:
     Args:
         name: of a field or figure of deployments.
 
-    Raises KeyError.
+    Raises KeyError where there is none.
     """
     return _BY_NAME[name]

@@ -145,7 +145,7 @@ def deployments_of(frame: pd.DataFrame) -> Deployments:
     Args:
         frame: columns by name of field [rows]; those left out have their default.
 
-    Raises `DeploymentTableError`.
+    Raises `DeploymentTableError` for a column that is missing, and for a value that a field cannot have.
     """
     columns = {}
     for column in FIELDS:

@@ -44,6 +44,8 @@ def subject_of(
         price: of a processor [USD/h]; where None, the middle of those recorded with the system, or not a number.
         calibration: whose parameters count; the library's where None.
         assumptions: about memory and batches; the usual ones where None.
+
+    Raises `WorkloadError` for a price that cannot be, and what `model_of` and `system_of` raise.
     """
     found = system_of(system)
     if price is None:
@@ -62,7 +64,7 @@ def positive(name: str, value: float | None) -> float | None:
         name: of the limit, for messages.
         value: a number above 0 and at most 1,000,000 [s]; None for none.
 
-    Raises `WorkloadError`.
+    Raises `WorkloadError` for what is no such number.
     """
     if value is None:
         return None

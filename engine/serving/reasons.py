@@ -85,7 +85,7 @@ def by_code(code: str) -> Reason:
     Args:
         code: stable word for a reason, one of `REASONS`.
 
-    Raises KeyError.
+    Raises KeyError for a code that there is not.
     """
     return REASONS[_NUMBERS[code] - 1]
 

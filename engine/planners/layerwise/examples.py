@@ -46,7 +46,7 @@ def example(name: str) -> LayerProfile:
     Args:
         name: of an example that the package has.
 
-    Raises `engine.planners.layerwise.profile.ProfileError`.
+    Raises `engine.planners.layerwise.profile.ProfileError` where there is none of that name.
     """
     for each in examples():
         if each.name == name:

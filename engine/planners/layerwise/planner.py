@@ -90,6 +90,8 @@ def planned(
         own: states of the problem's profile, at the profile's own batch.
         progress: is told the share that is done and what is being done.
         cancel: is asked often whether to stop.
+
+    Raises as `plan` does, but for what a checked problem cannot have.
     """
     states = own.at(problem.global_batch, problem.profile_batch)
     search = None

@@ -70,7 +70,7 @@ def checked(problem: LayerwiseProblem) -> LayerwiseProblem:
     Args:
         problem: profile, cluster, batch and choices.
 
-    Raises `engine.planners.contract.PlanError`.
+    Raises `engine.planners.contract.PlanError` naming the number that makes no sense.
     """
     for title, chosen, known in (("mode", problem.mode, MODES), ("policy", problem.policy, POLICIES)):
         if chosen not in known:

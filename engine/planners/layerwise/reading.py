@@ -24,7 +24,7 @@ def profile_from(source: LayerProfile | str | os.PathLike[str], batch: float | N
         source: a profile, its text, or the path of a file with it.
         batch: samples at which it was taken; what the source says where None.
 
-    Raises `ProfileError`.
+    Raises `ProfileError` for a file that cannot be read, and as `profile_text` does.
     """
     if isinstance(source, LayerProfile):
         return source
@@ -56,7 +56,7 @@ def profile_text(text: str, *, name: str = "profile", batch: float | None = None
         name: what to call the profile; in messages too.
         batch: samples at which it was taken; what the text says where None.
 
-    Raises `ProfileError`.
+    Raises `ProfileError` for a text that is no profile in any of these formats.
     """
     if len(text) > MOST_BYTES:
         raise ProfileError(f"The text has {len(text):,} characters; a profile has at most {MOST_BYTES:,}.")

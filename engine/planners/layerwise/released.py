@@ -130,6 +130,8 @@ def straight(states: States, cluster: Cluster, stages: int, cancel: Cancel) -> l
         cluster: machines with their devices and networks.
         stages: how many the pipeline has.
         cancel: is asked often whether to stop.
+
+    Raises `engine.planners.contract.PlanCancelledError` where `cancel` says so.
     """
     copies, count = cluster.size // stages, len(states)
     every = np.arange(count)

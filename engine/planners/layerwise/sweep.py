@@ -74,6 +74,8 @@ def scalability(
         sizes: numbers of devices, one plan for each that the cluster has; every one from 2 where None.
         progress: is told the share that is done and what is being done.
         cancel: is asked often whether to stop.
+
+    Raises `engine.planners.contract.PlanCancelledError` where `cancel` says so, and PlanError as `plan` does.
     """
     own = states_of(checked(problem).profile)
     rows = []

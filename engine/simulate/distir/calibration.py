@@ -210,6 +210,8 @@ def overlay(steps: pd.DataFrame, constants: Constants = MEASURED_CONSTANTS) -> p
     Args:
         steps: as `measured_steps` returns them.
         constants: of the machine.
+
+    Raises ConfigurationError where the constants have no bandwidth, and for a step that cannot run.
     """
     c = _configurations(steps)
     bandwidth = 1.0 if constants.bandwidth_gbps is None else constants.bandwidth_gbps

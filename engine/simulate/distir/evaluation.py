@@ -97,6 +97,8 @@ def cost_model(
         launch_overhead: of every op that computes [s].
         allreduce: measured all-reduces by size of the group.
         datatype_bytes: of an element [bytes].
+
+    Raises ConfigurationError for an unknown revision, and for a constant that cannot be.
     """
     model = revision_of(revision)
     changes: dict[str, Any] = {}
