@@ -178,7 +178,8 @@ class _Graph:
         return past
 
     def frontiers(self, most: int) -> tuple[list[int], list[int], Flags] | None:
-        """Pasts, live layers and precedence of all frontiers in topological order; None where there are too many."""
+        """Returns pasts, live layers and precedence of all frontiers in topological order; None where there are too
+        many."""
         start: tuple[int, ...] = (_bits(self.sources)[0],)
         number = {start: 0}
         after: list[list[int]] = []

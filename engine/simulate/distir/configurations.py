@@ -44,7 +44,7 @@ class Configurations:
         return len(self.D)
 
     def at(self, rows: Ints) -> Configurations:
-        """The configurations at some positions."""
+        """Returns the configurations at some positions."""
         return Configurations(*(getattr(self, name)[rows] for name in (*DEGREES, *SIZES)))
 
 

@@ -80,17 +80,17 @@ class Tape:
         self.kept = True
 
     def take(self, *sizes: Ints) -> None:
-        """An op's outputs come."""
+        """Adds the outputs of an op."""
         self.live = self.live + sum(sizes, NOTHING)
         if self.kept:
             self.seen.append(self.live)
 
     def free(self, *sizes: Ints) -> None:
-        """Inputs that nothing needs any more go."""
+        """Removes inputs that nothing needs any more."""
         self.live = self.live - sum(sizes, NOTHING)
 
     def swap(self, size: Ints) -> None:
-        """An op's output replaces its input."""
+        """Puts an op's output in place of its input."""
         self.take(size)
         self.free(size)
 
