@@ -135,7 +135,7 @@ def load_calibration(name_or_path: str | os.PathLike[str]) -> Calibration:
     A text with a path separator or ending in ".json" is a path, anything else a name.
 
     Args:
-        name_or_path: a text with a path separator or ending in ".json" is a path, anything else a name.
+        name_or_path: of the library, or of a file.
 
     Raises `CalibrationFileError` for an unknown name, and for a file that is no calibration.
     """

@@ -108,7 +108,7 @@ def load(name_or_path: str | os.PathLike[str]) -> System:
     "a100_80g_sxm@50g" for one of its `variant_names`.
 
     Args:
-        name_or_path: a text with a path separator or ending in ".json" is a path, anything else a name.
+        name_or_path: of the library, or of a file.
 
     Raises `SystemFileError` for an unknown name, and for a file that is no system.
     """

@@ -185,7 +185,7 @@ def load(name_or_path: str | os.PathLike[str]) -> Model:
     A text with a path separator or ending in ".json" is a path, anything else a name.
 
     Args:
-        name_or_path: a text with a path separator or ending in ".json" is a path, anything else a name.
+        name_or_path: of the library, or of a file.
 
     Raises `ModelFileError` for an unknown name, and for a file that is no model.
     """

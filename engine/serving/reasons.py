@@ -65,7 +65,7 @@ def number_of(code: str) -> int:
     """Returns the small integer that arrays carry for a reason code.
 
     Args:
-        code: stable word for a reason, one of `REASONS`.
+        code: stable word for a reason, such as "context_too_long".
     """
     return _NUMBERS[code]
 
@@ -83,7 +83,7 @@ def by_code(code: str) -> Reason:
     """Returns the reason of a code.
 
     Args:
-        code: stable word for a reason, one of `REASONS`.
+        code: stable word for a reason, such as "context_too_long".
 
     Raises KeyError for a code that there is not.
     """
@@ -94,7 +94,7 @@ def sentence(code: str, quantities: Mapping[str, Any]) -> str:
     """Returns the sentence of one deployment; `quantities` gives each placeholder of the template.
 
     Args:
-        code: stable word for a reason, one of `REASONS`.
+        code: stable word for a reason, such as "context_too_long".
         quantities: value of each placeholder in the template, by name.
     """
     return by_code(code).template.format(**quantities)

@@ -177,7 +177,7 @@ def shape_of(
         microbatches: of one replica in a step, M.
         chunks: pieces of the model per rank.
         group: microbatches that pass a chunk before the next one's turn; None for the schedule's own number.
-        memory_limit: activations that a rank may hold; None for none.
+        memory_limit: most activations that a rank holds, in chunks of microbatches; None for none.
 
     Raises: ScheduleError where the schedule has no such number.
     """

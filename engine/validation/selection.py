@@ -89,7 +89,7 @@ def sets_of(table: pd.DataFrame, sound: Rows) -> dict[str, Rows]:
 
     Args:
         table: typed runs [rows].
-        sound: the rows to summarise [rows].
+        sound: which rows no source calls defective [rows].
     """
     source = table["source"].astype(str)
     single = one_machine(table)
