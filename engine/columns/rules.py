@@ -34,6 +34,7 @@ def more_than(above: float, *names: str) -> Condition:
 
     Args:
         above: number that a quantity must exceed [unit of the quantities].
+        names: of the quantities.
     """
     return Condition(names, above=above)
 
@@ -43,6 +44,7 @@ def among(name: str, *words: str) -> Condition:
 
     Args:
         name: of a field.
+        words: of which the field must be one.
     """
     return Condition((name,), words=words)
 

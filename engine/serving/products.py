@@ -52,5 +52,6 @@ def products(layers: Iterable[Layer], unit: MatrixUnit, weight_bytes: Floats | f
         layers: that run one after the other.
         unit: matrix rate [FLOP/s], memory bandwidth [bytes/s] and multiprocessors that they run on.
         weight_bytes: of an element of the weights [bytes].
+        others: seconds of what runs before them [s].
     """
     return reduce(np.add, (*others, *(product(layer, unit, weight_bytes) for layer in layers)))

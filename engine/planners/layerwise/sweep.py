@@ -75,7 +75,7 @@ def scalability(
         progress: is told the share that is done and what is being done.
         cancel: is asked often whether to stop.
 
-    Raises `engine.planners.contract.PlanCancelledError` where `cancel` says so, and PlanError as `plan` does.
+    Raises `engine.planners.contract.PlanCancelledError` where `cancel` says so, and PlanError as `checked` does.
     """
     own = states_of(checked(problem).profile)
     rows = []

@@ -84,6 +84,7 @@ def timeline(
         batch: samples of a step, over all replicas.
         bandwidth_gbps: between any two devices [Gbps], as the revision understands it (see `CostModel.link`).
         filtered: counts a step with its weights already in place. R3 always does.
+        constants: of one's own, as `cost_model` takes them.
 
     Raises ConfigurationError for a configuration that cannot run, with its reason, or that has too many items.
     """
