@@ -104,7 +104,14 @@ class Calibration(_Entity):
 
 
 def load_calibration_document(document: object, where: str = "the document") -> Calibration:
-    """Returns the calibration that a parsed JSON document describes. Raises `CalibrationFileError`."""
+    """Returns the calibration that a parsed JSON document describes.
+
+    Args:
+        document: a parsed JSON value of any kind.
+        where: name of the document in messages.
+
+    Raises `CalibrationFileError` naming the field at fault.
+    """
     return load_versioned(document, where, FORMAT, "calibration", Calibration, CalibrationFileError)
 
 
@@ -125,11 +132,20 @@ def calibration_names() -> list[str]:
 def load_calibration(name_or_path: str | os.PathLike[str]) -> Calibration:
     """Returns the calibration of a library name such as "global", or in a JSON file.
 
-    A text with a path separator or ending in ".json" is a path, anything else a name. Raises `CalibrationFileError`.
+    A text with a path separator or ending in ".json" is a path, anything else a name.
+
+    Args:
+        name_or_path: of the library, or of a file.
+
+    Raises `CalibrationFileError` for an unknown name, and for a file that is no calibration.
     """
     return _LIBRARY.load(name_or_path)
 
 
 def calibration_document(calibration: Calibration) -> dict[str, Any]:
-    """Returns the calibration as a JSON document, which `load_calibration_document` turns into an equal calibration."""
+    """Returns the calibration as a JSON document, which `load_calibration_document` turns into an equal calibration.
+
+    Args:
+        calibration: one that was read or fitted.
+    """
     return {"format": FORMAT, **calibration.model_dump(mode="json", exclude_defaults=True)}

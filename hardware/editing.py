@@ -20,8 +20,15 @@ def edited(system: System, changes: Mapping[str, Any], *, name: str | None = Non
 
     The copy says in `derived_from` and `changes` what it is made from and what differs, counted from the original
     however often it was edited. A replaced value is no longer marked as assumed or unverified. Without a `name` it is
-    that of the original with " (edited)". Raises `SystemFileError` for a path that leads nowhere or a value that no
-    system can have.
+    that of the original with " (edited)".
+
+    Args:
+        system: the one to copy, which stays as it is.
+        changes: new values by path, such as "mem1.capacity_gib" or "networks.0.size".
+        name: of the copy; that of the original with " (edited)" where None.
+        title: of the copy; that of the original where None.
+
+    Raises `SystemFileError` for a path that leads nowhere or a value that no system can have.
     """
     before = system.model_dump(mode="json", by_alias=False, exclude={"name", "derived_from", "changes"})
     document = changed_document(before, changes, "system", SystemFileError)

@@ -23,7 +23,14 @@ def load_document(document: object, where: str = "the document", name: str | Non
     """Returns the system that a parsed JSON document describes, in our own format or Calculon's.
 
     `where` names the document in messages. A Calculon document has no name of its own and gets `name`, or else the stem
-    of `where`. Raises `SystemFileError`.
+    of `where`.
+
+    Args:
+        document: a parsed JSON value of any kind.
+        where: name of the document in messages.
+        name: for a document that has no name of its own; the stem of `where` where None.
+
+    Raises `SystemFileError` naming the field at fault.
     """
     if not isinstance(document, Mapping):
         raise SystemFileError(f"{where} is {shown(document)}; a system must be an object with named keys.")
@@ -49,12 +56,20 @@ def load_document(document: object, where: str = "the document", name: str | Non
 
 
 def to_document(system: System) -> dict[str, Any]:
-    """Returns the system as a JSON document in our own format, which `load_document` turns into an equal system."""
+    """Returns the system as a JSON document in our own format, which `load_document` turns into an equal system.
+
+    Args:
+        system: one that was read or made.
+    """
     return {"format": FORMAT, **system.model_dump(mode="json", by_alias=False)}
 
 
 def to_calculon(system: System) -> dict[str, Any]:
-    """Returns the system as a Calculon system file; names, sources and assumptions have no place there."""
+    """Returns the system as a Calculon system file; names, sources and assumptions have no place there.
+
+    Args:
+        system: one that was read or made.
+    """
     document = system.model_dump(mode="json", by_alias=True, include=set(_CALCULON_KEYS))
     for network in document["networks"]:
         network["ops"] = {name: [each["scalar"], each["offset"]] for name, each in network["ops"].items()}
@@ -66,7 +81,11 @@ _LIBRARY: Library[System] = Library("hardware", "system", SystemFileError, load_
 
 def names(*, with_variants: bool = False) -> list[str]:
     """Returns the names of the systems in the library, in alphabetical order; each followed by its variants where
-    wanted."""
+    wanted.
+
+    Args:
+        with_variants: whether each name is followed by those of its variants.
+    """
     found = _LIBRARY.names()
     if not with_variants:
         return found
@@ -74,7 +93,11 @@ def names(*, with_variants: bool = False) -> list[str]:
 
 
 def variant_names(name: str) -> list[str]:
-    """Returns the names of the variants of a library system, such as "a100_80g_sxm@50g"; none for a system without."""
+    """Returns the names of the variants of a library system, such as "a100_80g_sxm@50g"; none for a system without.
+
+    Args:
+        name: of a library system.
+    """
     return [f"{name}{SEPARATOR}{short}" for short in variants().get(name, {})]
 
 
@@ -82,7 +105,12 @@ def load(name_or_path: str | os.PathLike[str]) -> System:
     """Returns the system of a library name, of a variant's, or of a JSON file in our own format or Calculon's.
 
     A text with a path separator or ending in ".json" is a path, anything else a name: "a100_80g_sxm", or
-    "a100_80g_sxm@50g" for one of its `variant_names`. Raises `SystemFileError`.
+    "a100_80g_sxm@50g" for one of its `variant_names`.
+
+    Args:
+        name_or_path: of the library, or of a file.
+
+    Raises `SystemFileError` for an unknown name, and for a file that is no system.
     """
     if isinstance(name_or_path, str) and SEPARATOR in name_or_path:
         name, _, short = name_or_path.rpartition(SEPARATOR)
@@ -106,5 +134,11 @@ SystemLike = str | os.PathLike[str] | System
 
 
 def system_of(system: SystemLike) -> System:
-    """Returns the system itself, or the one of a library name or path. Raises `SystemFileError`."""
+    """Returns the system itself, or the one of a library name or path.
+
+    Args:
+        system: name, path or system itself.
+
+    Raises `SystemFileError` as `load` does.
+    """
     return system if isinstance(system, System) else load(system)

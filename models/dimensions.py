@@ -21,7 +21,11 @@ class Dimensions(NamedTuple):
 
 
 def dimensions(model: Model) -> Dimensions:
-    """Returns the sizes of a model: those of its architecture, or of its block numbers where none is recorded."""
+    """Returns the sizes of a model: those of its architecture, or of its block numbers where none is recorded.
+
+    Args:
+        model: one that was read or made.
+    """
     found = model.architecture
     if found is None:
         block = model.require_block()

@@ -64,7 +64,14 @@ def load_document(document: object, where: str = "the document", name: str | Non
     config.json.
 
     `where` names the document in messages. A document without a name of its own gets `name`, or else the stem of
-    `where`. Raises `ModelFileError`.
+    `where`.
+
+    Args:
+        document: a parsed JSON value of any kind.
+        where: name of the document in messages.
+        name: for a document that has no name of its own; the stem of `where` where None.
+
+    Raises `ModelFileError` naming the field at fault.
     """
     if not isinstance(document, Mapping):
         raise ModelFileError(f"{where} is {shown(document)}; a model must be an object with named keys.")
@@ -98,7 +105,11 @@ def load_document(document: object, where: str = "the document", name: str | Non
 
 
 def to_document(model: Model) -> dict[str, Any]:
-    """Returns the model as a JSON document in our own format, which `load_document` turns into an equal model."""
+    """Returns the model as a JSON document in our own format, which `load_document` turns into an equal model.
+
+    Args:
+        model: one that was read or made.
+    """
     document = {"format": FORMAT, **model.model_dump(mode="json", exclude_defaults=True)}
     given = document.pop("calculon", {})
     return {**document, **given}
@@ -106,6 +117,9 @@ def to_document(model: Model) -> dict[str, Any]:
 
 def to_calculon(model: Model) -> dict[str, int]:
     """Returns the six keys of a Calculon application file; names and sources have no place there.
+
+    Args:
+        model: one that was read or made.
 
     Raises `ModelFileError` where they cannot stand for the model's architecture.
     """
@@ -117,7 +131,15 @@ def edited(model: Model, changes: Mapping[str, Any], *, name: str | None = None,
 
     The copy says in `derived_from` and `changes` what it is made from and what differs, counted from the original
     however often it was edited. A replaced value is no longer marked as unverified. Without a `name` it is that of the
-    original with " (edited)". Raises `ModelFileError` for a path that leads nowhere or a value no model can have.
+    original with " (edited)".
+
+    Args:
+        model: the one to copy, which stays as it is.
+        changes: new values by path, such as "seq_size" or "architecture.layers".
+        name: of the copy; that of the original with " (edited)" where None.
+        title: of the copy; that of the original where None.
+
+    Raises `ModelFileError` for a path that leads nowhere or a value no model can have.
     """
     before = _full_document(model)
     document = changed_document(before, changes, "model", ModelFileError)
@@ -160,7 +182,12 @@ def load(name_or_path: str | os.PathLike[str]) -> Model:
     """Returns the model of a library name, or of a JSON file in our own format, Calculon's, or Hugging Face's
     config.json.
 
-    A text with a path separator or ending in ".json" is a path, anything else a name. Raises `ModelFileError`.
+    A text with a path separator or ending in ".json" is a path, anything else a name.
+
+    Args:
+        name_or_path: of the library, or of a file.
+
+    Raises `ModelFileError` for an unknown name, and for a file that is no model.
     """
     if isinstance(name_or_path, str) and name_or_path in NOT_REPRESENTABLE:
         raise ModelFileError(f"{name_or_path} cannot be represented: {NOT_REPRESENTABLE[name_or_path]}.")
@@ -171,5 +198,11 @@ ModelLike = str | os.PathLike[str] | Model
 
 
 def model_of(model: ModelLike) -> Model:
-    """Returns the model itself, or the one of a library name or path. Raises `ModelFileError`."""
+    """Returns the model itself, or the one of a library name or path.
+
+    Args:
+        model: name, path or model itself.
+
+    Raises `ModelFileError` as `load` does.
+    """
     return model if isinstance(model, Model) else load(model)

@@ -14,6 +14,10 @@ def attention_weights(architecture: Architecture, kv_heads: int | None = None) -
     Ordinary attention: query, key, value, output; `kv_heads` replaces the published number. Latent attention: both
     compressions, their expansions and the output (DeepSeek-V2, arXiv:2405.04434, equations 37 to 47). Relative
     positions add the projection of the position vectors (Transformer-XL, arXiv:1901.02860, section 3.3).
+
+    Args:
+        architecture: the published one.
+        kv_heads: key and value heads in place of the published number; that where None.
     """
     hidden, heads = architecture.hidden, architecture.heads
     latent = architecture.latent_attention
@@ -42,13 +46,23 @@ def _indexer_weights(architecture: Architecture) -> int:
 
 def mlp_weights(architecture: Architecture, ffn: int | None = None) -> int:
     """Returns the weights of the matrices of one MLP, three if gated, else two; `ffn` replaces the ordinary MLP's
-    width."""
+    width.
+
+    Args:
+        architecture: the published one.
+        ffn: width of the MLP in place of the ordinary one's [elements]; that where None.
+    """
     return (3 if architecture.gated_mlp else 2) * architecture.hidden * (architecture.ffn if ffn is None else ffn)
 
 
 def expert_weights(architecture: Architecture, *, active: bool = False) -> int:
     """Returns the weights of router, routed and shared experts of one layer; only those one token visits if
-    `active`."""
+    `active`.
+
+    Args:
+        architecture: the published one.
+        active: whether only experts that one token visits count.
+    """
     experts = architecture.experts
     if experts is None:
         return 0
@@ -61,23 +75,39 @@ def expert_weights(architecture: Architecture, *, active: bool = False) -> int:
 
 
 def embedding_weights(architecture: Architecture) -> int:
-    """Returns the weights of embedding and LM head: one matrix if tied, else two."""
+    """Returns the weights of embedding and LM head: one matrix if tied, else two.
+
+    Args:
+        architecture: the published one.
+    """
     return (1 if architecture.tied_embeddings else 2) * architecture.hidden * architecture.vocab_padded
 
 
 def position_weights(architecture: Architecture) -> int:
-    """Returns the weights of learned position embeddings, for the longest context."""
+    """Returns the weights of learned position embeddings, for the longest context.
+
+    Args:
+        architecture: the published one.
+    """
     return architecture.hidden * (architecture.max_seq or 0) if architecture.positions == "learned" else 0
 
 
 def norm_weights(architecture: Architecture) -> int:
-    """Returns the weights of one norm of the residual stream: a scale, and a shift unless it is an RMSNorm."""
+    """Returns the weights of one norm of the residual stream: a scale, and a shift unless it is an RMSNorm.
+
+    Args:
+        architecture: the published one.
+    """
     return architecture.hidden * (1 if architecture.norm == "RMSNorm" else 2)
 
 
 def attention_vectors(architecture: Architecture) -> int:
     """Returns the biases of the attention matrices of one block, and the norms of queries and keys or of their
-    latents."""
+    latents.
+
+    Args:
+        architecture: the published one.
+    """
     latent, vectors = architecture.latent_attention, 0
     if latent is not None:
         vectors += (latent.q_rank or 0) + latent.kv_rank
@@ -91,7 +121,11 @@ def attention_vectors(architecture: Architecture) -> int:
 
 
 def qkv_biases(architecture: Architecture) -> int:
-    """Returns the biases of query, key and value projections of one block; 0 where there are none."""
+    """Returns the biases of query, key and value projections of one block; 0 where there are none.
+
+    Args:
+        architecture: the published one.
+    """
     if not architecture.qkv_bias:
         return 0
     return architecture.head_dim * (architecture.heads + 2 * architecture.kv_heads)
@@ -105,7 +139,13 @@ def _mlp_biases(architecture: Architecture, ffn: int) -> int:
 
 def layer_weights(architecture: Architecture, *, experts: bool, active: bool = False) -> int:
     """Returns all weights of one block: with a mixture of experts, or with an ordinary MLP; used by one token if
-    `active`."""
+    `active`.
+
+    Args:
+        architecture: the published one.
+        experts: whether the block has a mixture of experts, not an ordinary MLP.
+        active: whether only experts that one token visits count.
+    """
     weights = attention_weights(architecture) + attention_vectors(architecture)
     weights += architecture.norms_per_block * norm_weights(architecture)
     if not experts or architecture.experts is None:
@@ -122,7 +162,11 @@ def layer_weights(architecture: Architecture, *, experts: bool, active: bool = F
 
 def parameters(architecture: Architecture) -> int:
     """Returns all weights of the published model, multi-token prediction left out: matrices, biases, norms,
-    embeddings."""
+    embeddings.
+
+    Args:
+        architecture: the published one.
+    """
     return _model_weights(architecture, active=False)
 
 
@@ -131,6 +175,9 @@ def active_parameters(architecture: Architecture) -> int:
     count whole.
 
     Authors differ in whether they count the embedding, of which a token reads one row.
+
+    Args:
+        architecture: the published one.
     """
     return _model_weights(architecture, active=True)
 
@@ -140,6 +187,9 @@ def prediction_parameters(architecture: Architecture) -> int:
     three norms.
 
     Embedding and LM head are shared with the model (DeepSeek-V3, arXiv:2412.19437, section 2.2).
+
+    Args:
+        architecture: the published one.
     """
     block = layer_weights(architecture, experts=architecture.experts is not None)
     one = block + 2 * architecture.hidden**2 + 3 * norm_weights(architecture)

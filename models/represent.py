@@ -18,7 +18,11 @@ UNRECORDED = (
 
 def obstacles(architecture: Architecture) -> tuple[str, ...]:
     """Returns what the architecture has that six block numbers cannot stand for, however roughly; empty for dense
-    models."""
+    models.
+
+    Args:
+        architecture: the published one.
+    """
     found = []
     if architecture.latent_attention is not None:
         found.append("multi-head latent attention")
@@ -36,6 +40,9 @@ def block_shape(architecture: Architecture) -> dict[str, int]:
     A gated MLP of width F becomes a two-matrix MLP of width 1.5 F, which has the same weights, 3 hidden F, and so the
     same matrix FLOPs. Every query head gets a key and a value head of its own. Meant for architectures without
     `obstacles`.
+
+    Args:
+        architecture: the published one.
     """
     ffn = architecture.ffn
     return {
@@ -53,6 +60,11 @@ def differences(architecture: Architecture | None, seq_size: int, feedforward: i
 
     `feedforward` is the MLP width that the recipe reads where it is not the derived one. Where the recipe cannot stand
     for the architecture at all, the one sentence says so.
+
+    Args:
+        architecture: the published one; None where it is not recorded.
+        seq_size: of the block recipe [tokens].
+        feedforward: MLP width that the recipe reads [elements]; the derived one where None.
     """
     if architecture is None:
         return (UNRECORDED,)

@@ -94,9 +94,13 @@ class TokenFlops:
 def token_flops(model: Model, recipe: Recipe = "published") -> TokenFlops:
     """Returns the matrix arithmetic of one token of a model at its `seq_size`.
 
-    recipe: "published" counts the architecture with LM head and active experts (where it is not recorded, the block
-    numbers with a vocabulary of 51,200); "block" counts the six numbers of Calculon's block recipe, which has no
-    vocabulary layer. Raises `models.ModelFileError` where "block" has no numbers for the architecture.
+    Args:
+        model: one that was read or made.
+        recipe: "published" counts the architecture with LM head and active experts (where it is not recorded, the block
+            numbers with a vocabulary of 51,200); "block" counts the six numbers of Calculon's block recipe, which has
+            no vocabulary layer.
+
+    Raises `models.ModelFileError` where "block" has no numbers for the architecture.
     """
     if recipe == "block":
         return block_flops(model.require_block())
@@ -107,12 +111,19 @@ def parameter_count(model: Model) -> int:
     """Returns all weights of a model, every expert included; with an assumed embedding where none is recorded.
 
     See `models.Model.architecture_or_assumed`.
+
+    Args:
+        model: one that was read or made.
     """
     return parameters(model.architecture_or_assumed())
 
 
 def block_flops(block: BlockShape) -> TokenFlops:
-    """Returns the matrix arithmetic of one token by the six numbers of Calculon's block recipe; see `BLOCK_FORMULA`."""
+    """Returns the matrix arithmetic of one token by the six numbers of Calculon's block recipe; see `BLOCK_FORMULA`.
+
+    Args:
+        block: the six numbers.
+    """
     inner = block.attn_heads * block.attn_size
     weights = block.num_blocks * (8.0 * block.hidden * inner + 4.0 * block.hidden * block.feedforward)
     attention = block.num_blocks * 4.0 * block.seq_size * inner
@@ -126,6 +137,10 @@ def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
     lookup in the embedding; with the LM head, the router and, of experts, those that it visits. Attention: two per
     element of query and key and of weight and value, for each of the tokens that the layer's window holds; with an
     indexer (DeepSeek-V3.2), for those that it picks, beside its own scores over all of them.
+
+    Args:
+        architecture: the published one.
+        seq_size: of the sequence [tokens].
     """
     mixtures = sum(architecture.expert_layers)
     matrices = (

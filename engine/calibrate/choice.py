@@ -73,7 +73,12 @@ _OF_GENERATION = {
 
 
 def adjustable(system: System, start: Parameters) -> dict[str, Adjustable]:
-    """Returns the parameters that runs on a system may move, by name; rates of other generations are left out."""
+    """Returns the parameters that runs on a system may move, by name; rates of other generations are left out.
+
+    Args:
+        system: the system that runs were measured on.
+        start: parameters that a fit starts from.
+    """
     generation = generation_of(system)
     assert generation in GENERATIONS
     found = {}
@@ -90,6 +95,11 @@ def influence(case: Case, start: Parameters, offered: dict[str, Adjustable]) -> 
     """Returns how far one prior width of each parameter moves the predicted step times [fraction], largest first.
 
     Root mean square over the rows of |d log(step) / d log(parameter)| times the width of the prior.
+
+    Args:
+        case: measured configurations [rows].
+        start: parameters that a fit starts from.
+        offered: parameters that may move, by name.
     """
     here = np.log(step_times(case, start).step)
 
@@ -107,7 +117,8 @@ def suggested(found: dict[str, float], configurations: int) -> tuple[str, ...]:
     """Returns the names to fit where nobody chooses: those that the runs can tell most about.
 
     Args:
-        found: what `influence` returned. configurations: how many different ones were measured.
+        found: what `influence` returned.
+        configurations: how many different ones were measured.
     """
     most = min(MOST, max(FEWEST, configurations // CONFIGURATIONS_EACH))
     chosen = [name for name, size in found.items() if size >= NOTICEABLE][:most]
@@ -115,7 +126,14 @@ def suggested(found: dict[str, float], configurations: int) -> tuple[str, ...]:
 
 
 def checked_names(names: Sequence[str], offered: dict[str, Adjustable]) -> tuple[str, ...]:
-    """Returns the names of parameters to fit, each once. Raises `CalibrateError`."""
+    """Returns the names of parameters to fit, each once.
+
+    Args:
+        names: of parameters, as somebody gives them.
+        offered: parameters that may move, by name.
+
+    Raises `CalibrateError` where one cannot be fitted, or there are too few or too many.
+    """
     given = tuple(dict.fromkeys(names))
     unknown = [name for name in given if name not in offered]
     if unknown:

@@ -24,8 +24,9 @@ def document(outcome: Outcome, name: str = "", day: datetime.date | None = None)
     """Returns the calibration that a fit found, of the system that it is for.
 
     Args:
-        outcome: the fit. name: what to call it; made from system and runs where empty. day: of the fit; today's where
-            None.
+        outcome: the fit.
+        name: what to call it; made from system and runs where empty.
+        day: of the fit; today's where None.
 
     Raises CalibrateError where the name cannot be one.
     """

@@ -119,7 +119,8 @@ def calibrate(
     """Fits parameters to the accepted rows.
 
     Args:
-        checked: the runs. names: which parameters to fit; those that the runs tell most about where None.
+        checked: the runs.
+        names: which parameters to fit; those that the runs tell most about where None.
         base: the calibration whose values are the start, the centre of the priors, and all that is not fitted; the
             library's where None.
 
@@ -205,7 +206,11 @@ def _estimate(about: Adjustable, before: Parameters, after: Parameters, deviatio
 
 
 def seen_before(checked: Checked) -> int:
-    """Returns how many accepted rows are among those that the package has, which its calibration was fitted on."""
+    """Returns how many accepted rows are among those that the package has, which its calibration was fitted on.
+
+    Args:
+        checked: runs, sorted into those that a fit may use and the others.
+    """
     table = library_runs().table
     known = set(zip(table["id"], table["hidden"], table["gbs"], table["num_gpus"], strict=True))
     mine = checked.table[checked.accepted]

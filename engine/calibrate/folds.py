@@ -61,7 +61,11 @@ class HeldOut:
 
 
 def kin_of(checked: Checked) -> Kin:
-    """Returns the configurations and groups of the accepted rows."""
+    """Returns the configurations and groups of the accepted rows.
+
+    Args:
+        checked: runs, sorted into those that a fit may use and the others.
+    """
     case = checked.case()
     size = int(checked.accepted.sum())
     columns = [
@@ -87,6 +91,9 @@ def row_weights(kin: Kin) -> Floats:
 
     n configurations of a group count as n / (1 + (n - 1) c) independent ones, which average their errors as well,
     where c is the share that they have in common (Kish's effective sample size of a cluster).
+
+    Args:
+        kin: configurations and groups of the accepted rows.
     """
     weight = 1.0 / np.bincount(kin.configuration)[kin.configuration]
     size = np.bincount(kin.group, weights=weight)[kin.group]
@@ -99,6 +106,9 @@ def held_out(kin: Kin) -> HeldOut:
 
     Where there are too few groups, different configurations are left out instead, which says less: another model may
     be further off.
+
+    Args:
+        kin: configurations and groups of the accepted rows.
     """
     many, groups = kin.configurations, kin.groups
     models = "1 model" if groups == 1 else f"{groups} models"

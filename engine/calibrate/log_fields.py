@@ -58,7 +58,11 @@ _ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def fields_of(given: Mapping[str, str]) -> dict[str, str]:
-    """Returns the fields of a run, in the schema of `runs.csv`, that arguments give."""
+    """Returns the fields of a run, in the schema of `runs.csv`, that arguments give.
+
+    Args:
+        given: values by name of argument, as a training program has them.
+    """
     known = {name: value for name, value in given.items() if value.lower() not in ("", "none", "null")}
     row: dict[str, str] = {}
     for field, names in (*NUMBERS.items(), *TRUTHS.items()):

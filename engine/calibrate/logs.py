@@ -60,7 +60,11 @@ class Log:
 
 
 def looks_like_log(text: str) -> bool:
-    """Tells whether a text has a line of a training step; tables of runs have none."""
+    """Tells whether a text has a line of a training step; tables of runs have none.
+
+    Args:
+        text: content of a file.
+    """
     start = text[:2_000_000]
     return any(pattern.search(start) for pattern, _ in _SECONDS) or bool(
         _TOKENS.search(start) or _PROGRESS.search(start)
@@ -68,7 +72,12 @@ def looks_like_log(text: str) -> bool:
 
 
 def read_log(text: str, name: str) -> Log:
-    """Returns the run that a log is of. Nothing raises: what the log does not say is not in the fields."""
+    """Returns the run that a log is of. Nothing raises: what the log does not say is not in the fields.
+
+    Args:
+        text: content of a file.
+        name: of the file.
+    """
     given: dict[str, str] = {}
     seconds: dict[int, list[float]] = {}
     progress: list[float] = []

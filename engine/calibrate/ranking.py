@@ -61,6 +61,10 @@ class Reranked:
 def recalibrated(scenario: Scenario, calibration: Calibration | None) -> Scenario:
     """Returns the scenario under the calibrated cost model with a calibration; the library's where None.
 
+    Args:
+        scenario: of any cost model.
+        calibration: that it gets; the library's where None.
+
     Raises what `engine.Scenario.of` raises: its limits may be on fields that this cost model does not have.
     """
     return Scenario.of(
@@ -77,6 +81,12 @@ def recalibrated(scenario: Scenario, calibration: Calibration | None) -> Scenari
 
 def rerank(scenario: Scenario, before: Calibration, after: Calibration, k: int = COMPARED) -> Reranked:
     """Finds the best `k` executions of a scenario by each of two calibrations, and ranks them by both.
+
+    Args:
+        scenario: of any cost model.
+        before: the calibration that is compared with.
+        after: the calibration that is asked about.
+        k: executions of each calibration that are ranked.
 
     Raises what `recalibrated` raises, and CalibrateError where no execution runs.
     """

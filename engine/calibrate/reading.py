@@ -39,8 +39,13 @@ class Measured:
 
 
 def parse_given(pairs: Sequence[str]) -> dict[str, str]:
-    """Returns the fields for all runs that do not have them, from texts such as "vocab=128256". Raises
-    `CalibrateError`."""
+    """Returns the fields for all runs that do not have them, from texts such as "vocab=128256".
+
+    Args:
+        pairs: texts of field, equals sign and value.
+
+    Raises `CalibrateError` for a text that gives no field of a run a value.
+    """
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -54,7 +59,14 @@ def parse_given(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str] | None = None) -> Measured:
-    """Returns the runs of files: one table, or logs of one run each. Raises `CalibrateError`."""
+    """Returns the runs of files: one table, or logs of one run each.
+
+    Args:
+        paths: of the files.
+        given: fields for all runs that do not have them themselves.
+
+    Raises `CalibrateError` for a file that cannot be read, and as `read_contents` does.
+    """
     contents: dict[str, bytes] = {}
     for path in paths:
         name = os.fspath(path)
@@ -66,7 +78,8 @@ def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None
     """Returns the runs of files by name: tables, or logs of one run each; rows keep their order.
 
     Args:
-        contents: what each file holds. given: fields for all runs that do not have them themselves.
+        contents: what each file holds.
+        given: fields for all runs that do not have them themselves.
 
     Raises:
         CalibrateError: a file is neither, holds too much, or there is none. Bad rows never raise.

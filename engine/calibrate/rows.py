@@ -79,7 +79,9 @@ def check(measured: Measured, system: System, start: Parameters) -> Checked:
     """Sorts runs into those that a fit on a system may use and the others. Never raises for what a cell holds.
 
     Args:
-        measured: the runs. system: the system that they ran on. start: parameters that a fit starts from.
+        measured: the runs.
+        system: the system that they ran on.
+        start: parameters that a fit starts from.
     """
     runs = measured.runs
     given = [str(name) for name in runs.table["hardware"]]

@@ -184,23 +184,42 @@ _SETS: Final[dict[str, ColumnSet]] = {}
 
 
 def declare(cost_model: str, columns: ColumnSet) -> None:
-    """Makes known which columns a cost model has."""
+    """Makes known which columns a cost model has.
+
+    Args:
+        cost_model: name under which the columns are asked for afterwards.
+        columns: its fields, statistics and which of them are stored.
+    """
     _SETS[cost_model] = columns
 
 
 def undeclare(cost_model: str) -> None:
-    """Forgets the columns of a cost model."""
+    """Forgets the columns of a cost model.
+
+    Args:
+        cost_model: name of a cost model that has been declared.
+
+    Raises KeyError for a cost model that has not been declared.
+    """
     del _SETS[cost_model]
 
 
 def cost_model_in(document: Any) -> str:
-    """Returns the cost model that the document of a scenario names; those from before there were several name none."""
+    """Returns the cost model that the document of a scenario names; those from before there were several name none.
+
+    Args:
+        document: of a scenario, parsed; anything that is no mapping counts as one without a name.
+    """
     unnamed = next(name for name, columns in _SETS.items() if columns.unnamed)
     return str(document.get("cost_model", unnamed)) if isinstance(document, Mapping) else unnamed
 
 
 def cost_models_with(name: str) -> list[str]:
-    """Returns the cost models whose executions have a field."""
+    """Returns the cost models whose executions have a field.
+
+    Args:
+        name: of a field of executions.
+    """
     return [each for each, columns in _SETS.items() if name in (column.name for column in columns.fields)]
 
 
@@ -213,18 +232,34 @@ def _set_of(cost_model: str) -> ColumnSet:
 
 
 def fields_of(cost_model: str) -> tuple[Column, ...]:
-    """Returns the fields of an execution under a cost model."""
+    """Returns the fields of an execution under a cost model.
+
+    Args:
+        cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
+    """
     return _set_of(cost_model).fields
 
 
 def choices_of(cost_model: str) -> tuple[Column, ...]:
-    """Returns the fields that are a choice under a cost model, in the order in which lists show them."""
+    """Returns the fields that are a choice under a cost model, in the order in which lists show them.
+
+    Args:
+        cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
+    """
     found = _set_of(cost_model)
     return in_order(column for column in found.fields if not column.of_scenario and column.name not in found.settled)
 
 
 def in_order(fields: Iterable[Column]) -> tuple[Column, ...]:
-    """Returns the fields by group, each behind the field that it belongs to where that is of the same group."""
+    """Returns the fields by group, each behind the field that it belongs to where that is of the same group.
+
+    Args:
+        fields: of executions, in any order.
+    """
     placed: list[Column] = []
     for column in fields:
         names = [each.name for each in placed]
@@ -247,36 +282,70 @@ def applies(column: Column | str, known: Mapping[Any, Any] | pd.DataFrame) -> An
 
 
 def statistics_of(cost_model: str) -> tuple[Column, ...]:
-    """Returns the results of an execution under a cost model; some may be undefined, see `defined_of`."""
+    """Returns the results of an execution under a cost model; some may be undefined, see `defined_of`.
+
+    Args:
+        cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
+    """
     return _set_of(cost_model).statistics
 
 
 def defined_of(cost_model: str) -> tuple[Column, ...]:
-    """Returns the results that are a number in executions that run under a cost model."""
+    """Returns the results that are a number in executions that run under a cost model.
+
+    Args:
+        cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
+    """
     found = _set_of(cost_model)
     return tuple(column for column in found.statistics if column.name not in found.undefined)
 
 
 def headline_of(cost_model: str) -> tuple[Column, ...]:
-    """Returns the statistics stored for every feasible execution under a cost model."""
+    """Returns the statistics stored for every feasible execution under a cost model.
+
+    Args:
+        cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
+    """
     return _set_of(cost_model).headline
 
 
 def stored_of(cost_model: str) -> tuple[Column, ...]:
-    """Returns the columns of a stored row under a cost model, in order."""
+    """Returns the columns of a stored row under a cost model, in order.
+
+    Args:
+        cost_model: name of a cost model that has been declared.
+
+    Raises UnknownColumn for a cost model that has not been declared.
+    """
     return _set_of(cost_model).stored
 
 
 def parts_of(share: str, cost_model: str) -> tuple[str, ...]:
     """Returns the times whose sum is divided by the step time to give one of `SHARES`, of those that a cost model
-    has."""
+    has.
+
+    Args:
+        share: one of `SHARES`.
+        cost_model: name of a cost model that has been declared.
+    """
     there = {column.name for column in headline_of(cost_model)}
     return tuple(name for name in _SHARED[share] if name in there)
 
 
 def value_of(name: str, figures: Any) -> Any:
     """Returns the value of a column, of one of `SHARES` too, in an execution (a mapping) or a table of them (a data
-    frame)."""
+    frame).
+
+    Args:
+        name: of a column or of one of `SHARES`.
+        figures: columns by name: a value each [unit of the column], or arrays [rows].
+    """
     if name not in _SHARED:
         return figures[name]
     return sum(figures[part] for part in _SHARED[name] if part in figures) / figures["total_time"]
@@ -284,6 +353,9 @@ def value_of(name: str, figures: Any) -> Any:
 
 def by_name(name: str) -> Column:
     """Returns the column called `name`.
+
+    Args:
+        name: of a column, as files and tables have it.
 
     Raises UnknownColumn, naming columns that are spelt alike, when there is none.
     """
@@ -296,14 +368,26 @@ def by_name(name: str) -> Column:
 
 
 def called(name: str) -> str:
-    """Returns what a message calls a column, for readers of pages and of files: "Tensor parallel (tensor_par)"."""
+    """Returns what a message calls a column, for readers of pages and of files: "Tensor parallel (tensor_par)".
+
+    Args:
+        name: of a column, as files and tables have it.
+
+    Raises UnknownColumn where there is no such column.
+    """
     return f"{by_name(name).label} ({name})"
 
 
 def choice_label(column: Column | str, value: object) -> str:
     """Returns the text that stands for a field's value on screen, such as "RS+AG" for "rs_ag" and "on" for True.
 
-    Values without a text of their own come back as they are. Raises UnknownColumn for an unknown column name.
+    Values without a text of their own come back as they are.
+
+    Args:
+        column: a field, or its name.
+        value: of the field, as executions have it.
+
+    Raises UnknownColumn for an unknown column name.
     """
     column = by_name(column) if isinstance(column, str) else column
     if column.dtype == "bool" and value in (True, False):
@@ -316,6 +400,9 @@ def arrow_type(column: Column) -> pa.DataType:
 
     Fields are 32-bit integers because the largest of them, the number of GPUs, stays far below 2**31; they must be
     widened before they are multiplied. The id counts executions and needs 64 bits.
+
+    Args:
+        column: one that the register has.
     """
     if column.dtype == "int64":
         return pa.int64() if column.kind == "identifier" else pa.int32()
@@ -327,7 +414,11 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 def duckdb_type(column: Column) -> str:
-    """Returns the DuckDB type in which a column is stored; closed sets of choices become an ENUM in their order."""
+    """Returns the DuckDB type in which a column is stored; closed sets of choices become an ENUM in their order.
+
+    Args:
+        column: one that the register has.
+    """
     if column.dtype == "int64":
         return "BIGINT" if column.kind == "identifier" else "INTEGER"
     if column.dtype == "float64":
@@ -340,7 +431,11 @@ def duckdb_type(column: Column) -> str:
 
 
 def duckdb_neutral(column: Column) -> str:
-    """Returns the SQL of what rows have in a column that they do not have, in its type."""
+    """Returns the SQL of what rows have in a column that they do not have, in its type.
+
+    Args:
+        column: one that the register has.
+    """
     value = NEUTRAL_EXTENSIONS.get(column.name, 0.0)
     text = _NEUTRAL_BY_OTHERS.get(column.name, f"'{value}'" if isinstance(value, str) else str(value))
     return f"CAST({text} AS {duckdb_type(column)})"
@@ -350,12 +445,19 @@ def headline_schema(cost_model: str) -> pa.Schema:
     """Returns the Arrow schema of a stored row: id, the fields and the headline statistics of the cost model.
 
     Every field of the schema carries its unit and label as metadata, so that an exported Parquet file explains itself.
+
+    Args:
+        cost_model: name of a cost model that has been declared.
     """
     return schema_of(stored_of(cost_model))
 
 
 def schema_of(chosen: Iterable[Column]) -> pa.Schema:
-    """Returns the Arrow schema of these columns as they are stored."""
+    """Returns the Arrow schema of these columns as they are stored.
+
+    Args:
+        chosen: columns in the order in which the schema has them.
+    """
     return pa.schema(
         [
             pa.field(
@@ -370,6 +472,10 @@ def ddl(table_name: str, cost_model: str) -> str:
     """Returns the CREATE TABLE statement for stored rows of a cost model.
 
     `table_name` may be any text; it is quoted as an identifier.
+
+    Args:
+        table_name: of the table that is made; it is quoted as an identifier.
+        cost_model: name of a cost model that has been declared.
     """
     stored = stored_of(cost_model)
     lines = ",\n".join(f"    {_quoted(column.name, chr(34))} {duckdb_type(column)} NOT NULL" for column in stored)

@@ -30,12 +30,22 @@ class Condition:
 
 
 def more_than(above: float, *names: str) -> Condition:
-    """Returns the condition that any of some quantities exceeds a number."""
+    """Returns the condition that any of some quantities exceeds a number.
+
+    Args:
+        above: number that a quantity must exceed [unit of the quantities].
+        names: of the quantities.
+    """
     return Condition(names, above=above)
 
 
 def among(name: str, *words: str) -> Condition:
-    """Returns the condition that a field is one of some words."""
+    """Returns the condition that a field is one of some words.
+
+    Args:
+        name: of a field.
+        words: of which the field must be one.
+    """
     return Condition((name,), words=words)
 
 
@@ -43,6 +53,10 @@ def holds(conditions: tuple[Condition, ...], known: Mapping[Any, Any] | pd.DataF
     """Tells whether all conditions hold, as a truth, or as an array [rows] where `known` has columns of a table.
 
     A condition about nothing that is known is taken to hold.
+
+    Args:
+        conditions: all of which must hold.
+        known: values by name of field, or a table with a column for each [rows].
     """
     result: Any = True
     for one in conditions:

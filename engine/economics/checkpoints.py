@@ -20,7 +20,12 @@ __all__ = ["Parts", "daly_interval", "expected_seconds", "parts", "young_interva
 
 
 def young_interval(write: Quantity, mtbf: Quantity) -> Quantity:
-    """Returns the computing time between checkpoints that loses least, to first order: sqrt(2 delta M). Young 1974."""
+    """Returns the computing time between checkpoints that loses least, to first order: sqrt(2 delta M). Young 1974.
+
+    Args:
+        write: time to write a checkpoint, delta [s].
+        mtbf: mean time between failures of the whole system, M [s].
+    """
     root: Quantity = np.sqrt(2.0 * write * mtbf)
     return root
 
@@ -29,6 +34,10 @@ def daly_interval(write: Quantity, mtbf: Quantity) -> Quantity:
     """Returns the computing time between checkpoints that loses least, to higher order. Daly 2006, equation 37.
 
     sqrt(2 delta M) (1 + sqrt(delta / 2M) / 3 + delta / 18M) - delta for delta < 2M, else M.
+
+    Args:
+        write: time to write a checkpoint, delta [s].
+        mtbf: mean time between failures of the whole system, M [s].
     """
     ratio = write / (2.0 * mtbf)
     higher = young_interval(write, mtbf) * (1.0 + np.sqrt(ratio) / 3.0 + ratio / 9.0) - write
@@ -44,6 +53,13 @@ def expected_seconds(
 
     M exp(R/M) (exp((tau + delta)/M) - 1) compute / tau: Daly 2006, equation 20. `interval` must be above 0. Infinite
     where an interval is so much longer than the time between failures that the run would never end.
+
+    Args:
+        compute: time without failures or checkpoints [s].
+        interval: computing time between checkpoints, tau [s]; above 0.
+        write: time to write a checkpoint, delta [s].
+        restart: time to come back after a failure, R [s].
+        mtbf: mean time between failures of the whole system, M [s].
     """
     with np.errstate(over="ignore"):
         total: Quantity = mtbf * np.exp(restart / mtbf) * np.expm1((interval + write) / mtbf) * compute / interval
@@ -70,6 +86,13 @@ def parts(compute: float, interval: float, write: float, restart: float, mtbf: f
 
     Failures strike at all times alike, so there are total / M of them; each begins a restart that the next may cut
     short, which takes M (1 - exp(-R/M)) on average (mean of an exponential variable cut off at R).
+
+    Args:
+        compute: time without failures or checkpoints [s].
+        interval: computing time between checkpoints, tau [s]; above 0.
+        write: time to write a checkpoint, delta [s].
+        restart: time to come back after a failure, R [s].
+        mtbf: mean time between failures of the whole system, M [s].
     """
     total = float(expected_seconds(compute, interval, write, restart, mtbf))
     writing = compute / interval * write

@@ -112,9 +112,14 @@ class TrainingRun:
 def training_run(inputs: RunInputs, *, tokens_per_s: float, num_procs: int, parameters: float) -> TrainingRun:
     """Returns the figures of training `inputs.tokens` tokens.
 
-    tokens_per_s: rate of the whole system while it computes [tokens/s]. parameters: all of the model, of experts every
-    one, since a checkpoint holds them. Raises `DerivedError` for a rate, a number of processors or of parameters that
-    cannot be, and where failures come so fast that the run would all but never end.
+    Args:
+        inputs: tokens, failures, storage, price and power.
+        tokens_per_s: rate of the whole system while it computes [tokens/s].
+        num_procs: processors of the system.
+        parameters: all of the model, of experts every one, since a checkpoint holds them.
+
+    Raises `DerivedError` for a rate, a number of processors or of parameters that cannot be, and where failures come so
+    fast that the run would all but never end.
     """
     for name, value, low in (("tokens_per_s", tokens_per_s, 0.0), ("parameters", parameters, 0.0),
                              ("num_procs", num_procs, 0.0)):  # fmt: skip

@@ -97,7 +97,8 @@ def measured_calibration(samples: Samples, system: System, name: str) -> Calibra
     """Returns the calibration of `system` by samples taken on it.
 
     Args:
-        samples: the measurements. system: peaks, bandwidths and counts that the parameters are shares of.
+        samples: the measurements.
+        system: peaks, bandwidths and counts that the parameters are shares of.
         name: of the calibration.
     """
     library = library_calibration()

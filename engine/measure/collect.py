@@ -53,7 +53,8 @@ def measure(
 
     Args:
         device: "auto" (an accelerator where there is one), "cuda" (also ROCm's) or "cpu".
-        quick: fewer and smaller operations, for some ten seconds. seconds: for the benchmarks themselves.
+        quick: fewer and smaller operations, for some ten seconds.
+        seconds: for the benchmarks themselves [s]; chosen by `quick` where None.
         ranks: processes for the collectives; all accelerators, or 2 on a CPU, where not given. 1 for none.
         threads: that a CPU computes with; PyTorch's own number where not given.
         progress: is told before every benchmark.

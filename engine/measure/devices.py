@@ -39,6 +39,10 @@ def described(torch: Any, wanted: str = "auto") -> Device:
     """Returns the device to measure: `wanted` is "auto" (an accelerator where there is one), "cuda" (also ROCm's) or
     "cpu".
 
+    Args:
+        torch: the imported PyTorch module.
+        wanted: "auto" (an accelerator where there is one), "cuda" (also ROCm's) or "cpu".
+
     Raises `MeasureError` for an accelerator that is not there.
     """
     if wanted not in ("auto", "cuda", "cpu"):

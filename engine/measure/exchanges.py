@@ -32,8 +32,10 @@ def timed_exchanges(
 
     Args:
         sizes: bytes of the full buffer; rounded to whole elements per rank.
-        ranks: processes, one per accelerator. backend: "nccl" or "gloo". threads: of each process.
+        ranks: processes, one per accelerator.
+        backend: "nccl" or "gloo".
         seconds: for everything but starting.
+        threads: of each process.
 
     Raises:
         ExchangeError: a rank ended early, or they took far longer than `seconds`.

@@ -64,6 +64,11 @@ def reciprocal(predict: Callable[[float], Floats], measured: Floats, at: float =
 
     `at` and its half are where the formula is evaluated; it must have this form there. Not a number where no positive
     value gives the measured time.
+
+    Args:
+        predict: time at a value [s], elements as in `measured`; must have the form a / value + b.
+        measured: times [s].
+        at: value at which, and at whose half, the formula is evaluated.
     """
     once = predict(at)
     step = predict(at / 2.0) - once
@@ -74,7 +79,12 @@ def reciprocal(predict: Callable[[float], Floats], measured: Floats, at: float =
 
 def weighted_median(values: Floats, weights: Floats) -> float:
     """Returns the value at which half of the weight is reached; with two halves of equal weight, the mean of both
-    ends."""
+    ends.
+
+    Args:
+        values: numbers in any order [values].
+        weights: of each value, 0 or more [values].
+    """
     order = np.argsort(values)
     reached = np.cumsum(weights[order]) / np.sum(weights)
     low = order[int(np.searchsorted(reached, 0.5 - 1e-12))]
@@ -99,7 +109,15 @@ class ProductFit:
 
 
 def product_seconds(products: Sequence[Product], rate: float, memory: float, sms: float, p: Parameters) -> Floats:
-    """Returns the model's time of products at a matrix rate [FLOP/s] and memory bandwidth [bytes/s] [s]."""
+    """Returns the model's time of products at a matrix rate [FLOP/s] and memory bandwidth [bytes/s] [s].
+
+    Args:
+        products: timings of matrix products.
+        rate: of the matrix units [FLOP/s].
+        memory: bandwidth [bytes/s].
+        sms: multiprocessors, as the model counts them.
+        p: parameters of the cost model.
+    """
     m, n, k = (np.array([getattr(each, name) for each in products], np.float64) for name in ("m", "n", "k"))
     into, out = np.array([BYTES[each.datatype] for each in products]).T
     unit = MatrixUnit(np.asarray(rate), np.asarray(memory), np.asarray(sms), p)
@@ -107,7 +125,13 @@ def product_seconds(products: Sequence[Product], rate: float, memory: float, sms
 
 
 def product_rates(products: Sequence[Product], sms: float, p: Parameters) -> Floats:
-    """Returns the matrix rate [FLOP/s] at which the model gives each product the time that was measured."""
+    """Returns the matrix rate [FLOP/s] at which the model gives each product the time that was measured.
+
+    Args:
+        products: timings of matrix products.
+        sms: multiprocessors, as the model counts them.
+        p: parameters of the cost model.
+    """
     measured = np.array([each.time.seconds for each in products])
     # The scale keeps both evaluations far above the start of the kernel, which is part of b.
     scale = max(each.rate for each in products)
@@ -120,10 +144,12 @@ def fit_products(
     """Returns the rate that products of one datatype sustain; None where none of them is bound by the matrix units.
 
     Args:
-        products: timings. memory: bandwidth [bytes/s]; products that mostly wait for it say nothing and are left out.
+        products: timings.
+        memory: bandwidth [bytes/s]; products that mostly wait for it say nothing and are left out.
         sms: multiprocessors, as the model counts them.
         p: where waves, depth and the kernel's start come from.
-        launch: host time per operator [s]. shape: whether waves and depth may be determined as well.
+        launch: host time per operator [s].
+        shape: whether waves and depth may be determined as well.
     """
     usable = tuple(
         each
@@ -205,7 +231,13 @@ def _attention_case(attentions: Sequence[Attention], accelerator: Accelerators) 
 
 
 def attention_seconds(attentions: Sequence[Attention], accelerator: Accelerators, p: Parameters) -> Floats:
-    """Returns the model's time of forward and backward pass together [s]."""
+    """Returns the model's time of forward and backward pass together [s].
+
+    Args:
+        attentions: timings of attention, forward and with backward.
+        accelerator: the device, as the cost model reads it.
+        p: parameters of the cost model.
+    """
     case = _attention_case(attentions, accelerator)
     core = attention_core(case, sustained_rates(accelerator, case.software.age_years, p), p)
     return core.forward + core.backward
@@ -215,7 +247,14 @@ def attention_shares(
     attentions: Sequence[Attention], accelerator: Accelerators, p: Parameters, name: str = "attention"
 ) -> Floats:
     """Returns the value of `attention` (or `foreign_kernel`) at which the model's forward and backward take what they
-    took."""
+    took.
+
+    Args:
+        attentions: timings of attention, forward and with backward.
+        accelerator: the device, as the cost model reads it.
+        p: parameters of the cost model.
+        name: of the parameter to find, "attention" or "foreign_kernel".
+    """
     measured = np.array([each.both.seconds for each in attentions])
     return reciprocal(
         lambda value: attention_seconds(attentions, accelerator, p.model_copy(update={name: value})), measured,
@@ -225,7 +264,11 @@ def attention_shares(
 
 def block_kernels(accelerator: Accelerators) -> tuple[float, float]:
     """Returns the kernels that the model counts for a dense block with fused attention on one processor, forward and
-    backward."""
+    backward.
+
+    Args:
+        accelerator: the device, as the cost model reads it.
+    """
     one = Attention.model_construct(kernel="native", heads=1, head_size=1, batch=1, sequence=1)
     case = _attention_case([one], accelerator)
     layout = {name: getattr(case.layout, name) for name in Layout.__dataclass_fields__}
@@ -243,7 +286,13 @@ class ExchangeFit:
 
 
 def exchange_seconds(exchanges: Sequence[Exchange], accelerator: Accelerators, p: Parameters) -> Floats:
-    """Returns the model's time of collectives inside the scale-up domain [s]."""
+    """Returns the model's time of collectives inside the scale-up domain [s].
+
+    Args:
+        exchanges: timings of collectives.
+        accelerator: the device, as the cost model reads it.
+        p: parameters of the cost model.
+    """
     rates = sustained_rates(accelerator, np.asarray(math.inf), p)
     found = []
     for each in exchanges:
@@ -257,6 +306,11 @@ def fit_exchanges(exchanges: Sequence[Exchange], accelerator: Accelerators, p: P
     show.
 
     The time is a / scale_up + b latency. Robust: what deviates by more than others counts less.
+
+    Args:
+        exchanges: timings of collectives.
+        accelerator: the device, as the cost model reads it.
+        p: parameters of the cost model.
     """
     if not exchanges:
         return None

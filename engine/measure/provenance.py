@@ -10,12 +10,21 @@ __all__ = ["of_device", "rate_text", "spread_text"]
 
 
 def of_device(device: Device) -> str:
-    """Returns the device, its software and the day."""
+    """Returns the device, its software and the day.
+
+    Args:
+        device: what was measured, with its software and the day.
+    """
     return f"{device.name}, {device.software}, {device.date}"
 
 
 def rate_text(per_second: float, unit: str) -> str:
-    """Returns a rate with a prefix: rate_text(7.02e14, "FLOP/s") is "702 TFLOP/s"."""
+    """Returns a rate with a prefix: rate_text(7.02e14, "FLOP/s") is "702 TFLOP/s".
+
+    Args:
+        per_second: the rate [units/s].
+        unit: of the rate, such as "FLOP/s".
+    """
     for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if per_second >= size:
             return f"{per_second / size:.3g} {letter}{unit}"
@@ -23,7 +32,12 @@ def rate_text(per_second: float, unit: str) -> str:
 
 
 def spread_text(samples: Samples, timings: Sequence[Timing]) -> str:
-    """Returns how often was repeated, and how far single repeats were from their median."""
+    """Returns how often was repeated, and how far single repeats were from their median.
+
+    Args:
+        samples: the measurements.
+        timings: those that a value rests on.
+    """
     repeats = sum(timing.repeats for timing in timings)
     spread = 100.0 * max((timing.spread for timing in timings), default=0.0)
     small = " in the quick run" if samples.quick else ""

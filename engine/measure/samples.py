@@ -164,15 +164,32 @@ class Samples(_Entity):
 
 
 def samples_of(document: object, where: str = "the document") -> Samples:
-    """Returns the samples that a parsed JSON document holds. Raises `MeasureError`."""
+    """Returns the samples that a parsed JSON document holds.
+
+    Args:
+        document: a parsed JSON value of any kind.
+        where: name of the document in messages.
+
+    Raises `MeasureError` naming the field at fault.
+    """
     return load_versioned(document, where, FORMAT, "file of samples", Samples, MeasureError)
 
 
 def load_samples(path: str | os.PathLike[str]) -> Samples:
-    """Returns the samples in a JSON file. Raises `MeasureError`."""
+    """Returns the samples in a JSON file.
+
+    Args:
+        path: of the file.
+
+    Raises `MeasureError` for a file that cannot be read, and as `samples_of` does.
+    """
     return samples_of(read_json(path, "file of samples", MeasureError), shown(os.fspath(path))[1:-1])
 
 
 def samples_document(samples: Samples) -> dict[str, Any]:
-    """Returns the samples as a JSON document, which `samples_of` turns into equal samples."""
+    """Returns the samples as a JSON document, which `samples_of` turns into equal samples.
+
+    Args:
+        samples: the measurements.
+    """
     return {"format": FORMAT, **samples.model_dump(mode="json", exclude_defaults=True)}

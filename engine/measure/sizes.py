@@ -38,6 +38,11 @@ def plan(kind: str, *, quick: bool, seconds: float | None = None) -> Plan:
 
     Products are squares, shallow ones (small k, for `depth`) and ones of few tiles (for `wave`), as transformer
     layers have them.
+
+    Args:
+        kind: of the device, "cpu", "cuda" or "rocm".
+        quick: whether fewer and smaller operations are measured.
+        seconds: for all of it [s]; chosen by `quick` where None.
     """
     time = seconds if seconds is not None else QUICK_SECONDS if quick else FULL_SECONDS
     if kind == "cpu":

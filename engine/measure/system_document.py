@@ -37,7 +37,8 @@ def measured_system(samples: Samples, like: System | None, name: str) -> System:
     """Returns the system that samples describe.
 
     Args:
-        samples: the measurements. like: the system whose values stand where nothing was measured; None for none.
+        samples: the measurements.
+        like: the system whose values stand where nothing was measured; None for none.
         name: of the new system.
 
     Raises:
@@ -51,7 +52,11 @@ def measured_system(samples: Samples, like: System | None, name: str) -> System:
 
 
 def resembling(samples: Samples) -> list[str]:
-    """Returns the names of library systems whose accelerator is called like the device, for `like`."""
+    """Returns the names of library systems whose accelerator is called like the device, for `like`.
+
+    Args:
+        samples: the measurements.
+    """
     words = set(samples.device.name.lower().replace("-", " ").split())
     found = []
     for name in hardware.names():

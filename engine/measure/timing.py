@@ -75,6 +75,9 @@ def steady(found: Sequence[float]) -> bool:
     Its standard error is 1.25 standard deviations over the root of the number; the deviation is taken from the median
     absolute deviation (times 1.48) or the quartiles (over 1.35), whichever is larger: single interruptions of the
     process move neither, and timings that jump between two values have no small one.
+
+    Args:
+        found: seconds of a call, in each sample [s] [samples].
     """
     if len(found) < FEWEST:
         return False
@@ -86,7 +89,12 @@ def steady(found: Sequence[float]) -> bool:
 
 
 def summary(found: Sequence[float], batch: int) -> Timing:
-    """Returns the median and spread of samples, each the mean of `batch` calls [s]."""
+    """Returns the median and spread of samples, each the mean of `batch` calls [s].
+
+    Args:
+        found: seconds of a call, in each sample [s] [samples].
+        batch: calls of each sample.
+    """
     middle = statistics.median(found)
     lower, _, upper = statistics.quantiles(found, n=4, method="inclusive")
     tiny = 1e-12  # a clock too coarse to see anything

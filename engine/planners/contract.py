@@ -44,7 +44,12 @@ Cancel = Callable[[], bool]
 
 
 def unheard(share: float, doing: str) -> None:
-    """Does nothing: progress that nobody listens to."""
+    """Does nothing: progress that nobody listens to.
+
+    Args:
+        share: of the work that is done, 0 to 1.
+        doing: what is being done, in words.
+    """
 
 
 def never() -> bool:

@@ -26,7 +26,12 @@ Numbers = npt.NDArray[np.int64]
 
 def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
     """Returns the number of the first rule that each deployment breaks before anything is computed; 0 for none
-    [rows]."""
+    [rows].
+
+    Args:
+        subject: what is served where.
+        d: deployments [rows].
+    """
     model, t, e = subject.shapes, np.maximum(d.tensor_par, 1.0), np.maximum(d.expert_par, 1.0)
     experts, blocks = float(model.experts), len(subject.pattern.experts)
     routed = experts > 0
@@ -65,7 +70,14 @@ def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
 def limit_reasons(
     first_token: Floats, per_token: Floats, ttft_limit: float | None, tpot_limit: float | None
 ) -> Numbers:
-    """Returns the number of the first limit that each deployment misses; 0 for none [rows]."""
+    """Returns the number of the first limit that each deployment misses; 0 for none [rows].
+
+    Args:
+        first_token: time to the first token [s] [rows].
+        per_token: time per output token [s] [rows].
+        ttft_limit: longest time to the first token [s]; None for none.
+        tpot_limit: longest time per output token [s]; None for none.
+    """
     found = np.zeros(len(first_token), np.int64)
     if ttft_limit is not None:
         found = np.where(first_token > ttft_limit, number_of("time_to_first_token"), found)
@@ -79,7 +91,15 @@ def reason_text(
     tpot_limit: float | None = None,
 ) -> str:  # fmt: skip
     """Returns the sentence about one deployment: `row` has its fields, and its figures where the reason is one of
-    them."""
+    them.
+
+    Args:
+        subject: what is served where.
+        number: of a reason; 0 for none.
+        row: fields of the deployment, and its figures where the reason is one of them.
+        ttft_limit: longest time to the first token [s]; None for none.
+        tpot_limit: longest time per output token [s]; None for none.
+    """
     if number == FITS:
         return ""
     model, architecture = subject.shapes, subject.model.architecture

@@ -134,5 +134,11 @@ _BY_NAME: Final = {column.name: column for column in ALL}
 
 
 def by_name(name: str) -> Column:
-    """Returns the column called `name`. Raises KeyError."""
+    """Returns the column called `name`.
+
+    Args:
+        name: of a field or figure of deployments.
+
+    Raises KeyError where there is none.
+    """
     return _BY_NAME[name]

@@ -84,6 +84,9 @@ def frame_of(table: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
     """Returns a table of deployments as a data frame: columns of one length, of which values by themselves fill a
     column.
 
+    Args:
+        table: a data frame, or columns by name: lists of one length, or single values; others than fields are left out.
+
     Raises `DeploymentTableError` for what is no table.
     """
     if isinstance(table, pd.DataFrame):
@@ -137,7 +140,12 @@ def _objects(values: list[Any]) -> pd.Series[Any]:
 def deployments_of(frame: pd.DataFrame) -> Deployments:
     """Returns the arrays of a table with one deployment per row.
 
-    Required are tensor_par, pipeline_par, batch, prompt and output. Raises `DeploymentTableError`.
+    Required are tensor_par, pipeline_par, batch, prompt and output.
+
+    Args:
+        frame: columns by name of field [rows]; those left out have their default.
+
+    Raises `DeploymentTableError` for a column that is missing, and for a value that a field cannot have.
     """
     columns = {}
     for column in FIELDS:

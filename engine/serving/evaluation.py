@@ -36,7 +36,17 @@ def subject_of(
     model: ModelLike, system: SystemLike, *, price: float | None = None, calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
 ) -> Subject:  # fmt: skip
-    """Returns what is served where. The price is the middle of those recorded with the system where none is given."""
+    """Returns what is served where. The price is the middle of those recorded with the system where none is given.
+
+    Args:
+        model: name, path or model itself.
+        system: name, path or system itself.
+        price: of a processor [USD/h]; where None, the middle of those recorded with the system, or not a number.
+        calibration: whose parameters count; the library's where None.
+        assumptions: about memory and batches; the usual ones where None.
+
+    Raises `WorkloadError` for a price that cannot be, and what `model_of` and `system_of` raise.
+    """
     found = system_of(system)
     if price is None:
         known = None if found.accelerator is None else found.accelerator.usd_per_h
@@ -48,7 +58,14 @@ def subject_of(
 
 
 def positive(name: str, value: float | None) -> float | None:
-    """Returns a limit [s], None for none. Raises `WorkloadError`."""
+    """Returns a limit [s], None for none.
+
+    Args:
+        name: of the limit, for messages.
+        value: a number above 0 and at most 1,000,000 [s]; None for none.
+
+    Raises `WorkloadError` for what is no such number.
+    """
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e6:

@@ -89,7 +89,11 @@ class Subject:
 
 
 def grouped(d: Deployments) -> Iterator[npt.NDArray[np.intp]]:
-    """Yields the rows with the same number of stages and launch mode, at most `CHUNK` at a time."""
+    """Yields the rows with the same number of stages and launch mode, at most `CHUNK` at a time.
+
+    Args:
+        d: deployments [rows].
+    """
     keys = d.pipeline_par * len(LAUNCHES) + d.launch
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=np.nan) != 0)
@@ -99,14 +103,24 @@ def grouped(d: Deployments) -> Iterator[npt.NDArray[np.intp]]:
 
 
 def memory_of(subject: Subject, d: Deployments) -> MemoryUse:
-    """Returns the memory of deployments with one number of stages and one launch mode [bytes]."""
+    """Returns the memory of deployments with one number of stages and one launch mode [bytes].
+
+    Args:
+        subject: what is served where.
+        d: deployments with one number of stages and one launch mode [rows].
+    """
     return memory_use(
         subject.shapes, subject.accelerator, d, _stages(subject, d), subject.weight_bytes(d), subject.assumptions
     )
 
 
 def figures(subject: Subject, d: Deployments) -> dict[str, Floats]:
-    """Returns all figures of deployments with one number of stages and one launch mode, by name; arrays [rows]."""
+    """Returns all figures of deployments with one number of stages and one launch mode, by name; arrays [rows].
+
+    Args:
+        subject: what is served where.
+        d: deployments with one number of stages and one launch mode [rows].
+    """
     memory = memory_of(subject, d)
     step, parts = _decode(subject, d)
     first_token, prefill = _prefill_of_distinct(subject, d)

@@ -41,7 +41,13 @@ class MemoryUse:
 
 
 def kv_bytes_per_token(model: ModelShapes, blocks: int, kv_bits: Floats) -> Floats:
-    """Returns what one token adds to the KV cache in all blocks, held once [bytes]."""
+    """Returns what one token adds to the KV cache in all blocks, held once [bytes].
+
+    Args:
+        model: sizes of a block.
+        blocks: of the whole model.
+        kv_bits: of an element in the cache [bits] [rows].
+    """
     return blocks * cached_elements(model, model.key_value_heads) * kv_bits / 8.0
 
 
@@ -49,7 +55,16 @@ def memory_use(
     model: ModelShapes, accelerator: Accelerators, d: Deployments, layout: Sequence[Stage], weight_bytes: Floats,
     a: Assumptions,
 ) -> MemoryUse:  # fmt: skip
-    """Returns the memory of deployments with one number of stages and one launch mode [bytes]."""
+    """Returns the memory of deployments with one number of stages and one launch mode [bytes].
+
+    Args:
+        model: sizes of a block.
+        accelerator: capacity of its memory [bytes].
+        d: deployments with one number of stages and one launch mode [rows].
+        layout: stages of the pipeline, equal ones together.
+        weight_bytes: of an element of a linear layer [bytes] [rows].
+        a: share kept free, memory of captured graphs, and tokens of a prefill pass.
+    """
     held = held_weights(model, d.tensor_par, d.expert_par)
     per_token = cached_elements(model, key_value_heads(model, d.tensor_par)) * d.kv_bits / 8.0
     length = d.prompt + d.output

@@ -120,6 +120,14 @@ def block_times(case: Case, d: Deployments, work: Pass, rates: Rates, p: Paramet
 
     `case` has one "sequence" per token of the pass (microbatch_size = tokens, seq_size = 1), so that its token counts
     are those of the pass.
+
+    Args:
+        case: one "sequence" per token of the pass (microbatch_size = tokens, seq_size = 1) [rows].
+        d: deployments [rows].
+        work: tokens, requests and attention of the pass [rows].
+        rates: sustained rates [FLOP/s], [bytes/s] [rows].
+        p: parameters of the calibrated cost model.
+        weight_bytes: of an element of a linear layer [bytes] [rows].
     """
     model = case.model
     unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)

@@ -46,5 +46,12 @@ def product(layer: Layer, unit: MatrixUnit, weight_bytes: Floats | float) -> Flo
 
 def products(layers: Iterable[Layer], unit: MatrixUnit, weight_bytes: Floats | float, *others: Floats) -> Floats:
     """Returns the seconds of the forward products of layers that run one after the other, after `others` [s]; see
-    `product`."""
+    `product`.
+
+    Args:
+        layers: that run one after the other.
+        unit: matrix rate [FLOP/s], memory bandwidth [bytes/s] and multiprocessors that they run on.
+        weight_bytes: of an element of the weights [bytes].
+        others: seconds of what runs before them [s].
+    """
     return reduce(np.add, (*others, *(product(layer, unit, weight_bytes) for layer in layers)))

@@ -62,20 +62,39 @@ _NUMBERS: Final[Mapping[str, int]] = {reason.code: position for position, reason
 
 
 def number_of(code: str) -> int:
-    """Returns the small integer that arrays carry for a reason code."""
+    """Returns the small integer that arrays carry for a reason code.
+
+    Args:
+        code: stable word for a reason, such as "context_too_long".
+    """
     return _NUMBERS[code]
 
 
 def code_of(number: int) -> str:
-    """Returns the stable code of a reason number, "" for 0."""
+    """Returns the stable code of a reason number, "" for 0.
+
+    Args:
+        number: of a reason; 0 for none.
+    """
     return "" if number == FITS else REASONS[number - 1].code
 
 
 def by_code(code: str) -> Reason:
-    """Returns the reason of a code. Raises KeyError."""
+    """Returns the reason of a code.
+
+    Args:
+        code: stable word for a reason, such as "context_too_long".
+
+    Raises KeyError for a code that there is not.
+    """
     return REASONS[_NUMBERS[code] - 1]
 
 
 def sentence(code: str, quantities: Mapping[str, Any]) -> str:
-    """Returns the sentence of one deployment; `quantities` gives each placeholder of the template."""
+    """Returns the sentence of one deployment; `quantities` gives each placeholder of the template.
+
+    Args:
+        code: stable word for a reason, such as "context_too_long".
+        quantities: value of each placeholder in the template, by name.
+    """
     return by_code(code).template.format(**quantities)

@@ -46,7 +46,11 @@ class Stage(NamedTuple):
 
 
 def pattern_of(model: Model) -> Pattern:
-    """Returns the blocks of a model; one known by Calculon's six numbers has full attention and plain MLPs."""
+    """Returns the blocks of a model; one known by Calculon's six numbers has full attention and plain MLPs.
+
+    Args:
+        model: one of the library's kind, with its architecture or without.
+    """
     found = model.architecture
     if found is None:
         return Pattern((False,) * model.num_blocks, (False,) * model.num_blocks)
@@ -58,6 +62,10 @@ def stages(pattern: Pattern, pipeline_par: int) -> tuple[Stage, ...]:
     divide.
 
     At most as many stages as blocks.
+
+    Args:
+        pattern: kinds of the model's blocks, from the first.
+        pipeline_par: stages that blocks are split into; at most as many as blocks.
     """
     blocks = len(pattern.experts)
     least, more = divmod(blocks, pipeline_par)
@@ -74,7 +82,12 @@ def stages(pattern: Pattern, pipeline_par: int) -> tuple[Stage, ...]:
 
 def key_value_heads(model: ModelShapes, tensor_par: Floats) -> Floats:
     """Returns the key and value heads on one processor: split over the group, repeated where it has more ranks than
-    heads."""
+    heads.
+
+    Args:
+        model: sizes of a block.
+        tensor_par: processors that share every layer [rows].
+    """
     return np.maximum(model.key_value_heads / tensor_par, 1.0)
 
 
@@ -83,6 +96,10 @@ def cached_elements(model: ModelShapes, heads: Floats) -> Floats:
 
     Latent attention caches the compressed vector and the rotated key, whatever the heads (DeepSeek-V2,
     arXiv:2405.04434, section 2.1.4); every processor of the group holds all of it.
+
+    Args:
+        model: sizes of a block.
+        heads: key and value heads that are held [rows].
     """
     latent = model.key_value_rank + model.rope_size
     return np.where(model.latent > 0, latent, heads * (model.attn_size + model.value_size))
@@ -104,6 +121,11 @@ def held_weights(model: ModelShapes, tensor_par: Floats, expert_par: Floats) -> 
     """Returns what tensor and expert parallelism leave on one processor [elements].
 
     Compressions of latent attention, and key and value heads beyond those there are, are repeated on every rank.
+
+    Args:
+        model: sizes of a block.
+        tensor_par: processors that share every layer [rows].
+        expert_par: processors that experts are spread over [rows].
     """
     t = tensor_par
     return Weights(
@@ -117,7 +139,11 @@ def held_weights(model: ModelShapes, tensor_par: Floats, expert_par: Floats) -> 
 
 
 def not_represented(model: Model) -> tuple[str, ...]:
-    """Returns the sentences on what of a published model serving leaves out or changes."""
+    """Returns the sentences on what of a published model serving leaves out or changes.
+
+    Args:
+        model: one of the library's kind, with its architecture or without.
+    """
     found = model.architecture
     if found is None:
         return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)

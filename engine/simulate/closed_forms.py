@@ -286,7 +286,11 @@ _CLOSED: Final = {
 
 
 def closed_form(schedule: str) -> ClosedForm | None:
-    """Returns the formula of a schedule, or None for those that have none: planned ones, V-Half, V-Min and V-1F1B."""
+    """Returns the formula of a schedule, or None for those that have none: planned ones, V-Half, V-Min and V-1F1B.
+
+    Args:
+        schedule: name of a schedule, such as "1f1b"; what other programs call it is not known here.
+    """
     return _CLOSED.get(schedule)
 
 
@@ -295,6 +299,9 @@ def published(found: Replay) -> tuple[str, float | None] | None:
 
     Nothing is returned for an order of one's own and for schedules without a formula. Stages must be equal, and sends
     occupy nobody.
+
+    Args:
+        found: a replayed schedule.
     """
     form = closed_form(found.rule.name) if found.rule else None
     if form is None or found.shape is None:

@@ -104,7 +104,12 @@ def replayed(order: Order, durations: Durations, sends: Sends = Sends()) -> Timi
 
 
 def entry_durations(order: Order, durations: Durations) -> Floats:
-    """Returns how long every entry takes [s]."""
+    """Returns how long every entry takes [s].
+
+    Args:
+        order: actions of every rank.
+        durations: of actions by kind and stage of the model [s].
+    """
     kind, stage = order.kind[:, 0], order.stage[:, 0]
     wide = durations.forward.shape[1:]
     found = np.zeros((len(order), *wide))
@@ -185,6 +190,9 @@ def _by_stage(name: str, value: Any, stages: int) -> Floats:
 
 def sends_from(sends: Mapping[str, Any] | Sends | None) -> Sends:
     """Returns sends from a mapping of `mode` (none, overlap, block) and `c` [s].
+
+    Args:
+        sends: such a mapping, sends as they are, or None for sends that take no time.
 
     Raises: ScheduleError naming what is wrong.
     """

@@ -20,7 +20,11 @@ _TORCH: Final = {FORWARD: "F", INPUT_GRADIENT: "I", WEIGHT_GRADIENT: "W", BACKWA
 
 
 def chrome_trace(found: Replay) -> list[dict[str, Any]]:
-    """Returns one complete event per action: `name`, `ph` "X", `ts` and `dur` [µs], `pid` 0, `tid` the rank."""
+    """Returns one complete event per action: `name`, `ph` "X", `ts` and `dur` [µs], `pid` 0, `tid` the rank.
+
+    Args:
+        found: a replayed schedule.
+    """
     return [
         {
             "name": f"{task['kind']}{task['microbatch']}.{task['stage']}", "ph": "X",
@@ -32,12 +36,20 @@ def chrome_trace(found: Replay) -> list[dict[str, Any]]:
 
 
 def chrome_trace_json(found: Replay) -> str:
-    """Returns the events as text, for a file."""
+    """Returns the events as text, for a file.
+
+    Args:
+        found: a replayed schedule.
+    """
     return json.dumps(chrome_trace(found))
 
 
 def torch_csv(found: Replay) -> str:
-    """Returns the order as torch's `pipeline_parallel_schedule_csv` has it: a row per rank, an action per cell."""
+    """Returns the order as torch's `pipeline_parallel_schedule_csv` has it: a row per rank, an action per cell.
+
+    Args:
+        found: a replayed schedule.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for each in found.order.entries:

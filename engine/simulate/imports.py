@@ -54,6 +54,9 @@ def read_torch_csv(text: str) -> list[str]:
 
     Actions that move data (SEND_F, RECV_F, UNSHARD and the like) are left out: they follow from the others.
 
+    Args:
+        text: content of the file, a row per rank.
+
     Raises: ScheduleError naming the cell that is no action.
     """
     lines = []

@@ -12,7 +12,12 @@ __all__ = ["even_split", "megatron_split", "torchtitan_split"]
 
 
 def even_split(layers: int, stages: int) -> list[int]:
-    """Returns layers per stage where the first stages take what is left over."""
+    """Returns layers per stage where the first stages take what is left over.
+
+    Args:
+        layers: of the model.
+        stages: of the pipeline.
+    """
     _check(layers=layers, stages=stages)
     return [layers // stages + (stage < layers % stages) for stage in range(stages)]
 

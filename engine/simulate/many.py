@@ -45,10 +45,12 @@ def replay_many(
     """Returns the figures of a schedule for many executions.
 
     Args:
-        schedule: a name. stages: ranks of the pipeline, P. microbatches: of one replica in a step, M. chunks: pieces
-        of the model per rank. times: seconds of `F`, `B`, `W` and, where given, `FB`, each a number, one per stage of
-        the model, or an array of
-            executions by stages (or by one).
+        schedule: a name.
+        stages: ranks of the pipeline, P.
+        microbatches: of one replica in a step, M.
+        chunks: pieces of the model per rank.
+        times: seconds of `F`, `B`, `W` and, where given, `FB`, each a number, one per stage of the model, or an array
+            of executions by stages (or by one).
         sends: `mode` (none, overlap, block) and `c` [s], a number or one per execution.
         group: microbatches that pass a chunk before the next one's turn.
 

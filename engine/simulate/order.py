@@ -97,12 +97,22 @@ class Order:
 
 
 def written(entry: Entry, *, stages: bool) -> str:
-    """Returns an entry as text, with the stages of its actions or without."""
+    """Returns an entry as text, with the stages of its actions or without.
+
+    Args:
+        entry: one action, or a pair that runs together.
+        stages: whether the stages of its actions are told.
+    """
     return "+".join(f"{KINDS[kind]}{m}.{stage}" if stages else f"{KINDS[kind]}{m}" for kind, stage, m in entry)
 
 
 def check_shape(shape: Shape, actions: int) -> None:
-    """Raises ScheduleError where numbers of ranks, microbatches or chunks make no sense, or are too large to replay."""
+    """Raises ScheduleError where numbers of ranks, microbatches or chunks make no sense, or are too large to replay.
+
+    Args:
+        shape: ranks, microbatches, chunks and group of a step.
+        actions: number of actions that a replay has.
+    """
     for name, value in (("stages", shape.ranks), ("microbatches", shape.microbatches), ("chunks", shape.chunks),
                         ("group", 1 if shape.group is None else shape.group)):  # fmt: skip
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
@@ -118,6 +128,10 @@ def check_shape(shape: Shape, actions: int) -> None:
 @lru_cache(maxsize=128)
 def order_of(rule: Rule, shape: Shape) -> Order:
     """Returns the order of a schedule, built once and kept.
+
+    Args:
+        rule: the schedule.
+        shape: ranks, microbatches, chunks and group of a step.
 
     Raises: ScheduleError where the schedule does not exist for these numbers, or the order cannot run.
     """
@@ -310,6 +324,9 @@ class _Numbered:
 
 def parsed(lines: Sequence[str]) -> list[list[Entry]]:
     """Returns lists of actions from text such as `F0 F1 BW0 F2+BW1.3`.
+
+    Args:
+        lines: text of every rank [ranks].
 
     Raises: ScheduleError naming the first word that is no action.
     """

@@ -34,7 +34,13 @@ class CriticalPath:
 
 
 def critical_path(order: Order, timing: Timing, sends: Sends) -> CriticalPath:
-    """Returns a critical path; of several the one that stays on a rank as long as it can."""
+    """Returns a critical path; of several the one that stays on a rank as long as it can.
+
+    Args:
+        order: actions of every rank.
+        timing: when every entry starts and ends [s].
+        sends: whether sends take time, whom they occupy, and their time [s].
+    """
     start, end, free = timing.start.tolist(), timing.end.tolist(), timing.free.tolist()
     total = len(order)
     latency = 0.0 if sends.mode is Mode.NONE else float(np.asarray(sends.time))

@@ -171,6 +171,14 @@ def shape_of(
 ) -> Shape:  # fmt: skip
     """Returns what a rule is asked for.
 
+    Args:
+        known: the schedule.
+        ranks: of the pipeline, P.
+        microbatches: of one replica in a step, M.
+        chunks: pieces of the model per rank.
+        group: microbatches that pass a chunk before the next one's turn; None for the schedule's own number.
+        memory_limit: most activations that a rank holds, in chunks of microbatches; None for none.
+
     Raises: ScheduleError where the schedule has no such number.
     """
     check_shape(Shape(ranks, microbatches, chunks, group), 0)

@@ -30,7 +30,11 @@ class Residence:
 
 
 def residence(order: Order) -> Residence:
-    """Returns the peaks of an order, which do not depend on durations."""
+    """Returns the peaks of an order, which do not depend on durations.
+
+    Args:
+        order: actions of every rank.
+    """
     gains, losses, early, waits = _changes(order)
     pending = waits.copy()
     found: tuple[list[int], list[int], list[int]] = ([], [], [])
@@ -54,7 +58,13 @@ def shared_peaks(order: Order, kept: float) -> list[float]:
 
 
 def held_over_time(order: Order, timing: Timing, *, freed_at_input_gradient: bool = False) -> pd.DataFrame:
-    """Returns what every rank holds when: `rank`, `time` [s] and `held` from then on [chunks of microbatches]."""
+    """Returns what every rank holds when: `rank`, `time` [s] and `held` from then on [chunks of microbatches].
+
+    Args:
+        order: actions of every rank.
+        timing: when every entry starts and ends [s].
+        freed_at_input_gradient: whether activations are freed with the gradient of the input, not of the weights.
+    """
     gains, losses, early, _ = _changes(order)
     loss = early if freed_at_input_gradient else losses
     frames = []

@@ -70,7 +70,7 @@ class Schedule:
         return self.step_time - self.skipped
 
     def idle(self) -> pd.DataFrame:
-        """The gaps: `stage`, `start`, `end` [s] of every stretch in which a stage has nothing to do."""
+        """Returns the gaps: `stage`, `start`, `end` [s] of every stretch in which a stage has nothing to do."""
         gaps: list[tuple[int, float, float]] = []
         least = 1e-9 * self.step_time
         for stage, tasks in self.tasks.groupby("stage", sort=True):

@@ -38,7 +38,13 @@ class Cause(StrEnum):
 
 
 def idle_times(order: Order, timing: Timing, sends: Sends) -> pd.DataFrame:
-    """Returns the gaps: `rank`, `start`, `end` [s], `cause` and `of`, the rank waited for, or -1."""
+    """Returns the gaps: `rank`, `start`, `end` [s], `cause` and `of`, the rank waited for, or -1.
+
+    Args:
+        order: actions of every rank.
+        timing: when every entry starts and ends [s].
+        sends: whether sends take time, whom they occupy, and their time [s].
+    """
     whole = float(timing.free.max())
     least = 1e-9 * whole
     rows = []

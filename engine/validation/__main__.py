@@ -28,7 +28,11 @@ from engine.validation.refit import fit_all, leave_one_source_out, two_fold, upd
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns its exit status."""
+    """Runs one command; returns its exit status.
+
+    Args:
+        arguments: of the command line; those that the program was started with where None.
+    """
     parser = argparse.ArgumentParser(prog="python -m engine.validation")
     commands = parser.add_subparsers(dest="command", required=True)
     report = commands.add_parser("report", help="predict measured runs and print tables of errors")

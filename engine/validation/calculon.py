@@ -30,7 +30,11 @@ GATED_WIDTH = 1.5
 
 def mappable(mapped: Mapped) -> npt.NDArray[np.bool_]:
     """Tells which rows Calculon can express: no context parallelism, no experts, no 4 bits, recomputation none, full or
-    selective of all blocks [rows]."""
+    selective of all blocks [rows].
+
+    Args:
+        mapped: runs as the cost model reads them, with why others cannot be read [rows].
+    """
     layout, model = mapped.case.layout, mapped.case.model
     kinds = np.isin(layout.recompute, [RECOMPUTES.index(word) for word in RECOMPUTE_WORDS])
     found = mapped.supported & kinds & (layout.recompute_share == 1.0)
@@ -39,7 +43,11 @@ def mappable(mapped: Mapped) -> npt.NDArray[np.bool_]:
 
 
 def calculon_step_times(mapped: Mapped) -> npt.NDArray[np.float64]:
-    """Returns the step times by `calculon` [s] [rows], NaN where it cannot express the row or finds it impossible."""
+    """Returns the step times by `calculon` [s] [rows], NaN where it cannot express the row or finds it impossible.
+
+    Args:
+        mapped: runs as the cost model reads them, with why others cannot be read [rows].
+    """
     seconds = np.full(len(mapped.reason), np.nan)
     rows = np.flatnonzero(mappable(mapped))
     if len(rows) == 0:

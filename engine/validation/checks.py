@@ -50,7 +50,13 @@ def refuse_impossible(
     values: dict[str, npt.NDArray[np.float64]],
     found: Findings,
 ) -> None:
-    """Refuses what cannot be: products, splits, and measurements beyond the hardware."""
+    """Refuses what cannot be: products, splits, and measurements beyond the hardware.
+
+    Args:
+        columns: what the runs say, by name of column [rows].
+        values: by name of input, with defaults in place of what is not given [rows].
+        found: reasons and remarks by row, to which is added.
+    """
     t, p, dp, c = (values[name] for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))
     product, processors = t * p * dp * c, columns["num_gpus"]
     wrong = ~np.isnan(processors) & (product != processors)

@@ -19,7 +19,11 @@ ERROR_COLUMNS = ("rows", "mean", "median", "p90", "bias", "within_10", "tau", "r
 
 
 def source_family(source: pd.Series) -> pd.Series:
-    """Returns the source without its release or paper: "NVIDIA dgxc-benchmarking v25.02" and v25.04 are one."""
+    """Returns the source without its release or paper: "NVIDIA dgxc-benchmarking v25.02" and v25.04 are one.
+
+    Args:
+        source: what the runs name as their source [rows].
+    """
     names = source.astype(str).str.replace(r"[ (]+(?:v?\d\d\.\d.*|\d{4}\.\d.*)$", "", regex=True)
     return names.str.replace(r" \([^)]*,$", "", regex=True)  # what is left of "(conference, paper)"
 
@@ -34,7 +38,8 @@ def error_statistics(
 
     Args:
         predicted, measured: step times [s].
-        group: layout groups. batch: samples per step, for ranking by time per sample.
+        group: layout groups.
+        batch: samples per step, for ranking by time per sample.
     """
     keep = np.isfinite(predicted) & np.isfinite(measured)
     error = predicted[keep] / measured[keep] - 1.0
@@ -59,7 +64,8 @@ def error_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
     """Returns the errors per set, per source, per hardware, and per source and hardware.
 
     Args:
-        table: typed runs. predictions: what `validate` returned for them, with Calculon's column or without.
+        table: typed runs.
+        predictions: what `validate` returned for them, with Calculon's column or without.
 
     Returns:
         `kind` (set, source, hardware, source and hardware), `name`, `ERROR_COLUMNS`, `unsupported` (rows without
@@ -115,7 +121,12 @@ def _beside(
 
 
 def memory_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
-    """Returns the errors of predicted memory per source: rows, mean, median, largest, bias [%]."""
+    """Returns the errors of predicted memory per source: rows, mean, median, largest, bias [%].
+
+    Args:
+        table: typed runs [rows].
+        predictions: what `validate` returned for them.
+    """
     chosen = reported(table)
     error = predictions["memory_error"].to_numpy(np.float64)
     source = source_family(table["source"])

@@ -55,7 +55,8 @@ def fit_parameters(
     """Returns the parameters `names` that bring predictions closest to `measured` step times.
 
     Args:
-        case: the runs [rows]. measured: step times [s].
+        case: the runs [rows].
+        measured: step times [s].
         start: starting values, which are the prior's centre and the values of all other parameters.
         weights: weight of each row, 1 where not given.
         names: which parameters move.

@@ -68,7 +68,12 @@ def current_predictions() -> pd.DataFrame:
 
 def differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
     """Returns what moved: one sentence per row that changed by more than the tolerance, changed status, came or
-    went."""
+    went.
+
+    Args:
+        now: predictions, by `id` [rows].
+        before: those that were stored, by `id` [rows].
+    """
     found: list[str] = []
     old, new = before.set_index("id"), now.set_index("id")
     found += [f"{name}: is gone" for name in old.index.difference(new.index)]

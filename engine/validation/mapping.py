@@ -77,7 +77,9 @@ class Mapped:
 def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -> Mapped:
     """Maps every row; never raises for what a cell holds.
 
-    systems: what further words of the field `hardware` stand for, of any generation; the library's otherwise.
+    Args:
+        runs: as they were read [rows].
+        systems: what further words of the field `hardware` stand for, of any generation; the library's otherwise.
     """
     table = runs.table
     size = len(table)

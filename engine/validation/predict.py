@@ -67,7 +67,12 @@ def _runs(runs: str | os.PathLike[str] | pd.DataFrame | Runs | None) -> Runs:
 
 
 def predict(mapped: Mapped, p: Parameters) -> pd.DataFrame:
-    """Returns the table that `validate` returns, for runs already mapped."""
+    """Returns the table that `validate` returns, for runs already mapped.
+
+    Args:
+        mapped: runs as the cost model reads them, with why others cannot be read [rows].
+        p: parameters of the cost model.
+    """
     supported = mapped.supported
     seconds = np.where(supported, step_times(mapped.case, p).step, np.nan)
     case = mapped.case
@@ -97,7 +102,11 @@ def predict(mapped: Mapped, p: Parameters) -> pd.DataFrame:
 
 def measured_seconds(mapped: Mapped) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Returns the measured seconds per step, from tokens per second where no step time is given; NaN where neither
-    [rows]."""
+    [rows].
+
+    Args:
+        mapped: runs as the cost model reads them, with why others cannot be read [rows].
+    """
     step = mapped.table["step_time_s"].to_numpy(np.float64)
     case = mapped.case
     tokens = case.layout.batch_size * case.model.seq_size / case.processors
@@ -109,7 +118,12 @@ def breakdown(
     runs: str | os.PathLike[str] | pd.DataFrame | Runs | None = None, p: Parameters | None = None
 ) -> pd.DataFrame:
     """Returns what every predicted step consists of [s]: `id` and the fields of
-    `engine.cost_models.calibrated.physics.step.StepTimes`."""
+    `engine.cost_models.calibrated.physics.step.StepTimes`.
+
+    Args:
+        runs: a file, a table or runs; the package's where None.
+        p: parameters of the cost model; the shipped calibration's where None.
+    """
     mapped = map_runs(_runs(runs))
     parts: StepTimes = step_times(mapped.case, p or parameters())
     table = {name: np.where(mapped.supported, getattr(parts, name), np.nan) for name in StepTimes.__dataclass_fields__}

@@ -27,7 +27,11 @@ class Ranking(NamedTuple):
 
 
 def layout_groups(table: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns the group of every row: same workload, same machine [rows]."""
+    """Returns the group of every row: same workload, same machine [rows].
+
+    Args:
+        table: typed runs [rows].
+    """
     keys = [column for column in WORKLOAD if column in table]
     frame = table[keys].astype(str)
     # vTrain's single-node runs vary the batch from row to row; their layouts are compared by time per sample.
@@ -36,7 +40,11 @@ def layout_groups(table: pd.DataFrame) -> npt.NDArray[np.int64]:
 
 
 def kendall_tau(predicted: npt.NDArray[np.float64], measured: npt.NDArray[np.float64]) -> float:
-    """Returns Kendall's tau-b of two series [dimensionless]; NaN where either is constant."""
+    """Returns Kendall's tau-b of two series [dimensionless]; NaN where either is constant.
+
+    Args:
+        predicted, measured: times, of steps or of samples [s] [rows].
+    """
     a = np.sign(predicted[:, None] - predicted[None, :])[np.triu_indices(len(predicted), 1)]
     b = np.sign(measured[:, None] - measured[None, :])[np.triu_indices(len(measured), 1)]
     norm = float(np.sqrt(np.sum(a != 0) * np.sum(b != 0)))
@@ -47,7 +55,12 @@ def ranking(
     predicted: npt.NDArray[np.float64], measured: npt.NDArray[np.float64], group: npt.NDArray[np.int64]
 ) -> Ranking:
     """Returns Tau and regret of times (per sample where batches differ) over groups with three or more distinct
-    ones."""
+    ones.
+
+    Args:
+        predicted, measured: times, of steps or of samples [s] [rows].
+        group: of every row, equal where layouts compete [rows].
+    """
     taus, regrets = [], []
     for rows in pd.Series(np.arange(len(group))).groupby(group).indices.values():
         x, y = predicted[rows], measured[rows]

@@ -93,13 +93,27 @@ def library_runs() -> Runs:
 
 
 def read_runs(path: str | os.PathLike[str]) -> Runs:
-    """Returns the runs of a CSV file. Raises `RunsFileError` where it is no table of runs at all; bad rows only get a
-    fault."""
+    """Returns the runs of a CSV file.
+
+    Args:
+        path: of a CSV file.
+
+    Raises `RunsFileError` where it is no table of runs at all; bad rows only get a fault.
+    """
     return runs_in(file_content(path, MOST_BYTES, RunsFileError), os.path.basename(path))
 
 
 def runs_in(content: bytes, name: str, *, most_bytes: int = MOST_BYTES, most_runs: int = MOST_RUNS) -> Runs:
-    """Returns the runs of what a CSV file called `name` holds. Raises `RunsFileError` as `read_runs` does."""
+    """Returns the runs of what a CSV file called `name` holds.
+
+    Args:
+        content: of the file [bytes].
+        name: of the table, for messages.
+        most_bytes: the largest content that is read [bytes].
+        most_runs: the most rows that are read.
+
+    Raises `RunsFileError` as `read_runs` does.
+    """
     told = shown(name)[1:-1]
     text = text_of(content, told, most_bytes, RunsFileError)
     raw = parsed(text, told, RunsFileError, most_rows=most_runs, once=ONCE)
@@ -108,6 +122,10 @@ def runs_in(content: bytes, name: str, *, most_bytes: int = MOST_BYTES, most_run
 
 def runs_of(table: pd.DataFrame, name: str = "the table") -> Runs:
     """Returns the runs of a table in memory, in either layout; cells may be numbers or text.
+
+    Args:
+        table: columns in either layout; cells may be numbers or text [rows].
+        name: of the table, for messages.
 
     Raises `RunsFileError` where it is no table of runs.
     """
@@ -176,7 +194,11 @@ def _as_text(values: pd.Series) -> pd.Series:
 
 
 def typed(raw: pd.DataFrame) -> Runs:
-    """Returns the runs of a table in the schema of runs.csv whose cells may hold anything."""
+    """Returns the runs of a table in the schema of runs.csv whose cells may hold anything.
+
+    Args:
+        raw: columns of runs.csv; cells may hold anything [rows].
+    """
     table = raw.reset_index(drop=True)
     size = len(table)
     faults: list[list[str]] = [[] for _ in range(size)]

@@ -67,7 +67,11 @@ class TwoFold:
 
 
 def start_parameters(p: Parameters | None = None) -> Parameters:
-    """Returns the parameters with the fitted ones at the round values that fits start from."""
+    """Returns the parameters with the fitted ones at the round values that fits start from.
+
+    Args:
+        p: whose other values are kept; the shipped calibration's where None.
+    """
     return (p or parameters()).model_copy(update=ROUND_START)
 
 
@@ -92,13 +96,24 @@ def _fit(
 
 
 def fit_all(runs: Runs | None = None, names: Sequence[str] = FITTED) -> Fit:
-    """Returns the fit to all rows that `selection.fit_weights` lets count; what the shipped calibration holds."""
+    """Returns the fit to all rows that `selection.fit_weights` lets count; what the shipped calibration holds.
+
+    Args:
+        runs: measured ones; the package's where None.
+        names: of the parameters that are fitted.
+    """
     mapped, measured, weights = _prepared(runs)
     return _fit(mapped, measured, weights, np.ones(len(measured), bool), names)
 
 
 def two_fold(runs: Runs | None = None, seeds: Sequence[int] = SEEDS, names: Sequence[str] = FITTED) -> TwoFold:
-    """Fits on one half of the groups, predicts the other, for several random halves."""
+    """Fits on one half of the groups, predicts the other, for several random halves.
+
+    Args:
+        runs: measured ones; the package's where None.
+        seeds: of the random halves, one pass for each.
+        names: of the parameters that are fitted.
+    """
     mapped, measured, weights = _prepared(runs)
     groups = fold_groups(mapped.table)
 
@@ -113,7 +128,12 @@ def two_fold(runs: Runs | None = None, seeds: Sequence[int] = SEEDS, names: Sequ
 
 
 def leave_one_source_out(runs: Runs | None = None, names: Sequence[str] = FITTED) -> TwoFold:
-    """Fits on all sources but one, predicts that one; one pass over all sources."""
+    """Fits on all sources but one, predicts that one; one pass over all sources.
+
+    Args:
+        runs: measured ones; the package's where None.
+        names: of the parameters that are fitted.
+    """
     mapped, measured, weights = _prepared(runs)
     member = np.unique(sources_of(mapped.table).astype(str), return_inverse=True)[1]
     return _tested(mapped, measured, weights, lambda _: member.astype(np.int64), (0,), names)
@@ -125,6 +145,10 @@ def ratios_without_pairs(runs: Runs | None = None, names: Sequence[str] = FITTED
 
     The keys are that other source. A source's own key has its runs by the fit without it alone. One fit per pair of
     sources, some 90 for the package's runs.
+
+    Args:
+        runs: measured ones; the package's where None.
+        names: of the parameters that are fitted.
     """
     mapped, measured, weights = _prepared(runs)
     source = sources_of(mapped.table)
@@ -185,7 +209,13 @@ def _tested(
 
 def updated_calibration(fit: Fit, tested: TwoFold, day: datetime.date | None = None) -> hardware.Calibration:
     """Returns the shipped calibration with the values of a fit, their range over the halves, and the two-fold
-    errors."""
+    errors.
+
+    Args:
+        fit: to all rows that count.
+        tested: the fits to halves.
+        day: of the fit; today's where None.
+    """
     old = library_calibration()
     document = hardware.calibration_document(old)
     for name in FITTED:

@@ -32,7 +32,11 @@ SINGLE_NODE_WEIGHT = 0.5
 
 
 def headline(table: pd.DataFrame) -> Rows:
-    """Returns the rows that errors are reported on [rows]."""
+    """Returns the rows that errors are reported on [rows].
+
+    Args:
+        table: typed runs [rows].
+    """
     found = (table["split"] == "calibration") & (table["core"] == 1) & (table["completeness"] == "full")
     return found.to_numpy(bool)
 
@@ -41,6 +45,9 @@ def reported(table: pd.DataFrame) -> Rows:
     """Returns the rows of any table that its errors are reported on [rows].
 
     Headline rows where there are any; else complete last measurements outside the `aux` split; else all rows.
+
+    Args:
+        table: typed runs [rows].
     """
     complete = (table["core"] == 1) & (table["completeness"] == "full") & (table["split"] != "aux")
     for found in (headline(table), complete.to_numpy(bool)):
@@ -50,23 +57,40 @@ def reported(table: pd.DataFrame) -> Rows:
 
 
 def defective(table: pd.DataFrame) -> Rows:
-    """Returns the rows whose source calls them defective [rows]."""
+    """Returns the rows whose source calls them defective [rows].
+
+    Args:
+        table: typed runs [rows].
+    """
     return table["notes"].astype(str).str.contains(DEFECT, regex=True).to_numpy(bool)
 
 
 def sources_of(table: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """Tells who published each run [rows]: releases, papers and data sets of one publisher are one source."""
+    """Tells who published each run [rows]: releases, papers and data sets of one publisher are one source.
+
+    Args:
+        table: typed runs [rows].
+    """
     return table["source"].astype(str).str.split(" ").str[0].to_numpy(object)
 
 
 def one_machine(table: pd.DataFrame) -> Rows:
     """Returns vTrain's single-node rows [rows]: seven hundred runs of one machine, which would drown all other Ampere
-    runs."""
+    runs.
+
+    Args:
+        table: typed runs [rows].
+    """
     return table["source"].astype(str).str.startswith("vTrain single").to_numpy(bool)
 
 
 def sets_of(table: pd.DataFrame, sound: Rows) -> dict[str, Rows]:
-    """Returns the sets that errors are summarised on: name -> rows; `sound` rows only, except in "all rows"."""
+    """Returns the sets that errors are summarised on: name -> rows; `sound` rows only, except in "all rows".
+
+    Args:
+        table: typed runs [rows].
+        sound: which rows no source calls defective [rows].
+    """
     source = table["source"].astype(str)
     single = one_machine(table)
     multi = source.str.startswith("vTrain multi").to_numpy(bool)
@@ -84,7 +108,11 @@ def sets_of(table: pd.DataFrame, sound: Rows) -> dict[str, Rows]:
 
 
 def accelerator_sets(table: pd.DataFrame) -> dict[str, Rows]:
-    """Returns the sound published runs by the accelerator they ran on: the maker's name -> rows."""
+    """Returns the sound published runs by the accelerator they ran on: the maker's name -> rows.
+
+    Args:
+        table: typed runs [rows].
+    """
     published = sets_of(table, ~defective(table))["published runs"]
     systems = {name: system_named(name) for name in set(table["hardware"].astype(str))}
     makers = {
@@ -96,7 +124,11 @@ def accelerator_sets(table: pd.DataFrame) -> dict[str, Rows]:
 
 
 def fit_weights(table: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Returns how much each row counts in a fit [rows]; 0 for rows that are not headline rows, or defective."""
+    """Returns how much each row counts in a fit [rows]; 0 for rows that are not headline rows, or defective.
+
+    Args:
+        table: typed runs [rows].
+    """
     weight = np.where(headline(table) & ~defective(table), 1.0, 0.0)
     source, framework = table["source"].astype(str), table["framework"].astype(str)
     noisy = source.str.contains(NOISY, regex=True) | framework.str.contains(NOISY_FRAMEWORK, regex=True)
@@ -105,14 +137,23 @@ def fit_weights(table: pd.DataFrame) -> npt.NDArray[np.float64]:
 
 
 def fold_groups(table: pd.DataFrame) -> list[str]:
-    """Returns the group of every row that must stay in one fold: the table's, or source, model and hardware [rows]."""
+    """Returns the group of every row that must stay in one fold: the table's, or source, model and hardware [rows].
+
+    Args:
+        table: typed runs [rows].
+    """
     given = table["group"].astype(str)
     made = table["source"].astype(str) + "|" + table["model"].astype(str) + "|" + table["hardware"].astype(str)
     return given.where(given != "", made).tolist()
 
 
 def two_folds(groups: list[str], seed: int = 0) -> npt.NDArray[np.int64]:
-    """Returns the fold 0 or 1 of every row: whole groups in random order, each to the smaller fold [rows]."""
+    """Returns the fold 0 or 1 of every row: whole groups in random order, each to the smaller fold [rows].
+
+    Args:
+        groups: of every row [rows].
+        seed: of the random order.
+    """
     names, member = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     sizes = np.bincount(member)
     fold = np.zeros(len(names), np.int64)

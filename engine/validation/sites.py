@@ -21,9 +21,11 @@ def describe_sites(table: pd.DataFrame, sizes: Floats, bandwidths: Floats, host_
     """Changes the networks of cases, in place, to what each row says of its site.
 
     Args:
-        table: the runs. sizes, bandwidths: processors that a network of each tier connects, and their rates [bytes/s],
-            as the accelerator's datasheet has them [tiers, rows], from the innermost. The second tier is kept free for
-            hosts of several domains: it comes as large as the first.
+        table: the runs [rows].
+        sizes: processors that a network of each tier connects, from the innermost, as the accelerator's datasheet has
+            them [tiers, rows]. The second tier is kept free for hosts of several domains: it comes as large as the
+            first.
+        bandwidths: rates of these networks [bytes/s] [tiers, rows].
         host_links: rates of the links between processor and host [bytes/s] [rows].
     """
     hosts = table["gpus_per_node"].to_numpy(np.float64)
@@ -47,6 +49,10 @@ def rate_per_processor(text: str, host: float) -> float | None:
     """Returns the bytes per second and direction of one processor's network, from words such as "8x400Gb/s IB".
 
     None where they name no rate, or one of 0.
+
+    Args:
+        text: words for a network.
+        host: processors of a host; not a number where unknown.
     """
     if each := re.search(r"(\d+(?:\.\d+)?) ?Gb/s(?: RDMA)? per GPU", text):
         return float(each[1]) / 8.0 * 1e9 or None

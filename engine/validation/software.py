@@ -92,7 +92,12 @@ Megatron-Bridge got two times faster in 26.04."""
 
 def release_year(framework: str, date: str) -> float:
     """Returns the year with fraction of a software release, from its version ("NeMo 24.12") or the run's date; NaN if
-    neither."""
+    neither.
+
+    Args:
+        framework: name and version, as the run has them.
+        date: of the run or the release, as the run has it.
+    """
     version = re.search(r"(?i)(?:NeMo|Bridge) v?(\d\d)\.(\d\d)", framework) or re.match(r"v?(2\d)\.(\d\d)", date)
     if version:
         return 2000 + int(version[1]) + (int(version[2]) - 0.5) / 12

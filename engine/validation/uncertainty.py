@@ -97,8 +97,9 @@ def interval(
     """Returns an interval for predictions of a kind of run; None where too few runs of the kind were measured.
 
     Args:
-        generation: one of `engine.cost_models.calibrated.physics.inputs.GENERATIONS`. experts: whether the model has
-        experts. share: of comparable runs inside the interval, 0.5 to 0.99.
+        generation: one of `engine.cost_models.calibrated.physics.inputs.GENERATIONS`.
+        experts: whether the model has experts.
+        share: of comparable runs inside the interval, 0.5 to 0.99.
         without: a source whose runs do not count, which a run of that source asks for.
         table: errors to take it from, `residuals` where None.
 
@@ -124,16 +125,26 @@ def interval(
 
 
 def is_modelled(scenario: Scenario) -> bool:
-    """Tells whether figures are predicted for a generation of processors on which nothing was measured."""
+    """Tells whether figures are predicted for a generation of processors on which nothing was measured.
+
+    Args:
+        scenario: of any cost model.
+    """
     return cost_model_of(scenario).takes_calibration and not calibrated(scenario.system)
 
 
 def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float = SHARE) -> Interval | None:
     """Returns an interval for the step time of one execution; None where no measured run is comparable.
 
-    That is under `calculon`, which predicts no measurement, where the execution rests on anything that was
-    never measured (`engine.cost_models.calibrated.measured`), and where too few runs of its kind were. Raises
-    ValueError for a share that `interval` does not take.
+    That is under `calculon`, which predicts no measurement, where the execution rests on anything that was never
+    measured (`engine.cost_models.calibrated.measured`), and where too few runs of its kind were.
+
+    Args:
+        scenario: that the execution is of.
+        execution: its fields, by name.
+        share: of comparable runs inside the interval, 0.5 to 0.99.
+
+    Raises ValueError for a share that `interval` does not take.
     """
     if not cost_model_of(scenario).takes_calibration or scenario.not_measured(execution):
         return None
@@ -142,7 +153,11 @@ def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float =
 
 
 def kinds_of(mapped: Mapped) -> pd.DataFrame:
-    """Returns what intervals are chosen by: `source`, `generation` and `experts` of every run."""
+    """Returns what intervals are chosen by: `source`, `generation` and `experts` of every run.
+
+    Args:
+        mapped: runs as the cost model reads them, with why others cannot be read [rows].
+    """
     case = mapped.case
     return pd.DataFrame(
         {
@@ -156,7 +171,11 @@ def kinds_of(mapped: Mapped) -> pd.DataFrame:
 def coverage_of(mapped: Mapped, predictions: pd.DataFrame) -> pd.DataFrame:
     """Returns `coverage_table` for runs that had no part in the fit, with the package's intervals.
 
-    predictions: what `engine.validation.validate` returned for them. Runs count as errors are reported.
+    Runs count as errors are reported.
+
+    Args:
+        mapped: runs as the cost model reads them, with why others cannot be read [rows].
+        predictions: what `engine.validation.validate` returned for them.
     """
     kinds = kinds_of(mapped).assign(ratio=1.0 / (1.0 + predictions["error"].to_numpy(np.float64)))
     rows = reported(mapped.table) & np.isfinite(kinds["ratio"].to_numpy(np.float64))

@@ -39,14 +39,23 @@ FULL_OF_SOME = r"full: ?(\d+) ?layers"
 
 
 def bits_of(text: str) -> float | None:
-    """Returns the bits of the linear layers that the words for a precision name; None where they name none."""
+    """Returns the bits of the linear layers that the words for a precision name; None where they name none.
+
+    Args:
+        text: words that somebody wrote.
+    """
     found = (bits for bits, words in PRECISIONS.items() if re.search(rf"(?<![a-z])(?:{words})(?!\d)", text.lower()))
     return next(found, None)
 
 
 def recompute_of(text: str, layers: float) -> tuple[str, float] | None:
     """Returns the kind of recomputation, one of `RECOMPUTES`, and share of the blocks; None where the words name no
-    policy."""
+    policy.
+
+    Args:
+        text: words that somebody wrote.
+        layers: blocks of the model.
+    """
     word = SAME_POLICY.get(text.lower(), text.lower())
     if part := re.match(FULL_OF_SOME, word):
         return "full", min(float(part[1]) / layers, 1.0) if layers > 0 else 1.0
@@ -60,6 +69,9 @@ def accelerator_named(text: str) -> tuple[System, str] | None:
 
     "NVIDIA H100 80GB HBM3" names the chip and its memory; where several boards remain, the SXM one with most memory
     counts. None where no board of the library has that chip, memory and form, or where several chips are named.
+
+    Args:
+        text: words that somebody wrote.
     """
     if exact := system_named(text):
         return exact, ""

@@ -16,7 +16,15 @@ def changed_document(
     """Returns a copy of a JSON document with the values at dotted paths replaced.
 
     The document must hold every field, also those at their default, so that each path can be checked. Paths into lists
-    have the position as a part: "networks.0.size". Raises `error` for a path that leads nowhere.
+    have the position as a part: "networks.0.size".
+
+    Args:
+        document: with every field, also those at their default; it stays as it is.
+        changes: new values by dotted path; positions in lists are parts too, as in "networks.0.size".
+        noun: what the document is called in messages, such as "model".
+        error: class of the error to raise.
+
+    Raises `error` for a path that leads nowhere.
     """
     edited = copy.deepcopy(dict(document))
     for path, value in changes.items():
@@ -37,7 +45,13 @@ def changed_document(
 
 
 def changes_between(before: Any, after: Any, paths: Iterable[str]) -> tuple[Change, ...]:
-    """Returns what differs between two documents at the given paths, as plain values or JSON text."""
+    """Returns what differs between two documents at the given paths, as plain values or JSON text.
+
+    Args:
+        before: the document as it was.
+        after: the document as it is.
+        paths: dotted ones, at which the documents are compared.
+    """
     found = ((path, _scalar(_at(before, path)), _scalar(_at(after, path))) for path in paths)
     return tuple(Change(field=path, old=old, new=new) for path, old, new in found if old != new)
 
@@ -62,7 +76,12 @@ def _scalar(value: Any) -> Scalar:
 
 def lineage(earlier: Iterable[Change], later: Iterable[Change]) -> tuple[Change, ...]:
     """Returns the changes since the original: a field changed again keeps its first value, one changed back is left
-    out."""
+    out.
+
+    Args:
+        earlier: changes from the original to some copy.
+        later: changes from that copy to the newest.
+    """
     merged: dict[str, Change] = {change.field: change for change in earlier}
     for change in later:
         first = merged.get(change.field, change)
@@ -71,7 +90,11 @@ def lineage(earlier: Iterable[Change], later: Iterable[Change]) -> tuple[Change,
 
 
 def within(path: str, other: str) -> bool:
-    """Tells whether a path is `other` or leads further into it; * in either stands for any part."""
+    """Tells whether a path is `other` or leads further into it; * in either stands for any part.
+
+    Args:
+        path, other: parts with dots between them; * stands for any part.
+    """
     parts, prefix = path.split("."), other.split(".")
     return len(parts) >= len(prefix) and all(
         "*" in (part, wanted) or part == wanted for part, wanted in zip(parts, prefix, strict=False)
@@ -79,5 +102,9 @@ def within(path: str, other: str) -> bool:
 
 
 def marked(mark: str) -> str:
-    """Returns the path of a mark, which may go on with ": " and a remark."""
+    """Returns the path of a mark, which may go on with ": " and a remark.
+
+    Args:
+        mark: a path, which ": " and a remark may follow.
+    """
     return mark.partition(":")[0]

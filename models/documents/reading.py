@@ -114,7 +114,11 @@ class _Shortened(reprlib.Repr):
 
 
 def shown(value: object) -> str:
-    """Returns `value` as a message quotes it: at most about a hundred characters, on one line."""
+    """Returns `value` as a message quotes it: at most about a hundred characters, on one line.
+
+    Args:
+        value: anything that a document can hold.
+    """
     text = _Shortened().repr(value).encode("ascii", "backslashreplace").decode()
     text = re.sub(r"\s*\n\s*", " ", text)  # a table prints itself in lines
     return text if len(text) <= 120 else text[:117] + "..."
@@ -122,7 +126,12 @@ def shown(value: object) -> str:
 
 def near_matches(word: str, known: Sequence[str]) -> list[str]:
     """Returns up to three of `known` that look like `word`, letter case ignored: those it begins first, then the
-    closest."""
+    closest.
+
+    Args:
+        word: what was written.
+        known: words that would have been right.
+    """
     folded = {name.lower(): name for name in known}
     wanted = word[:100].lower()
     begun = [name for name in folded if len(wanted) > 1 and name.startswith(wanted)]
@@ -131,13 +140,23 @@ def near_matches(word: str, known: Sequence[str]) -> list[str]:
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """Returns `; did you mean 'a' or 'b'?`-like text, empty where nothing is near."""
+    """Returns `; did you mean 'a' or 'b'?`-like text, empty where nothing is near.
+
+    Args:
+        word: what was written.
+        known: words that would have been right.
+    """
     matches = near_matches(word, known)
     return f"; did you mean {' or '.join(map(repr, matches))}" if matches else ""
 
 
 def read_json(path: str | os.PathLike[str], noun: str, error: type[DocumentError]) -> object:
     """Returns the JSON value in a file.
+
+    Args:
+        path: of the file.
+        noun: what the document is called in messages, such as "model".
+        error: class of the error to raise.
 
     Raises `error` where the file is missing, not a regular file, larger than `MAX_FILE_BYTES`, not UTF-8, not JSON,
     nested too deeply, or has a key twice in one object.
@@ -161,7 +180,16 @@ def read_json(path: str | os.PathLike[str], noun: str, error: type[DocumentError
 
 
 def parse_json(content: bytes, where: str, noun: str, error: type[DocumentError]) -> object:
-    """Returns the JSON value in `content`, UTF-8; `where` names it in messages. Raises as `read_json` does."""
+    """Returns the JSON value in `content`, UTF-8; `where` names it in messages.
+
+    Args:
+        content: of a file, UTF-8 [bytes].
+        where: name of the document in messages.
+        noun: what the document is called in messages, such as "model".
+        error: class of the error to raise.
+
+    Raises as `read_json` does.
+    """
     if len(content) > MAX_FILE_BYTES:
         raise error(f"{where} is larger than {MAX_FILE_BYTES / 1e6:g} MB, far beyond any {noun} file.")
 
@@ -194,14 +222,26 @@ def parse_json(content: bytes, where: str, noun: str, error: type[DocumentError]
 
 
 def name_from_stem(stem: str) -> str:
-    """Returns a name for a document that has none: the stem of its file, made printable."""
+    """Returns a name for a document that has none: the stem of its file, made printable.
+
+    Args:
+        stem: name of the file without its ending.
+    """
     return stem.encode("utf-8", "replace").decode()[:255] or "unnamed"
 
 
 def check_format(
     document: Mapping[str, object], where: str, accepted: str, noun: str, error: type[DocumentError]
 ) -> None:
-    """Raises `error` unless the document's "format" is `accepted`, such as "shardscape-model/1"."""
+    """Raises `error` unless the document's "format" is `accepted`, such as "shardscape-model/1".
+
+    Args:
+        document: a parsed JSON object.
+        where: name of the document in messages.
+        accepted: the format that is read, such as "shardscape-model/1".
+        noun: what the document is called in messages, such as "model".
+        error: class of the error to raise.
+    """
     given = document.get("format")
     prefix, version = accepted.split("/")
     newer = re.fullmatch(re.escape(prefix) + r"/([0-9]{1,9})", given) if isinstance(given, str) else None
@@ -222,6 +262,14 @@ def load_versioned(
 
     `where` names the document in messages, `accepted` is its format, such as "shardscape-calibration/1", and `noun`
     what it is.
+
+    Args:
+        document: a parsed JSON value of any kind.
+        where: name of the document in messages.
+        accepted: the format that is read, such as "shardscape-model/1".
+        noun: what the document is called in messages, such as "model".
+        schema: class of what the document describes.
+        error: class of the error to raise.
     """
     if not isinstance(document, Mapping):
         raise error(f"{where} is {shown(document)}; a {noun} must be an object with named keys.")
@@ -239,6 +287,13 @@ def sentence(
 
     An unknown key is reported before anything else: a misspelt key is also a missing one, and says more.
     `hint` is added before the full stop.
+
+    Args:
+        problem: what pydantic found.
+        schema: class that the document was checked against.
+        where: name of the document in messages.
+        by_alias: whether keys are called by their aliases.
+        hint: text that is added before the full stop.
     """
     errors = problem.errors(include_url=False)
     first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])

@@ -38,6 +38,7 @@ def largest_batch(states: States, memory: float, optimizer: float, per_sample: f
     sample).
 
     Args:
+        states: of the profile, of which the parameters count [bytes].
         memory: of a device [bytes].
         optimizer: parameters, gradients and optimizer states in multiples of the parameters.
         per_sample: peak activations of one sample [bytes].
@@ -47,7 +48,12 @@ def largest_batch(states: States, memory: float, optimizer: float, per_sample: f
 
 
 def accumulation_size(share: int, largest: int) -> int:
-    """Returns samples that a device computes at once of its `share` of the batch, where memory holds `largest`."""
+    """Returns samples that a device computes at once of its `share` of the batch, where memory holds `largest`.
+
+    Args:
+        share: samples of a step on one device.
+        largest: samples that a device's memory holds at once.
+    """
     if largest >= share:
         return share
     if not largest:
@@ -63,6 +69,8 @@ def data_parallel(states: States, cluster: Cluster, batch: int, largest: int) ->
 
     Args:
         states: at that batch.
+        cluster: all of whose devices take part.
+        batch: samples of a step on all devices.
         largest: samples that a device's memory holds at once.
     """
     everyone, count = range(cluster.size), cluster.size

@@ -15,9 +15,10 @@ LONGEST: Final = 3_600.0
 
 
 def suspicions(profile: LayerProfile, batch: float) -> tuple[str, ...]:
-    """Sentences about times and sizes that are probably in another unit or of another batch than they are taken for.
+    """Returns sentences about times and sizes that are probably in another unit or of another batch than it seems.
 
     Args:
+        profile: times and sizes of layers, in order.
         batch: samples at which the profile is taken to be.
     """
     found = []

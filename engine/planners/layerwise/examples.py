@@ -41,7 +41,13 @@ def examples() -> tuple[Example, ...]:
 
 @lru_cache(maxsize=32)
 def example(name: str) -> LayerProfile:
-    """Returns the example of that name, at its batch. Raises `engine.planners.layerwise.profile.ProfileError`."""
+    """Returns the example of that name, at its batch.
+
+    Args:
+        name: of an example that the package has.
+
+    Raises `engine.planners.layerwise.profile.ProfileError` where there is none of that name.
+    """
     for each in examples():
         if each.name == name:
             found = profile_from(FOLDER / f"{name}.txt", each.batch)

@@ -53,6 +53,10 @@ def latency(stages: Sequence[Work], count: int) -> Latency:
     the pivot to it; behind the pivot, stages have finished earlier. The paper counts the pivot itself among the
     latter, by which a single stage would end before its last backward pass; here it is counted among the former.
 
+    Args:
+        stages: seconds of the passes of each, those of network stages between them, from the first on.
+        count: microbatches of a step.
+
     Raises `ValueError` where there are no stages.
     """
     if not stages:

@@ -60,7 +60,12 @@ def library_profile(
     optimizer take in multiples of the parameters.
 
     Args:
+        model: name, path or model itself.
+        system: name, path or system itself.
+        tensor_par: processors that share every layer, one device of the plan.
         microbatch: sequences at which it is taken.
+        datatype: of the matrix arithmetic, such as "bfloat16".
+        calibration: of the calibrated cost model; the library's where None.
 
     Raises:
         PlanError: the model cannot run so, such as a degree that its heads do not divide by.
@@ -104,6 +109,12 @@ def system_cluster(system: SystemLike, processors: int, *, tensor_par: int = 1, 
     """Returns the groups of `tensor_par` processors of a system, in domains of its fastest network, at its networks'
     rates.
 
+    Args:
+        system: name, path or system itself.
+        processors: of the whole cluster; a multiple of `tensor_par`.
+        tensor_par: processors that share every layer, one device of the plan.
+        kind: what devices are called in profiles of several kinds; empty where there is one kind only.
+
     Raises `PlanError` where groups do not fill the processors.
     """
     system = system_of(system)
@@ -133,9 +144,13 @@ def plan_model(
     replica.
 
     Args:
+        model: name, path or model itself.
         systems: one system with `processors`, or several with the processors of each, as one cluster of several kinds.
+        processors: of a single system; None where `systems` says it.
         global_batch: sequences of a step.
         tensor_par: processors that share every layer, one device of the plan.
+        datatype: of the matrix arithmetic, such as "bfloat16".
+        calibration: of the calibrated cost model; the library's where None.
 
     Raises:
         PlanError: nothing fits, or something cannot be.
@@ -181,6 +196,12 @@ def evaluated(
     """Evaluates the plan's execution by the calibrated cost model, with stages as even as it has them: one row of all
     statistics.
 
+    Args:
+        found: a plan that `plan_model` returned for this model and system.
+        model: name, path or model itself.
+        system: name, path or system itself.
+        calibration: of the calibrated cost model; the library's where None.
+
     Raises `PlanError` where the plan is no execution.
     """
     if found.execution is None:
@@ -190,7 +211,14 @@ def evaluated(
 
 
 def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors: int) -> list[str]:
-    """Sets the plan beside what the calibrated cost model says of it and of every execution, in sentences."""
+    """Sets the plan beside what the calibrated cost model says of it and of every execution, in sentences.
+
+    Args:
+        found: a plan that `plan_model` returned for this model and system.
+        model: name, path or model itself.
+        system: name, path or system itself.
+        processors: of the whole cluster.
+    """
     planned_rate = found.plan.figure("sample_rate").value
     told = [f"Planned: {planned_rate:.4g} samples/s on {processors} processors."]
     if found.execution is None:

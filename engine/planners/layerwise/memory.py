@@ -20,7 +20,13 @@ POLICIES: Final = ("A", "B")
 
 def in_flight(behind: Any, count: int, policy: str) -> Any:
     """Returns microbatches whose activations a stage keeps, `behind` being the number of stages from it to the last,
-    itself included; whole numbers or arrays of them."""
+    itself included; whole numbers or arrays of them.
+
+    Args:
+        behind: stages from it to the last, itself included; a whole number or an array of them.
+        count: microbatches of one pipeline.
+        policy: one of `POLICIES`: "A" keeps as many as `behind`, "B" one less than twice as many.
+    """
     return np.minimum(behind if policy == "A" else 2 * behind - 1, count)
 
 
@@ -34,6 +40,7 @@ def stage_memory(
         activations, entering: of one microbatch on one device, all of them and those that enter the stage [bytes].
         kept: microbatches in flight.
         optimizer: parameters, gradients and optimizer states in multiples of the parameters.
+        recompute: whether only what enters a stage is kept, and the rest computed again.
     """
     states = optimizer * parameters
     made: Floats = states + kept * entering + activations if recompute else states + kept * activations

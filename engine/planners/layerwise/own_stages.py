@@ -15,6 +15,10 @@ __all__ = ["valued"]
 def valued(plan: LayerwisePlan, stages: Sequence[tuple[int, int, tuple[int, ...]]]) -> float:
     """Returns the speedup of other stages in the problem of a plan, with one copy of the pipeline.
 
+    Args:
+        plan: one that `solve` returned.
+        stages: of each, its half-open range of states and its devices.
+
     Raises `engine.planners.contract.PlanError` where they cut what cannot be cut, or need more memory than there is.
     """
     states, problem = plan.states, plan.problem

@@ -17,7 +17,11 @@ Taken = tuple[int, ...]
 
 
 def empty(cluster: Cluster) -> Taken:
-    """Returns that nothing is taken."""
+    """Returns that nothing is taken.
+
+    Args:
+        cluster: machines with their devices and networks.
+    """
     return (0,) * len(cluster.machines)
 
 
@@ -61,7 +65,13 @@ def _scattered(free: Sequence[int], need: int) -> Taken | None:
 
 
 def devices(cluster: Cluster, taken: Taken, more: Taken) -> tuple[int, ...]:
-    """Returns the devices that are `more` where `taken` are already."""
+    """Returns the devices that are `more` where `taken` are already.
+
+    Args:
+        cluster: machines with their devices and networks.
+        taken: devices that are taken already, by machine [machines].
+        more: devices that are taken besides, by machine [machines].
+    """
     return tuple(
         cluster.first[at] + used + number
         for at, (used, count) in enumerate(zip(taken, more, strict=True))
@@ -70,17 +80,33 @@ def devices(cluster: Cluster, taken: Taken, more: Taken) -> tuple[int, ...]:
 
 
 def sizes_of(cluster: Cluster) -> Taken:
-    """Returns devices of each machine."""
+    """Returns devices of each machine.
+
+    Args:
+        cluster: machines with their devices and networks.
+    """
     return tuple(machine.devices for machine in cluster.machines)
 
 
 def added(taken: Taken, more: Taken) -> Taken:
-    """Returns what is taken of each machine once `more` is."""
+    """Returns what is taken of each machine once `more` is.
+
+    Args:
+        taken: devices that are taken already, by machine [machines].
+        more: devices that are taken besides, by machine [machines].
+    """
     return tuple(a + b for a, b in zip(taken, more, strict=True))
 
 
 def copies_of(cluster: Cluster, taken: Taken, need: int, copies: int) -> tuple[Taken, ...]:
-    """Returns what `copies` of a stage may take, each placed after the other by any policy, in lexicographic order."""
+    """Returns what `copies` of a stage may take, each placed after the other by any policy, in lexicographic order.
+
+    Args:
+        cluster: machines with their devices and networks.
+        taken: devices that are taken already, by machine [machines].
+        need: devices of each copy.
+        copies: how many are placed.
+    """
     sizes = sizes_of(cluster)
     reached = {taken}
     for _ in range(copies):

@@ -65,7 +65,15 @@ def plan(
 
 
 def solve(problem: LayerwiseProblem, progress: Progress = unheard, cancel: Cancel = never) -> LayerwisePlan:
-    """Returns the best plan of a problem. Raises as `plan` does."""
+    """Returns the best plan of a problem.
+
+    Args:
+        problem: profile, cluster, batch and choices.
+        progress: is told the share that is done and what is being done.
+        cancel: is asked often whether to stop.
+
+    Raises as `plan` does.
+    """
     checked(problem)
     progress(0.0, "Cutting the graph")
     return planned(problem, states_of(problem.profile), progress, cancel)
@@ -75,7 +83,16 @@ def planned(
     problem: LayerwiseProblem, own: States, progress: Progress = unheard, cancel: Cancel = never
 ) -> LayerwisePlan:
     """Does `solve` of a checked problem with the states of its profile at its own batch, for callers that plan it
-    often."""
+    often.
+
+    Args:
+        problem: profile, cluster, batch and choices.
+        own: states of the problem's profile, at the profile's own batch.
+        progress: is told the share that is done and what is being done.
+        cancel: is asked often whether to stop.
+
+    Raises as `plan` does, but for what a checked problem cannot have.
+    """
     states = own.at(problem.global_batch, problem.profile_batch)
     search = None
     if problem.mode == "released":

@@ -65,7 +65,13 @@ class LayerwiseProblem:
 
 
 def checked(problem: LayerwiseProblem) -> LayerwiseProblem:
-    """Returns the problem, if its numbers make sense. Raises `engine.planners.contract.PlanError`."""
+    """Returns the problem, if its numbers make sense.
+
+    Args:
+        problem: profile, cluster, batch and choices.
+
+    Raises `engine.planners.contract.PlanError` naming the number that makes no sense.
+    """
     for title, chosen, known in (("mode", problem.mode, MODES), ("policy", problem.policy, POLICIES)):
         if chosen not in known:
             raise PlanError(f"There is no {title} {str(chosen)[:40]!r}; choose {' or '.join(known)}.")

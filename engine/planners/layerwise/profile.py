@@ -143,6 +143,10 @@ def profile_of(
 def joined(base: LayerProfile, others: Sequence[tuple[str, LayerProfile]]) -> LayerProfile:
     """Returns a profile that also says what its layers take on other kinds of device.
 
+    Args:
+        base: profile of the first kind of device.
+        others: kinds of device by name, each with a profile of the same layers taken on it.
+
     Raises `ProfileError` where the layers are not the same.
     """
     for kind, other in others:

@@ -20,7 +20,11 @@ def profile_from(source: LayerProfile | str | os.PathLike[str], batch: float | N
 
     A text of one line is a path.
 
-    Raises `ProfileError`.
+    Args:
+        source: a profile, its text, or the path of a file with it.
+        batch: samples at which it was taken; what the source says where None.
+
+    Raises `ProfileError` for a file that cannot be read, and as `profile_text` does.
     """
     if isinstance(source, LayerProfile):
         return source
@@ -47,7 +51,12 @@ def profile_text(text: str, *, name: str = "profile", batch: float | None = None
     """Returns the profile in a text: JSON where it begins with a brace, CSV where its first line is a header with
     `layer`, else TorchGraph text.
 
-    Raises `ProfileError`.
+    Args:
+        text: content of a file.
+        name: what to call the profile; in messages too.
+        batch: samples at which it was taken; what the text says where None.
+
+    Raises `ProfileError` for a text that is no profile in any of these formats.
     """
     if len(text) > MOST_BYTES:
         raise ProfileError(f"The text has {len(text):,} characters; a profile has at most {MOST_BYTES:,}.")

@@ -38,7 +38,15 @@ class Found:
 def searches(
     states: States, cluster: Cluster, batch: int, microbatch: int, cancel: Cancel
 ) -> Iterator[tuple[str, Callable[[], list[Found]]]]:
-    """Returns the searches that HPGO runs, by name, to be called one after the other."""
+    """Returns the searches that HPGO runs, by name, to be called one after the other.
+
+    Args:
+        states: of the profile, at the batch of a step.
+        cluster: machines with their devices and networks.
+        batch: samples of a step.
+        microbatch: samples of a microbatch.
+        cancel: is asked often whether to stop.
+    """
     if cluster.size == 1:
         alone = Group(0, len(states) - 1, 1, (0,))
         yield "one device", lambda: [Found("one device", (alone,), 1, states.total)]
@@ -57,6 +65,11 @@ def balanced(states: States, cluster: Cluster, units: int) -> list[Found]:
     The search starts from one stage with all units, whose block T / (units copies) no division can undercut: the
     largest of several shares is no smaller than their mean. As only a smaller block replaces it, that stage is the
     answer, which is returned without the search.
+
+    Args:
+        states: of the profile, at the batch of a step.
+        cluster: machines with their devices and networks.
+        units: devices of one copy of the pipeline.
     """
     copies = cluster.size // units
     taken = empty(cluster)
@@ -70,6 +83,8 @@ def in_two(states: States, cluster: Cluster, count: int) -> list[Found]:
     pipeline: the best cut for each division and placement, the earliest of equal ones.
 
     Args:
+        states: of the profile, at the batch of a step.
+        cluster: machines with their devices and networks.
         count: microbatches of a step.
     """
     last, taken, sizes = len(states) - 1, empty(cluster), sizes_of(cluster)
@@ -109,6 +124,14 @@ def straight(states: States, cluster: Cluster, stages: int, cancel: Cancel) -> l
 
     Cells are kept by the devices that are taken; every one that reaches the last state is an answer. A transfer counts
     twice, forward and backward, here.
+
+    Args:
+        states: of the profile, at the batch of a step.
+        cluster: machines with their devices and networks.
+        stages: how many the pipeline has.
+        cancel: is asked often whether to stop.
+
+    Raises `engine.planners.contract.PlanCancelledError` where `cancel` says so.
     """
     copies, count = cluster.size // stages, len(states)
     every = np.arange(count)

@@ -23,6 +23,8 @@ def stage_figures(
 
     Args:
         states: at the batch of a step.
+        problem: profile, cluster, batch and choices.
+        stages: of the plan, from the first on, of which ranges and devices are read.
         count: microbatches of one pipeline.
     """
     return tuple(

@@ -106,7 +106,12 @@ class States:
 
 def states_of(profile: LayerProfile, most: int = MOST_STATES) -> States:
     """Returns the states of a profile, at its own batch; of one order of the layers where there are more than
-    `most`."""
+    `most`.
+
+    Args:
+        profile: times and sizes of layers, with the graph that they form.
+        most: states beyond which the graph is cut along one order of its layers only.
+    """
     graph = _Graph(profile)
     found = graph.frontiers(most)
     if found is None:
@@ -173,7 +178,8 @@ class _Graph:
         return past
 
     def frontiers(self, most: int) -> tuple[list[int], list[int], Flags] | None:
-        """Pasts, live layers and precedence of all frontiers in topological order; None where there are too many."""
+        """Returns pasts, live layers and precedence of all frontiers in topological order; None where there are too
+        many."""
         start: tuple[int, ...] = (_bits(self.sources)[0],)
         number = {start: 0}
         after: list[list[int]] = []

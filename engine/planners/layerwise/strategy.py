@@ -18,7 +18,11 @@ HEAD: Final = "head"
 
 
 def strategy(plan: LayerwisePlan) -> dict[str, Any]:
-    """Returns a plan as a document: half-open ranges of layers with their names, replicas and devices of each stage."""
+    """Returns a plan as a document: half-open ranges of layers with their names, replicas and devices of each stage.
+
+    Args:
+        plan: one that `solve` returned.
+    """
     profile = plan.problem.profile
     found = []
     for stage in plan.stages:
@@ -50,7 +54,11 @@ def strategy(plan: LayerwisePlan) -> dict[str, Any]:
 
 
 def strategy_text(plan: LayerwisePlan) -> str:
-    """Returns `strategy` as JSON."""
+    """Returns `strategy` as JSON.
+
+    Args:
+        plan: one that `solve` returned.
+    """
     return json.dumps(strategy(plan), indent=1)
 
 
@@ -59,6 +67,9 @@ def megatron_layout(plan: LayerwisePlan) -> str | None:
     between stages.
 
     None for profiles whose layers are not those of a transformer of the library.
+
+    Args:
+        plan: one that `solve` returned.
     """
     layers = plan.problem.profile.layers
     letters = [_letter(layer.id) for layer in layers]
@@ -83,7 +94,11 @@ COLOURS: Final = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc94
 
 
 def graph_text(plan: LayerwisePlan) -> str:
-    """Returns the layers as a graph in GraphViz's language, coloured by stage."""
+    """Returns the layers as a graph in GraphViz's language, coloured by stage.
+
+    Args:
+        plan: one that `solve` returned.
+    """
     profile = plan.problem.profile
     of = {at: number for number, stage in enumerate(plan.stages) for at in plan.layers(stage)}
     lines = ["digraph plan {", "  node [shape=box, style=filled, fontname=sans];"]
@@ -96,6 +111,11 @@ def graph_text(plan: LayerwisePlan) -> str:
 
 def user_stages(document: Any, devices: int, states: int) -> list[tuple[int, int, tuple[int, ...]]]:
     """Returns the stages of a plan that somebody gives: a document as `strategy` makes it, or its list of stages.
+
+    Args:
+        document: parsed JSON: a mapping with `stages`, or their list.
+        devices: of the cluster, numbered from 0.
+        states: of the profile, which the stages must cover.
 
     Raises `engine.planners.contract.PlanError` naming the stage at fault.
     """

@@ -32,6 +32,12 @@ def batch_sweep(
 
     The graph is cut once for all of them. Batches at which nothing can run have no plan, and say why.
 
+    Args:
+        problem: profile, cluster, batch and choices.
+        batches: samples of a step, one plan for each.
+        progress: is told the share that is done and what is being done.
+        cancel: is asked often whether to stop.
+
     Raises `engine.planners.contract.PlanError` where the problem itself makes no sense.
     """
     own = states_of(problem.profile)
@@ -61,7 +67,16 @@ def scalability(
     cancel: Cancel = never,
 ) -> pd.DataFrame:
     """Plans the problem on the first devices of its cluster: one row per number of devices, with the best straight
-    pipeline and the best plan of several stages beside the best of all."""
+    pipeline and the best plan of several stages beside the best of all.
+
+    Args:
+        problem: profile, cluster, batch and choices.
+        sizes: numbers of devices, one plan for each that the cluster has; every one from 2 where None.
+        progress: is told the share that is done and what is being done.
+        cancel: is asked often whether to stop.
+
+    Raises `engine.planners.contract.PlanCancelledError` where `cancel` says so, and PlanError as `checked` does.
+    """
     own = states_of(checked(problem).profile)
     rows = []
     asked = [size for size in (sizes or range(2, problem.cluster.size + 1)) if 1 <= size <= problem.cluster.size]
@@ -88,7 +103,12 @@ def scalability(
 
 
 def first_devices(cluster: Cluster, size: int) -> Cluster:
-    """Returns the first devices of a cluster, in their machines."""
+    """Returns the first devices of a cluster, in their machines.
+
+    Args:
+        cluster: machines with their devices and networks.
+        size: how many devices are left.
+    """
     machines, left = [], size
     for machine in cluster.machines:
         if left > 0:
@@ -112,7 +132,11 @@ def _row(found: LayerwisePlan) -> dict[str, Any]:
 
 
 def stages_text(candidate: Candidate) -> str:
-    """Returns stages in a few characters: layers and devices of each."""
+    """Returns stages in a few characters: layers and devices of each.
+
+    Args:
+        candidate: stages that a search found.
+    """
     return " | ".join(f"{stage.start}-{stage.stop} x{len(stage.devices)}" for stage in candidate.stages)
 
 

@@ -49,7 +49,15 @@ class _Document(pydantic.BaseModel):
 
 
 def csv_profile(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
-    """Returns the profile in a CSV text. Raises `ProfileError` naming the row at fault."""
+    """Returns the profile in a CSV text.
+
+    Args:
+        text: content of a file.
+        name: what to call the profile; in messages too.
+        batch: samples at which it was taken; what the text says where None.
+
+    Raises `ProfileError` naming the row at fault.
+    """
     try:
         lines = list(csv.DictReader(io.StringIO(text.lstrip("\ufeff"))))
     except csv.Error as error:
@@ -71,7 +79,15 @@ def csv_profile(text: str, *, name: str = "profile", batch: float | None = None)
 
 
 def json_profile(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
-    """Returns the profile in a JSON text. Raises `ProfileError` naming the field at fault."""
+    """Returns the profile in a JSON text.
+
+    Args:
+        text: content of a file.
+        name: what to call the profile; in messages too.
+        batch: samples at which it was taken; what the text says where None.
+
+    Raises `ProfileError` naming the field at fault.
+    """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -87,7 +103,11 @@ def json_profile(text: str, *, name: str = "profile", batch: float | None = None
 
 
 def csv_text(profile: LayerProfile) -> str:
-    """Returns a profile as a table."""
+    """Returns a profile as a table.
+
+    Args:
+        profile: times and sizes of layers, in order.
+    """
     out = io.StringIO()
     writer = csv.DictWriter(out, [*COLUMNS, *FURTHER], lineterminator="\n")
     writer.writeheader()
@@ -97,7 +117,11 @@ def csv_text(profile: LayerProfile) -> str:
 
 
 def json_text(profile: LayerProfile) -> str:
-    """Returns a profile as a document."""
+    """Returns a profile as a document.
+
+    Args:
+        profile: times and sizes of layers, in order.
+    """
     head = {"name": profile.name, "batch": profile.batch, "source": profile.source}
     return json.dumps({**head, "layers": _rows(profile)}, indent=1)
 

@@ -12,7 +12,11 @@ __all__ = ["candidates_table", "layers_table", "stages_table"]
 
 
 def stages_table(plan: LayerwisePlan) -> pd.DataFrame:
-    """Returns one row per stage: half-open range of layers, devices, and the stage's figures in milliseconds and GB."""
+    """Returns one row per stage: half-open range of layers, devices, and the stage's figures in milliseconds and GB.
+
+    Args:
+        plan: one that `solve` returned.
+    """
     rows = []
     for number, stage in enumerate(plan.stages, start=1):
         figures = {each.name: each.value for each in stage.figures}
@@ -37,7 +41,11 @@ def stages_table(plan: LayerwisePlan) -> pd.DataFrame:
 
 def candidates_table(plan: LayerwisePlan) -> pd.DataFrame:
     """Returns one row per candidate, the best first: how it was found, its speedup, stages and why it is not the
-    answer."""
+    answer.
+
+    Args:
+        plan: one that `solve` returned.
+    """
     rows = [
         {
             "found by": each.name,
@@ -52,7 +60,11 @@ def candidates_table(plan: LayerwisePlan) -> pd.DataFrame:
 
 
 def layers_table(profile: LayerProfile) -> pd.DataFrame:
-    """Returns one row per layer, in milliseconds and MB."""
+    """Returns one row per layer, in milliseconds and MB.
+
+    Args:
+        profile: times and sizes of layers, in order.
+    """
     rows = [
         {
             "layer": layer.id,
@@ -69,7 +81,11 @@ def layers_table(profile: LayerProfile) -> pd.DataFrame:
 
 
 def devices_text(devices: tuple[int, ...]) -> str:
-    """Returns devices as ranges, such as "0-7, 9"."""
+    """Returns devices as ranges, such as "0-7, 9".
+
+    Args:
+        devices: numbers of devices, in ascending order.
+    """
     parts, first = [], None
     for at, device in enumerate(devices):
         first = device if first is None else first

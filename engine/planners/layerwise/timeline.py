@@ -34,7 +34,12 @@ class Timeline:
 
 
 def timeline(works: Sequence[Work], count: int) -> Timeline:
-    """Returns the passes of `count` microbatches through stages, transfers between them included."""
+    """Returns the passes of `count` microbatches through stages, transfers between them included.
+
+    Args:
+        works: seconds of the passes of each stage, those of network stages between them.
+        count: microbatches of a step.
+    """
     stages = len(works)
     forward = np.zeros((stages, count))
     backward = np.zeros((stages, count))
@@ -66,7 +71,12 @@ def timeline(works: Sequence[Work], count: int) -> Timeline:
 
 
 def plan_timeline(plan: LayerwisePlan, most: int = 10_000) -> Timeline:
-    """Returns the passes of a plan from the figures of its stages, of `most` microbatches at most."""
+    """Returns the passes of a plan from the figures of its stages, of `most` microbatches at most.
+
+    Args:
+        plan: one that `solve` returned.
+        most: microbatches that are shown; the first ones where there are more.
+    """
     works: list[Work] = []
     for number, stage in enumerate(plan.stages):
         figures = {each.name: each.value for each in stage.figures}
@@ -78,7 +88,11 @@ def plan_timeline(plan: LayerwisePlan, most: int = 10_000) -> Timeline:
 
 def released_timeline(plan: LayerwisePlan) -> Timeline:
     """Returns the passes as HPGO's simulator has them: each stage with the next one's first state, half of the time
-    forward and half backward, and transfers of a whole batch's microbatch."""
+    forward and half backward, and transfers of a whole batch's microbatch.
+
+    Args:
+        plan: one that `solve` returned.
+    """
     states, cluster, count = plan.states, plan.problem.cluster, plan.microbatches
     assert states is not None
     works: list[Work] = []

@@ -27,6 +27,11 @@ MILLI = 1e-3
 def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
     """Returns the profile in a text, whatever its line ends and whether or not a byte order mark leads it.
 
+    Args:
+        text: content of a file.
+        name: what to call the profile; in messages too.
+        batch: samples at which it was taken; what the text says where None.
+
     Raises `ProfileError` naming the line at fault.
     """
     layers: list[Layer] = []
@@ -50,7 +55,11 @@ def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None 
 
 
 def torchgraph_text(profile: LayerProfile) -> str:
-    """Returns a profile as text in this format; times in milliseconds."""
+    """Returns a profile as text in this format; times in milliseconds.
+
+    Args:
+        profile: times and sizes of layers, in order.
+    """
     nodes = [
         f"{layer.id} -- {layer.name} -- forward_compute_time={layer.forward / MILLI!r}, "
         f"backward_compute_time={layer.backward / MILLI!r}, activation_size={layer.activation!r}, "

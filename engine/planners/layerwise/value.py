@@ -49,7 +49,13 @@ class StepTime:
 
 
 def microbatches(batch: int, copies: int, microbatch: int) -> int:
-    """Returns microbatches of one of `copies` pipelines; 0 where the batch is too small for them."""
+    """Returns microbatches of one of `copies` pipelines; 0 where the batch is too small for them.
+
+    Args:
+        batch: samples of a step, of all pipelines.
+        copies: pipelines that run side by side.
+        microbatch: samples of a microbatch.
+    """
     return batch // copies // microbatch
 
 
@@ -63,6 +69,9 @@ def step_time(
 
     Args:
         states: at the batch of the step.
+        cluster: machines with their devices and networks.
+        groups: states and devices of each stage, from the first on.
+        copies: pipelines that run side by side.
         block: largest block of any stage for the whole batch [s].
         count: microbatches of one copy, at least 1.
     """
@@ -87,7 +96,17 @@ def two_stage_times(
     count: int,
 ) -> Floats:
     """Returns `step_time` of two stages with one copy, for many cuts at once: each after the state in `cuts` [s]
-    [cuts]."""
+    [cuts].
+
+    Args:
+        states: of the profile, at the batch of a step.
+        cluster: machines with their devices and networks.
+        front: devices of the first stage.
+        back: devices of the second stage.
+        cuts: state after which each cut is [cuts].
+        block: largest block, of both stages and the transfer between them, for the whole batch [s] [cuts].
+        count: microbatches of a step.
+    """
     moved = cluster.move_rate(front, back) * states.out[cuts] / count
     held = states.parameters[cuts + 1]
     rest = states.parameters[-1] - states.parameters[cuts]
@@ -106,7 +125,13 @@ def _parts(block: Any, count: int, fill: float, transfers: Any, reduces: Sequenc
 
 
 def largest_block(states: States, cluster: Cluster, groups: Sequence[Group]) -> float:
-    """Returns the longest that any stage computes, or any cut transfers in one direction, for the whole batch [s]."""
+    """Returns the longest that any stage computes, or any cut transfers in one direction, for the whole batch [s].
+
+    Args:
+        states: of the profile, at the batch of a step.
+        cluster: machines with their devices and networks.
+        groups: states and devices of each stage, from the first on.
+    """
     count = len(states)
     block = 0.0
     for number, group in enumerate(groups):

@@ -76,6 +76,9 @@ MEASURED_CONSTANTS: Final = Constants(revision="R2", flops=1.38e13, dram_bandwid
 def load_constants(document: str | Path | Mapping[str, Any]) -> Constants:
     """Returns the constants of a JSON file, of its text, or of a mapping.
 
+    Args:
+        document: path of a file, its text, or what it holds.
+
     Raises ConfigurationError for what cannot be read, naming the field at fault.
     """
     if isinstance(document, Path):
@@ -125,6 +128,9 @@ def read_measured(path: Path) -> tuple[str, pd.DataFrame]:
     Steps have the columns world_size, num_layers, batch_size, hidden_dim, real_ms, as the notebook wrote them. Kernels
     have op (matmul, send, allreduce), devices, rows, inner, columns and seconds; tensors are rows x columns, and the
     factors of a matmul rows x inner and inner x columns.
+
+    Args:
+        path: of a CSV file.
 
     Raises ConfigurationError for a file that is none of these, naming the row at fault.
     """
@@ -204,6 +210,8 @@ def overlay(steps: pd.DataFrame, constants: Constants = MEASURED_CONSTANTS) -> p
     Args:
         steps: as `measured_steps` returns them.
         constants: of the machine.
+
+    Raises ConfigurationError where the constants have no bandwidth, and for a step that cannot run.
     """
     c = _configurations(steps)
     bandwidth = 1.0 if constants.bandwidth_gbps is None else constants.bandwidth_gbps

@@ -44,7 +44,7 @@ class Configurations:
         return len(self.D)
 
     def at(self, rows: Ints) -> Configurations:
-        """The configurations at some positions."""
+        """Returns the configurations at some positions."""
         return Configurations(*(getattr(self, name)[rows] for name in (*DEGREES, *SIZES)))
 
 
@@ -66,6 +66,9 @@ REASONS: Final[Mapping[str, str]] = {
 
 def read(rows: pd.DataFrame | Iterable[Mapping[str, Any]]) -> tuple[pd.DataFrame, dict[str, Ints]]:
     """Returns the table as it came, with a fresh index, and its degrees as whole numbers; 0 stands for what is none.
+
+    Args:
+        rows: columns D, H, P and m; others are kept as they are.
 
     Raises ConfigurationError for what is no table, and for a table that lacks a column or has one twice.
     """
@@ -90,7 +93,14 @@ def read(rows: pd.DataFrame | Iterable[Mapping[str, Any]]) -> tuple[pd.DataFrame
 
 
 def size(name: str, value: Any) -> int:
-    """Returns a size of the model as a whole number. Raises ConfigurationError where it is none or too large."""
+    """Returns a size of the model as a whole number.
+
+    Args:
+        name: of the number, for messages.
+        value: what was given for it; any kind of thing.
+
+    Raises ConfigurationError where it is none or too large.
+    """
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     whole = whole or (isinstance(value, float | np.floating) and np.isfinite(value) and float(value).is_integer())
     if not whole or not 1 <= int(value) <= LARGEST[name]:
@@ -106,13 +116,21 @@ def _bytes_at_most(c: Configurations) -> Floats:
 
 
 def is_group(degree: Ints) -> Flags:
-    """Returns whether collectives have a cost for groups of each size."""
+    """Returns whether collectives have a cost for groups of each size.
+
+    Args:
+        degree: devices of a group [rows].
+    """
     known: Flags = (degree & (degree - 1) == 0) & (degree <= LARGEST_GROUP)
     return known
 
 
 def reasons(c: Configurations) -> list[str]:
-    """Returns per row the code of the first rule that the configuration breaks, empty for none [rows]."""
+    """Returns per row the code of the first rule that the configuration breaks, empty for none [rows].
+
+    Args:
+        c: degrees and sizes of configurations [rows].
+    """
     one = np.ones(len(c), np.int64)
     D, H, P, m = (np.maximum(degree, one) for degree in (c.D, c.H, c.P, c.m))  # noqa: N806 - DistIR's letters
     broken = (
@@ -134,7 +152,12 @@ def reasons(c: Configurations) -> list[str]:
 
 
 def sentence(code: str, row: Mapping[str, Any]) -> str:
-    """Returns the sentence of a reason with the row's numbers in it; empty for no reason."""
+    """Returns the sentence of a reason with the row's numbers in it; empty for no reason.
+
+    Args:
+        code: of a reason; empty for none.
+        row: numbers of the configuration, by name of column.
+    """
     if not code:
         return ""
     numbers = {name: f"{value:,}" if isinstance(value, int) else value for name, value in row.items()}
@@ -142,5 +165,11 @@ def sentence(code: str, row: Mapping[str, Any]) -> str:
 
 
 def style(D: int, H: int, P: int) -> str:  # noqa: N803 - DistIR's letters
-    """Returns the name of a combination: Base, D, T, P, D/T, T/P, D/P or D/T/P. T is horizontal, as DistIR plots it."""
+    """Returns the name of a combination: Base, D, T, P, D/T, T/P, D/P or D/T/P. T is horizontal, as DistIR plots it.
+
+    Args:
+        D: replicas.
+        H: horizontal shards.
+        P: stages.
+    """
     return "/".join(letter for letter, degree in (("D", D), ("T", H), ("P", P)) if degree > 1) or "Base"

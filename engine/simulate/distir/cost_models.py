@@ -83,46 +83,51 @@ class CostModel:
         return float(self.datatype_bytes) if self.transfer_factor is None else self.transfer_factor
 
     def link(self, bandwidth_gbps: Number) -> Number:
-        """The rate of a link [bytes/s] that DistIR is told in Gbps."""
+        """Returns the rate of a link [bytes/s] that DistIR is told in Gbps."""
         return bandwidth_gbps * self.bytes_per_gigabit
 
     def matmul(self, rows: Floats, inner: Floats, columns: Floats) -> Floats:
-        """The product of [rows x inner] and [inner x columns]: its operations, and reading both operands [s]."""
+        """Returns the time of a product of [rows x inner] and [inner x columns]: its operations, and reading both
+        operands [s]."""
         element = float(self.datatype_bytes if self.matmul_bytes_per_element is None else self.matmul_bytes_per_element)
         read = element * (rows * inner + inner * columns) / self.dram_bandwidth
         return self.launch_overhead + read + 2.0 * rows * inner * columns / self.flops
 
     def matmul_gradient(self, rows: Floats, inner: Floats, columns: Floats) -> Floats:
-        """Both gradients of that product: dz w^T and x^T dz [s]."""
+        """Returns the time of both gradients of that product: dz w^T and x^T dz [s]."""
         return self.matmul(rows, columns, inner) + self.matmul(inner, rows, columns)
 
     def elementwise(self, elements: Floats, operands: int) -> Floats:
-        """An op element by element [s]. R3's Loss and LossGrad count one operand of two: arguments in wrong order."""
+        """Returns the time of an op element by element [s].
+
+        R3's Loss and LossGrad count one operand of two: arguments in wrong order.
+        """
         if not self.streamed_elementwise:
             return self.datatype_bytes * elements / self.flops
         read = operands * self.datatype_bytes * elements / self.dram_bandwidth
         return self.launch_overhead + read + elements / self.flops
 
     def concatenation(self) -> float:
-        """A Concat [s]: nothing, or a launch."""
+        """Returns the time of a Concat [s]: nothing, or a launch."""
         return self.launch_overhead
 
     def optimizer_step(self, elements: Floats) -> Floats:
-        """The optimizer on one weight [s]."""
+        """Returns the time of the optimizer on one weight [s]."""
         read = 2.0 * self.datatype_bytes * elements / self.dram_bandwidth
         return self.launch_overhead + read + elements / self.flops
 
     def send(self, elements: Floats, bandwidth_gbps: float) -> Floats:
-        """A Send, which blocks both ends [s]."""
+        """Returns the time of a Send, which blocks both ends [s]."""
         return self.transfer_count * self.datatype_bytes * elements / self.link(bandwidth_gbps)
 
     def all_gather(self, elements: Floats, group: Floats, bandwidth_gbps: float) -> Floats:
-        """An allgather of `elements` from each of a group [s]; twice what a ring takes."""
+        """Returns the time of an allgather of `elements` from each of a group [s]; twice what a ring takes."""
         size = self.transfer_count * self.datatype_bytes * elements
         return 2.0 * size * (group - 1.0) / group / self.link(bandwidth_gbps)
 
     def all_reduce(self, elements: Floats, group: Floats, bandwidth_gbps: float) -> Floats:
-        """A ring all-reduce, or what was measured for a group of that size [s]; nothing within a group of one."""
+        """Returns the time of a ring all-reduce, or what was measured for a group of that size [s]; nothing within a
+        group of one."""
         size = self.datatype_bytes * elements
         time = 2.0 * size * (group - 1.0) / group / self.link(bandwidth_gbps)
         for number, measured in self.allreduce.items():
@@ -163,7 +168,13 @@ REVISIONS: Final[Mapping[str, CostModel]] = {model.name: model for model in (_R1
 
 
 def revision_of(name: str) -> CostModel:
-    """Returns the cost model of that name. Raises ConfigurationError for a name that there is not."""
+    """Returns the cost model of that name.
+
+    Args:
+        name: "R1", "R2" or "R3", or "EuroMLSys21" for what made the published grid.
+
+    Raises ConfigurationError for a name that there is not.
+    """
     if not isinstance(name, str) or name not in REVISIONS:
         raise ConfigurationError(f"{str(name)[:60]!r} is no revision of DistIR; there are {', '.join(REVISIONS)}.")
     return REVISIONS[name]

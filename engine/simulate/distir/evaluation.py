@@ -88,7 +88,18 @@ def cost_model(
     allreduce: Mapping[int, Allreduce] | None = None,
     datatype_bytes: int | None = None,
 ) -> CostModel:
-    """Returns a revision's cost model, with constants of one's own where given. Arguments are those of `grid`."""
+    """Returns a revision's cost model, with constants of one's own where given. Arguments are those of `grid`.
+
+    Args:
+        revision: "R1", "R2" or "R3", or "EuroMLSys21" for what made the published grid.
+        flops: rate of a device [FLOP/s]; the revision's where None, as are the following.
+        dram_bandwidth: rate of its memory [bytes/s].
+        launch_overhead: of every op that computes [s].
+        allreduce: measured all-reduces by size of the group.
+        datatype_bytes: of an element [bytes].
+
+    Raises ConfigurationError for an unknown revision, and for a constant that cannot be.
+    """
     model = revision_of(revision)
     changes: dict[str, Any] = {}
     if flops is not None:
@@ -110,7 +121,15 @@ def cost_model(
 
 
 def positive(name: str, value: Any, *, zero: bool = False) -> float:
-    """Returns a rate or a time as a number. Raises ConfigurationError where it is none, below 0, or 0 unless `zero`."""
+    """Returns a rate or a time as a number.
+
+    Args:
+        name: of the number, for messages.
+        value: what was given for it, of any kind.
+        zero: whether 0 is allowed.
+
+    Raises ConfigurationError where it is none, below 0, or 0 unless `zero`.
+    """
     number = float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else np.nan
     if not (np.isfinite(number) and (number > 0 or (zero and number == 0))):
         least = "at least 0" if zero else "above 0"
@@ -126,6 +145,15 @@ def evaluate(
 
     `untransformed` takes one device as the program before any transform, as the notebook does: (1, 1, 1, 1) of R1 and
     R2 otherwise sends inputs and labels to the device.
+
+    Args:
+        table: what the results are added to [rows].
+        c: degrees and sizes of configurations [rows].
+        model: cost model of the revision.
+        bandwidth_gbps: between any two devices [Gbps], as the revision understands it (see `CostModel.link`).
+        filtered: counts a step with its weights already in place. R3 always does.
+        memory_limit: of a device [bytes]; configurations that need more keep their figures and get a reason.
+        untransformed: takes one device as the program before any transform, as the notebook does.
     """
     found = reasons(c)
     latency, peak = np.full(len(c), np.nan), np.full(len(c), np.nan)

@@ -71,6 +71,10 @@ def with_speedup(table: pd.DataFrame, baseline: float | None = None) -> pd.DataF
     """Returns a grid with `devices` and `speedup` over a throughput, by default that of (1, 1, 1, 1) in the grid.
 
     Where there is no such configuration that runs, speedups are NaN.
+
+    Args:
+        table: a grid, as `grid` returns it.
+        baseline: throughput over which speedups are [samples/s]; that of (1, 1, 1, 1) in the grid where None.
     """
     devices = table["D"] * table["H"] * table["P"]
     if baseline is None:

@@ -80,17 +80,17 @@ class Tape:
         self.kept = True
 
     def take(self, *sizes: Ints) -> None:
-        """An op's outputs come."""
+        """Adds the outputs of an op."""
         self.live = self.live + sum(sizes, NOTHING)
         if self.kept:
             self.seen.append(self.live)
 
     def free(self, *sizes: Ints) -> None:
-        """Inputs that nothing needs any more go."""
+        """Removes inputs that nothing needs any more."""
         self.live = self.live - sum(sizes, NOTHING)
 
     def swap(self, size: Ints) -> None:
-        """An op's output replaces its input."""
+        """Puts an op's output in place of its input."""
         self.take(size)
         self.free(size)
 
@@ -320,7 +320,12 @@ def _undominated(moments: Ints) -> Ints:
 
 
 def size_bytes(c: Configurations, model: CostModel) -> Ints:
-    """Returns the bytes of what is counted [counts, rows]."""
+    """Returns the bytes of what is counted [counts, rows].
+
+    Args:
+        c: degrees and sizes of configurations [rows].
+        model: cost model of the revision.
+    """
     share, part, element = c.batch // c.D // c.m, c.width // c.H, model.datatype_bytes
     elements = (share * c.width, share * part, c.width * part, c.width * c.width, c.batch * c.width)
     scalar = np.full(len(c), SCALAR_BYTES, np.int64)
@@ -328,7 +333,16 @@ def size_bytes(c: Configurations, model: CostModel) -> Ints:
 
 
 def shape_of(c: Configurations, row: int, stage: int, model: CostModel, *, filtered: bool, single: bool) -> Shape:
-    """Returns what the moments of a stage of one configuration depend on."""
+    """Returns what the moments of a stage of one configuration depend on.
+
+    Args:
+        c: degrees and sizes of configurations [rows].
+        row: number of the configuration.
+        stage: number of the stage, from 0.
+        model: cost model of the revision.
+        filtered: counts a step with its weights already in place. R3 always does.
+        single: takes one device as the program before any transform.
+    """
     before = not model.placement_in_step
     return Shape(
         stage=stage, stages=int(c.P[row]), each=int(c.layers[row] // c.P[row]), several=bool(c.m[row] > 1),

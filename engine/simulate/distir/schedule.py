@@ -73,7 +73,11 @@ class Folded:
 
 
 def longest(stages: int) -> int:
-    """Returns the microbatches of the longest schedule that is not folded."""
+    """Returns the microbatches of the longest schedule that is not folded.
+
+    Args:
+        stages: of the pipeline.
+    """
     return 2 * stages + 8
 
 

@@ -165,7 +165,12 @@ def _evaluated(
 
 
 def limited(table: pd.DataFrame, memory_limit: float | None) -> pd.DataFrame:
-    """Returns a grid under a memory limit [bytes]: configurations that need more get that as their reason."""
+    """Returns a grid under a memory limit [bytes]: configurations that need more get that as their reason.
+
+    Args:
+        table: a grid, as `grid` returns it.
+        memory_limit: of a device [bytes]; None for none.
+    """
     if memory_limit is None:
         return table
     over = (table["reason"] == "") & (table["peak_memory"] > memory_limit)
@@ -180,14 +185,23 @@ def limited(table: pd.DataFrame, memory_limit: float | None) -> pd.DataFrame:
 
 
 def top(table: pd.DataFrame, k: int = 10) -> pd.DataFrame:
-    """Returns the k configurations of most throughput per model and batch, those that run only."""
+    """Returns the k configurations of most throughput per model and batch, those that run only.
+
+    Args:
+        table: a grid, as `grid` returns it.
+        k: how many of each model and batch.
+    """
     runs = table[table["reason"] == ""].sort_values("throughput", ascending=False, kind="stable")
     groups = [name for name in ("model", "batch") if name in runs]
     return (runs.groupby(groups, sort=False).head(k) if groups else runs.head(k)).reset_index(drop=True)
 
 
 def pareto(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns the configurations that no other beats in both throughput and peak memory, most throughput first."""
+    """Returns the configurations that no other beats in both throughput and peak memory, most throughput first.
+
+    Args:
+        table: a grid, as `grid` returns it.
+    """
     runs = table[table["reason"] == ""]
     axes = [runs["throughput"].to_numpy(np.float64), runs["peak_memory"].to_numpy(np.float64)]
     return runs.iloc[frontier(axes, ("higher", "lower"))].reset_index(drop=True)

@@ -53,7 +53,12 @@ class Durations:
 
 
 def even_layers(first: Ints, count: Ints) -> Ints:
-    """Returns how many of `count` layers from number `first` on have an even number."""
+    """Returns how many of `count` layers from number `first` on have an even number.
+
+    Args:
+        first: number of the first layer [rows].
+        count: how many layers there are [rows].
+    """
     result: Ints = (count + 1 - first % 2) // 2
     return result
 

@@ -73,6 +73,19 @@ def timeline(
 ) -> Timeline:  # fmt: skip
     """Returns the step of one configuration. Arguments are those of `grid`.
 
+    Args:
+        revision: "R1", "R2" or "R3", or "EuroMLSys21" for what made the published grid.
+        D: replicas.
+        H: horizontal shards.
+        P: stages.
+        m: microbatches of a replica.
+        width: rows and columns of each weight.
+        layers: weights of the model.
+        batch: samples of a step, over all replicas.
+        bandwidth_gbps: between any two devices [Gbps], as the revision understands it (see `CostModel.link`).
+        filtered: counts a step with its weights already in place. R3 always does.
+        constants: of one's own, as `cost_model` takes them.
+
     Raises ConfigurationError for a configuration that cannot run, with its reason, or that has too many items.
     """
     model, bandwidth = cost_model(revision, **constants), positive("bandwidth_gbps", bandwidth_gbps)

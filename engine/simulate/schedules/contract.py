@@ -117,25 +117,50 @@ class Rule:
 
 
 def forward(stage: int, microbatch: int) -> Entry:
-    """Returns the entry of a forward."""
+    """Returns the entry of a forward.
+
+    Args:
+        stage: of the model, from 0.
+        microbatch: number of the microbatch, from 0.
+    """
     return ((FORWARD, stage, microbatch),)
 
 
 def backward(stage: int, microbatch: int) -> Entry:
-    """Returns the entry of a whole backward."""
+    """Returns the entry of a whole backward.
+
+    Args:
+        stage: of the model, from 0.
+        microbatch: number of the microbatch, from 0.
+    """
     return ((BACKWARD, stage, microbatch),)
 
 
 def input_gradient(stage: int, microbatch: int) -> Entry:
-    """Returns the entry of a gradient of the input alone."""
+    """Returns the entry of a gradient of the input alone.
+
+    Args:
+        stage: of the model, from 0.
+        microbatch: number of the microbatch, from 0.
+    """
     return ((INPUT_GRADIENT, stage, microbatch),)
 
 
 def weight_gradient(stage: int, microbatch: int) -> Entry:
-    """Returns the entry of a gradient of the weights."""
+    """Returns the entry of a gradient of the weights.
+
+    Args:
+        stage: of the model, from 0.
+        microbatch: number of the microbatch, from 0.
+    """
     return ((WEIGHT_GRADIENT, stage, microbatch),)
 
 
 def pair(first: Entry, second: Entry) -> Entry:
-    """Returns the entry of a forward and a whole backward that run together."""
+    """Returns the entry of a forward and a whole backward that run together.
+
+    Args:
+        first: the forward.
+        second: the whole backward.
+    """
     return first + second

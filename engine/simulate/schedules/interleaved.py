@@ -32,6 +32,9 @@ def group_size(shape: Shape) -> int:
     """Returns how many microbatches pass a chunk before the next one's turn: P, or all where there are fewer.
 
     A group that Megatron refuses though M is a multiple of P is torch's case, which has no group size and takes P.
+
+    Args:
+        shape: ranks, microbatches, chunks and group of a step.
     """
     if shape.group is None or _refused_rest(shape):
         return min(shape.ranks, shape.microbatches)
@@ -45,7 +48,11 @@ def _refused_rest(shape: Shape) -> int:
 
 
 def padded_microbatches(shape: Shape) -> int:
-    """Returns the microbatches of full groups of P, of which Calculon's rule leaves the last ones empty."""
+    """Returns the microbatches of full groups of P, of which Calculon's rule leaves the last ones empty.
+
+    Args:
+        shape: ranks, microbatches, chunks and group of a step.
+    """
     return -(-shape.microbatches // shape.ranks) * shape.ranks if shape.chunks > 1 else shape.microbatches
 
 

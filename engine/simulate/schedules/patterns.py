@@ -29,7 +29,12 @@ Move = tuple[int, int]
 
 
 def squeezed(pattern: Pattern, microbatches: int) -> list[list[Move]]:
-    """Returns every rank's order: kinds 0 to 3 as in the pattern, 4 and 5 the weights of the far and near chunk."""
+    """Returns every rank's order: kinds 0 to 3 as in the pattern, 4 and 5 the weights of the far and near chunk.
+
+    Args:
+        pattern: of every rank, the slot of the first microbatch for kinds 0 to 3 [ranks].
+        microbatches: of one replica in a step, M.
+    """
     slots = [[[first + PERIOD * m for m in range(microbatches)] for first in each] for each in pattern]
     slots = _pass(slots, with_weights=True)
     slots = _pass([each[:WEIGHTS] for each in slots], with_weights=False)
@@ -141,7 +146,12 @@ def _packed(ranks: list[Slots]) -> list[Slots]:
 
 
 def pull_forward(ranks: int, microbatches: int) -> list[list[Move]]:
-    """Returns every rank's order of V-1F1B: kinds 0 to 3 as in a pattern, gradients being whole backwards."""
+    """Returns every rank's order of V-1F1B: kinds 0 to 3 as in a pattern, gradients being whole backwards.
+
+    Args:
+        ranks: of the pipeline, P.
+        microbatches: of one replica in a step, M.
+    """
     slots = _whole_pattern(ranks, microbatches)
     rows: list[dict[int, tuple[int, int]]] = [
         {slot: (kind, m) for kind, each in enumerate(rank) for m, slot in enumerate(each)} for rank in slots

@@ -48,6 +48,9 @@ _OTHER_NAMES: Final = {
 def rule(name: str) -> Rule:
     """Returns the schedule of that name, or of what another program calls it.
 
+    Args:
+        name: of a schedule, in any letter case; spaces and underscores stand for hyphens.
+
     Raises: ScheduleError where there is none.
     """
     asked = str(name).strip().lower().replace("_", "-").replace(" ", "-")
