@@ -48,7 +48,7 @@ def gantt(
     schedule: Schedule, mode: str = "light", *, until: float | None = None, critical: pd.DataFrame | None = None,
     row: str = "stage", zoom: bool = False,
 ) -> Chart:  # fmt: skip
-    """Draw a schedule, one row per stage, the first on top; at most `MOST_STAGES` of them, evenly chosen.
+    """Draws a schedule, one row per stage, the first on top; at most `MOST_STAGES` of them, evenly chosen.
 
     Later chunks of an interleaved pipeline are fainter. Where there would be more than `MOST_BARS` bars, neighbours of
     the same kind are joined. A schedule that leaves out repetitions has a break mark there, and ticks in true time.
@@ -94,7 +94,11 @@ def gantt(
 
 
 def shown_stages(stages: int) -> list[int]:
-    """The stages that are drawn: all, or the first, the last and some evenly between."""
+    """Returns the stages that are drawn: all, or the first, the last and some evenly between.
+
+    Args:
+        stages: number of stages.
+    """
     if stages <= MOST_STAGES:
         return list(range(stages))
     return [int(value) for value in np.unique(np.linspace(0, stages - 1, MOST_STAGES).round())]
@@ -118,7 +122,12 @@ def joined(tasks: pd.DataFrame) -> pd.DataFrame:
 
 
 def true_time(schedule: Schedule, value: float) -> float:
-    """Time of the step [s] at a place of the shortened axis."""
+    """Returns the time of the step at a place of the shortened axis [s].
+
+    Args:
+        schedule: what is drawn.
+        value: place on the axis [s].
+    """
     return value + schedule.skipped if value > schedule.cut else value
 
 

@@ -67,6 +67,10 @@ def idle(
     """Returns the seconds that the rank which ends last waits for others, with equal stages and no time for messages
     [s].
 
+    It holds for 1F1B with any number of microbatches M; interleaved and combined where P divides M; ZB-H1 for M >= P;
+    ZB-V for M >= 2P - 1 and b >= 0.65 f (below that it is up to half a percent of the step low); DualPipe for an even P
+    of 4 at least and DualPipeV for P of 2 at least, where M >= 2P.
+
     Args:
         schedule: positions in `SCHEDULES`. stages: ranks P of the pipeline.
         stages: ranks P of the pipeline.
