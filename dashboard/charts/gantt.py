@@ -105,7 +105,13 @@ def shown_stages(stages: int) -> list[int]:
 
 
 def joined(tasks: pd.DataFrame) -> pd.DataFrame:
-    """Tasks with neighbours of the same kind and chunk on the same stage made one, `microbatch` being the first's."""
+    """Returns tasks with neighbours of the same kind and chunk on the same stage made one.
+
+    `microbatch` is the first's.
+
+    Args:
+        tasks: tasks of a schedule, one row each, with `start` and `end` [s].
+    """
     tasks = tasks.sort_values(["stage", "start"], kind="stable")
     before = tasks.shift()
     apart = (tasks["start"] - before["end"]).abs() > 1e-9 * tasks["end"].max()
@@ -263,7 +269,11 @@ def _finding(schedule: Schedule, stages: list[int], row: str = "stage") -> str:
 
 
 def summary(schedule: Schedule) -> dict[str, Any]:
-    """Facts for a heading: stages, chunks, microbatches and the share of idle time."""
+    """Returns facts for a heading: stages, chunks, microbatches and the share of idle time [dimensionless].
+
+    Args:
+        schedule: what is drawn.
+    """
     idle = schedule.idle()
     total = float((idle["end"] - idle["start"]).sum())
     share = total / (schedule.step_time * schedule.stages) if schedule.step_time else 0.0

@@ -290,7 +290,12 @@ def written_out(found: Formula, value: str) -> None:
 
 
 def parts_explained(found: Formula, known: Container[str]) -> None:
-    """Buttons that lead from a formula on to those of its parts. known: figures that have one."""
+    """Shows buttons that lead from a formula on to those of its parts.
+
+    Args:
+        found: the formula, its numbers and parts.
+        known: names of the figures that have a formula.
+    """
     more = [part for part, _, _ in found.parts if part in known]
     if not more:
         return

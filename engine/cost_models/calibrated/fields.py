@@ -196,7 +196,7 @@ def tensor_rules(shapes: ModelShapes, tensor_par: Any) -> dict[str, Any]:
 
     Args:
         shapes: shapes of the model.
-        tensor_par: tensor-parallel degrees, a number or an array.
+        tensor_par: tensor-parallel degrees, a number or an array [rows].
     """
     return undivided(
         tensor_par,
@@ -255,7 +255,7 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
     Args:
         model: the model that is trained.
         system: the system that it runs on.
-        fields: fields by name, arrays of any one shape, or plain values.
+        fields: fields by name, arrays of any one shape [rows], or plain values.
     """
     bits = np.array([BITS.get(name, 16.0) for name in DATATYPES])
     kinds = ["selective", *by_name("selective_recompute").choices[1:]]

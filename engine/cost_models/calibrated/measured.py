@@ -123,6 +123,9 @@ def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list
         model: the model that is trained.
         system: the system that it runs on.
         executions: one row per execution, with at least the 23 fields.
+
+    Raises:
+        engine.ExecutionTableError: the executions lack one of the 23 columns.
     """
     if not len(executions):
         return []

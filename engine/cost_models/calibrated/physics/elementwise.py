@@ -130,8 +130,7 @@ def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
 
 
 def cast(case: Case, width: Floats) -> Moved:
-    """Returns the traffic of casting inputs and gradients of the linear layers to 8 or 4 bits [rows] [bytes]; 0 at 16
-    bits.
+    """Returns the traffic of casting inputs and gradients of linear layers to 8 or 4 bits [rows] [bytes]; 0 at 16 bits.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].

@@ -49,15 +49,14 @@ LARGEST_HOST = 8.0
 
 
 def reaches(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns how many processors the groups of each kind reach over, by names of `GROUPS`; 1 where a group is one
-    rank.
+    """Returns how many processors the groups of each kind reach over, by names of `GROUPS`.
 
     Args:
         fields: tensor_par, context_par, data_par, pipeline_par, expert_par and expert_tensor_par of executions, numbers
             or arrays of one shape.
 
     Returns:
-        For every kind an array of the fields' shape [processors].
+        For every kind an array of the fields' shape [processors]; 1 where a group is one rank.
     """
     tensor, context, data, pipeline, expert, split = (
         np.asarray(fields[name]) for name in (

@@ -43,8 +43,7 @@ def with_state(
     forward: Floats, backward: Floats, slowest: Floats, bandwidth: Floats, *, state: Floats, rate: float,
     optimizer: Floats,
 ) -> Exposed:  # fmt: skip
-    """Returns what offloading shows in a step, with optimizer state and gradients among it [rows] [s]; `needed` in
-    [bytes/s].
+    """Returns what offloading shows in a step, with optimizer state and gradients among it [rows] [s, bytes/s].
 
     Args:
         forward, backward, slowest, bandwidth: what `stage_times.OffloadedFlow` says [rows] [s, s, s, bytes/s].
@@ -89,8 +88,7 @@ def offloadable(stage: StageMemory) -> Offloadable:
 def tiers(
     stages: Sequence[StageMemory], weights: Floats | float, activations: Floats | float, state: Floats | float
 ) -> tuple[Floats, Floats]:
-    """Returns the bytes that the first and the second memory tier need, each of the stage that needs most of it [rows]
-    [bytes].
+    """Returns what the first and the second memory tier need, each of the stage that needs most of it [rows] [bytes].
 
     Args:
         stages: memory of the stages without offloading [bytes].

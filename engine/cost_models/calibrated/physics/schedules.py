@@ -64,8 +64,7 @@ def _larger(*values: Number) -> Floats:
 def idle(
     schedule: Number, stages: Number, forward: Number, inputs: Number, weights: Number, pair: Number
 ) -> Floats:  # fmt: skip
-    """Returns the seconds that the rank which ends last waits for others, with equal stages and no time for messages
-    [s].
+    """Returns how long the rank which ends last waits for others, with equal stages and no time for messages [s].
 
     It holds for 1F1B with any number of microbatches M; interleaved and combined where P divides M; ZB-H1 for M >= P;
     ZB-V for M >= 2P - 1 and b >= 0.65 f (below that it is up to half a percent of the step low); DualPipe for an even P
@@ -158,8 +157,7 @@ def makespan(
 def activations_in_flight(
     schedule: Number, stages: Number, rank: Number, microbatches: Number, chunks: Number
 ) -> Floats:
-    """Returns the most chunks whose activations a rank keeps at once, each from its forward to its gradient of weights
-    [chunks].
+    """Returns the most chunks whose activations a rank keeps at once, from forward to gradient of weights [chunks].
 
     Args:
         schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
@@ -192,8 +190,7 @@ def copies(schedule: Number) -> Floats:
 
 
 def messages(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
-    """Returns how many messages pass between ranks in a step, of activations and of gradients, over all ranks
-    [messages].
+    """Returns how many messages of activations and gradients pass between ranks in a step, over all ranks [messages].
 
     Args:
         schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.

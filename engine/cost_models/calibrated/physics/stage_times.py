@@ -76,9 +76,7 @@ class BlockLevel:
 
 
 def block_level(case: Case, p: Parameters) -> BlockLevel:
-    """Returns the blocks and ends of every row [rows] [s].
-
-    A kind of block that a row does not have takes 0 s where another row has it.
+    """Returns the blocks and ends of every row [rows] [s]; 0 s for a kind of block that only other rows have.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].

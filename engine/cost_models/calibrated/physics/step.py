@@ -122,8 +122,7 @@ def running_seconds(case: Case, level: BlockLevel, p: Parameters, *, split: bool
 
 
 def straggling(case: Case, p: Parameters) -> Floats:
-    """Returns the share of the running time that waiting for the slowest of many processors adds [rows]
-    [dimensionless].
+    """Returns the share of running time that waiting for the slowest of many processors adds [rows] [dimensionless].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
@@ -142,8 +141,9 @@ class WholeStep(NamedTuple):
 def whole_step(
     running: Floats, share: Floats, p: Parameters, *once: Floats, exchange: Floats | None = None
 ) -> WholeStep:
-    """Returns a step from its parts: pipeline and shown exchange, stretched by stragglers, and what comes once [rows]
-    [s].
+    """Returns a step from its parts [rows] [s].
+
+    The pipeline and the exchange that shows are stretched by stragglers; what comes once is added.
 
     Args:
         running: seconds of all microbatches through the pipeline [rows] [s].
