@@ -63,12 +63,16 @@ class BlockTimes:
     paired: Floats
 
     def take(self, index: npt.NDArray[np.intp]) -> BlockTimes:
-        """The rows at `index`; numbers stay as they are."""
+        """Returns the rows at `index`; numbers stay as they are [s].
+
+        Args:
+            index: positions of rows, or a truth for each [rows].
+        """
         values = (getattr(self, name) for name in BLOCK_TIMES)
         return BlockTimes(*(value[index] if value.ndim else value for value in values))
 
     def together(self) -> BlockTimes:
-        """Forward and backward as one in `forward`, overlapped ones in `paired`, and nothing else."""
+        """Returns forward and backward as one in `forward`, overlapped ones in `paired`, and nothing else [s]."""
         none = np.zeros(())
         values = [self.forward + self.backward, *[none] * (len(BLOCK_TIMES) - 2), self.paired]
         return BlockTimes(*values)

@@ -128,13 +128,21 @@ class Linear(NamedTuple):
     weight: Floats
 
     def and_then(self, other: Linear) -> Linear:
-        """Both layers."""
+        """Returns the seconds of both layers, one after the other [s].
+
+        Args:
+            other: the layer that comes after [s].
+        """
         return Linear(
             self.forward + other.forward, self.backward + other.backward, self.weight + other.weight
         )
 
     def where(self, condition: npt.NDArray[np.bool_]) -> Linear:
-        """The layer in rows that have it, nothing elsewhere."""
+        """Returns the layer in rows that have it, nothing elsewhere [rows] [s].
+
+        Args:
+            condition: which rows have it [rows].
+        """
         return Linear(*(np.where(condition, seconds, 0.0) for seconds in self))
 
 
@@ -184,11 +192,20 @@ class Layer:
         )
 
     def slower(self, p: Parameters) -> Floats:
-        """How much longer all three products take than aligned ones [dimensionless]."""
+        """Returns how much longer all three products take than aligned ones [dimensionless].
+
+        Args:
+            p: parameters of a calibration.
+        """
         return np.asarray(1.0 + p.misaligned * ((np.mod(self.n, ALIGNMENT) != 0) | (np.mod(self.k, ALIGNMENT) != 0)))
 
     def products(self, unit: MatrixUnit) -> tuple[Floats, Floats, Floats]:
-        """Seconds of the three products as if aligned [s]: outputs; gradients of the inputs; of the weights."""
+        """Returns the seconds of the three products as if aligned [s]: outputs; gradients of the inputs; of the
+        weights.
+
+        Args:
+            unit: where they run.
+        """
         forward, gradient, weight = (
             gemm(*shape, unit, count=self.count, together=self.together, in_bytes=self.in_bytes, out_bytes=written)
             for shape, written in self._shapes
@@ -196,7 +213,7 @@ class Layer:
         return forward, gradient, weight
 
     def works(self) -> tuple[Work, Work, Work]:
-        """What the three products do."""
+        """Returns what the three products do [FLOP, bytes]: outputs; gradients of the inputs; of the weights."""
         forward, gradient, weight = (
             work(*shape, count=self.count, in_bytes=self.in_bytes, out_bytes=written) for shape, written in self._shapes
         )

@@ -178,11 +178,11 @@ class StageMemory:
     movable_kept: Floats
 
     def peak(self) -> Floats:
-        """The sum of all kinds [bytes]."""
+        """Returns the sum of all kinds [rows] [bytes]."""
         return self.state() + self.weights + self.activations + self.working + self.logits + self.temporaries
 
     def state(self) -> Floats:
-        """Gradients and optimizer state [bytes]."""
+        """Returns gradients and optimizer state [rows] [bytes]."""
         return self.gradients + self.optimizer
 
 

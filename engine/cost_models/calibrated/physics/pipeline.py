@@ -70,7 +70,11 @@ class Load:
     before: Floats
 
     def take(self, rows: npt.NDArray[np.intp]) -> Load:
-        """Some rows; numbers stay as they are."""
+        """Returns some rows; numbers stay as they are [s].
+
+        Args:
+            rows: positions of the rows [rows].
+        """
         return Load(*(_at(getattr(self, name), rows) for name in self.__dataclass_fields__))
 
 

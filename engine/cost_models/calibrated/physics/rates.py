@@ -37,7 +37,11 @@ class Rates:
     networks: tuple[Floats, ...]
 
     def linear(self, bits: Floats) -> Floats:
-        """Matrix rate of the linear layers at 16, 8 or 4 bits [FLOP/s]."""
+        """Returns the matrix rate of the linear layers [rows] [FLOP/s].
+
+        Args:
+            bits: width of their factors: 16, 8 or 4 [rows] [bits].
+        """
         return np.where(bits == 16, self.matrix16, np.where(bits == 8, self.matrix8, self.matrix4))
 
 

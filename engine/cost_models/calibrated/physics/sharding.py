@@ -96,7 +96,7 @@ def layer_gathers(
 
 
 def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, expert_weights: Floats) -> Floats:
-    """Returns the seconds per step of exchanging gradients and updated weights over replicas, hidden or not [rows] [s].
+    """Returns the seconds per step of the data-parallel exchange of gradients and weights, hidden or not [rows] [s].
 
     It is 0 without replicas, and where weights are gathered layer by layer, which exchanges gradients along the way.
 

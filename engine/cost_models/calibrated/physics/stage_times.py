@@ -66,12 +66,12 @@ class BlockLevel:
         return max(self.kinds, key=lambda kind: (kind.experts, not kind.windowed))
 
     def take(self, index: npt.NDArray[np.intp]) -> BlockLevel:
-        """The figures of the keys at `index`, for executions that share them."""
+        """Returns the figures of the keys at `index`, for executions that share them [s]."""
         kinds = {kind: block.take(index) for kind, block in self.kinds.items()}
         return BlockLevel(kinds, Ends(*(end[index] for end in self.ends)))
 
     def together(self) -> BlockLevel:
-        """Forward and backward as one: all that `running_seconds` reads where weights are not gathered."""
+        """Returns forward and backward as one: all that `running_seconds` reads where weights are not gathered [s]."""
         return BlockLevel({kind: block.together() for kind, block in self.kinds.items()}, self.ends)
 
 
@@ -144,7 +144,7 @@ class Flow:
         return pairs_per_stage(self.case) * self.of_slowest([load.saved for load in self.loads])
 
     def of_slowest(self, values: Sequence[Floats]) -> Floats:
-        """Each row's value of its slowest stage, of arrays by stage [rows]."""
+        """Returns each row's value of its slowest stage, of `values` by stage [rows]."""
         found = values[0]
         for number, value in enumerate(values[1:], 1):
             found = np.where(self.path.critical == number, value, found)

@@ -38,7 +38,11 @@ class Stages:
     kind_of: Ints
 
     def by_kind(self, values: Floats) -> Floats:
-        """A figure of stages as an array [kinds of both, points]."""
+        """Returns a figure of stages as an array [kinds of both, points].
+
+        Args:
+            values: figure of the stages, of a shape that broadcasts with theirs.
+        """
         kept, state, points = self.shape
         return np.broadcast_to(values, self.shape).reshape(kept * state, points)
 

@@ -106,7 +106,7 @@ class CalibratedRows:
         return self.row_table.modes
 
     def memory_requirements(self) -> MemoryRequirements:
-        """The memory that everything in the cells needs."""
+        """Returns the memory that everything in the cells needs [bytes]."""
         # No memory helps where the networks reach no further.
         system, reached = self.space.system, self.space.connected
         first, second = (tier.capacity_gib * GIB if reached else -np.inf for tier in (system.mem1, system.mem2))
@@ -115,9 +115,12 @@ class CalibratedRows:
         return MemoryRequirements((self.row_table.first_tier, self.row_table.second_tier), (first, second), allowed)
 
     def pipelines(self, rows: Ints, offloaded: Ints) -> tuple[FlowPart, OffloadedFlow | None]:
-        """The figures of these pipelines [rows], and what offloading adds to them, None where nothing is offloaded.
+        """Returns the figures of these pipelines [rows] [s], and what offloading adds to them, None where nothing is
+        offloaded.
 
-        offloaded: 1 for weights, 2 for activations, 3 for both, 0 for neither [rows].
+        Args:
+            rows: positions of the pipelines [rows].
+            offloaded: 1 for weights, 2 for activations, 3 for both, 0 for neither [rows].
         """
         if self.flow is not None:
             part, added = self.flow

@@ -66,7 +66,11 @@ class PointTable:
     point: dict[str, Ints]
 
     def at(self, chosen: Ints) -> PointTable:
-        """These schedule points alone, with the cells that they belong to."""
+        """Returns these schedule points alone, with the cells that they belong to.
+
+        Args:
+            chosen: positions of the schedule points [points].
+        """
         points = self.points
         kept, cell = np.unique(points.cell[chosen], return_inverse=True)
         part = SchedulePoints(
