@@ -57,8 +57,8 @@ def window_factor(case: Case) -> Floats:
     """Returns the share of the causal scores that remain where a block looks back over a window only [rows]
     [dimensionless].
 
-    Of the s^2 / 2 causal scores of s tokens a window of w that moves along leaves w s - w^2 / 2, which is 2 w / s - (w
-    / s)^2 of them, and chunks of w tokens leave w s / 2, which is w / s. 1 where there is no window.
+    Of the s^2 / 2 causal scores of s tokens a window of w that moves along leaves w s - w^2 / 2, which is
+    2 w / s - (w / s)^2 of them, and chunks of w tokens leave w s / 2, which is w / s. 1 where there is no window.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].

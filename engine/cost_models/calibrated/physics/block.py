@@ -183,8 +183,7 @@ def feedforward_layers(case: Case) -> dict[str, Layer]:
 
 
 def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
-    """Returns the seconds of one all-reduce of the tensor-parallel group over the activations of a microbatch [rows]
-    [s].
+    """Returns the seconds of one all-reduce of the tensor-parallel group over a microbatch's activations [rows] [s].
 
     Sequence parallelism replaces it by a reduce-scatter and an all-gather of the same volume.
 

@@ -134,8 +134,9 @@ def summarised(operations: pd.DataFrame, most: Limits) -> pd.DataFrame:
     """Returns operations with what `engine.cost_models.calibrated.operation_columns` has of each, in the base units of
     its register.
 
-    It is not a number where it does not apply: work of traffic and communication, the traffic of a fused attention
-    core. `bound` is what the forward pass of a product meets first at what the processor sustains, else its engine.
+    A figure is not a number where it does not apply: work of traffic and communication, the traffic of a fused
+    attention core. `bound` is what the forward pass of a product meets first at what the processor sustains, else its
+    engine.
 
     Args:
         operations: what `block_operations` returns, one row per operation.
