@@ -48,7 +48,7 @@ def gantt(
     schedule: Schedule, mode: str = "light", *, until: float | None = None, critical: pd.DataFrame | None = None,
     row: str = "stage", zoom: bool = False,
 ) -> Chart:  # fmt: skip
-    """Draw a schedule, one row per stage, the first on top; at most `MOST_STAGES` of them, evenly chosen.
+    """Draws a schedule, one row per stage, the first on top; at most `MOST_STAGES` of them, evenly chosen.
 
     Later chunks of an interleaved pipeline are fainter. Where there would be more than `MOST_BARS` bars, neighbours of
     the same kind are joined. A schedule that leaves out repetitions has a break mark there, and ticks in true time.
@@ -94,14 +94,24 @@ def gantt(
 
 
 def shown_stages(stages: int) -> list[int]:
-    """The stages that are drawn: all, or the first, the last and some evenly between."""
+    """Returns the stages that are drawn: all, or the first, the last and some evenly between.
+
+    Args:
+        stages: number of stages.
+    """
     if stages <= MOST_STAGES:
         return list(range(stages))
     return [int(value) for value in np.unique(np.linspace(0, stages - 1, MOST_STAGES).round())]
 
 
 def joined(tasks: pd.DataFrame) -> pd.DataFrame:
-    """Tasks with neighbours of the same kind and chunk on the same stage made one, `microbatch` being the first's."""
+    """Returns tasks with neighbours of the same kind and chunk on the same stage made one.
+
+    `microbatch` is the first's.
+
+    Args:
+        tasks: tasks of a schedule, one row each, with `start` and `end` [s].
+    """
     tasks = tasks.sort_values(["stage", "start"], kind="stable")
     before = tasks.shift()
     apart = (tasks["start"] - before["end"]).abs() > 1e-9 * tasks["end"].max()
@@ -118,7 +128,12 @@ def joined(tasks: pd.DataFrame) -> pd.DataFrame:
 
 
 def true_time(schedule: Schedule, value: float) -> float:
-    """Time of the step [s] at a place of the shortened axis."""
+    """Returns the time of the step at a place of the shortened axis [s].
+
+    Args:
+        schedule: what is drawn.
+        value: place on the axis [s].
+    """
     return value + schedule.skipped if value > schedule.cut else value
 
 
@@ -254,7 +269,11 @@ def _finding(schedule: Schedule, stages: list[int], row: str = "stage") -> str:
 
 
 def summary(schedule: Schedule) -> dict[str, Any]:
-    """Facts for a heading: stages, chunks, microbatches and the share of idle time."""
+    """Returns facts for a heading: stages, chunks, microbatches and the share of idle time [dimensionless].
+
+    Args:
+        schedule: what is drawn.
+    """
     idle = schedule.idle()
     total = float((idle["end"] - idle["start"]).sum())
     share = total / (schedule.step_time * schedule.stages) if schedule.step_time else 0.0

@@ -52,7 +52,13 @@ def _schedule(num_blocks: int, row: dict[str, Any]) -> Schedule:
 
 
 def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
-    """The schedule, full width."""
+    """Shows the schedule, full width.
+
+    Args:
+        exploration: the exploration that it is part of.
+        row: fields and statistics of the execution by name, in the register's base units.
+        mode: the theme, "light" or "dark".
+    """
     found = _schedule(blocks_of(exploration.scenario), row)
     facts = summary(found)
     parts = [found.title, f"{facts['stages']} stages"] if facts["stages"] > 1 else ["no pipeline: one stage"]
@@ -121,7 +127,13 @@ def _takes(row: Mapping[Any, Any], *names: str) -> bool:
 
 
 def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
-    """Who talks to whom, and beside it the time on the links; nothing where the cost model places no ranks."""
+    """Shows who talks to whom, and beside it the time on the links; nothing where the cost model places no ranks.
+
+    Args:
+        exploration: the exploration that it is part of.
+        row: fields and statistics of the execution by name, in the register's base units.
+        mode: the theme, "light" or "dark".
+    """
     system = exploration.scenario.system
     found = account_of(exploration.scenario, row).communication()
     if found is None:
@@ -148,7 +160,12 @@ def _where(group: RankGroup, system: System) -> str:
 
 
 def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
-    """The bandwidths that would hide offload and overlapped communication, against what there is."""
+    """Shows the bandwidths that would hide offload and overlapped communication, against what there is.
+
+    Args:
+        exploration: the exploration that it is part of.
+        row: fields and statistics of the execution by name, in the register's base units.
+    """
     system = exploration.scenario.system
     st.html(markup.head("Bandwidth that would hide it", "per GPU; what is available is the peak"))
     host = system.mem2.bandwidth_gb_per_s * 1e9 if system.mem2.capacity_gib > 0 else 0.0
@@ -194,7 +211,12 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
 
 @st.fragment
 def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
-    """Any figure with its expression, the numbers put in, units and source."""
+    """Shows any figure with its expression, the numbers put in, units and source.
+
+    Args:
+        exploration: the exploration that it is part of.
+        row: fields and statistics of the execution by name, in the register's base units.
+    """
     st.html(markup.head("How a figure comes about", "expression, numbers, source"))
     scenario = exploration.scenario
     account, further = account_of(scenario, row), derived_metrics(scenario)
@@ -220,17 +242,33 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
 
 
 def figures(scenario: Scenario, row: Mapping[Any, Any]) -> list[str]:
-    """Names of the statistics that the execution has a value of, the most telling first."""
+    """Returns the names of the statistics that the execution has a value of, the most telling first.
+
+    Args:
+        scenario: the scenario that it is of.
+        row: fields and statistics of the execution by name, in the register's base units.
+    """
     return [column.name for column in reversed(statistics_of(scenario.cost_model)) if not pd.isna(row[column.name])]
 
 
 def figure_names(columns: Iterable[Column]) -> dict[str, str]:
-    """What figures are called in the list of a formula panel, by name."""
+    """Returns what figures are called in the list of a formula panel, by name.
+
+    Args:
+        columns: the register's columns of the figures.
+    """
     return {column.name: f"{column.label} · {column.group}" for column in columns}
 
 
 def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, parts: Place) -> None:
-    """A figure that follows from others: its formula, and in another place what it is made of."""
+    """Shows a figure that follows from others: its formula, and in another place what it is made of.
+
+    Args:
+        metric: the figure, and how it follows from a statistic.
+        row: fields and statistics of the execution by name, in the register's base units.
+        scenario: the scenario that it is of.
+        parts: the place for what it is made of.
+    """
     found = derived_formula(metric, row, scenario)
     st.caption(literal(metric.column.description))
     value = metric.of(float(value_of(metric.statistic, row)))
@@ -241,13 +279,23 @@ def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, 
 
 
 def written_out(found: Formula, value: str) -> None:
-    """A formula, with the numbers put in, and what they make; each once where they are the same."""
+    """Shows a formula, with the numbers put in, and what they make; each once where they are the same.
+
+    Args:
+        found: the formula, its numbers and parts.
+        value: what they make, with its unit.
+    """
     lines = dict.fromkeys((found.expression, found.numbers, value))
     st.code(f"{found.column.name} = " + "\n= ".join(lines), language=None, wrap_lines=True)
 
 
 def parts_explained(found: Formula, known: Container[str]) -> None:
-    """Buttons that lead from a formula on to those of its parts. known: figures that have one."""
+    """Shows buttons that lead from a formula on to those of its parts.
+
+    Args:
+        found: the formula, its numbers and parts.
+        known: names of the figures that have a formula.
+    """
     more = [part for part, _, _ in found.parts if part in known]
     if not more:
         return
@@ -261,7 +309,11 @@ def parts_explained(found: Formula, known: Container[str]) -> None:
 
 
 def made_of(found: Formula) -> None:
-    """Everything in a formula, in the order in which it is read."""
+    """Shows everything in a formula, in the order in which it is read.
+
+    Args:
+        found: the formula, its numbers and parts.
+    """
     parts = pd.DataFrame(found.parts, columns=["name", "value", "what it is"])
     parts["value"] = parts["value"].replace("", ABSENT)
     st.dataframe(

@@ -148,10 +148,14 @@ class CalibratedAccount(Account):
 
 
 def innermost_first(execution: Mapping[Any, Any], system: System) -> list[RankGroup]:
-    """The placement of ranks on the networks of a system; see `engine.cost_models.calibrated.physics.networks`.
+    """Returns the placement of ranks on the networks of a system, group by group.
 
-    Collectives and exchanges of tokens use every network that sets their ranks apart, rings of context parallel ranks
-    and messages between stages the outermost of them only.
+    See `engine.cost_models.calibrated.physics.networks`. Collectives and exchanges of tokens use every network that
+    sets their ranks apart, rings of context parallel ranks and messages between stages the outermost of them only.
+
+    Args:
+        execution: its fields by name.
+        system: whose networks.
     """
     tensor, context, data, stages, experts, beside = (
         int(execution[name]) for name in (

@@ -101,17 +101,25 @@ class CalibratedBoundSearch:
         self.size = len(points.cell)
 
     def feasible(self, space: CalibratedSpace) -> int:
-        """Executions that run on the space's system."""
+        """Returns how many executions run on the space's system [executions].
+
+        Args:
+            space: the space, of the same layout, at its system's rates and capacities.
+        """
         return self._fits(space).feasible
 
     def bounds(
         self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Schedule points, block modes, and the sample rate that none of their executions exceeds [samples/s], up to
-        rounding; all of those that anything fits for, in parts, the most promising schedule points first.
+        """Yields schedule points, block modes, and the sample rate that none of their executions exceeds [samples/s],
+        up to rounding.
 
-        least: asked before each part; schedule points that cannot reach this rate [samples/s] are left out from there
-        on.
+        It yields all of those that anything fits for, in parts, the most promising schedule points first.
+
+        Args:
+            space: the space, of the same layout, at its system's rates and capacities.
+            least: is asked before each part; schedule points that cannot reach this rate [samples/s] are left out from
+                there on.
         """
         p, width, count = space.parameters, len(self._block_modes["launch"]), len(self._shapes["tensor_par"])
         fitting = self._fits(space)
@@ -180,8 +188,13 @@ class CalibratedBoundSearch:
     def prepare(
         self, space: CalibratedSpace, point: Ints, mode: Ints | None = None
     ) -> tuple[CalibratedRows, CalibratedCandidates]:
-        """Prepared rows of these schedule points, and its candidates that have these block modes, one for each schedule
-        point listed, or all."""
+        """Returns prepared rows of these schedule points, and their candidates.
+
+        Args:
+            space: the space, of the same layout, at its system's rates and capacities.
+            point: positions of schedule points, in any order [listed points].
+            mode: block mode that is wanted of each of them [listed points]; all where None.
+        """
         kept, place = np.unique(point, return_inverse=True)
         wanted = None
         if mode is not None:
@@ -192,7 +205,12 @@ class CalibratedBoundSearch:
         return prepared, calibrated_candidates(prepared)
 
     def point_of(self, execution: int) -> Ints:
-        """The schedule point that an execution belongs to, as an array of one; empty where it is of other cells."""
+        """Returns the schedule point that an execution belongs to, as an array of one; empty where it is of other
+        cells.
+
+        Args:
+            execution: number of the execution in the space.
+        """
         points = self.point_table.points
         rest = execution - points.first
         position, other = np.divmod(rest, points.stride)

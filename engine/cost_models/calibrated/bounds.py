@@ -33,7 +33,11 @@ class CalibratedCandidates:
 
 
 def calibrated_candidates(prepared: CalibratedRows) -> CalibratedCandidates:
-    """The candidates of everything that fits."""
+    """Returns the candidates of everything that fits.
+
+    Args:
+        prepared: rows of the cells.
+    """
     place, time = np.nonzero(prepared.flow_row >= 0)
     return CalibratedCandidates(
         np.zeros(len(time), np.int64), place, time, prepared.points.cell[place], prepared.flow_row[place, time]
@@ -41,7 +45,12 @@ def calibrated_candidates(prepared: CalibratedRows) -> CalibratedCandidates:
 
 
 def calibrated_bounds(prepared: CalibratedRows, rows: CalibratedCandidates) -> npt.NDArray[np.float64]:
-    """The sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding."""
+    """Returns the sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding.
+
+    Args:
+        prepared: rows of the cells.
+        rows: candidates among them.
+    """
     modes, points = prepared.modes, len(prepared.points.cell)
     once = (prepared.once.optimizer + prepared.once.tied).reshape(points, -1)
     exchange = prepared.once.exchange.reshape(points, -1)

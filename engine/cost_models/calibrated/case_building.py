@@ -67,9 +67,12 @@ SOFTWARE_DEFAULTS: dict[str, float | str] = {
 
 
 def model_shapes(model: Model) -> ModelShapes:
-    """What the cost model reads of a model, as plain numbers.
+    """Returns what the cost model reads of a model, as plain numbers.
 
     A model known by Calculon's six numbers only has plain attention, an ungated feed-forward layer and no vocabulary.
+
+    Args:
+        model: any model.
     """
     found = model.architecture
     if found is None:
@@ -121,7 +124,12 @@ def model_shapes(model: Model) -> ModelShapes:
 
 
 def left_out(model: Model) -> tuple[str, ...]:
-    """Sentences on what of a published model the cost model leaves out or changes: what `ModelShapes` cannot say."""
+    """Returns sentences on what of a published model the cost model leaves out or changes: what `ModelShapes` cannot
+    say.
+
+    Args:
+        model: any model.
+    """
     found = model.architecture
     if found is None:
         return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)
@@ -147,18 +155,19 @@ def left_out(model: Model) -> tuple[str, ...]:
 
 
 def case_of(model: Model, system: System, executions: Mapping[str, Any]) -> Case:
-    """The case of one model on one system for columns of executions.
+    """Returns the case of one model on one system for columns of executions.
 
     Args:
         model, system: become plain numbers that broadcast.
         executions: columns [rows] or numbers, at least tensor_par, pipeline_par, data_par, microbatch_size and
             batch_size. Read where given: Calculon's pipeline_interleaving, datatype, activation_recompute,
-            optimizer_sharding, tensor_par_comm_type, tensor_par_overlap, data_par_overlap; and every field of
-            `Layout` and `Software` by its own name, which has precedence. `attention_kernel`, `launch` and
-            `recompute` may be words or positions.
+            optimizer_sharding, tensor_par_comm_type, tensor_par_overlap, data_par_overlap; and every field of `Layout`
+            and `Software` by its own name, which has precedence. `attention_kernel`, `launch` and `recompute` may be
+            words or positions.
 
     Raises:
-        KeyError: one of the five required columns is missing. ValueError: a word that is none of the choices.
+        KeyError: one of the five required columns is missing.
+        ValueError: a word is none of the choices.
     """
     return Case(
         model_shapes(model), Accelerators.of(accelerator_of(system)), _layout(executions), _software(system, executions)

@@ -29,16 +29,19 @@ BITS = {"matrix, 16 bits": 16, "matrix, 8 bits": 8, "matrix, 4 bits": 4}
 def effective_rates(
     system: System, calibration: Calibration | None = None, *, age_years: float = np.inf
 ) -> tuple[SustainedRate, ...]:
-    """Sustained matrix, attention, memory and network rates of a system [FLOP/s, bytes/s].
+    """Returns the sustained matrix, attention, memory and network rates of a system [FLOP/s, bytes/s].
 
     Args:
         system: any system; one without an `accelerator` counts as of a generation without measurements.
         calibration: whose values; the library's where None.
-        age_years: of the software since the generation shipped; mature where not given.
+        age_years: age of the software since the generation shipped [years]; mature where not given.
 
     Returns:
         Rates of 16, 8 and 4 bits where the accelerator has such a peak, of fused attention, of memory, and of the
-        networks. Raises `hardware.CalibrationFileError` where the calibration lacks a value.
+        networks [FLOP/s, bytes/s].
+
+    Raises:
+        hardware.CalibrationFileError: the calibration lacks a value.
     """
     chosen = calibration or library_calibration()
     p = parameters_of(chosen)
@@ -83,7 +86,12 @@ def _network_names(tiers: int) -> list[str]:
 
 
 def accelerator_error(system: System, calibration: Calibration | None = None) -> FitError | None:
-    """Error of the calibration on runs of this very accelerator; None where it states none."""
+    """Returns the error of the calibration on runs of this very accelerator; None where it states none.
+
+    Args:
+        system: any system.
+        calibration: whose errors; the library's where None.
+    """
     name = system.accelerator.name if system.accelerator is not None else ""
     errors = (calibration or library_calibration()).errors
     return next((error for error in errors if name and error.accelerator == name), None)

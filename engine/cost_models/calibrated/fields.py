@@ -67,8 +67,15 @@ FULLY_SHARDED = 3
 
 
 def defaults(system: System, table: Mapping[str, Any]) -> Fields:
-    """What extensions are where a table says nothing: the register's default, but the stage that `optimizer_sharding`
-    implies, interleaved where stages have several chunks, and the fastest attention kernel of the system."""
+    """Returns what extensions are where a table says nothing, each [rows].
+
+    They have the register's default, but the stage that `optimizer_sharding` implies, interleaved where stages have
+    several chunks, and the fastest attention kernel of the system.
+
+    Args:
+        system: the system that the executions run on.
+        table: fields by name, of which `optimizer_sharding` and `pipeline_interleaving` are read [rows].
+    """
     sharded = np.asarray(table["optimizer_sharding"], np.int64)
     given: dict[str, Any] = NEUTRAL | {
         "zero_stage": sharded,
@@ -84,9 +91,15 @@ def defaults(system: System, table: Mapping[str, Any]) -> Fields:
 
 
 def read(model: Model, system: System, table: pd.DataFrame) -> tuple[Fields, Numbers, list[Malformed]]:
-    """The fields of a table, the reason number of each row [rows], and what is malformed.
+    """Returns the fields of a table, the reason number of each row [rows], and what is malformed.
 
-    Raises `engine.ExecutionTableError` for something that is not a table, or lacks one of the 23 or repeats a column.
+    Args:
+        model: the model that is trained.
+        system: the system that it runs on.
+        table: executions, one row each, with the 23 fields and any extensions as columns.
+
+    Raises:
+        engine.ExecutionTableError: it is not a table, lacks one of the 23 columns or repeats a column.
     """
     optional = {column.name for column in EXTENSIONS}
     found, reason, malformed = parse_columns(table, ALL_FIELDS, DATATYPES, optional)
@@ -119,7 +132,14 @@ def _check_plain(base: Fields, context: Ints, reason: Numbers) -> None:
 
 
 def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None:
-    """Marks, in `reason` [rows], the rows that break a rule of this cost model; memory is checked later."""
+    """Marks the rows that break a rule of this cost model; memory is checked later.
+
+    Args:
+        model: the model that is trained.
+        system: the system that it runs on.
+        fields: fields of the executions by name, each [rows].
+        reason: reason number of each row [rows], in which rows are marked.
+    """
     shapes = model_shapes(model)
     f = fields
     experts, heads = int(shapes.experts), int(shapes.key_value_heads)
@@ -173,6 +193,10 @@ def tensor_rules(shapes: ModelShapes, tensor_par: Any) -> dict[str, Any]:
 
     The heads of keys and values do not matter to latent attention, nor the dense feed-forward width to models with
     experts, of which an expert may be held whole.
+
+    Args:
+        shapes: shapes of the model.
+        tensor_par: tensor-parallel degrees, a number or an array [rows].
     """
     return undivided(
         tensor_par,
@@ -200,10 +224,13 @@ def zero_rules(mode: Mapping[str, Any], *, single_replica: Flags, pipelined: Fla
 
 
 def schedule_rules(f: Mapping[str, Any]) -> dict[str, Flags]:
-    """Tells which executions their schedule does not run, by reason code; `f` are fields by name.
+    """Tells which executions their schedule does not run, by reason code.
 
     Combined 1F1B is Megatron's, which asks for expert parallelism and refuses full recomputation beside the numbers of
     `schedules.refusals`.
+
+    Args:
+        f: fields of the executions by name, arrays that broadcast.
     """
     schedule = np.maximum(f["schedule"], 0)
     each = np.maximum(f["data_par"] * f["microbatch_size"], 1)
@@ -223,7 +250,13 @@ READ_AS_THEY_ARE = tuple(
 
 
 def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> Case:
-    """The arrays that the formulas read, from checked fields; arrays of any one shape, or plain values."""
+    """Returns the arrays that the formulas read, from checked fields.
+
+    Args:
+        model: the model that is trained.
+        system: the system that it runs on.
+        fields: fields by name, arrays of any one shape [rows], or plain values.
+    """
     bits = np.array([BITS.get(name, 16.0) for name in DATATYPES])
     kinds = ["selective", *by_name("selective_recompute").choices[1:]]
     selective = np.array([RECOMPUTES.index(kind) for kind in kinds])

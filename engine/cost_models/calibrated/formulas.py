@@ -96,9 +96,15 @@ _ELSEWHERE: Final = {
 def formula(
     name: str, row: Mapping[Any, Any], model: Model, system: System, parts: Mapping[str, float], physics: str
 ) -> Expression | Untold:
-    """The expression of a figure of an execution, or where it is computed.
+    """Returns the expression of a figure of an execution, or where it is computed.
 
-    parts: the parts of the step [s] by name. physics: cost model and calibration in words.
+    Args:
+        name: name of a statistic.
+        row: fields and statistics of the execution by name, in the register's base units.
+        model: the model that is trained.
+        system: the system that it runs on.
+        parts: parts of the step by name [s].
+        physics: cost model and calibration in words.
     """
     found = EXPRESSIONS.get(name)
     if found is None:

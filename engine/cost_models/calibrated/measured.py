@@ -41,24 +41,41 @@ Words = npt.NDArray[np.str_]
 
 
 def generation_words(generation: str) -> str:
-    """A generation of processors as people write it, one of `GENERATIONS`."""
+    """Returns a generation of processors as people write it.
+
+    Args:
+        generation: one of `GENERATIONS`.
+    """
     return "other processors" if generation == "other" else generation.capitalize()
 
 
 def kind_words(experts: bool) -> str:
-    """A kind of model in words."""
+    """Returns a kind of model in words.
+
+    Args:
+        experts: whether the models have experts.
+    """
     return "mixtures of experts" if experts else "dense models"
 
 
 def precision_words(bits: int, generation: str) -> str:
-    """Matrix products in a precision on a generation, in words."""
+    """Returns matrix products in a precision on a generation, in words.
+
+    Args:
+        bits: width of the factors [bits].
+        generation: one of `GENERATIONS`.
+    """
     return f"{bits}{PRODUCTS} on {generation_words(generation)}"
 
 
 def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Words]:
-    """What the predictions of some rows rest on: words per aspect [rows], empty where there is nothing to it.
+    """Returns what the predictions of some rows rest on: words per aspect [rows], empty where there is nothing to it.
 
-    offloads: the fields of `OFFLOADS`, arrays [rows] or truths; measured runs with any of them are not predicted.
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        offloads: fields of `OFFLOADS` by name, arrays [rows] or truths; measured runs with any of them are not
+            predicted.
+        rows: number of rows.
     """
     layout, software, model = case.layout, case.software, case.model
     generation = _words(case.accelerator.generation, [generation_words(name) for name in GENERATIONS], rows)
@@ -92,16 +109,23 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
 
 @cache
 def measured_kinds() -> frozenset[str]:
-    """The words of everything that occurs among the measured runs."""
+    """Returns the words of everything that occurs among the measured runs."""
     with MEASURED_FILE.open(encoding="utf-8") as file:
         return frozenset(pd.read_csv(file)["thing"])
 
 
 def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list[tuple[str, ...]]:
-    """What no measured run had of what the figures of executions rest on, in words, one entry per row.
+    """Returns what no measured run had of what the figures of executions rest on, in words, one entry per row.
 
-    executions: at least the 23 fields. On processors of a generation without any run, that is named instead of models
-    and precisions on it.
+    On processors of a generation without any run, that is named instead of models and precisions on it.
+
+    Args:
+        model: the model that is trained.
+        system: the system that it runs on.
+        executions: one row per execution, with at least the 23 fields.
+
+    Raises:
+        engine.ExecutionTableError: the executions lack one of the 23 columns.
     """
     if not len(executions):
         return []

@@ -24,7 +24,13 @@ __all__ = ["case_of_execution", "operation_sheets", "operation_table_of"]
 
 
 def case_of_execution(model: Model, system: System, execution: Mapping[str, Any]) -> Case:
-    """What the calibrated cost model reads of one execution, which is well formed."""
+    """Returns what the calibrated cost model reads of one execution.
+
+    Args:
+        model: the model that is trained.
+        system: the system that it runs on.
+        execution: its fields by name, well formed.
+    """
     found, _, _ = read(model, system, pd.DataFrame([dict(execution)], dtype=object))
     return case_of_fields(model, system, found)
 
@@ -32,7 +38,8 @@ def case_of_execution(model: Model, system: System, execution: Mapping[str, Any]
 def operation_table_of(
     model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration
 ) -> pd.DataFrame:
-    """The operations of one block in order, one row each: one microbatch on one processor, by the calibrated model.
+    """Returns the operations of one block in order, one row each: one microbatch on one processor, by the calibrated
+    model.
 
     Args:
         model, system: what runs, and on what.
@@ -71,7 +78,11 @@ LEFT_OUT: Final = (
 
 
 def operation_sheets(found: pd.DataFrame) -> list[Sheet]:
-    """The operations as tables to print, one per kind of block."""
+    """Returns the operations as tables to print, one per kind of block.
+
+    Args:
+        found: what `operation_table_of` returns, one row per operation.
+    """
     kinds = found["block"].unique().tolist()
     texts = [position for position, each in enumerate(OPERATION_COLUMNS) if each.column.dtype == "str"]
     headers = [f"{each.column.short} [{each.unit}]" if each.unit else each.column.short for each in OPERATION_COLUMNS]

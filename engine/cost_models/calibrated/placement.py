@@ -19,12 +19,13 @@ _GROUPS: Final = {"tensor_par": "tensor", "pipeline_par": "pipeline", "data_par"
 
 
 def networks_of(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
-    """`tensor_par_net`, `pipeline_par_net` and `data_par_net` of executions, arrays of the fields' shape.
+    """Returns `tensor_par_net`, `pipeline_par_net` and `data_par_net` of executions, arrays of the fields' shape.
 
     Each is the outermost network that the group needs. A degree of one needs none and says 0, as Calculon's enumeration
     does; what reaches further than all networks says the last.
 
     Args:
+        system: whose networks.
         fields: as for `engine.cost_models.calibrated.physics.networks.networks_used`.
     """
     used, last = networks_used(system, fields), len(system.networks) - 1

@@ -123,7 +123,11 @@ class CalibratedSpace(Space):
         return int(model_shapes(self.model).num_blocks)
 
     def mode_kind(self, cell: Cell) -> int:
-        """Which of the mode lists a cell uses: by tensor parallelism, pipeline and replicas."""
+        """Returns which of the mode lists a cell uses: by tensor parallelism, pipeline and replicas.
+
+        Args:
+            cell: a cell of the space.
+        """
         return cell.kind
 
     def _mode_lists(self) -> tuple[Modes, ...]:
@@ -283,7 +287,11 @@ class CalibratedSpace(Space):
         ]
 
     def further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
-        """Degrees beyond the 23, and the networks as ranks are placed."""
+        """Returns degrees beyond the 23, and the networks as ranks are placed, each [rows].
+
+        Args:
+            cell: numbers of the cells in the space [rows].
+        """
         degrees = {name: np.array([getattr(item, name) for item in self.cells], np.int64) for name in FURTHER_DEGREES}
         every = degrees | networks_of(self.system, {**self._columns, **degrees})
         return {name: values[cell] for name, values in every.items()}

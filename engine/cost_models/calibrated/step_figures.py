@@ -43,7 +43,11 @@ class FlowPart:
 
 
 def flow_part(flow: PipelineLevel) -> FlowPart:
-    """The figures of a step that its pipeline decides [s]."""
+    """Returns the figures of a step that its pipeline decides [rows] [s].
+
+    Args:
+        flow: the pipeline with its parts [rows] [s].
+    """
     forward = flow.computing + FORWARD_OF_ENDS * flow.ends
     computed = flow.linear + flow.attention + flow.elementwise + flow.launch
     return FlowPart(
@@ -79,16 +83,17 @@ class StepPart:
 
 
 def step_part(flow: FlowPart, once: Update, moved: Exposed | None, chunks: Floats, perfect: Floats) -> StepPart:
-    """The figures of a step that do not depend on how gradients are exchanged.
+    """Returns the figures of a step that do not depend on how gradients are exchanged [rows], in the base units of the
+    register.
 
     The exchange hides behind waiting for the second tier as well as behind computation: otherwise a second of
     computation that is saved would come back twice.
 
     Args:
-        flow, once: the pipeline and the update [s].
-        moved: what offloading shows, None if nothing is offloaded.
-        chunks: chunks of a stage; the exchange of gradients has one of them to hide behind.
-        perfect: seconds that the model's arithmetic would take at the peak of the matrix units [s].
+        flow, once: the pipeline and the update [rows] [s].
+        moved: what offloading shows [rows] [s], None if nothing is offloaded.
+        chunks: chunks of a stage [rows]; the exchange of gradients has one of them to hide behind.
+        perfect: seconds that the model's arithmetic would take at the peak of the matrix units [rows] [s].
     """
     computing = flow.fw_time + flow.bw_time + once.optimizer
     none = np.zeros(np.shape(computing))
@@ -129,13 +134,16 @@ def with_exchange(
     perfect: Floats,
     p: Parameters,
 ) -> dict[str, Floats]:
-    """The figures that depend on how gradients are exchanged.
+    """Returns the figures that depend on how gradients are exchanged [rows], in the base units of the register.
 
     Args:
-        part: the rest of the step.
-        exchange: seconds of the exchange, hidden or not [s]; `overlapped` is 1 where it hides behind computation.
-        straggling: share of the running time that waiting for the slowest processor adds.
-        batch: samples per step. perfect: as for `step_part` [s].
+        part: the rest of the step [rows] [s].
+        exchange: seconds of the exchange, hidden or not [rows] [s].
+        overlapped: 1 where the exchange hides behind computation, 0 where not [rows].
+        straggling: share of the running time that waiting for the slowest processor adds [rows] [dimensionless].
+        batch: samples per step [rows].
+        perfect: as for `step_part` [rows] [s].
+        p: parameters of a calibration.
     """
     data = exposed_exchange(exchange, overlapped, part.window, p)
     whole = whole_step(part.running, straggling, p, part.rest, exchange=data)

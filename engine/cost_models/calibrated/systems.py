@@ -17,7 +17,11 @@ GIGA, TERA, GIB = 1e9, 1e12, 2.0**30
 
 
 def system_named(name: str) -> System | None:
-    """The library's system for an accelerator's published name ("H100-80GB-SXM") or a library name; else None."""
+    """Returns the library's system of an accelerator's published name or of a library name; None where there is none.
+
+    Args:
+        name: published name ("H100-80GB-SXM") or library name.
+    """
     library = _library()
     return library.get(name.strip().lower())
 
@@ -34,31 +38,46 @@ def _library() -> dict[str, System]:
 
 
 def calibrated(system: System) -> bool:
-    """Whether kernel rates were measured for the system's generation."""
+    """Tells whether kernel rates were measured for the system's generation.
+
+    Args:
+        system: any system.
+    """
     return generation_of(system) != "other"
 
 
 def generation_of(system: System) -> str:
-    """The generation that the kernel rates of a system are taken from, one of `GENERATIONS`."""
+    """Returns the generation that the kernel rates of a system are taken from, one of `GENERATIONS`.
+
+    Args:
+        system: any system; one without an `accelerator` is of generation "other".
+    """
     accelerator = system.accelerator
     name = accelerator.generation if accelerator is not None else ""
     return name if name in GENERATIONS else "other"
 
 
 def fastest_attention(system: System) -> str:
-    """The fastest attention kernel for a system's generation, one of
-    `engine.cost_models.calibrated.physics.inputs.ATTENTION_KERNELS`.
+    """Returns the fastest attention kernel for a system's generation.
 
-    No kernel written for Ampere is faster than FlashAttention 2.
+    It is one of `engine.cost_models.calibrated.physics.inputs.ATTENTION_KERNELS`. No kernel written for Ampere is
+    faster than FlashAttention 2.
+
+    Args:
+        system: any system.
     """
     return "flash2" if generation_of(system) == "ampere" else "native"
 
 
 def accelerator_of(system: System) -> dict[str, Any]:
-    """The fields of `engine.cost_models.calibrated.physics.inputs.Accelerators` for a system: numbers, and tuples of
-    them for networks.
+    """Returns the fields of `engine.cost_models.calibrated.physics.inputs.Accelerators` for a system, in their base
+    units.
 
-    Where multiprocessors or clock are not published, their terms (waves, exponentials) vanish.
+    They are numbers, and tuples of them for networks. Where multiprocessors or clock are not published, their terms
+    (waves, exponentials) vanish.
+
+    Args:
+        system: any system.
     """
     facts = system.accelerator
     peak = {name: engine.tflops * TERA for name, engine in system.matrix.items()}

@@ -49,24 +49,43 @@ GIGA, TERA = 1e9, 1e12
 
 
 def perfect_seconds(model: Model, system: System, datatype: str) -> float:
-    """Seconds per sample that the model's arithmetic would take one processor at its peak in `datatype` [s].
+    """Returns the seconds per sample that the model's arithmetic would take one processor at its peak [s].
 
-    Attention counted in full (see `models.token_flops`), so that `total_efficiency` is the usual model-FLOP
+    Attention is counted in full (see `models.token_flops`), so that `total_efficiency` is the usual model-FLOP
     utilisation.
+
+    Args:
+        model: the model that is trained.
+        system: the system that it runs on.
+        datatype: name of a datatype that the system has a matrix rate of.
     """
     return token_flops(model).model() * model.seq_size / (system.matrix[datatype].tflops * TERA)
 
 
 def link_rate(system: System, p: Parameters) -> float:
-    """Sustained rate of the link to the second memory tier, per direction [bytes/s]; 0 where there is none."""
+    """Returns the sustained rate of the link to the second memory tier, per direction [bytes/s]; 0 where there is none.
+
+    Args:
+        system: any system.
+        p: parameters of a calibration.
+    """
     return system.mem2.bandwidth_gb_per_s * GIGA * p.scale_out if system.mem2.capacity_gib > 0 else 0.0
 
 
 def evaluate_calibrated(model: Model, system: System, table: pd.DataFrame, p: Parameters) -> pd.DataFrame:
-    """Every statistic of every execution of a table; see `engine.evaluate`.
+    """Returns every statistic of every execution of a table; see `engine.evaluate`.
 
-    Extensions that the table lacks are added with what they default to. Of the 96 statistics those that describe
-    layers as Calculon does are not a number here.
+    Extensions that the table lacks are added with what they default to. Of the 96 statistics those that describe layers
+    as Calculon does are not a number here.
+
+    Args:
+        model: the model that is trained.
+        system: the system that it runs on.
+        table: executions, one row each, with the 23 fields and any extensions as columns.
+        p: parameters of a calibration.
+
+    Raises:
+        engine.ExecutionTableError: it is not a table, lacks one of the 23 columns or repeats a column.
     """
     found, reason, malformed = read(model, system, table)
     columns = statistics_of("calibrated")

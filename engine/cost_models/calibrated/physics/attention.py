@@ -54,10 +54,14 @@ class Core(NamedTuple):
 
 
 def window_factor(case: Case) -> Floats:
-    """Share of the causal scores that remain where a block looks back over a window only [dimensionless].
+    """Returns the share of the causal scores that remain where a block looks back over a window only [rows]
+    [dimensionless].
 
-    Of the s^2 / 2 causal scores of s tokens a window of w that moves along leaves w s - w^2 / 2, which is 2 w / s -
-    (w / s)^2 of them, and chunks of w tokens leave w s / 2, which is w / s. 1 where there is no window.
+    Of the s^2 / 2 causal scores of s tokens a window of w that moves along leaves w s - w^2 / 2, which is
+    2 w / s - (w / s)^2 of them, and chunks of w tokens leave w s / 2, which is w / s. 1 where there is no window.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     model = case.model
     share = np.minimum(model.window / model.seq_size, 1.0)
@@ -65,15 +69,25 @@ def window_factor(case: Case) -> Floats:
 
 
 def kernel_rate(case: Case, p: Parameters) -> Floats:
-    """Sustained matrix rate inside the fused kernel of every row [FLOP/s]."""
+    """Returns the sustained matrix rate inside the fused kernel of every row [rows] [FLOP/s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
     return fused_rate(case.accelerator, case.software.attention_kernel, case.software.age_years, p)
 
 
 def fused_rate(accelerator: Accelerators, kernel: Floats, age_years: Floats, p: Parameters) -> Floats:
-    """Sustained matrix rate inside a fused kernel [FLOP/s].
+    """Returns the sustained matrix rate inside a fused kernel [rows] [FLOP/s].
 
     A kernel of an earlier generation runs on a newer chip without its instructions (`foreign_kernel`).
-    `kernel` is a position in `ATTENTION_KERNELS`.
+
+    Args:
+        accelerator: published figures of the accelerators [rows].
+        kernel: positions in `ATTENTION_KERNELS`.
+        age_years: age of the software since the generation shipped [years].
+        p: parameters of a calibration.
     """
     newer = accelerator.generation != GENERATIONS.index("ampere")
     first = kernel == ATTENTION_KERNELS.index("flash1")
@@ -84,10 +98,15 @@ def fused_rate(accelerator: Accelerators, kernel: Floats, age_years: Floats, p: 
 
 
 def attention_core(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -> Core:
-    """Seconds of the attention core of one block and microbatch on one processor [s].
+    """Returns the seconds that the attention core of one block and microbatch takes on one processor [rows] [s].
 
-    windowed: whether the block is one of those that look back over the model's window only. Without fusion every
-    score is computed, and those outside the window are masked.
+    Without fusion every score is computed, and those outside the window are masked.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        windowed: whether the block looks back over the model's window only.
     """
     fused = _fused(case, p, windowed)
     unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
@@ -118,7 +137,13 @@ def _fused(case: Case, p: Parameters, windowed: bool) -> Core:
 
 
 def causal_scores(case: Case, *, windowed: bool = False) -> Floats:
-    """Scores that one processor computes of one block and microbatch, behind a causal mask [elements]."""
+    """Returns how many scores one processor computes of one block and microbatch behind a causal mask [rows]
+    [elements].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        windowed: whether the block looks back over the model's window only.
+    """
     model, layout = case.model, case.layout
     heads = model.attn_heads / layout.tensor_par
     scores = 0.5 * model.seq_size**2 / layout.context_par * heads * layout.microbatch_size
@@ -139,9 +164,13 @@ def _products(case: Case) -> tuple[Layer, Layer]:
 
 
 def core_work(case: Case, *, windowed: bool = False) -> tuple[Work, Work]:
-    """What the attention core of one block and microbatch does, forward and backward [FLOP, bytes], arrays [rows].
+    """Returns what the attention core of one block and microbatch does, forward and backward [rows] [FLOP, bytes].
 
     A fused kernel keeps the scores on chip and is never bound by memory: its traffic counts as 0.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        windowed: whether the block looks back over the model's window only.
     """
     operations = _operations(case, causal_scores(case, windowed=windowed))
     none = np.zeros(())

@@ -63,12 +63,16 @@ class BlockTimes:
     paired: Floats
 
     def take(self, index: npt.NDArray[np.intp]) -> BlockTimes:
-        """The rows at `index`; numbers stay as they are."""
+        """Returns the rows at `index`; numbers stay as they are [s].
+
+        Args:
+            index: positions of rows, or a truth for each [rows].
+        """
         values = (getattr(self, name) for name in BLOCK_TIMES)
         return BlockTimes(*(value[index] if value.ndim else value for value in values))
 
     def together(self) -> BlockTimes:
-        """Forward and backward as one in `forward`, overlapped ones in `paired`, and nothing else."""
+        """Returns forward and backward as one in `forward`, overlapped ones in `paired`, and nothing else [s]."""
         none = np.zeros(())
         values = [self.forward + self.backward, *[none] * (len(BLOCK_TIMES) - 2), self.paired]
         return BlockTimes(*values)
@@ -90,7 +94,15 @@ class Common:
 
 
 def attention_projections(case: Case, unit: MatrixUnit) -> Linear:
-    """Linear layers around the attention core [s]: fused query-key-value and output, or the low-rank chain of MLA."""
+    """Returns the seconds of the linear layers around the attention core [rows] [s].
+
+    They are the fused query-key-value and output projections, or the low-rank chain of multi-head latent attention
+    (MLA).
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        unit: matrix unit that computes it, with its sustained rates [FLOP/s, bytes/s].
+    """
     layers = projection_layers(case)
     out = layers["attention_output"].time(unit)
     plain = layers["query_key_value"].time(unit).and_then(out)
@@ -107,12 +119,20 @@ def attention_projections(case: Case, unit: MatrixUnit) -> Linear:
 
 
 def attention_layers(case: Case) -> dict[str, Layer]:
-    """Linear layers around the attention core of a case with one model, in the order they run."""
+    """Returns the linear layers around the attention core by name, in the order they run.
+
+    Args:
+        case: case with one model, whose attention decides which layers there are.
+    """
     return latent_layers(case) if np.any(case.model.latent > 0) else projection_layers(case)
 
 
 def projection_layers(case: Case) -> dict[str, Layer]:
-    """Linear layers around the attention core where queries, keys and values are projected in one."""
+    """Returns the linear layers around the attention core where queries, keys and values are projected in one, by name.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     model, layout = case.model, case.layout
     t, tokens, low = layout.tensor_par, case.tokens, layout.linear_bits / 8.0
     keys = case.key_value_heads
@@ -124,7 +144,13 @@ def projection_layers(case: Case) -> dict[str, Layer]:
 
 
 def latent_layers(case: Case) -> dict[str, Layer]:
-    """Linear layers around the core of multi-head latent attention; `query_down` only where queries have a rank."""
+    """Returns the linear layers around the core of multi-head latent attention, by name.
+
+    `query_down` is among them only where queries have a rank.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     model, layout = case.model, case.layout
     t, tokens, low = layout.tensor_par, case.tokens, layout.linear_bits / 8.0
     rank, key_rank = np.maximum(model.query_rank, 1.0), np.maximum(model.key_value_rank, 1.0)
@@ -140,7 +166,13 @@ def latent_layers(case: Case) -> dict[str, Layer]:
 
 
 def feedforward_layers(case: Case) -> dict[str, Layer]:
-    """The two linear layers of a plain or gated feed-forward layer; the gate is among the outputs of the first."""
+    """Returns the two linear layers of a plain or gated feed-forward layer, by name.
+
+    The gate is among the outputs of the first.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     model, tokens, low = case.model, case.tokens, case.layout.linear_bits / 8.0
     width = model.feedforward / case.layout.tensor_par
     gated = (1.0 + model.gated) * model.feedforward / case.layout.tensor_par
@@ -151,18 +183,29 @@ def feedforward_layers(case: Case) -> dict[str, Layer]:
 
 
 def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
-    """Seconds of one all-reduce of the tensor-parallel group over the activations of a microbatch [s].
+    """Returns the seconds of one all-reduce of the tensor-parallel group over a microbatch's activations [rows] [s].
 
     Sequence parallelism replaces it by a reduce-scatter and an all-gather of the same volume.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
     """
     tiers = network_tiers(case.layout.tensor_par, 1.0, case.accelerator, rates, case.layout.groups)
     return collective(2.0 * case.tokens * case.model.hidden, tiers, p, passes=2.0)
 
 
 def common(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -> Common:
-    """What does not depend on the feed-forward half [s], arrays [rows]; `exchange` is what nothing hides of one.
+    """Returns what does not depend on the feed-forward half of a block [rows] [s].
 
-    windowed: whether attention looks back over the model's window only.
+    Its `exchange` is what nothing hides of one.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        windowed: whether the block looks back over the model's window only.
     """
     core = attention_core(case, rates, p, windowed=windowed)
     exposed = np.where(case.software.overlap_tensor > 0, 1.0 - p.overlap_tensor, 1.0)
@@ -178,7 +221,14 @@ def common(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -
 
 
 def blocks(case: Case, rates: Rates, p: Parameters, kinds: Iterable[Kind]) -> dict[Kind, BlockTimes]:
-    """A block of each of these kinds [s]; what several of them have in common is computed once."""
+    """Returns the seconds of a block of each of these kinds [rows] [s]; what several have in common is computed once.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        kinds: kinds that are wanted, of `KINDS`.
+    """
     wanted = list(kinds)
     shared: dict[bool, Common] = {}
     halves: dict[bool, _Half] = {}
@@ -200,7 +250,14 @@ def blocks(case: Case, rates: Rates, p: Parameters, kinds: Iterable[Kind]) -> di
 
 
 def block(case: Case, rates: Rates, p: Parameters, kind: Kind) -> BlockTimes:
-    """A block of one kind [s]."""
+    """Returns the seconds of a block of one kind [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        kind: which of `KINDS`.
+    """
     return blocks(case, rates, p, [kind])[kind]
 
 

@@ -45,12 +45,14 @@ class Tier(NamedTuple):
 def network_tiers(
     ranks: Floats, stride: Floats | float, accelerator: Accelerators, rates: Rates, groups: Sequence[Floats] = ()
 ) -> tuple[Tier, ...]:
-    """Where the ranks of a group are: in the innermost network, across those of the next one, and so on.
+    """Returns where the ranks of a group are: in the innermost network, across those of the next one, and so on.
 
     Args:
-        ranks: size of the group; stride: distance between neighbouring ranks, which is the size of the groups that
-            are placed more tightly (tensor-parallel neighbours first).
-        accelerator: for the sizes of the networks. rates: sustained rates of all of them [bytes/s].
+        ranks: size of the group [processors] [rows].
+        stride: distance between neighbouring ranks, which is the size of the groups that are placed more tightly
+            (tensor-parallel neighbours first) [processors].
+        accelerator: accelerators, for the sizes of their networks [processors].
+        rates: sustained rates of all networks [bytes/s].
         groups: processors of all groups that are placed together, as of `Layout.groups`.
     """
     shared = shared_by(ranks, stride, accelerator.network_sizes, groups)
@@ -59,15 +61,16 @@ def network_tiers(
 
 
 def collective(size: Floats, tiers: Sequence[Tier], p: Parameters, *, passes: float) -> Floats:
-    """Seconds of a collective of the full buffer `size` [bytes] over `tiers`, innermost first [s]; broadcasts.
+    """Returns the seconds of a collective over all `tiers` [rows] [s]; broadcasts.
 
     Never longer with more ranks in an inner tier: of the buffer, 1 / (ranks up to a tier) is left for the tiers around
     it, whose rates are no higher.
 
     Args:
-        size: bytes of the full (unsharded) buffer.
-        tiers: ranks and rate of every tier.
-        passes: 1 for an all-gather or reduce-scatter, 2 for an all-reduce.
+        size: bytes of the full (unsharded) buffer [bytes].
+        tiers: ranks and rate [bytes/s] of every tier, innermost first.
+        p: parameters of a calibration.
+        passes: 1 for an all-gather or reduce-scatter, 2 for an all-reduce [dimensionless].
     """
     total: Floats = np.zeros(())
     below: Floats = np.ones(())
@@ -97,7 +100,12 @@ def _switched(ranks: Floats) -> Floats:
 
 
 def gather_ring_latency(tiers: Sequence[Tier], p: Parameters) -> Floats:
-    """Latency of a ring over all ranks that a small layer-wise gather cannot hide in its volume [s]."""
+    """Returns the latency of a ring over all ranks that a small layer-wise gather cannot hide in its volume [rows] [s].
+
+    Args:
+        tiers: ranks and rate [bytes/s] of every tier, innermost first.
+        p: parameters of a calibration.
+    """
     inner, *outer = tiers
     domains = math.prod((tier.ranks for tier in outer), start=np.ones(()))
     return (_switched(inner.ranks) + domains - 1.0) * p.ring_latency

@@ -17,10 +17,16 @@ __all__ = ["ring"]
 
 
 def ring(case: Case, rates: Rates, p: Parameters, core_forward: Floats, core_backward: Floats) -> tuple[Floats, Floats]:
-    """Exposed seconds of the ring of one block and microbatch, forward and backward [s].
+    """Returns the exposed seconds of the ring of one block and microbatch, forward and backward [rows] [s].
 
     Each of c - 1 steps passes keys and values of T tokens [2 bytes per element]; gradients come back with twice the
     volume. All steps take as long as the one over the outermost network that tensor x context ranks need.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        core_forward, core_backward: seconds of the attention core, behind which the ring hides [rows] [s].
     """
     model, layout = case.model, case.layout
     steps = layout.context_par - 1.0

@@ -51,7 +51,12 @@ class Moved(NamedTuple):
 
 
 def normed(case: Case, p: Parameters) -> Moved:
-    """Norms, residuals and positions of one block [bytes]."""
+    """Returns the traffic of norms, residuals and positions of one block, forward and backward [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
     model, layout, software = case.model, case.layout, case.software
     residual = case.split_tokens * model.hidden
     per_position = np.where(
@@ -66,7 +71,13 @@ def normed(case: Case, p: Parameters) -> Moved:
 
 
 def norms(case: Case, rates: Rates, p: Parameters) -> Traffic:
-    """Norms, residuals and positions of one block [s]."""
+    """Returns the seconds of norms, residuals and positions of one block, forward and backward [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+    """
     moved = normed(case, p)
     return Traffic(
         moved.forward / rates.memory + 6.0 * p.kernel_start, moved.backward / rates.memory + 8.0 * p.kernel_start
@@ -74,7 +85,14 @@ def norms(case: Case, rates: Rates, p: Parameters) -> Traffic:
 
 
 def activated(case: Case, width: Floats, rows: Floats, p: Parameters) -> Moved:
-    """The activation function over `rows` tokens of `width` elements [bytes]."""
+    """Returns the traffic of the activation function, forward and backward [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        width: outputs of the activation per token [elements].
+        rows: tokens [tokens].
+        p: parameters of a calibration.
+    """
     gated = case.model.gated > 0
     elements = framework_factor(case, p) * rows * width
     return Moved(
@@ -84,7 +102,15 @@ def activated(case: Case, width: Floats, rows: Floats, p: Parameters) -> Moved:
 
 
 def activation(case: Case, width: Floats, rows: Floats, rates: Rates, p: Parameters) -> Traffic:
-    """The activation function over `rows` tokens of `width` elements [s]."""
+    """Returns the seconds of the activation function, forward and backward [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        width: outputs of the activation per token [elements].
+        rows: tokens [tokens].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+    """
     moved = activated(case, width, rows, p)
     return Traffic(
         moved.forward / rates.memory + 2.0 * p.kernel_start, moved.backward / rates.memory + 2.0 * p.kernel_start
@@ -92,15 +118,23 @@ def activation(case: Case, width: Floats, rows: Floats, rates: Rates, p: Paramet
 
 
 def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
-    """Casts of the inputs and gradients of the linear layers to 8 or 4 bits [s]; 0 at 16 bits. See `cast`."""
+    """Returns the seconds of casting inputs and gradients of the linear layers to 8 or 4 bits [rows] [s]; 0 at 16 bits.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        width: as for `cast` [elements].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+    """
     moved = cast(case, width)
     return Traffic(moved.forward / rates.memory, moved.backward / rates.memory)
 
 
 def cast(case: Case, width: Floats) -> Moved:
-    """Casts of the inputs and gradients of the linear layers to 8 or 4 bits [bytes]; 0 at 16 bits.
+    """Returns the traffic of casting inputs and gradients of linear layers to 8 or 4 bits [rows] [bytes]; 0 at 16 bits.
 
-    `width` is the width of the feed-forward layer per token on the tensor-parallel group.
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        width: width of the feed-forward layer per token on the tensor-parallel group [elements].
     """
     model, layout = case.model, case.layout
     low = layout.linear_bits < 16
@@ -118,6 +152,11 @@ def cast(case: Case, width: Floats) -> Moved:
 
 
 def framework_factor(case: Case, p: Parameters) -> Floats:
-    """Traffic relative to fused kernels where a framework runs plain operators [dimensionless]."""
+    """Returns the traffic relative to fused kernels where a framework runs plain operators [rows] [dimensionless].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
     levels = np.array([1.0, p.unfused_elementwise, p.plain_elementwise])
     return np.asarray(levels[case.software.unfused_elementwise.astype(int)])

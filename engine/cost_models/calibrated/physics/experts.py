@@ -46,14 +46,24 @@ class Experts(NamedTuple):
 
 
 def distinct_destinations(ranks: Floats, draws: Floats) -> Floats:
-    """Expected number of distinct ranks among `draws` uniform draws out of `ranks` [dimensionless]."""
+    """Returns the expected number of distinct ranks among uniform draws [ranks].
+
+    Args:
+        ranks: ranks to draw from [ranks].
+        draws: independent draws, with repetition.
+    """
     return ranks * (1.0 - (1.0 - 1.0 / ranks) ** draws)
 
 
 def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
-    """Exposed seconds of one exchange of tokens between expert ranks, one way [s].
+    """Returns the exposed seconds of one exchange of tokens between expert ranks, one way [rows] [s].
 
     Never longer in a larger network: fewer places are left outside of it to send to, over a network that is no faster.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
     """
     model, layout = case.model, case.layout
     ranks, draws = layout.expert_par, model.experts_per_token
@@ -78,7 +88,13 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
 
 
 def expert_layer(case: Case, rates: Rates, p: Parameters) -> Experts:
-    """Seconds of the experts of one block and microbatch on one processor [s]."""
+    """Returns the seconds of the experts of one block and microbatch on one processor [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+    """
     model, layout = case.model, case.layout
     unit = MatrixUnit(rates.linear(layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
     found = {name: layer.time(unit) for name, layer in expert_layers(case).items()}
@@ -96,18 +112,31 @@ def expert_layer(case: Case, rates: Rates, p: Parameters) -> Experts:
 
 
 def active_width(case: Case) -> Floats:
-    """Width of all experts that a token visits, shared ones among them [elements]."""
+    """Returns the width of all experts that a token visits, shared ones among them [rows] [elements].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     model = case.model
     return (model.experts_per_token + model.shared_experts) * model.expert_feedforward
 
 
 def permuted(case: Case) -> Floats:
-    """Bytes of permuting the tokens of one microbatch into groups of one expert and back, each pass [bytes]."""
+    """Returns the bytes of permuting the tokens of one microbatch into groups of one expert and back, each pass [rows]
+    [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     return PERMUTE_BYTES * (case.tokens * case.model.experts_per_token) * case.model.hidden
 
 
 def expert_layers(case: Case) -> dict[str, Layer]:
-    """Linear layers of the experts on one processor; the shared ones only where the model has any."""
+    """Returns the linear layers of the experts on one processor, by name; the shared ones only where the model has any.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     model, layout = case.model, case.layout
     width, gates, low = model.expert_feedforward, 1.0 + model.gated, layout.linear_bits / 8.0
     local = model.experts / layout.expert_par

@@ -58,7 +58,13 @@ def work(
     in_bytes: Floats | float = 2.0,
     out_bytes: Floats | float = 2.0,
 ) -> Work:
-    """What `count` products [m, k] x [k, n] do; each factor is read once and the result written once. See `gemm`."""
+    """Returns what products [m, k] x [k, n] do [FLOP, bytes]; each factor is read once and the result written once.
+
+    Args:
+        m, n, k: rows, columns and inner dimension [elements].
+        count: products in the batch or group.
+        in_bytes, out_bytes: width of the factors and of the result [bytes per element].
+    """
     return Work(_operations(m, n, k, count), _moved(m, n, k, count, in_bytes, out_bytes))
 
 
@@ -75,7 +81,14 @@ def _moved(
 def computing(
     m: Floats, n: Floats, k: Floats, unit: MatrixUnit, *, count: Floats | float = 1.0, together: bool = True
 ) -> Floats:
-    """Seconds of computing `count` products, without what they move and without their start [s]; see `gemm`."""
+    """Returns the seconds of computing products [m, k] x [k, n], without what they move and without their start [s].
+
+    Args:
+        m, n, k: rows, columns and inner dimension [elements].
+        unit: matrix unit that computes it, with its sustained rates [FLOP/s, bytes/s].
+        count: products in the batch or group.
+        together: whether the products are one launch and fill the processor together, as for `gemm`.
+    """
     waves = np.ceil(m / TILE) * np.ceil(n / TILE) * (count if together else 1.0) / unit.multiprocessors
     return _operations(m, n, k, count) / unit.rate * (1.0 + unit.p.wave / waves) * (1.0 + unit.p.depth / k)
 
@@ -91,14 +104,15 @@ def gemm(
     in_bytes: Floats | float = 2.0,
     out_bytes: Floats | float = 2.0,
 ) -> Floats:
-    """Seconds of `count` products [m, k] x [k, n] [s]; broadcasts.
+    """Returns the seconds of products [m, k] x [k, n] [s]; broadcasts.
 
     Args:
-        m: rows; n: columns; k: inner dimension [elements].
+        m, n, k: rows, columns and inner dimension [elements].
         unit: where it runs.
-        count: products in the batch or group. together: they are one launch, and fill the processor together;
-            otherwise each is a kernel with a start and a last wave of its own.
-        in_bytes, out_bytes: bytes per element of the factors and of the result.
+        count: products in the batch or group.
+        together: whether they are one launch, and fill the processor together; otherwise each is a kernel with a start
+            and a last wave of its own.
+        in_bytes, out_bytes: width of the factors and of the result [bytes per element].
     """
     moved = _moved(m, n, k, count, in_bytes, out_bytes)
     compute = computing(m, n, k, unit, count=count, together=together)
@@ -114,13 +128,21 @@ class Linear(NamedTuple):
     weight: Floats
 
     def and_then(self, other: Linear) -> Linear:
-        """Both layers."""
+        """Returns the seconds of both layers, one after the other [s].
+
+        Args:
+            other: the layer that comes after [s].
+        """
         return Linear(
             self.forward + other.forward, self.backward + other.backward, self.weight + other.weight
         )
 
     def where(self, condition: npt.NDArray[np.bool_]) -> Linear:
-        """The layer in rows that have it, nothing elsewhere."""
+        """Returns the layer in rows that have it, nothing elsewhere [rows] [s].
+
+        Args:
+            condition: which rows have it [rows].
+        """
         return Linear(*(np.where(condition, seconds, 0.0) for seconds in self))
 
 
@@ -134,12 +156,17 @@ def linear(
     together: bool = True,
     in_bytes: Floats | float = 2.0,
 ) -> Linear:
-    """Seconds of a linear layer of m tokens, n outputs, k inputs, forward and backward [s]; broadcasts.
+    """Returns the seconds of a linear layer of m tokens, n outputs and k inputs, forward and backward [s]; broadcasts.
 
-    `count` and `together` as for `gemm`.
+    All three products are slower where outputs or inputs are no multiple of 64: tensor-core kernels then fall back to
+    narrow loads and padded tiles.
 
-    All three products are slower where outputs or inputs are no multiple of 64: tensor-core kernels then fall back
-    to narrow loads and padded tiles.
+    Args:
+        m, n, k: tokens, outputs and inputs [elements].
+        unit: matrix unit that computes it, with its sustained rates [FLOP/s, bytes/s].
+        count: layers in the batch or group.
+        together: whether they are one launch, as for `gemm`.
+        in_bytes: width of the factors [bytes per element].
     """
     layer = Layer(m, n, k, count, together, in_bytes)
     slower = layer.slower(unit.p)
@@ -165,11 +192,20 @@ class Layer:
         )
 
     def slower(self, p: Parameters) -> Floats:
-        """How much longer all three products take than aligned ones [dimensionless]."""
+        """Returns how much longer all three products take than aligned ones [dimensionless].
+
+        Args:
+            p: parameters of a calibration.
+        """
         return np.asarray(1.0 + p.misaligned * ((np.mod(self.n, ALIGNMENT) != 0) | (np.mod(self.k, ALIGNMENT) != 0)))
 
     def products(self, unit: MatrixUnit) -> tuple[Floats, Floats, Floats]:
-        """Seconds of the three products as if aligned [s]: outputs; gradients of the inputs; of the weights."""
+        """Returns the seconds of the three products as if aligned [s]: outputs; gradients of the inputs; of the
+        weights.
+
+        Args:
+            unit: where they run.
+        """
         forward, gradient, weight = (
             gemm(*shape, unit, count=self.count, together=self.together, in_bytes=self.in_bytes, out_bytes=written)
             for shape, written in self._shapes
@@ -177,7 +213,7 @@ class Layer:
         return forward, gradient, weight
 
     def works(self) -> tuple[Work, Work, Work]:
-        """What the three products do."""
+        """Returns what the three products do [FLOP, bytes]: outputs; gradients of the inputs; of the weights."""
         forward, gradient, weight = (
             work(*shape, count=self.count, in_bytes=self.in_bytes, out_bytes=written) for shape, written in self._shapes
         )

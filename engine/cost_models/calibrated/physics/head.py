@@ -42,12 +42,23 @@ class Ends(NamedTuple):
 
 
 def head_layer(case: Case) -> Layer:
-    """The output projection on one processor of the last stage, its vocabulary split over the group."""
+    """Returns the output projection on one processor of the last stage, its vocabulary split over the tensor-parallel
+    group.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     return Layer(case.tokens, case.model.vocabulary / case.layout.tensor_par, case.model.hidden)
 
 
 def ends(case: Case, rates: Rates, p: Parameters) -> Ends:
-    """Seconds of embedding and head per microbatch [s], not below their host-bound floors."""
+    """Returns the seconds of embedding and head per microbatch, not below their host-bound floors [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+    """
     model, t = case.model, case.layout.tensor_par
     unit = MatrixUnit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
     logits = head_layer(case).time(unit)

@@ -44,7 +44,11 @@ class _Arrays:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """The fields of this group out of a mapping or table that may hold more."""
+        """Returns the fields of this group out of a mapping or table that may hold more.
+
+        Args:
+            values: fields by name, numbers or arrays [rows].
+        """
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
         given = cls._completed(values)
         return cls(**{name: _arrays(given[name]) for name in names})
@@ -55,13 +59,17 @@ class _Arrays:
         return values
 
     def columns(self) -> Iterator[Floats]:
-        """Every array of the group, those of each network too."""
+        """Yields every array of the group, those of each network too."""
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             yield from value if isinstance(value, tuple) else (value,)
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Self:
-        """The rows at `index`; numbers stay as they are."""
+        """Returns the rows at `index`; numbers stay as they are.
+
+        Args:
+            index: positions of rows, or a truth for each [rows].
+        """
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return type(self)(**{name: _at(value, index) for name, value in values.items()})
 
@@ -228,11 +236,19 @@ class Case:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Case:
-        """A case from one mapping or table with the fields of all four groups."""
+        """Returns a case from one mapping or table with the fields of all four groups.
+
+        Args:
+            values: fields by name, numbers or arrays [rows].
+        """
         return cls(ModelShapes.of(values), Accelerators.of(values), Layout.of(values), Software.of(values))
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Case:
-        """The rows at `index`."""
+        """Returns the rows at `index`.
+
+        Args:
+            index: positions of rows, or a truth for each [rows].
+        """
         return Case(
             self.model.take(index), self.accelerator.take(index), self.layout.take(index), self.software.take(index)
         )

@@ -38,19 +38,34 @@ PER_EXPERT_EIGHT_BIT = 4.0
 
 
 def launch_time(case: Case, p: Parameters) -> Floats:
-    """Seconds of host time per kernel [s]."""
+    """Returns the host time per kernel [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
     launch = case.software.launch
     factor = np.where(launch == LAUNCHES.index("compiled"), p.compiled_launch, 1.0)
     return p.launch * np.where(launch == LAUNCHES.index("graphs"), p.graphs_launch, factor)
 
 
 def dense_factor(case: Case, p: Parameters) -> Floats:
-    """Share of a dense block's launches left where graphs cover the attention half [dimensionless]."""
+    """Returns the share of a dense block's launches that is left where graphs cover the attention half [rows]
+    [dimensionless].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
     return np.where(case.software.launch == LAUNCHES.index("partial_graphs"), p.graphs_launch, 1.0)
 
 
 def block_launches(case: Case) -> tuple[Floats, Floats]:
-    """Kernels of a dense block, forward and backward [dimensionless]."""
+    """Returns how many kernels a dense block launches, forward and backward [rows] [kernels].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     forward = np.where(unfused, UNFUSED_BLOCK, FUSED_BLOCK)
     forward = forward + PER_PEER * (case.layout.tensor_par - 1.0)
@@ -59,9 +74,12 @@ def block_launches(case: Case) -> tuple[Floats, Floats]:
 
 
 def expert_launches(case: Case) -> tuple[Floats, Floats]:
-    """Kernels that a layer of experts adds, forward and backward [dimensionless].
+    """Returns how many kernels a layer of experts adds, forward and backward [rows] [kernels].
 
     Where quantisation and products are not grouped, every local expert has launches of its own.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     own = PER_EXPERT + np.where(case.layout.linear_bits < 16, PER_EXPERT_EIGHT_BIT, 0.0)
     own = np.where(case.software.grouped_experts > 0, 0.0, own) * case.model.experts / case.layout.expert_par

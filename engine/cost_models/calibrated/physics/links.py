@@ -26,11 +26,16 @@ __all__ = ["link_times"]
 
 
 def link_times(case: Case, p: Parameters) -> dict[str, Floats]:
-    """Seconds on the links per step of the slowest stage [s], by the kind's name in the register's exposed times.
+    """Returns the seconds on the links per step of the slowest stage [rows] [s], by the kind's name in the register's
+    exposed times.
 
     "tp", "recomm" (tensor-parallel communication that is done again), "cp", "ep", "pp" and "dp", which are gradients,
     gathers of sharded weights and tied embeddings. An interleaved schedule sends a message per chunk, all hidden but
     those that fill the pipeline. What overlapped pairs hide counts.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
     """
     none = np.zeros(())
     software = replace(

@@ -79,7 +79,11 @@ class Activations:
 
 
 def activation_bytes(case: Case) -> Activations:
-    """Activations of one block and microbatch on one processor [bytes]."""
+    """Returns the activations of one block and microbatch on one processor [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     model, layout = case.model, case.layout
     t, tokens = layout.tensor_par, case.tokens
     latent = model.latent > 0
@@ -141,9 +145,13 @@ def activation_bytes(case: Case) -> Activations:
 
 
 def in_flight(case: Case, position: Floats | float) -> Floats:
-    """Microbatches whose activations the stage at a position from 0 keeps at once [microbatches of a whole stage].
+    """Returns how many microbatches' activations a stage keeps at once [rows] [microbatches of a whole stage].
 
     See `schedules.activations_in_flight`. Which of its chunks they are is not told apart: every chunk counts as often.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        position: position of the stage in the pipeline, from 0 [rows].
     """
     p, v = case.layout.pipeline_par, case.layout.pipeline_interleaving
     return activations_in_flight(case.layout.schedule, p, position, case.microbatches, v) / v
@@ -170,16 +178,20 @@ class StageMemory:
     movable_kept: Floats
 
     def peak(self) -> Floats:
-        """The sum of all kinds [bytes]."""
+        """Returns the sum of all kinds [rows] [bytes]."""
         return self.state() + self.weights + self.activations + self.working + self.logits + self.temporaries
 
     def state(self) -> Floats:
-        """Gradients and optimizer state [bytes]."""
+        """Returns gradients and optimizer state [rows] [bytes]."""
         return self.gradients + self.optimizer
 
 
 def memory_use(case: Case) -> MemoryUse:
-    """Peak memory per processor of every row, that of the fullest stage [bytes]."""
+    """Returns the peak memory per processor of every row, that of the fullest stage [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     stages = stage_memories(case)
     peaks = [stage.peak() for stage in stages]
 
@@ -194,7 +206,12 @@ def memory_use(case: Case) -> MemoryUse:
 
 
 def of_largest(sizes: Sequence[Floats], values: Sequence[Floats]) -> Floats:
-    """Of several arrays [rows], each row's value where `sizes` is largest; the first of equals."""
+    """Returns each row's value from where `sizes` is largest, the first of equals [rows].
+
+    Args:
+        sizes: what is compared, one array [rows] per candidate.
+        values: what is taken, one array [rows] per candidate in the same order.
+    """
     most, found = sizes[0], values[0]
     for size, value in zip(sizes[1:], values[1:], strict=True):
         found, most = np.where(size > most, value, found), np.maximum(most, size)
@@ -202,7 +219,11 @@ def of_largest(sizes: Sequence[Floats], values: Sequence[Floats]) -> Floats:
 
 
 def block_weight_bytes(case: Case) -> tuple[Floats, Floats]:
-    """Bytes of the weights of one dense block and of one with experts, on one processor [bytes]."""
+    """Returns the bytes of the weights of one dense block and of one with experts, on one processor [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     local, held = local_weights(case), _Held.of(case)
     none = np.zeros(())
     return held.weights(local.dense, none), held.weights(local.sparse, local.experts)
@@ -240,7 +261,12 @@ class _Held:
 
 
 def stage_memories(case: Case) -> tuple[StageMemory, ...]:
-    """What a processor holds at its peak, on the first stage, the last, and others that may be the fullest [bytes]."""
+    """Returns what a processor holds at its peak, on the first stage, the last, and others that may be the fullest
+    [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     common = _Common(local_weights(case), _Held.of(case), activation_bytes(case))
     return tuple(
         _stage_memory(case, common, stage, number)

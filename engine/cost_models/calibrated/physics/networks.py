@@ -49,11 +49,14 @@ LARGEST_HOST = 8.0
 
 
 def reaches(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Processors that the groups of each kind reach over, by names of `GROUPS`; 1 where a group is one rank.
+    """Returns how many processors the groups of each kind reach over, by names of `GROUPS`.
 
     Args:
         fields: tensor_par, context_par, data_par, pipeline_par, expert_par and expert_tensor_par of executions, numbers
             or arrays of one shape.
+
+    Returns:
+        For every kind an array of the fields' shape [processors]; 1 where a group is one rank.
     """
     tensor, context, data, pipeline, expert, split = (
         np.asarray(fields[name]) for name in (
@@ -71,13 +74,14 @@ def reaches(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def networks_used(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
-    """Position of the outermost network that the groups of each kind need, by names of `GROUPS`.
+    """Returns the position of the outermost network that the groups of each kind need, by names of `GROUPS`.
 
     0 is the innermost, which groups of one rank have too. What reaches further than the outermost network, and so
     cannot run, has the number of networks.
 
     Args:
-        system: whose networks. fields: as for `reaches`.
+        system: whose networks.
+        fields: as for `reaches`.
 
     Returns:
         For every kind an array [rows] of the fields' shape.
@@ -87,13 +91,24 @@ def networks_used(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
 
 
 def farthest(system: System) -> int:
-    """How many processors the networks of a system connect. The groups of an execution together reach all of its own:
-    whatever its degrees, it cannot run on more."""
+    """Returns how many processors the networks of a system connect [processors].
+
+    The groups of an execution together reach all of its own: whatever its degrees, it cannot run on more.
+
+    Args:
+        system: whose networks.
+    """
     return max(network.size for network in system.networks)
 
 
 def rate_over(reach: Floats, accelerator: Accelerators, rates: Rates) -> Floats:
-    """Sustained rate of the outermost network that a group with this reach [processors] needs [bytes/s]."""
+    """Returns the sustained rate of the outermost network that a group needs [rows] [bytes/s].
+
+    Args:
+        reach: processors that the group reaches over [processors] [rows].
+        accelerator: accelerators, for the sizes of their networks [processors].
+        rates: sustained rates of all networks [bytes/s].
+    """
     found = rates.networks[-1]
     for size, rate in zip(accelerator.network_sizes[-2::-1], rates.networks[-2::-1], strict=True):
         found = np.where(reach <= size, rate, found)
@@ -103,12 +118,13 @@ def rate_over(reach: Floats, accelerator: Accelerators, rates: Rates) -> Floats:
 def shared_by(
     ranks: Floats, stride: Floats | float, sizes: Sequence[Floats], groups: Sequence[Floats] = ()
 ) -> tuple[Floats, ...]:
-    """How many ranks of a group share a network of each tier, innermost first; all share the outermost.
+    """Returns how many ranks of a group share a network of each tier, innermost first; all share the outermost [ranks].
 
     Of networks that hold unequal numbers it is one with fewest. It never falls where a network grows.
 
     Args:
-        ranks: size of the group. stride: distance between neighbouring ranks [processors].
+        ranks: size of the group [processors] [rows].
+        stride: distance between neighbouring ranks [processors].
         sizes: processors that one network of each tier connects, as of `Accelerators.network_sizes`.
         groups: processors of all groups that are placed together, as of `Layout.groups`.
     """

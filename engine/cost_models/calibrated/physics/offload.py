@@ -43,10 +43,10 @@ def with_state(
     forward: Floats, backward: Floats, slowest: Floats, bandwidth: Floats, *, state: Floats, rate: float,
     optimizer: Floats,
 ) -> Exposed:  # fmt: skip
-    """What offloading shows in a step, with optimizer state and gradients among it.
+    """Returns what offloading shows in a step, with optimizer state and gradients among it [rows] [s, bytes/s].
 
     Args:
-        forward, backward, slowest, bandwidth: what `stage_times.OffloadedFlow` says.
+        forward, backward, slowest, bandwidth: what `stage_times.OffloadedFlow` says [rows] [s, s, s, bytes/s].
         state: bytes of optimizer state and gradients that are offloaded [bytes].
         rate: rate of the link to the second tier per direction [bytes/s]; 0 where there is none.
         optimizer: seconds of the update, which hide it [s].
@@ -75,7 +75,11 @@ class Offloadable:
 
 
 def offloadable(stage: StageMemory) -> Offloadable:
-    """What `tiers_of` needs of a stage, whatever is offloaded."""
+    """Returns what `tiers_of` needs of a stage, whatever is offloaded [bytes].
+
+    Args:
+        stage: memory of the stage without offloading [bytes].
+    """
     return Offloadable(
         stage.peak(), stage.block_weights, stage.activations, stage.state(), stage.movable, stage.movable_kept
     )
@@ -84,10 +88,10 @@ def offloadable(stage: StageMemory) -> Offloadable:
 def tiers(
     stages: Sequence[StageMemory], weights: Floats | float, activations: Floats | float, state: Floats | float
 ) -> tuple[Floats, Floats]:
-    """Bytes that the first and the second memory tier need, each of the stage that needs most of it [bytes].
+    """Returns what the first and the second memory tier need, each of the stage that needs most of it [rows] [bytes].
 
     Args:
-        stages: memory of the stages without offloading.
+        stages: memory of the stages without offloading [bytes].
         weights, activations, state: 1 where weights, kept activations, or gradients with optimizer state are offloaded.
     """
     return tiers_of([offloadable(stage) for stage in stages], weights, activations, state)
@@ -96,7 +100,12 @@ def tiers(
 def tiers_of(
     stages: Sequence[Offloadable], weights: Floats | float, activations: Floats | float, state: Floats | float
 ) -> tuple[Floats, Floats]:
-    """The same as `tiers`, for stages that are asked about more than once."""
+    """Returns the same as `tiers`, for stages that are asked about more than once [rows] [bytes].
+
+    Args:
+        stages: what `offloadable` says of each stage [bytes].
+        weights, activations, state: as for `tiers`.
+    """
     first: Floats = np.zeros(())
     second: Floats = np.zeros(())
     for stage in stages:

@@ -55,7 +55,12 @@ class Limits(NamedTuple):
 
 
 def limits(case: Case, p: Parameters) -> Limits:
-    """The limits of a case of one row, in the precision of its linear layers."""
+    """Returns the limits of a case of one row, in the precision of its linear layers [FLOP/s, bytes/s].
+
+    Args:
+        case: case of one row.
+        p: parameters of a calibration.
+    """
     accelerator, bits = case.accelerator, float(np.ravel(case.layout.linear_bits)[0])
     rates = sustained_rates(accelerator, case.software.age_years, p)
     # A precision without a peak runs at the rate of the next wider one.
@@ -66,11 +71,16 @@ def limits(case: Case, p: Parameters) -> Limits:
 
 
 def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
-    """The operations of a block of one kind of `BLOCKS`, in the order they run.
+    """Returns the operations of a block of one kind, in the order they run.
 
     Columns: `name`; `label` for people; `engine`: "matrix", "memory" or "network"; and for each stage of `STAGES`
     `{stage}_flops` [FLOP], `{stage}_mem_accessed` [bytes] and `{stage}_processing_time` [s]. Communication counts with
-    what nothing hides of it. `case` has one row.
+    what nothing hides of it.
+
+    Args:
+        case: case of one row.
+        p: parameters of a calibration.
+        kind: kind of block, of `BLOCKS`.
     """
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
     experts, windowed = _KINDS[kind]
@@ -100,25 +110,37 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
 
 
 def blocks_of(model: ModelShapes) -> tuple[str, ...]:
-    """The kinds of blocks that a model has, of `BLOCKS`."""
+    """Returns the kinds of blocks that a model has, of `BLOCKS`.
+
+    Args:
+        model: shapes of one model.
+    """
     present = {kind for kind, number in zip(KINDS, blocks_by_kind(model), strict=True) if _one(number) > 0}
     return tuple(name for name in BLOCKS if _KINDS[name] in present)
 
 
 def bound(intensity: float, rate: float, bandwidth: float) -> str:
-    """Which limit work of so many operations per byte [FLOP/byte] meets first: "compute" or "memory".
+    """Returns which limit some work meets first: "compute" or "memory".
 
-    rate: what the processor computes at most [FLOP/s]. bandwidth: of its memory [bytes/s].
+    Args:
+        intensity: operations of the work per byte that it moves [FLOP/byte].
+        rate: what the processor computes at most [FLOP/s].
+        bandwidth: bandwidth of its memory [bytes/s].
     """
     return "compute" if intensity * bandwidth >= rate else "memory"
 
 
 def summarised(operations: pd.DataFrame, most: Limits) -> pd.DataFrame:
-    """Operations with what `engine.cost_models.calibrated.operation_columns` has of each, in the base units of its
-    register.
+    """Returns operations with what `engine.cost_models.calibrated.operation_columns` has of each, in the base units of
+    its register.
 
-    Not a number where it does not apply: work of traffic and communication, the traffic of a fused attention core.
-    `bound` is what the forward pass of a product meets first at what the processor sustains, else its engine.
+    A figure is not a number where it does not apply: work of traffic and communication, the traffic of a fused
+    attention core. `bound` is what the forward pass of a product meets first at what the processor sustains, else its
+    engine.
+
+    Args:
+        operations: what `block_operations` returns, one row per operation.
+        most: limits of the processor [FLOP/s, bytes/s].
     """
     forward = operations["fw_processing_time"]
     backward = operations["agrad_processing_time"] + operations["wgrad_processing_time"]

@@ -29,17 +29,25 @@ OPTIMIZER_LAUNCHES = 50.0
 
 
 def held_by_stage(case: Case) -> list[tuple[Floats, Floats]]:
-    """Parameters on one processor, outside and inside experts [elements], of every stage that may hold most."""
+    """Returns the parameters on one processor, outside and inside experts, of every stage that may hold most [rows]
+    [elements].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     local = local_weights(case)
     found = (held_on(case, local, stage, number) for number, stage in enumerate(fullest_stages(case)))
     return [(held.blocks + held.vocabulary, held.experts) for held in found]
 
 
 def optimizer_time(case: Case, rates: Rates, held: Floats, held_experts: Floats, host: Floats) -> Floats:
-    """Seconds of the optimizer's update per step [s], bound by memory.
+    """Returns the seconds of the optimizer's update per step, bound by memory [rows] [s].
 
     Args:
-        held, held_experts: parameters on one processor [elements]. host: host time per kernel [s].
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        held, held_experts: parameters on one processor, outside and inside experts [rows] [elements].
+        host: host time per kernel [rows] [s].
     """
     layout = case.layout
     replicas, expert_replicas = replicas_of(case)

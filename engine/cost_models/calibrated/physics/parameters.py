@@ -77,7 +77,14 @@ overlaps) predicts unseen halves worse than their round values do."""
 
 
 def parameters_of(calibration: Calibration) -> Parameters:
-    """The values of a calibration. Raises `hardware.CalibrationFileError` where one is missing or out of range."""
+    """Returns the values of a calibration.
+
+    Args:
+        calibration: its parameters, each with value and unit.
+
+    Raises:
+        hardware.CalibrationFileError: a value is missing or out of range.
+    """
     try:
         return Parameters(**{name: item.value for name, item in calibration.parameters.items()})
     except ValidationError as problem:
@@ -88,11 +95,25 @@ def parameters_of(calibration: Calibration) -> Parameters:
 
 
 def library_calibration(name: str = "global") -> Calibration:
-    """A calibration of the library by name. Raises `hardware.CalibrationFileError`."""
+    """Returns a calibration of the library by name.
+
+    Args:
+        name: name of a calibration in the library.
+
+    Raises:
+        hardware.CalibrationFileError: the library has none of this name, or its file is wrong.
+    """
     return load_calibration(name)
 
 
 @cache
 def parameters(name: str = "global") -> Parameters:
-    """The values of a calibration of the package's library."""
+    """Returns the values of a calibration of the package's library.
+
+    Args:
+        name: name of a calibration in the library.
+
+    Raises:
+        hardware.CalibrationFileError: as for `library_calibration` and `parameters_of`.
+    """
     return parameters_of(library_calibration(name))

@@ -42,9 +42,14 @@ __all__ = ["CriticalPath", "Load", "critical_path", "message_time", "messages_ti
 
 
 def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
-    """Seconds of one message of activations between neighbouring stages [s]; 0 without a pipeline.
+    """Returns the seconds of one message of activations between neighbouring stages [rows] [s]; 0 without a pipeline.
 
     Some neighbours are as far apart as any ranks: on either side of what the outermost network in use connects.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
     """
     layout = case.layout
     split = np.where(case.software.split_messages > 0, layout.tensor_par, 1.0)
@@ -65,7 +70,11 @@ class Load:
     before: Floats
 
     def take(self, rows: npt.NDArray[np.intp]) -> Load:
-        """Some rows; numbers stay as they are."""
+        """Returns some rows; numbers stay as they are [s].
+
+        Args:
+            rows: positions of the rows [rows].
+        """
         return Load(*(_at(getattr(self, name), rows) for name in self.__dataclass_fields__))
 
 
@@ -87,7 +96,7 @@ class CriticalPath:
 def critical_path(
     case: Case, loads: Sequence[Load], total: Load, positions: Sequence[Floats], message: Floats, *, split: bool = True
 ) -> CriticalPath:
-    """The longest path of every row through any of some stages.
+    """Returns the longest path of every row through any of some stages [rows] [s].
 
     An interleaved pipeline takes n x + (sum of all x - x) / v + r x (v - 1) / v seconds by a stage that takes x. It
     runs n microbatches; the second part fills and drains the pipeline. In the third r microbatches are missing for n to
@@ -97,8 +106,11 @@ def critical_path(
     shorter.
 
     Args:
-        loads: of the first stage, the last, and others between them. total: the sum over all stages.
-        positions: of the stages, from 0. message: seconds of one [s].
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        loads: loads of the first stage, the last, and others between them [rows] [s].
+        total: the sum over all stages [rows] [s].
+        positions: positions of the stages, from 0 [rows].
+        message: seconds of one message [rows] [s].
         split: whether `loads` say what of them is forward and gradients of weights; without, no path is longer than
             with any such shares.
     """
@@ -174,7 +186,11 @@ def _longest_path(
 
 
 def pairs_per_stage(case: Case) -> Floats:
-    """Overlapped forwards and backwards of a whole stage in a step [microbatches]."""
+    """Returns how many forwards and backwards of a whole stage overlap in a step [rows] [microbatches].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     layout = case.layout
     chunks = layout.pipeline_interleaving
     return overlapped_pairs(layout.schedule, layout.pipeline_par, case.microbatches, chunks) / chunks
@@ -257,13 +273,17 @@ def _round_trips(case: Case, whole: Floats, message: Floats) -> Floats:
 
 
 def messages_time(case: Case, message: Floats, *, least: bool = False) -> Floats:
-    """Seconds of the messages that fill and drain the pipeline, or show although they run beside computation [s].
+    """Returns the seconds of the messages that fill and drain the pipeline, or show although they run beside
+    computation [rows] [s].
 
-    Where stages wait for every message, in 1F1B and where it is interleaved, 2 (p - 1) of `message` [s] fill and drain
-    the pipeline, as the calibration was fitted with; a replay of an interleaved schedule shows 2 (v p - 1). See
+    Where stages wait for every message, in 1F1B and where it is interleaved, 2 (p - 1) messages fill and drain the
+    pipeline, as the calibration was fitted with; a replay of an interleaved schedule shows 2 (v p - 1). See
     `schedules.hops` for the other schedules.
 
-    least: only what any way to send them has.
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        message: seconds of one message [rows] [s].
+        least: whether only what any way to send them has is counted.
     """
     layout = case.layout
     p, chunks, schedule = layout.pipeline_par, layout.pipeline_interleaving, layout.schedule

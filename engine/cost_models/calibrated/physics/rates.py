@@ -37,14 +37,23 @@ class Rates:
     networks: tuple[Floats, ...]
 
     def linear(self, bits: Floats) -> Floats:
-        """Matrix rate of the linear layers at 16, 8 or 4 bits [FLOP/s]."""
+        """Returns the matrix rate of the linear layers [rows] [FLOP/s].
+
+        Args:
+            bits: width of their factors: 16, 8 or 4 [rows] [bits].
+        """
         return np.where(bits == 16, self.matrix16, np.where(bits == 8, self.matrix8, self.matrix4))
 
 
 def power_factor(accelerator: Accelerators, p: Parameters) -> Floats:
-    """(power per peak FLOP/s relative to the generation's reference) to the power exponent [dimensionless].
+    """Returns (power per peak FLOP/s relative to the generation's reference) to the power exponent [rows]
+    [dimensionless].
 
     1 where the power is not known (not a number) or the generation has no reference.
+
+    Args:
+        accelerator: published figures of the accelerators [rows].
+        p: parameters of a calibration.
     """
     reference = np.array([p.power_reference_ampere, p.power_reference_hopper, p.power_reference_blackwell, np.nan])[
         accelerator.generation.astype(int)
@@ -54,18 +63,30 @@ def power_factor(accelerator: Accelerators, p: Parameters) -> Floats:
 
 
 def maturity(age_years: Floats, p: Parameters) -> Floats:
-    """Share of the mature matrix rate that software of this age reaches [dimensionless], 1 from `mature_years` on.
+    """Returns the share of the mature matrix rate that software reaches, 1 from `mature_years` on [rows]
+    [dimensionless].
 
     Kernels for a new generation get better over its first years.
+
+    Args:
+        age_years: age of the software since the generation shipped [years].
+        p: parameters of a calibration.
     """
     return 1.0 / (1.0 + p.immaturity * np.clip(p.mature_years - age_years, 0.0, None))
 
 
 def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters) -> Rates:
-    """Sustained rates of every row. A precision without a peak runs at the rate of the next wider one.
+    """Returns the sustained rates of every row [rows] [FLOP/s, bytes/s].
+
+    A precision without a peak runs at the rate of the next wider one.
 
     The innermost network sustains `scale_up` of its rate, all others `scale_out`. Whoever shares a network also shares
     those further out, so traffic takes one of them where that is faster.
+
+    Args:
+        accelerator: published figures of the accelerators [rows].
+        age_years: age of the software since the generation shipped [years].
+        p: parameters of a calibration.
     """
     generation = accelerator.generation.astype(int)
     fraction = np.array([p.sustained_ampere, p.sustained_hopper, p.sustained_blackwell, p.sustained_other])[generation]

@@ -47,7 +47,12 @@ class Recomputed:
 
 
 def recomputed(case: Case) -> Recomputed:
-    """Shares for every row, scaled by the share of blocks that are recomputed."""
+    """Returns the shares of every row that are computed again, scaled by the share of blocks that are recomputed [rows]
+    [dimensionless].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     kind = case.layout.recompute.astype(int)
     share = case.layout.recompute_share
     unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")

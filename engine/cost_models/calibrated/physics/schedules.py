@@ -64,17 +64,19 @@ def _larger(*values: Number) -> Floats:
 def idle(
     schedule: Number, stages: Number, forward: Number, inputs: Number, weights: Number, pair: Number
 ) -> Floats:  # fmt: skip
-    """Seconds that the rank which ends last waits for others, with equal stages and no time for messages [s].
+    """Returns how long the rank which ends last waits for others, with equal stages and no time for messages [s].
+
+    It holds for 1F1B with any number of microbatches M; interleaved and combined where P divides M; ZB-H1 for M >= P;
+    ZB-V for M >= 2P - 1 and b >= 0.65 f (below that it is up to half a percent of the step low); DualPipe for an even P
+    of 4 at least and DualPipeV for P of 2 at least, where M >= 2P.
 
     Args:
         schedule: positions in `SCHEDULES`. stages: ranks P of the pipeline.
-        forward, inputs, weights: f, b and w of a chunk and microbatch [s].
-        pair: an overlapped forward and backward of a chunk [s], at least as long as either; f + b + w where nothing
-            overlaps.
-
-    Holds for 1F1B with any number of microbatches M; interleaved and combined where P divides M; ZB-H1 for M >= P;
-    ZB-V for M >= 2P - 1 and b >= 0.65 f (below that it is up to half a percent of the step low); DualPipe for an even P
-    of 4 at least and DualPipeV for P of 2 at least, where M >= 2P.
+        stages: ranks P of the pipeline.
+        forward, inputs, weights: seconds f, b and w of a chunk and microbatch: forward, gradients of inputs, gradients
+            of weights [s].
+        pair: seconds of an overlapped forward and backward of a chunk [s], at least as long as either; f + b + w where
+            nothing overlaps.
     """
     others = np.asarray(stages, np.float64) - 1.0
     f, b, w = forward, inputs, weights
@@ -102,10 +104,16 @@ def idle(
 
 
 def overlapped_pairs(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
-    """Forwards and backwards of a chunk that run together on the rank which ends last [pairs].
+    """Returns how many forwards and backwards of a chunk run together on the rank which ends last [pairs].
 
     Combined 1F1B runs (v - 1) P + 1 chunks beyond those that other ranks wait for before the first pair. Each pair
-    saves what one overlaps: y - pair.
+    saves what one overlaps: with y seconds for both apart, y - pair.
+
+    Args:
+        schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
+        stages: ranks P of the pipeline.
+        microbatches: microbatches M of a step.
+        chunks: chunks v of the model per rank.
     """
     p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
     found = np.select(
@@ -127,10 +135,17 @@ def makespan(
     weights: Number,
     pair: Number | None = None,
 ) -> Floats:
-    """Seconds from the first forward to the last gradient, with equal stages and no time for messages [s].
+    """Returns the seconds from the first forward to the last gradient, with equal stages and no time for messages [s].
 
-    Args: as for `idle`; microbatches: M of a step; chunks: pieces of the model per rank, 1 for DualPipe, where a rank
-        works on either of its two stages for half of the microbatches.
+    Args:
+        schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
+        stages: ranks P of the pipeline.
+        microbatches: microbatches M of a step.
+        chunks: chunks v of the model per rank, 1 for DualPipe, where a rank works on either of its two stages for half
+            of the microbatches.
+        forward, inputs, weights: seconds f, b and w of a chunk and microbatch: forward, gradients of inputs, gradients
+            of weights [s].
+        pair: seconds of an overlapped forward and backward of a chunk, as for `idle` [s]; None where nothing overlaps.
     """
     whole = np.asarray(forward, np.float64) + inputs + weights
     together = whole if pair is None else pair
@@ -142,10 +157,14 @@ def makespan(
 def activations_in_flight(
     schedule: Number, stages: Number, rank: Number, microbatches: Number, chunks: Number
 ) -> Floats:
-    """Most chunks whose activations a rank keeps at once, each from its forward to its gradient of weights [chunks].
+    """Returns the most chunks whose activations a rank keeps at once, from forward to gradient of weights [chunks].
 
     Args:
-        rank: position from 0. chunks: as for `makespan`; the chunks that are counted are these. Groups of interleaved
+        schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
+        stages: ranks P of the pipeline.
+        rank: position from 0.
+        microbatches: microbatches M of a step.
+        chunks: chunks v per rank, as for `makespan`; the chunks that are counted are these. Groups of interleaved
             microbatches have as many as there are stages.
     """
     p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
@@ -162,12 +181,23 @@ def activations_in_flight(
 
 
 def copies(schedule: Number) -> Floats:
-    """How often parameters of a stage are held [copies]."""
+    """Returns how often parameters of a stage are held [copies].
+
+    Args:
+        schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
+    """
     return np.asarray(np.where(np.asarray(schedule) == DUALPIPE, COPIES, 1.0))
 
 
 def messages(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
-    """Messages between ranks in a step, of activations and of gradients, over all ranks [messages]."""
+    """Returns how many messages of activations and gradients pass between ranks in a step, over all ranks [messages].
+
+    Args:
+        schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
+        stages: ranks P of the pipeline.
+        microbatches: microbatches M of a step.
+        chunks: chunks v of the model per rank.
+    """
     p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
     turned = _among(schedule, V_SHAPED)
     # The turn of a V stays on one rank.
@@ -175,12 +205,18 @@ def messages(schedule: Number, stages: Number, microbatches: Number, chunks: Num
 
 
 def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
-    """How often the time of one message adds to a step whose messages run beside computation [messages].
+    """Returns how often the time of one message adds to a step whose messages run beside computation [messages].
 
     Holds for equal stages and short messages: 1F1B for any; interleaved up to the shorter of forward and backward,
-    where P divides M; combined 1F1B where P divides M (one less for M = P odd); ZB-H1 and ZB-V up to 0.3 f, where
-    M > P or M >= 2P - 1; DualPipe and DualPipeV up to about 0.1 f, where P divides M. In 1F1B a round trip holds P
+    where P divides M; combined 1F1B where P divides M (one less for M = P odd); ZB-H1 and ZB-V up to 0.3 f, where M > P
+    or M >= 2P - 1; DualPipe and DualPipeV up to about 0.1 f, where P divides M. In 1F1B a round trip holds P
     microbatches, so each waits for its share of it; what pairs hand on has to be there when the next pair starts.
+
+    Args:
+        schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
+        stages: ranks P of the pipeline.
+        microbatches: microbatches M of a step.
+        chunks: chunks v of the model per rank.
     """
     p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
     fill = 2.0 * (p - 1.0)
@@ -196,26 +232,45 @@ def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number)
 
 
 def fold(schedule: Number) -> Floats:
-    """Chunks per rank that a schedule has, 0 where any number above 1 will do [chunks]."""
+    """Returns how many chunks per rank a schedule has, 0 where any number above 1 will do [chunks].
+
+    Args:
+        schedule: positions in `SCHEDULES`.
+    """
     return np.asarray((1.0, 0.0, 1.0, 2.0, 1.0, 2.0, 0.0))[np.asarray(schedule, np.intp)]
 
 
 def plain_schedule(chunks: Number) -> Ints:
-    """The schedule of executions that do not name one: 1F1B, interleaved where stages have several chunks."""
+    """Returns the schedule of executions that do not name one: 1F1B, interleaved where stages have several chunks.
+
+    Args:
+        chunks: chunks v of the model per rank.
+    """
     return np.asarray(np.where(np.asarray(chunks) > 1, INTERLEAVED, ONE_F_ONE_B))
 
 
 def interleaved_where(schedule: Number, chunks: Number) -> Ints:
-    """Schedules with 1F1B taken as interleaved where stages have several chunks, which it means there."""
+    """Returns schedules with 1F1B taken as interleaved where stages have several chunks, which it means there.
+
+    Args:
+        schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
+        chunks: chunks v of the model per rank.
+    """
     return np.asarray(np.where(np.asarray(schedule) == ONE_F_ONE_B, plain_schedule(chunks), schedule))
 
 
 def refusals(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> dict[str, Flags]:
-    """Where a schedule does not run, by the code of the reason (`engine.executions.reasons`).
+    """Returns where a schedule does not run, by the code of the reason (`engine.executions.reasons`).
 
     ZB-H1 has fewer microbatches than ranks to start with; the fixed order of ZB-V is tight from 2P - 1 on; DualPipe
     asks for twice as many as ranks, an even number of both, DualPipeV for twice as many as ranks; Megatron's combined
     1F1B for whole groups of as many as there are ranks.
+
+    Args:
+        schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
+        stages: ranks P of the pipeline.
+        microbatches: microbatches M of a step.
+        chunks: chunks v of the model per rank.
     """
     schedule = np.asarray(schedule)
     p, m = np.asarray(stages), np.asarray(microbatches)

@@ -25,7 +25,13 @@ EMBEDDING_GATHERS = 3.0
 
 
 def data_tiers(case: Case, rates: Rates, ranks: Floats) -> tuple[Tier, ...]:
-    """Tiers of a data-parallel group of `ranks`: neighbours after the tensor-parallel group share the domain."""
+    """Returns the tiers of a data-parallel group: neighbours after the tensor-parallel group share the domain.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        ranks: size of the group [processors] [rows].
+    """
     return network_tiers(ranks, case.layout.tensor_par, case.accelerator, rates, case.layout.groups)
 
 
@@ -47,15 +53,19 @@ def layer_gathers(
     backward: Floats,
     experts: Floats | None = None,
 ) -> Gathers:
-    """What the gathers of a block's weights add to its computation [s]; 0 where weights are not sharded.
+    """Returns what the gathers of a block's weights add to its computation [rows] [s]; 0 where weights are not sharded.
 
     As for `exposed_exchange`, a block that computes in less time never takes longer with them.
 
     Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
         tiers: where the ranks are that share the weights, as `data_tiers` says; not read where weights are not sharded.
-        weights: parameters of the block on one tensor-parallel rank [elements].
-        forward, backward: seconds of the block's computation that they can hide behind [s].
-        experts: parameters of its experts on one processor [elements], gathered over the replicas of an expert only.
+        weights: parameters of the block on one tensor-parallel rank [rows] [elements].
+        forward, backward: seconds of the block's computation that they can hide behind [rows] [s].
+        experts: parameters of its experts on one processor [rows] [elements], gathered over the replicas of an expert
+            only; None where it has none.
     """
     layout, software = case.layout, case.software
     if not np.any(layout.fully_sharded):
@@ -86,12 +96,15 @@ def layer_gathers(
 
 
 def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, expert_weights: Floats) -> Floats:
-    """Seconds per step of the data-parallel exchange of gradients and updated weights, hidden or not [s].
+    """Returns the seconds per step of the data-parallel exchange of gradients and weights, hidden or not [rows] [s].
 
-    0 without replicas, and where weights are gathered layer by layer, which exchanges gradients along the way.
+    It is 0 without replicas, and where weights are gathered layer by layer, which exchanges gradients along the way.
 
     Args:
-        weights, expert_weights: parameters on one processor outside and inside experts [elements].
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        weights, expert_weights: parameters on one processor outside and inside experts [rows] [elements].
     """
     layout = case.layout
     ranks, _ = replicas_of(case)
@@ -104,9 +117,15 @@ def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, 
 
 
 def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parameters) -> Floats:
-    """What of an exchange of `full` [s] shows, where it is `overlapped` (1 or 0) with a `window` of computation [s].
+    """Returns what of an exchange shows, where some computation may hide it [rows] [s].
 
     A second less of the window adds less than a second: a step whose computation is quicker is never longer.
+
+    Args:
+        full: seconds of the exchange [rows] [s].
+        overlapped: 1 where it is overlapped, 0 where not.
+        window: seconds of the computation that hides it [rows] [s].
+        p: parameters of a calibration.
     """
     return np.asarray(full - np.where(overlapped > 0, p.overlap_data, 0.0) * np.minimum(full, window))
 
@@ -127,9 +146,15 @@ def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Float
 
 
 def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -> Floats:
-    """Seconds per step to add the gradients of a tied embedding on the first and the last stage [s].
+    """Returns the seconds per step to add the gradients of a tied embedding on the first and the last stage [rows] [s].
 
     The two share the networks that connect the whole pipeline, as if they were half of it apart.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        vocabulary: parameters of one vocabulary matrix on one processor [rows] [elements].
     """
     layout = case.layout
     tiers = network_tiers(np.asarray(2.0), case.processors / 2.0, case.accelerator, rates)

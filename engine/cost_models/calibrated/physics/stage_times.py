@@ -66,17 +66,22 @@ class BlockLevel:
         return max(self.kinds, key=lambda kind: (kind.experts, not kind.windowed))
 
     def take(self, index: npt.NDArray[np.intp]) -> BlockLevel:
-        """The figures of the keys at `index`, for executions that share them."""
+        """Returns the figures of the keys at `index`, for executions that share them [s]."""
         kinds = {kind: block.take(index) for kind, block in self.kinds.items()}
         return BlockLevel(kinds, Ends(*(end[index] for end in self.ends)))
 
     def together(self) -> BlockLevel:
-        """Forward and backward as one: all that `running_seconds` reads where weights are not gathered."""
+        """Returns forward and backward as one: all that `running_seconds` reads where weights are not gathered [s]."""
         return BlockLevel({kind: block.together() for kind, block in self.kinds.items()}, self.ends)
 
 
 def block_level(case: Case, p: Parameters) -> BlockLevel:
-    """Blocks and ends of every row [s]. A kind of block that a row does not have takes 0 s where another row has it."""
+    """Returns the blocks and ends of every row [rows] [s]; 0 s for a kind of block that only other rows have.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
     present = [kind for kind, number in zip(KINDS, blocks_by_kind(case.model), strict=True) if np.any(number > 0)]
     both = ends(case, rates, p)
@@ -139,7 +144,7 @@ class Flow:
         return pairs_per_stage(self.case) * self.of_slowest([load.saved for load in self.loads])
 
     def of_slowest(self, values: Sequence[Floats]) -> Floats:
-        """Each row's value of its slowest stage, of arrays by stage [rows]."""
+        """Returns each row's value of its slowest stage, of `values` by stage [rows]."""
         found = values[0]
         for number, value in enumerate(values[1:], 1):
             found = np.where(self.path.critical == number, value, found)
@@ -147,14 +152,22 @@ class Flow:
 
 
 def longest(loads: Sequence[Load]) -> Floats:
-    """Seconds per microbatch of the stage that does most, overlapped pairs as such [s]."""
+    """Returns the seconds per microbatch of the stage that does most, overlapped pairs as such [rows] [s].
+
+    Args:
+        loads: loads of the stages [rows] [s].
+    """
     return largest([load.whole - load.saved if np.ndim(load.saved) else load.whole for load in loads])
 
 
 def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool = True) -> Flow:
-    """All microbatches of every row through the pipeline from its blocks [s].
+    """Returns all microbatches of every row through the pipeline from its blocks [rows] [s].
 
-    split: whether `level` tells forward and backward apart; without, a time that no such split exceeds.
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        level: blocks and ends of every row [s].
+        p: parameters of a calibration.
+        split: whether `level` tells forward and backward apart; without, a time that no such split exceeds.
     """
     layout, software = case.layout, case.software
     rates = sustained_rates(case.accelerator, software.age_years, p)
@@ -261,7 +274,12 @@ class _Parts:
 
 
 def of_kinds(numbers: Sequence[Floats], each: Mapping[Kind, Floats]) -> Floats:
-    """The sum over kinds of so many blocks times a figure of each."""
+    """Returns the sum over kinds of so many blocks times a figure of each [rows], in the figure's unit.
+
+    Args:
+        numbers: blocks of every kind, in the order of `KINDS` [rows].
+        each: figure of one block by kind [rows]; kinds without one count as 0.
+    """
     found: Floats | None = None
     for kind, number in zip(KINDS, numbers, strict=True):
         if kind in each and (np.ndim(number) or number > 0):
@@ -303,14 +321,17 @@ def offloaded_flow(
     activations: tuple[Floats, Floats],
     rate: float,
 ) -> OffloadedFlow:
-    """What moving weights and activations block by block adds to a pipeline.
+    """Returns what moving weights and activations block by block adds to a pipeline [rows] [s, bytes/s].
 
     A block takes as long as its computation or its transfers, whichever is longer, in either direction of the pass; so
     a quicker processor or a quicker link never makes a step longer.
 
     Args:
-        weights, activations: bytes per microbatch that go through the link for a dense block, and for one with
-            experts [bytes]; 0 where they are not offloaded.
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        level: blocks and ends of every row [s].
+        flow: the pipeline without offloading [s].
+        weights, activations: bytes per microbatch that go through the link for a dense block, and for one with experts
+            [rows] [bytes]; 0 where they are not offloaded.
         rate: rate of the link per direction [bytes/s].
     """
     forwards, backwards, both, needed = {}, {}, {}, np.zeros(())
@@ -368,7 +389,11 @@ def _later(
 
 
 def largest(values: Sequence[Floats]) -> Floats:
-    """The largest of several arrays, row by row."""
+    """Returns the largest of several arrays, row by row [rows].
+
+    Args:
+        values: arrays [rows] of one unit, at least one.
+    """
     found = values[0]
     for value in values[1:]:
         found = np.maximum(found, value)

@@ -93,13 +93,21 @@ class Stage(NamedTuple):
 
 
 def pattern_of(model: ModelShapes) -> tuple[Floats, ...]:
-    """The fields of `Pattern` of every row."""
+    """Returns the fields of `Pattern` of every row [rows].
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
     full = np.where(model.window > 0, model.full_attention_every, 1.0)
     return model.num_blocks, model.leading_dense, np.where(model.experts > 0, model.experts_every, 0.0), full
 
 
 def blocks_by_kind(model: ModelShapes) -> tuple[Floats, ...]:
-    """Blocks of every kind in the whole model, in the order of `KINDS`."""
+    """Returns how many blocks of every kind the whole model has, in the order of `KINDS` [rows] [blocks].
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
     first, which, shape = _alike(*pattern_of(model))
     counted = [_counted(Pattern(*key), np.array([key[0]]))[:, 0] for key in first]
     table = np.array(counted, np.float64).reshape(-1, len(KINDS))
@@ -107,14 +115,25 @@ def blocks_by_kind(model: ModelShapes) -> tuple[Floats, ...]:
 
 
 def slowest_stages(case: Case) -> tuple[Stage, ...]:
-    """Stages of which one is the slowest, whatever each kind of block takes: the first, the last, and those between
-    them that no other exceeds in every kind of block."""
+    """Returns stages of which one is the slowest, whatever each kind of block takes.
+
+    They are the first, the last, and those between them that no other exceeds in every kind of block.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     return _stages(case, _slowest)
 
 
 def fullest_stages(case: Case) -> tuple[Stage, ...]:
-    """Stages of which one is the fullest, whatever each kind of block takes: the first, the last, and those between
-    them that hold more of some kind than every stage before, which keeps more microbatches."""
+    """Returns stages of which one is the fullest, whatever each kind of block takes.
+
+    They are the first, the last, and those between them that hold more of some kind than every stage before, which
+    keeps more microbatches.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     return _stages(case, _fullest)
 
 
@@ -122,8 +141,16 @@ def fullest_stages(case: Case) -> tuple[Stage, ...]:
 def blocks_of_stages(
     pattern: Pattern, stages: int, chunks: int, placement: int = LOOP
 ) -> npt.NDArray[Any]:
-    """Blocks of every kind on every stage [kinds, stages], each of `chunks` chunks; of stages in both directions as
-    many as a microbatch finds there on average."""
+    """Returns how many blocks of every kind every stage has [kinds, stages] [blocks].
+
+    Of stages in both directions it is as many as a microbatch finds there on average.
+
+    Args:
+        pattern: where each kind of block stands in the model.
+        stages: stages of the pipeline.
+        chunks: chunks of each stage.
+        placement: how chunks are placed on stages: `LOOP`, `TURN` or `BOTH`.
+    """
     slots = stages * chunks
     least, more = divmod(pattern.blocks, slots)
     sizes = np.full(slots, least)
@@ -198,7 +225,11 @@ def _alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp
 
 
 def placement_of(case: Case) -> Floats:
-    """Where every row's schedule places its chunks; a plain number where no row has another than `LOOP`."""
+    """Returns where every row's schedule places its chunks [rows]; a plain number where no row has another than `LOOP`.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     schedule = case.layout.schedule
     found = np.asarray(PLACEMENTS[np.asarray(schedule, np.intp)])
     return found if found.any() else np.zeros(())

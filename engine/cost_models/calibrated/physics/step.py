@@ -75,7 +75,12 @@ class StepTimes(PipelineParts):
 
 
 def step_times(case: Case, p: Parameters) -> StepTimes:
-    """Seconds of one step of every row, with its parts [s]."""
+    """Returns the seconds of one step of every row, with its parts [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
     return batch_level(case, block_level(case, p), p)
 
 
@@ -104,15 +109,25 @@ class Update:
 
 
 def running_seconds(case: Case, level: BlockLevel, p: Parameters, *, split: bool = True) -> Floats:
-    """Seconds of all microbatches of every row through the pipeline [s]; `pipeline_level` without the parts.
+    """Returns the seconds of all microbatches of every row through the pipeline [rows] [s]; `pipeline_level` without
+    the parts.
 
-    split: as for `pipeline_flow`.
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        level: blocks and ends of every row [s].
+        p: parameters of a calibration.
+        split: as for `pipeline_flow`.
     """
     return pipeline_flow(case, level, p, split=split).running
 
 
 def straggling(case: Case, p: Parameters) -> Floats:
-    """Share of the running time that waiting for the slowest of many processors adds [dimensionless]."""
+    """Returns the share of running time that waiting for the slowest of many processors adds [rows] [dimensionless].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
     return p.straggler * np.log2(np.maximum(case.processors / 8.0, 1.0))
 
 
@@ -126,13 +141,16 @@ class WholeStep(NamedTuple):
 def whole_step(
     running: Floats, share: Floats, p: Parameters, *once: Floats, exchange: Floats | None = None
 ) -> WholeStep:
-    """A step from its parts: the pipeline and the exchange that shows, stretched by stragglers, and what comes once.
+    """Returns a step from its parts [rows] [s].
+
+    The pipeline and the exchange that shows are stretched by stragglers; what comes once is added.
 
     Args:
-        running: seconds of all microbatches through the pipeline [s].
-        share: what `straggling` says [dimensionless].
-        once: seconds of the update, of tied embeddings and the like, added in this order [s].
-        exchange: seconds of the exchange of gradients that nothing hides [s]; None where there is none.
+        running: seconds of all microbatches through the pipeline [rows] [s].
+        share: what `straggling` says [rows] [dimensionless].
+        p: parameters of a calibration.
+        once: seconds of the update, of tied embeddings and the like, added in this order [rows] [s].
+        exchange: seconds of the exchange of gradients that nothing hides [rows] [s]; None where there is none.
     """
     stretched = running if exchange is None else running + exchange
     waiting = stretched * share
@@ -143,9 +161,13 @@ def whole_step(
 
 
 def update_level(case: Case, p: Parameters) -> Update:
-    """What every row does once per step [s]; no figure of a block matters to it.
+    """Returns what every row does once per step [rows] [s]; no figure of a block matters to it.
 
     Every stage waits for the one whose exchange or update takes longest.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
     """
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
     host = launch_time(case, p)
@@ -158,9 +180,13 @@ def update_level(case: Case, p: Parameters) -> Update:
 
 
 def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | None = None) -> PipelineLevel:
-    """All microbatches of every row through the pipeline from its blocks, with the parts [s].
+    """Returns all microbatches of every row through the pipeline from its blocks, with the parts [rows] [s].
 
-    flow: what `pipeline_flow` says, where that is known.
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        level: blocks and ends of every row [s].
+        p: parameters of a calibration.
+        flow: what `pipeline_flow` returns, where that is known.
     """
     flow = pipeline_flow(case, level, p) if flow is None else flow
     numbers = [flow.of_slowest([stage.blocks[position] for stage in flow.stages]) for position in range(len(KINDS))]
@@ -193,7 +219,13 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
 
 
 def batch_level(case: Case, level: BlockLevel, p: Parameters) -> StepTimes:
-    """Seconds of one step of every row from its blocks [s], with its parts [s]."""
+    """Returns the seconds of one step of every row from its blocks, with its parts [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        level: blocks and ends of every row [s].
+        p: parameters of a calibration.
+    """
     flow, once = pipeline_level(case, level, p), update_level(case, p)
     data = exposed_exchange(once.exchange, case.software.overlap_data, flow.window, p)
     whole = whole_step(flow.running, straggling(case, p), p, once.optimizer, once.tied, exchange=data)

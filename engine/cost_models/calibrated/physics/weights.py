@@ -20,10 +20,15 @@ __all__ = [
 
 
 def attention_weights(model: ModelShapes, tensor_par: Floats | float = 1.0) -> Floats:
-    """Projections of one attention layer on one processor [elements]; latent attention has low-rank ones.
+    """Returns the projections of one attention layer on one processor [rows] [elements]; latent attention has low-rank
+    ones.
 
     Key and value heads that a tensor-parallel group has not enough of, and the compressions of latent attention, are
     repeated on its ranks; all else is split.
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+        tensor_par: tensor-parallel degree [rows].
     """
     heads = np.maximum(model.key_value_heads, tensor_par)
     plain = model.hidden * (model.attn_heads + heads) * (model.attn_size + model.value_size)
@@ -35,27 +40,47 @@ def attention_weights(model: ModelShapes, tensor_par: Floats | float = 1.0) -> F
 
 
 def dense_weights(model: ModelShapes) -> Floats:
-    """A plain or gated feed-forward layer [elements]."""
+    """Returns the parameters of a plain or gated feed-forward layer [rows] [elements].
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
     return (2.0 + model.gated) * model.hidden * model.feedforward
 
 
 def expert_weights(model: ModelShapes) -> Floats:
-    """All routed experts of one layer [elements]."""
+    """Returns the parameters of all routed experts of one layer [rows] [elements].
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
     return model.experts * (2.0 + model.gated) * model.hidden * model.expert_feedforward
 
 
 def shared_weights(model: ModelShapes) -> Floats:
-    """Shared experts of one layer [elements]."""
+    """Returns the parameters of the shared experts of one layer [rows] [elements].
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
     return model.shared_experts * (2.0 + model.gated) * model.hidden * model.expert_feedforward
 
 
 def router_weights(model: ModelShapes) -> Floats:
-    """The router of one layer of experts [elements]."""
+    """Returns the parameters of the router of one layer of experts [rows] [elements].
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
     return model.hidden * model.experts
 
 
 def embedding_weights(model: ModelShapes) -> Floats:
-    """One vocabulary matrix, input or output [elements]."""
+    """Returns the parameters of one vocabulary matrix, input or output [rows] [elements].
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
     return model.vocabulary * model.hidden
 
 
@@ -78,9 +103,14 @@ class Held(NamedTuple):
 
 
 def held_on(case: Case, local: LocalWeights, stage: Stage, number: int) -> Held:
-    """Parameters that a stage holds on one processor [elements], of both directions where it works in both.
+    """Returns the parameters that a stage holds on one processor, of both directions where it works in both [rows]
+    [elements].
 
-    number: 0 for the first stage, 1 for the last, more for those between them.
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        local: what tensor and expert parallelism leave on one processor [rows] [elements].
+        stage: the stage, with its blocks of every kind.
+        number: 0 for the first stage, 1 for the last, more for those between them.
     """
     none: Floats = np.zeros(())
     vocabulary = none
@@ -95,8 +125,13 @@ def held_on(case: Case, local: LocalWeights, stage: Stage, number: int) -> Held:
 
 
 def replicas_of(case: Case) -> tuple[Floats, Floats]:
-    """Processors that hold the same parameters outside experts, and the same experts, both directions of a pipeline
-    among them [processors]."""
+    """Returns how many processors hold the same parameters outside experts, and the same experts [rows] [processors].
+
+    Both directions of a pipeline are among them.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     layout = case.layout
     replicas = layout.data_par * layout.context_par
     if np.any(layout.schedule == DUALPIPE):
@@ -106,8 +141,14 @@ def replicas_of(case: Case) -> tuple[Floats, Floats]:
 
 
 def vocabularies(case: Case, number: int) -> Floats:
-    """Vocabulary matrices on the first stage (`number` 0) or the last (1): one, but both on a stage that has both ends
-    of the model, unless they are one [matrices]."""
+    """Returns how many vocabulary matrices an end of the pipeline holds [rows] [matrices].
+
+    It is one, but both on a stage that has both ends of the model, unless they are one.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        number: 0 for the first stage, 1 for the last.
+    """
     alone = case.layout.pipeline_par == 1
     both = np.where(case.model.tied_embeddings == 0, 2.0, 1.0)
     found = np.where(alone, both, 1.0)
@@ -119,7 +160,12 @@ def vocabularies(case: Case, number: int) -> Floats:
 
 
 def local_weights(case: Case) -> LocalWeights:
-    """What tensor and expert parallelism leave on one processor [elements]; 0 experts where there are none."""
+    """Returns what tensor and expert parallelism leave on one processor [rows] [elements]; 0 experts where there are
+    none.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
     model, layout = case.model, case.layout
     t = layout.tensor_par
     attention = attention_weights(model, t)

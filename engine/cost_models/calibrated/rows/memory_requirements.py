@@ -38,13 +38,23 @@ class Stages:
     kind_of: Ints
 
     def by_kind(self, values: Floats) -> Floats:
-        """A figure of stages as an array [kinds of both, points]."""
+        """Returns a figure of stages as an array [kinds of both, points].
+
+        Args:
+            values: figure of the stages, of a shape that broadcasts with theirs.
+        """
         kept, state, points = self.shape
         return np.broadcast_to(values, self.shape).reshape(kept * state, points)
 
 
 def stages_of(space: CalibratedSpace, point: Mapping[str, Any], modes: StepModes) -> Stages:
-    """The stages of these schedule points."""
+    """Returns the memory of the stages of these schedule points [bytes].
+
+    Args:
+        space: the space of executions.
+        point: fields of the schedule points by name, each [points].
+        modes: modes of memory, time and optimizer that executions of the space combine.
+    """
     mm = modes.memory_modes
     kept_first, kept_of = distinct(*(mm[name] for name in KEPT_FIELDS))
     state_first, state_of = distinct(*(mm[name] for name in STATE_FIELDS))
@@ -59,8 +69,16 @@ def stages_of(space: CalibratedSpace, point: Mapping[str, Any], modes: StepModes
 
 
 def requirements_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
-    """Per way to offload: the memory modes that have it, their kinds of stages, and the memory of both tiers that all
-    kinds of stages need then [kinds, points] [bytes]."""
+    """Yields what the kinds of stages need, one entry per way to offload.
+
+    Args:
+        stages: memory of the stages [bytes].
+        modes: modes of memory, time and optimizer that executions of the space combine.
+
+    Yields:
+        The memory modes that have the way, their kinds of stages, and the memory of the first and of the second tier
+        that all kinds of stages need then [kinds, points] [bytes].
+    """
     chosen = np.array([modes.memory_modes[name] for name in OFFLOADS], float)
     ways, way_of = np.unique(chosen, axis=1, return_inverse=True)
     every = [offloadable(stage) for stage in stages.stages]
@@ -71,7 +89,12 @@ def requirements_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints
 
 
 def memory_requirements(stages: Stages, modes: StepModes) -> tuple[Floats, Floats]:
-    """Memory of both tiers that every (memory mode, schedule point) needs [memory modes, points] [bytes]."""
+    """Returns the memory of both tiers that every (memory mode, schedule point) needs [memory modes, points] [bytes].
+
+    Args:
+        stages: memory of the stages [bytes].
+        modes: modes of memory, time and optimizer that executions of the space combine.
+    """
     shape = (len(stages.kind_of), stages.shape[2])
     first, second = np.empty(shape), np.empty(shape)
     for here, kinds, one, two in requirements_by_way(stages, modes):
@@ -80,8 +103,14 @@ def memory_requirements(stages: Stages, modes: StepModes) -> tuple[Floats, Float
 
 
 def refused(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) -> dict[str, Flags]:
-    """Which (memory mode, schedule point) pairs do not run whatever the memory, by reason code [memory modes,
-    points]."""
+    """Returns which (memory mode, schedule point) pairs do not run whatever the memory, by reason code [memory modes,
+    points].
+
+    Args:
+        space: the space of executions.
+        modes: modes of memory, time and optimizer that executions of the space combine.
+        point: fields of the schedule points by name, each [points].
+    """
     found = {"offload_needs_three_blocks": without_room_to_offload(space, modes, point["pipeline_par"])}
     if np.any(point["schedule"] > INTERLEAVED):
         recompute = modes.memory_modes["activation_recompute"][:, None]
@@ -92,7 +121,13 @@ def refused(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) 
 
 
 def without_room_to_offload(space: CalibratedSpace, modes: StepModes, pipeline_par: Ints) -> Flags:
-    """Tells which (memory mode, schedule point) pairs offload from stages of too few blocks [memory modes, points]."""
+    """Tells which (memory mode, schedule point) pairs offload from stages of too few blocks [memory modes, points].
+
+    Args:
+        space: the space of executions.
+        modes: modes of memory, time and optimizer that executions of the space combine.
+        pipeline_par: pipeline-parallel degree of every schedule point [points].
+    """
     few = too_few_to_offload(fewest_blocks(space.num_blocks, pipeline_par))
     found: Flags = offloads(modes.memory_modes)[:, None] & few
     return found

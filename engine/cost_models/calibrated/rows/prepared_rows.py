@@ -106,7 +106,7 @@ class CalibratedRows:
         return self.row_table.modes
 
     def memory_requirements(self) -> MemoryRequirements:
-        """The memory that everything in the cells needs."""
+        """Returns the memory that everything in the cells needs [bytes]."""
         # No memory helps where the networks reach no further.
         system, reached = self.space.system, self.space.connected
         first, second = (tier.capacity_gib * GIB if reached else -np.inf for tier in (system.mem1, system.mem2))
@@ -115,9 +115,12 @@ class CalibratedRows:
         return MemoryRequirements((self.row_table.first_tier, self.row_table.second_tier), (first, second), allowed)
 
     def pipelines(self, rows: Ints, offloaded: Ints) -> tuple[FlowPart, OffloadedFlow | None]:
-        """The figures of these pipelines [rows], and what offloading adds to them, None where nothing is offloaded.
+        """Returns the figures of these pipelines [rows] [s], and what offloading adds to them, None where nothing is
+        offloaded.
 
-        offloaded: 1 for weights, 2 for activations, 3 for both, 0 for neither [rows].
+        Args:
+            rows: positions of the pipelines [rows].
+            offloaded: 1 for weights, 2 for activations, 3 for both, 0 for neither [rows].
         """
         if self.flow is not None:
             part, added = self.flow
@@ -132,7 +135,10 @@ class CalibratedRows:
 def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedRows:
     """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
 
-    Without `rows` the groups list no rows, for callers that choose them, and pipelines are told when asked for.
+    Args:
+        space: the space of executions.
+        numbers: numbers of the cells in the space.
+        rows: whether the groups list their rows; without, callers choose them, and pipelines are told when asked for.
     """
     return prepare_row_table(space, calibrated_row_table(space, numbers), rows=rows)
 
@@ -140,9 +146,13 @@ def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = T
 def prepare_row_table(
     space: CalibratedSpace, row_table: CalibratedRowTable, *, rows: bool = True, wanted: Flags | None = None
 ) -> CalibratedRows:
-    """The prepared rows of a row table at the rates and capacities of the space's system; see `prepare_calibrated`.
+    """Returns the prepared rows of a row table at the rates and capacities of the space's system.
 
-    wanted: pipelines [points, time modes] apart from which none are prepared.
+    Args:
+        space: the space of executions.
+        row_table: rows of some cells of the space, before any rate is known.
+        rows: as for `prepare_calibrated`.
+        wanted: pipelines [points, time modes] apart from which none are prepared; all where None.
     """
     p, cells, points, modes = space.parameters, row_table.cells, row_table.points, row_table.modes
     rejected = Rejected.nothing(len(cells.number))
@@ -323,9 +333,12 @@ def _store(table: Any, where: Any, part: Any) -> None:
 
 
 def block_shapes(point: Mapping[str, Ints]) -> tuple[dict[str, Ints], Ints]:
-    """The fields of the shapes of blocks [shapes], and the shape of each schedule point [points].
+    """Returns the fields of the shapes of blocks [shapes], and the shape of each schedule point [points].
 
     A shape is a distinct (degrees, microbatch, whether there is a pipeline).
+
+    Args:
+        point: fields of the schedule points by name, each [points].
     """
     staged = point["pipeline_par"] > 1
     names = ("tensor_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size")
@@ -339,9 +352,15 @@ def block_shapes(point: Mapping[str, Ints]) -> tuple[dict[str, Ints], Ints]:
 def blocks_at(
     space: CalibratedSpace, p: Parameters, shapes: Mapping[str, Ints], modes: Mapping[str, npt.NDArray[Any]]
 ) -> BlockLevel:
-    """Block figures of all pairs of these block modes and shapes, each an array [modes x shapes], mode by mode.
+    """Returns the block figures of all pairs of these block modes and shapes, mode by mode [modes x shapes] [s].
 
     What depends on a shape alone, such as linear layers, is computed once for all modes.
+
+    Args:
+        space: the space of executions.
+        p: parameters of a calibration.
+        shapes: fields of the shapes of blocks by name, each [shapes].
+        modes: fields of the block modes by name, each [modes].
     """
     level = block_level(case_at(space, shapes, modes), p)
     shape = (len(modes["launch"]), len(shapes["tensor_par"]))

@@ -21,7 +21,13 @@ VARIANT_NAMES = (
 
 
 def evaluate_calibrated_rows(prepared: CalibratedRows, group: Group, part: slice) -> RowChunk:
-    """Headline figures of all executions of a chunk of rows."""
+    """Returns the headline figures of all executions of a chunk of rows.
+
+    Args:
+        prepared: rows of the cells.
+        group: a group of them.
+        part: which rows of the group.
+    """
     row_table, modes, points = prepared.row_table, prepared.modes, prepared.points
     mode, point = group.mode[part], group.point[group.place[part]]
     memory = modes.memory[mode]

@@ -41,12 +41,22 @@ class CalibratedRowTable:
 
 
 def calibrated_row_table(space: CalibratedSpace, numbers: range) -> CalibratedRowTable:
-    """Lays out these cells of a space, with the memory that everything in them needs."""
+    """Lays out these cells of a space, with the memory that everything in them needs.
+
+    Args:
+        space: the space of executions.
+        numbers: numbers of the cells in the space.
+    """
     return row_table_of(space, point_table_of(space, numbers))
 
 
 def row_table_of(space: CalibratedSpace, point_table: PointTable) -> CalibratedRowTable:
-    """Lays out a table of schedule points; see `calibrated_row_table`."""
+    """Lays out a table of schedule points; see `calibrated_row_table`.
+
+    Args:
+        space: the space of executions.
+        point_table: schedule points of some cells of the space.
+    """
     points, modes, point = point_table.points, point_table.modes, point_table.point
     stages = stages_of(space, point, modes)
     needs = memory_requirements(stages, modes)

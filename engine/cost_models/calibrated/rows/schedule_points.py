@@ -66,7 +66,11 @@ class PointTable:
     point: dict[str, Ints]
 
     def at(self, chosen: Ints) -> PointTable:
-        """These schedule points alone, with the cells that they belong to."""
+        """Returns these schedule points alone, with the cells that they belong to.
+
+        Args:
+            chosen: positions of the schedule points [points].
+        """
         points = self.points
         kept, cell = np.unique(points.cell[chosen], return_inverse=True)
         part = SchedulePoints(
@@ -86,7 +90,12 @@ class PointTable:
 
 
 def point_table_of(space: CalibratedSpace, numbers: range) -> PointTable:
-    """The table of schedule points of these cells of a space."""
+    """Returns the table of schedule points of these cells of a space.
+
+    Args:
+        space: the space of executions.
+        numbers: numbers of the cells in the space.
+    """
     cells = cell_columns(space, numbers)
     cells.possible[:] = 1
     points, _ = points_of(space, cells, np.ones(len(cells.number), bool))
@@ -105,7 +114,13 @@ NEUTRAL = NEUTRAL_EXTENSIONS | {
 
 
 def case_at(space: CalibratedSpace, point: Mapping[str, Any], modes: Mapping[str, npt.NDArray[Any]]) -> Case:
-    """The case of all (mode, schedule point) pairs [modes, points], or of the schedule points alone."""
+    """Returns the case of all (mode, schedule point) pairs [modes, points], or of the schedule points alone.
+
+    Args:
+        space: the space of executions.
+        point: fields of the schedule points by name, each [points] or of a shape that broadcasts with it.
+        modes: fields of the modes by name, each [modes]; empty for the schedule points alone.
+    """
     values: dict[str, Any] = {**NEUTRAL, "datatype": DATATYPES.index(space.datatype)}
     values.update(point)
     for name, values_of in modes.items():
