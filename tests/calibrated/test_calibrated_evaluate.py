@@ -398,15 +398,16 @@ def test_extensions_default_to_a_current_stack() -> None:
     assert set(old["attention_kernel"]) == {"flash2"}
 
 
-def test_order_pieces_and_other_columns_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = evaluated("experts").iloc[::53]
+@pytest.mark.parametrize("name", ["experts", "schedules"])
+def test_order_pieces_and_other_columns_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = evaluated(name).iloc[::53]
     given = table[[column.name for column in ALL_FIELDS]]
     monkeypatch.setattr("engine.cost_models.calibrated.table_evaluation.CHUNK", 17)
-    pd.testing.assert_frame_equal(named("experts").evaluate(given), table)
+    pd.testing.assert_frame_equal(named(name).evaluate(given), table, check_exact=True)
     shuffled = given.sample(frac=1, random_state=1)[given.columns[::-1]].assign(note="x")
-    pd.testing.assert_frame_equal(named("experts").evaluate(shuffled).loc[table.index], table)
+    pd.testing.assert_frame_equal(named(name).evaluate(shuffled).loc[table.index], table, check_exact=True)
     before = given.copy(deep=True)
-    assert len(named("experts").evaluate(given.iloc[:0])) == 0
+    assert len(named(name).evaluate(given.iloc[:0])) == 0
     pd.testing.assert_frame_equal(given, before)
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass, replace
 from typing import Final
 
 import streamlit as st
 
 from dashboard.jobs.layer_plans import ModelQuestion
-from dashboard.link import state, vocabulary
+from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems
-from dashboard.widgets.controls import choose, given, key_for, segments, whole, whole_field
+from dashboard.widgets.controls import choose, given, key_for, segments
+from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
 from dashboard.words.scenarios import system_name
 from engine.planners.contract import PlanError
 from engine.planners.layerwise import LayerwiseProblem
@@ -25,8 +25,6 @@ from models import names as model_names
 
 __all__ = ["Question", "question"]
 
-WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
-DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
 SOURCES: Final = {"example": "Example", "model": "Library model", "file": "Own profile"}
 MODES: Final = {"paper": "Paper’s latency", "released": "Released"}
 CLUSTERS: Final = {**{name: f"Cluster {name}" for name in PRESETS}, "own": "Own cluster"}
@@ -146,21 +144,7 @@ def _cluster() -> tuple[Cluster, float]:
 
 
 def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
-    parameter = f"layerwise_{name}"
-    wanted = int(state.url_value(parameter, str(default), WHOLE))
-    if wanted > most:
-        state.complain(
-            parameter, f"The link's {vocabulary.WORDS[parameter]} is {wanted:,}; it must be at most {most:,}, as shown."
-        )
-    value = min(wanted, most)
-    key = key_for(f"_{parameter}", float(value))
-
-    def changed() -> None:
-        new = given(key)
-        state.set_url_value(parameter, None if new in (None, default) else str(whole(new)))
-
-    whole_field(label, 1, most, value, key, on_change=changed, help=help, width=104)
-    return value
+    return whole_in_link(f"layerwise_{name}", label, default, most, help)
 
 
 def _decimal(label: str, name: str, default: float, help: str) -> float:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Final
 
 import streamlit as st
 
-from dashboard.link import state, vocabulary
+from dashboard.link import state
 from dashboard.pages.schedules.questions import Question, most_microbatches, titles
 from dashboard.pages.schedules.scenario_times import ScenarioTimes
-from dashboard.widgets.controls import choose, given, key_for, segments, whole, whole_field, whole_number
+from dashboard.widgets.controls import choose, given, key_for, segments, whole_number
+from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
 from engine.simulate.schedules.registry import rule
 
 __all__ = [
     "chosen", "decimal_input", "first_schedule", "question", "shortened", "shown", "sliders", "source", "whole_input",
 ]  # fmt: skip
 
-WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
-DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
 MOST_RANKS: Final = 32
 MOST_MICROBATCHES: Final = 4096
 _SHOWN: Final = {"schedules": "Schedules", "grid": "Every mix of D × H × P"}
@@ -129,21 +127,7 @@ def shortened(asked: Question, wanted: int) -> str:
 
 def whole_input(label: str, name: str, default: int, most: int, help: str) -> int:
     """Draws a field for a whole number from 1 to `most`, the parameter `schedules_<name>`; returns the number."""
-    parameter = f"schedules_{name}"
-    wanted = int(state.url_value(parameter, str(default), WHOLE))
-    if wanted > most:
-        state.complain(
-            parameter, f"The link's {vocabulary.WORDS[parameter]} is {wanted:,}; it must be at most {most:,}, as shown."
-        )
-    value = min(wanted, most)
-    key = key_for(f"_{parameter}", float(value))
-
-    def changed() -> None:
-        new = given(key)
-        state.set_url_value(parameter, None if new in (None, default) else str(whole(new)))
-
-    whole_field(label, 1, most, value, key, on_change=changed, help=help, width=104)
-    return value
+    return whole_in_link(f"schedules_{name}", label, default, most, help)
 
 
 def _optional_whole(label: str, name: str, help: str) -> int | None:

@@ -10,10 +10,11 @@ import streamlit as st
 
 import hardware
 import models
-from dashboard.link import state, vocabulary
+from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems
 from dashboard.link.user_files import user_files
-from dashboard.widgets.controls import given, key_for, whole, whole_field
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
 from dashboard.words.scenarios import system_name
 from engine.serving.space import CHOICES, DEFAULTS
 from hardware import System
@@ -23,8 +24,6 @@ __all__ = ["Inputs", "inputs", "model_names", "put"]
 
 MOST_PROCESSORS: Final = 4096
 MOST_TOKENS: Final = 1_000_000
-WHOLE: Final = re.compile(r"[1-9]\d{0,6}")
-DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
 _MOST: Final = 9_999_999.9999
 """The greatest number of that pattern."""
 LABELS: Final = {"weight_bits": "Weight bits", "kv_bits": "KV cache bits", "launch": "Launch"}
@@ -125,20 +124,9 @@ def _choose(label: str, name: str, options: list[str], scenario: str, shown: Any
 
 
 def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
-    wanted = int(state.url_value(f"serving_{name}", str(default), WHOLE))
-    if wanted > most:
-        what = vocabulary.WORDS[f"serving_{name}"]
-        sentence = f"The link's {what} is {wanted:,}; it must be at most {most:,}, which is shown."
-        state.complain(f"serving_{name}", sentence)
-    value = min(wanted, most)
-    key = key_for(f"_serving_{name}", float(value))
-
-    def changed() -> None:
-        new = given(key)
-        put(**{name: None if new in (None, default) else str(whole(new))})
-
-    whole_field(label, 1, most, value, key, on_change=changed, help=help, width=116)
-    return value
+    return whole_in_link(
+        f"serving_{name}", label, default, most, help, width=116, put=lambda _, value: put(**{name: value})
+    )
 
 
 def _decimal(

@@ -34,15 +34,7 @@ def valued(plan: LayerwisePlan, stages: Sequence[tuple[int, int, tuple[int, ...]
         groups = [Group(start, last if stop > last else stop, len(devices), devices) for start, stop, devices in stages]
         block = largest_block(states, problem.cluster, groups)
         return states.total / float(step_time(states, problem.cluster, groups, 1, block, count).total)
-    search = PaperSearch(
-        states,
-        problem.cluster,
-        count,
-        optimizer=problem.optimizer,
-        policy=problem.policy,
-        recompute=problem.recompute,
-        share=problem.microbatch if problem.whole else None,
-    )
+    search = PaperSearch.of(problem, states)
     fitted = search.fitted(stages)
     if not search.fits(fitted):
         need, room, number = max(

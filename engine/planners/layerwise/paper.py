@@ -23,7 +23,9 @@ from engine.planners.layerwise.cluster import Cluster
 from engine.planners.layerwise.latency import EXCEEDED, Latency, Work, latency
 from engine.planners.layerwise.memory import in_flight, stage_memory
 from engine.planners.layerwise.placement import Taken, added, devices, empty, placements, sizes_of
+from engine.planners.layerwise.problem import LayerwiseProblem
 from engine.planners.layerwise.states import States
+from engine.planners.layerwise.value import microbatches
 
 __all__ = ["PaperSearch", "Planned"]
 
@@ -125,6 +127,20 @@ class PaperSearch:
         self._reach[1:, 1:] = states.before
         self._reach[0, 1:] = True
         self._starts = np.arange(1, self.length)
+
+    @classmethod
+    def of(cls, problem: LayerwiseProblem, states: States) -> PaperSearch:
+        """Returns the search for a problem.
+
+        Args:
+            problem: what is planned.
+            states: at the batch of its step.
+        """
+        return cls(
+            states, problem.cluster, microbatches(problem.global_batch, 1, problem.microbatch),
+            optimizer=problem.optimizer, policy=problem.policy, recompute=problem.recompute,
+            share=problem.microbatch if problem.whole else None,
+        )  # fmt: skip
 
     @property
     def narrowed(self) -> bool:

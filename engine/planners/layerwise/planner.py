@@ -98,16 +98,7 @@ def planned(
     if problem.mode == "released":
         candidates = _released(problem, states, progress, cancel)
     else:
-        count = microbatches(problem.global_batch, 1, problem.microbatch)
-        search = PaperSearch(
-            states,
-            problem.cluster,
-            count,
-            optimizer=problem.optimizer,
-            policy=problem.policy,
-            recompute=problem.recompute,
-            share=problem.microbatch if problem.whole else None,
-        )
+        search = PaperSearch.of(problem, states)
         candidates = _by_latency(problem, states, search, progress, cancel)
     if candidates[0].value is None:
         raise PlanError(f"No plan can run: {candidates[0].reason}.")
