@@ -125,9 +125,9 @@ def _problem(
 ) -> LayerwiseProblem:
     from engine.planners.contract import PlanError
     from engine.planners.layerwise import LayerwiseProblem
-    from engine.planners.layerwise.examples import example, examples
     from engine.planners.layerwise.problem import checked
-    from engine.planners.layerwise.reading import profile_from
+    from engine.planners.layerwise.profiles.examples import example, examples
+    from engine.planners.layerwise.profiles.reading import profile_from
 
     known = any(each.name == profile for each in examples()) and not Path(profile).exists()
     read = example(profile) if known else profile_from(profile)

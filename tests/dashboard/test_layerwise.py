@@ -16,11 +16,11 @@ from dashboard.jobs.layer_plans import ModelQuestion, found_plan
 from dashboard.jobs.worker import Task
 from engine.planners.layerwise import LayerwiseProblem, plan
 from engine.planners.layerwise.cluster import PRESETS
-from engine.planners.layerwise.examples import example
 from engine.planners.layerwise.own_stages import valued
-from engine.planners.layerwise.reading import profile_text
+from engine.planners.layerwise.profiles.examples import example
+from engine.planners.layerwise.profiles.reading import profile_text
+from engine.planners.layerwise.profiles.tables import csv_text
 from engine.planners.layerwise.strategy import strategy, strategy_text, user_stages
-from engine.planners.layerwise.tables import csv_text
 from engine.planners.layerwise.tabulated import candidates_table
 from engine.planners.layerwise.timeline import plan_timeline
 from hardware import load as load_system

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from engine.planners.contract import PlanCancelledError, PlanError
 from engine.planners.layerwise import plan
-from engine.planners.layerwise.checks import suspicions
-from engine.planners.layerwise.examples import example, examples
 from engine.planners.layerwise.library_models import plan_model
 from engine.planners.layerwise.problem import LayerwiseProblem
-from engine.planners.layerwise.reading import profile_text
-from engine.planners.layerwise.states import states_of
+from engine.planners.layerwise.profiles.checks import suspicions
+from engine.planners.layerwise.profiles.examples import example, examples
+from engine.planners.layerwise.profiles.reading import profile_text
+from engine.planners.layerwise.profiles.states import states_of
+from engine.planners.layerwise.profiles.tables import csv_text, json_text
+from engine.planners.layerwise.profiles.torchgraph import torchgraph_text
 from engine.planners.layerwise.strategy import graph_text, strategy, user_stages
 from engine.planners.layerwise.sweep import BATCHES, batch_sweep, scalability
-from engine.planners.layerwise.tables import csv_text, json_text
-from engine.planners.layerwise.torchgraph import torchgraph_text
 
 LINE = "{} -- {} -- forward_compute_time={}, backward_compute_time=2, activation_size={}, parameter_size=8"
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from engine.planners.contract import PlanError
 from engine.planners.layerwise.cluster import Cluster, Machine
-from engine.planners.layerwise.examples import example
 from engine.planners.layerwise.placement import added, devices, empty, placements, sizes_of
 from engine.planners.layerwise.planner import plan, planned, solve
 from engine.planners.layerwise.problem import LayerwiseProblem
-from engine.planners.layerwise.profile import Layer, LayerProfile, joined, profile_of
-from engine.planners.layerwise.states import States, states_of
+from engine.planners.layerwise.profiles.examples import example
+from engine.planners.layerwise.profiles.profile import Layer, LayerProfile, joined, profile_of
+from engine.planners.layerwise.profiles.states import States, states_of
 
 Shape = list[tuple[int, int, tuple[int, ...]]]
 

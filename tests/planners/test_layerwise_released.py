@@ -9,8 +9,8 @@ import pytest
 
 from engine.planners.layerwise import plan
 from engine.planners.layerwise.cluster import PRESETS, cluster_of
-from engine.planners.layerwise.examples import example
 from engine.planners.layerwise.placement import devices, empty, placements, sizes_of
+from engine.planners.layerwise.profiles.examples import example
 from engine.planners.layerwise.timeline import released_timeline
 
 FIGURES = Path(__file__).parents[1] / "reference" / "layerwise"

@@ -17,10 +17,10 @@ from dashboard.words.scenarios import system_name
 from engine.planners.contract import PlanError
 from engine.planners.layerwise import LayerwiseProblem
 from engine.planners.layerwise.cluster import PRESETS, Cluster, hierarchical
-from engine.planners.layerwise.examples import Example, example, examples
 from engine.planners.layerwise.problem import checked
-from engine.planners.layerwise.profile import LayerProfile
-from engine.planners.layerwise.reading import profile_text
+from engine.planners.layerwise.profiles.examples import Example, example, examples
+from engine.planners.layerwise.profiles.profile import LayerProfile
+from engine.planners.layerwise.profiles.reading import profile_text
 from models import names as model_names
 
 __all__ = ["Question", "question"]

@@ -24,8 +24,8 @@ from dashboard.widgets.job_card import job_card, watch
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent, plain
+from engine.planners.layerwise.profiles.tables import csv_text
 from engine.planners.layerwise.strategy import graph_text, strategy_text
-from engine.planners.layerwise.tables import csv_text
 from engine.planners.layerwise.tabulated import candidates_table, layers_table, stages_table
 from engine.planners.layerwise.timeline import plan_timeline
 

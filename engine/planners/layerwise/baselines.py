@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.executions.arrays import Floats
 from engine.planners.layerwise.cluster import Cluster
-from engine.planners.layerwise.states import States
+from engine.planners.layerwise.profiles.states import States
 
 __all__ = ["DataParallel", "accumulation_size", "data_parallel", "largest_batch"]
 

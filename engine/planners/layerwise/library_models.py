@@ -18,9 +18,9 @@ from engine.planners.contract import PlanError
 from engine.planners.layerwise.cluster import Cluster, Machine, cluster_of
 from engine.planners.layerwise.planner import planned
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
-from engine.planners.layerwise.profile import Layer, LayerProfile, joined, profile_of
+from engine.planners.layerwise.profiles.profile import Layer, LayerProfile, joined, profile_of
+from engine.planners.layerwise.profiles.states import states_of
 from engine.planners.layerwise.result import LayerwisePlan
-from engine.planners.layerwise.states import states_of
 from engine.planners.layerwise.strategy import BLOCK, EMBEDDING, HEAD, megatron_layout
 from hardware import Calibration, System, system_of
 from hardware.loader import SystemLike

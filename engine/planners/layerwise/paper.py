@@ -24,7 +24,7 @@ from engine.planners.layerwise.latency import EXCEEDED, Latency, Work, latency
 from engine.planners.layerwise.memory import in_flight, stage_memory
 from engine.planners.layerwise.placement import Taken, added, devices, empty, placements, sizes_of
 from engine.planners.layerwise.problem import LayerwiseProblem
-from engine.planners.layerwise.states import States
+from engine.planners.layerwise.profiles.states import States
 from engine.planners.layerwise.value import microbatches
 
 __all__ = ["PaperSearch", "Planned"]

@@ -9,16 +9,16 @@ from typing import Any, Final
 
 from engine.planners.contract import Cancel, Figure, Placement, PlanError, Progress, never, unheard
 from engine.planners.layerwise.baselines import DataParallel, data_parallel, largest_batch
-from engine.planners.layerwise.checks import suspicions
 from engine.planners.layerwise.cluster import Cluster, cluster_of
 from engine.planners.layerwise.paper import PaperSearch, Planned
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
-from engine.planners.layerwise.profile import LayerProfile
-from engine.planners.layerwise.reading import profile_from
+from engine.planners.layerwise.profiles.checks import suspicions
+from engine.planners.layerwise.profiles.profile import LayerProfile
+from engine.planners.layerwise.profiles.reading import profile_from
+from engine.planners.layerwise.profiles.states import States, states_of
 from engine.planners.layerwise.released import Found, searches
 from engine.planners.layerwise.result import Candidate, LayerStage, LayerwisePlan
 from engine.planners.layerwise.stage_figures import stage_figures
-from engine.planners.layerwise.states import States, states_of
 from engine.planners.layerwise.value import Group, microbatches, step_time
 
 __all__ = ["VERSION", "plan", "planned", "solve"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from engine.planners.contract import PlanError
 from engine.planners.layerwise.cluster import Cluster
 from engine.planners.layerwise.memory import POLICIES
-from engine.planners.layerwise.profile import LayerProfile
+from engine.planners.layerwise.profiles.profile import LayerProfile
 
 __all__ = ["MODES", "LayerwiseProblem", "checked"]
 

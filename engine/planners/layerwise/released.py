@@ -16,7 +16,7 @@ from engine.executions.arrays import Floats, Ints
 from engine.planners.contract import Cancel, PlanCancelledError
 from engine.planners.layerwise.cluster import Cluster
 from engine.planners.layerwise.placement import Taken, added, copies_of, devices, empty, placements, sizes_of
-from engine.planners.layerwise.states import States
+from engine.planners.layerwise.profiles.states import States
 from engine.planners.layerwise.value import Group, microbatches, two_stage_times
 
 __all__ = ["TIE", "Found", "balanced", "in_two", "searches", "straight"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.planners.contract import Alternative, Plan, Stage
 from engine.planners.layerwise.baselines import DataParallel
 from engine.planners.layerwise.problem import LayerwiseProblem
-from engine.planners.layerwise.states import States
+from engine.planners.layerwise.profiles.states import States
 
 __all__ = ["Candidate", "LayerStage", "LayerwisePlan"]
 

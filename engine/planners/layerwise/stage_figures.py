@@ -10,8 +10,8 @@ import numpy as np
 from engine.planners.contract import Figure
 from engine.planners.layerwise.memory import in_flight, stage_memory
 from engine.planners.layerwise.problem import LayerwiseProblem
+from engine.planners.layerwise.profiles.states import States
 from engine.planners.layerwise.result import LayerStage
-from engine.planners.layerwise.states import States
 
 __all__ = ["stage_figures"]
 

@@ -12,8 +12,8 @@ from engine.planners.contract import Cancel, PlanCancelledError, PlanError, Prog
 from engine.planners.layerwise.cluster import Cluster
 from engine.planners.layerwise.planner import planned
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
+from engine.planners.layerwise.profiles.states import states_of
 from engine.planners.layerwise.result import Candidate, LayerwisePlan
-from engine.planners.layerwise.states import states_of
 
 __all__ = ["BATCHES", "batch_sweep", "first_devices", "scalability"]
 

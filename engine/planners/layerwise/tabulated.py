@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from engine.planners.layerwise.profile import LayerProfile
+from engine.planners.layerwise.profiles.profile import LayerProfile
 from engine.planners.layerwise.result import LayerwisePlan
 from engine.planners.layerwise.sweep import stages_text
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.executions.arrays import Floats, Ints
 from engine.planners.layerwise.cluster import Cluster
-from engine.planners.layerwise.states import States
+from engine.planners.layerwise.profiles.states import States
 
 __all__ = ["Group", "StepTime", "largest_block", "microbatches", "step_time", "two_stage_times"]
 

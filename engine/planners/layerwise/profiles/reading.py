@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from engine.planners.layerwise.profile import LayerProfile, ProfileError
-from engine.planners.layerwise.tables import csv_profile, json_profile
-from engine.planners.layerwise.torchgraph import torchgraph_profile
+from engine.planners.layerwise.profiles.profile import LayerProfile, ProfileError
+from engine.planners.layerwise.profiles.tables import csv_profile, json_profile
+from engine.planners.layerwise.profiles.torchgraph import torchgraph_profile
 
 __all__ = ["MOST_BYTES", "profile_from", "profile_text"]
 

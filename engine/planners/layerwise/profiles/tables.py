@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pydantic
 
-from engine.planners.layerwise.profile import Layer, LayerProfile, ProfileError, profile_of
+from engine.planners.layerwise.profiles.profile import Layer, LayerProfile, ProfileError, profile_of
 
 __all__ = ["COLUMNS", "csv_profile", "csv_text", "json_profile", "json_text"]
 

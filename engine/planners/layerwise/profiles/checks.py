@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.planners.layerwise.profile import LayerProfile
+from engine.planners.layerwise.profiles.profile import LayerProfile
 
 __all__ = ["suspicions"]
 

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from engine.executions.arrays import Flags, Floats
-from engine.planners.layerwise.profile import LayerProfile
+from engine.planners.layerwise.profiles.profile import LayerProfile
 
 __all__ = ["MOST_STATES", "States", "states_of"]
 

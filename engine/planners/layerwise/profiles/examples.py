@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from engine.planners.layerwise.profile import LayerProfile, ProfileError
-from engine.planners.layerwise.reading import profile_from
+from engine.planners.layerwise.profiles.profile import LayerProfile, ProfileError
+from engine.planners.layerwise.profiles.reading import profile_from
 
 __all__ = ["Example", "example", "examples"]
 
@@ -46,7 +46,7 @@ def example(name: str) -> LayerProfile:
     Args:
         name: of an example that the package has.
 
-    Raises `engine.planners.layerwise.profile.ProfileError` where there is none of that name.
+    Raises `engine.planners.layerwise.profiles.profile.ProfileError` where there is none of that name.
     """
     for each in examples():
         if each.name == name:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from engine.planners.layerwise.profile import Layer, LayerProfile, ProfileError, profile_of
+from engine.planners.layerwise.profiles.profile import Layer, LayerProfile, ProfileError, profile_of
 
 __all__ = ["torchgraph_profile", "torchgraph_text"]
 
