@@ -1,0 +1,25 @@
+"""Intra-operator planning: how the contractions inside a layer are split over a mesh of devices.
+
+CFP ("communication-free-preserving" ParallelBlocks) and Alpa (Zheng et al., OSDI 2022). So far: ParallelBlocks with
+their plan tables, derived from labels, and the arithmetic operations of the published models.
+"""
+
+from engine.planners.intra_operator.parallel_blocks import BlockList, ParallelBlock, layer_blocks
+from engine.planners.intra_operator.suites import suite_layers, tflop_count
+
+__all__ = ["BlockList", "ParallelBlock", "blocks", "tflop_count"]
+
+
+def blocks(model: str, *, batch: int = 16, layers: int = 2) -> BlockList:
+    """Returns the ParallelBlocks of a model of the suites with their plan tables, each different layer once.
+
+    Args:
+        model: such as "gpt F", "moe E" or "llama".
+        batch: sequences; block sizes depend on it, strategies do not.
+        layers: how many.
+
+    Raises:
+        engine.planners.contract.PlanError: there is no such model.
+    """
+    different = {each.name: each for each in suite_layers(model, batch=batch, layers=layers)}
+    return BlockList(block for each in different.values() for block in layer_blocks(each))

@@ -1,0 +1,96 @@
+"""The models that CFP and Alpa published figures of, by suite: GPT, GShard mixtures of experts, LLaMA.
+
+Source: Alpa, `benchmark/alpa/suite_manual_gpt.py` and `suite_manual_moe.py`; CFP's cases for LLaMA.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.planners.contract import PlanError
+from engine.planners.intra_operator.layer_graphs import LayerGraph, attention, gated_mlp, grouped_experts, mlp
+
+__all__ = ["GPT", "MOE", "suite_layers", "tflop_count"]
+
+GPT: Final = {
+    "A": (1024, 768, 12, 12, 51200), "B": (1024, 1024, 24, 16, 51200), "C": (1024, 1536, 24, 16, 51200),
+    "D": (1024, 2048, 24, 32, 51200), "E": (1024, 2560, 32, 32, 51200), "F": (1024, 4096, 32, 32, 51200),
+    "G": (1024, 5120, 48, 40, 51200), "H": (1024, 8192, 48, 64, 51200), "I": (1024, 10240, 60, 80, 51200),
+}  # fmt: skip
+"""Name -> sequence length, hidden size, layers, heads, vocabulary."""
+MOE: Final = {
+    "A": (1024, 768, 8, 16, 32000, 8, 2048), "B": (1024, 768, 8, 16, 32000, 16, 2048),
+    "C": (1024, 768, 16, 16, 32000, 16, 2048), "D": (1024, 1024, 16, 16, 32000, 16, 2048),
+    "E": (1024, 1280, 16, 16, 32000, 32, 2048), "F": (1024, 1536, 16, 16, 32000, 32, 2048),
+    "G": (1024, 2048, 16, 16, 32000, 48, 2048), "H": (1024, 2048, 32, 16, 32000, 64, 2048),
+    "I": (1024, 2048, 32, 16, 32000, 128, 2048),
+}  # fmt: skip
+"""Name -> sequence length, hidden size, layers, heads, vocabulary, experts, tokens of a group."""
+LLAMA: Final = (128, 4096, 32, 32, 32000)
+LLAMA_FFN: Final = 11008
+MOST: Final = 10**6
+
+
+def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
+    """Returns the layers of a model of the suites, from the first; experts and dense layers take turns in a mixture.
+
+    Args:
+        name: such as "gpt F", "moe E" or "llama".
+        batch: sequences.
+        layers: how many.
+
+    Raises:
+        PlanError: the name or a number is none that there is.
+    """
+    for what, value in (("batch", batch), ("layers", layers)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
+            raise PlanError(f"{what} {str(value)[:40]!r} is no whole number from 1 to {MOST:,}.")
+    family, _, letter = name.strip().lower().replace("_", " ").replace("-", " ").partition(" ")
+    letter = letter.strip().upper()
+    if family == "llama":
+        seq, hidden, _, heads, _ = LLAMA
+        return [_layer("llama", seq, hidden, heads, batch, LLAMA_FFN)] * layers
+    if family == "gpt" and letter in GPT:
+        seq, hidden, _, heads, _ = GPT[letter]
+        return [_layer("dense", seq, hidden, heads, batch, 4 * hidden)] * layers
+    if family == "moe" and letter in MOE:
+        seq, hidden, _, heads, _, experts, group = MOE[letter]
+        if batch * seq % group:
+            raise PlanError(f"{batch} sequences of {seq} tokens are no whole groups of {group}; change the batch.")
+        groups, places = batch * seq // group, 2 * group // experts
+        sizes = {"g": groups, "t": group, "e": experts, "c": places}
+        kinds = (
+            _layer("experts", seq, hidden, heads, batch, 4 * hidden, sizes),
+            _layer("dense", seq, hidden, heads, batch, 4 * hidden),
+        )
+        return [kinds[at % 2] for at in range(layers)]
+    raise PlanError(f"{name[:40]!r} is no model of the suites; there are gpt A to I, moe A to I, and llama.")
+
+
+def _layer(
+    name: str, seq: int, hidden: int, heads: int, batch: int, ffn: int, experts: dict[str, int] | None = None
+) -> LayerGraph:
+    sizes = {"b": batch, "s": seq, "z": seq, "h": hidden, "a": heads, "d": hidden // heads, "x": 3, "f": ffn}
+    ahead, lying = attention(separate=name == "llama")
+    rest, behind = grouped_experts() if experts else gated_mlp() if name == "llama" else mlp()
+    return LayerGraph(name, (*ahead, *rest), (*lying, *behind), {**sizes, **(experts or {})}, "out")
+
+
+def tflop_count(name: str, *, batch: int, layers: int) -> float:
+    """Returns the arithmetic operations of a step as CFP counts them [TFLOP].
+
+    Three times the contractions of the layers, less the gradient of the first layer's input, which nobody needs.
+    Embedding and head are left out. Source: CFP's published figures, which it reproduces exactly.
+
+    Args:
+        name: such as "gpt F".
+        batch: sequences.
+        layers: how many.
+
+    Raises:
+        PlanError: as `suite_layers`.
+    """
+    found = suite_layers(name, batch=batch, layers=layers)
+    root = found[0].contractions[0].left
+    first = sum(each.flop(found[0].sizes) for each in found[0].contractions if each.left == root)
+    return (3.0 * sum(each.flop for each in found) - first) / 1e12

@@ -1,0 +1,50 @@
+"""ParallelBlocks and operation counts against the figures that CFP published (its README)."""
+
+import pytest
+
+from engine.planners.contract import PlanError
+from engine.planners.intra_operator import blocks, tflop_count
+
+
+def test_the_spaces_of_the_three_families_are_the_published_ones() -> None:
+    assert blocks("gpt F").spaces == {"dense": [3, 3, 3, 3]}
+    assert blocks("moe E").spaces == {"experts": [3, 3, 3, 4], "dense": [3, 3, 3, 3]}
+    assert [each.contractions for each in blocks("llama")] == [
+        ("q", "k", "v", "qk", "av"), ("out",), ("gate_proj", "up_proj"), ("down_proj",),
+    ]  # fmt: skip
+
+
+def test_plan_tables_follow_from_labels() -> None:
+    attention, out, gate, experts = blocks("moe E")[:4]
+    assert (out.wgrad_plan, out.dgrad_plan) == ((0, 2, 1), (2, 1, 0))
+    assert [each.name for each in out.strategies] == [
+        "SS = SR x RS @ {0,1}", "SS = SR x RS @ {1,0}", "RS = RS x SS @ {1,0} (allreduce @ 1)",
+    ]  # fmt: skip
+    assert [member.labels for member in attention.members[1:]] == [("a", "b", "a")] * 2  # heads, batch, heads
+    assert gate.plans["dispatch"] == gate.plans["combine"] == (3, 3, 3)
+    assert experts.plans["down"] == (2, 0, 1, 3)
+    assert len(out.strategies_on((2, 2))) == 6
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "layers", "tflop", "seconds", "rate"),
+    [
+        ("gpt F", 24, 2, 59.373627899904, 0.29200369, 203.33177455599028),
+        ("gpt F", 32, 2, 79.164837199872, None, None),
+        ("moe E", 64, 4, 52.9891590144, 0.44787622, 118.31206101529366),
+        ("gpt F", 24, 2, 59.373627899904, 0.37685599, 157.54991020463305),
+    ],
+)
+def test_operations_and_throughput_are_the_published_ones(
+    model: str, batch: int, layers: int, tflop: float, seconds: float | None, rate: float | None
+) -> None:
+    counted = tflop_count(model, batch=batch, layers=layers)
+    assert counted == pytest.approx(tflop, rel=1e-14)
+    if seconds is not None:
+        assert counted / seconds == pytest.approx(rate, rel=1e-7)
+
+
+@pytest.mark.parametrize(("model", "batch"), [("gpt Z", 16), ("", 16), ("moe E", 3), ("gpt F", 0)])
+def test_what_is_no_model_is_told(model: str, batch: int) -> None:
+    with pytest.raises(PlanError):
+        blocks(model, batch=batch)
