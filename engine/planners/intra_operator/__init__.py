@@ -1,13 +1,15 @@
 """Intra-operator planning: how the contractions inside a layer are split over a mesh of devices.
 
 CFP ("communication-free-preserving" ParallelBlocks) and Alpa (Zheng et al., OSDI 2022). So far: ParallelBlocks with
-their plan tables, derived from labels, and the arithmetic operations of the published models.
+their plan tables, derived from labels, the arithmetic operations of the published models, and the communication volume
+of every strategy vector of dense layers on one axis.
 """
 
 from engine.planners.intra_operator.parallel_blocks import BlockList, ParallelBlock, layer_blocks
 from engine.planners.intra_operator.suites import suite_layers, tflop_count
+from engine.planners.intra_operator.volumes import vector_volumes
 
-__all__ = ["BlockList", "ParallelBlock", "blocks", "tflop_count"]
+__all__ = ["BlockList", "ParallelBlock", "blocks", "tflop_count", "vector_volumes"]
 
 
 def blocks(model: str, *, batch: int = 16, layers: int = 2) -> BlockList:
