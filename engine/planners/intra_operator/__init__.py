@@ -1,15 +1,20 @@
 """Intra-operator planning: how the contractions inside a layer are split over a mesh of devices.
 
-CFP ("communication-free-preserving" ParallelBlocks) and Alpa (Zheng et al., OSDI 2022). So far: ParallelBlocks with
-their plan tables, derived from labels, the arithmetic operations of the published models, and the communication volume
-of every strategy vector of dense layers on one axis.
+CFP ("communication-free-preserving" ParallelBlocks) and Alpa (Zheng et al., OSDI 2022): ParallelBlocks with their plan
+tables, derived from labels, the arithmetic operations of the published models, what every strategy vector costs on one
+axis, and the best vectors of all layers under a limit of memory.
 """
 
+from engine.planners.intra_operator.mesh import Mesh, mesh_of
 from engine.planners.intra_operator.parallel_blocks import BlockList, ParallelBlock, layer_blocks
+from engine.planners.intra_operator.search import Chosen, IntraOperatorPlan, search
 from engine.planners.intra_operator.suites import suite_layers, tflop_count
 from engine.planners.intra_operator.volumes import vector_volumes
 
-__all__ = ["BlockList", "ParallelBlock", "blocks", "tflop_count", "vector_volumes"]
+__all__ = [
+    "BlockList", "Chosen", "IntraOperatorPlan", "Mesh", "ParallelBlock", "blocks", "mesh_of", "search", "tflop_count",
+    "vector_volumes",
+]  # fmt: skip
 
 
 def blocks(model: str, *, batch: int = 16, layers: int = 2) -> BlockList:

@@ -10,7 +10,7 @@ from typing import Final
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.layer_graphs import LayerGraph, attention, gated_mlp, grouped_experts, mlp
 
-__all__ = ["GPT", "MOE", "suite_layers", "tflop_count"]
+__all__ = ["GPT", "MOE", "suite_depth", "suite_layers", "tflop_count"]
 
 GPT: Final = {
     "A": (1024, 768, 12, 12, 51200), "B": (1024, 1024, 24, 16, 51200), "C": (1024, 1536, 24, 16, 51200),
@@ -31,6 +31,35 @@ LLAMA_FFN: Final = 11008
 MOST: Final = 10**6
 
 
+def suite_depth(name: str) -> int:
+    """Returns how many layers a model of the suites has.
+
+    Args:
+        name: such as "gpt F".
+
+    Raises:
+        PlanError: there is no such model.
+    """
+    family, letter = _parts(name)
+    if family == "llama":
+        return LLAMA[2]
+    for called, suite in (("gpt", GPT), ("moe", MOE)):
+        if family == called and letter in suite:
+            return suite[letter][2]
+    raise _unknown(name)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    if not isinstance(name, str):
+        raise _unknown(str(name))
+    family, _, letter = name.strip().lower().replace("_", " ").replace("-", " ").partition(" ")
+    return family, letter.strip().upper()
+
+
+def _unknown(name: str) -> PlanError:
+    return PlanError(f"{name[:40]!r} is no model of the suites; there are gpt A to I, moe A to I, and llama.")
+
+
 def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
     """Returns the layers of a model of the suites, from the first; experts and dense layers take turns in a mixture.
 
@@ -45,8 +74,7 @@ def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
     for what, value in (("batch", batch), ("layers", layers)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
             raise PlanError(f"{what} {str(value)[:40]!r} is no whole number from 1 to {MOST:,}.")
-    family, _, letter = name.strip().lower().replace("_", " ").replace("-", " ").partition(" ")
-    letter = letter.strip().upper()
+    family, letter = _parts(name)
     if family == "llama":
         seq, hidden, _, heads, _ = LLAMA
         return [_layer("llama", seq, hidden, heads, batch, LLAMA_FFN)] * layers
@@ -64,7 +92,7 @@ def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
             _layer("dense", seq, hidden, heads, batch, 4 * hidden),
         )
         return [kinds[at % 2] for at in range(layers)]
-    raise PlanError(f"{name[:40]!r} is no model of the suites; there are gpt A to I, moe A to I, and llama.")
+    raise _unknown(name)
 
 
 def _layer(

@@ -1,0 +1,98 @@
+"""The search over strategy vectors, against published runs of CFP (its README) and every sequence of two layers."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from engine.planners.contract import PlanError
+from engine.planners.intra_operator import IntraOperatorPlan, Mesh, search
+from engine.planners.intra_operator.layer_costs import FIRST, Widths
+from engine.planners.intra_operator.suites import suite_layers
+from engine.planners.intra_operator.uniform import costs_of
+
+# Four A100 as CFP measured them on gpt F, batch 16, two layers: 16.3084 GB in 0.789642 s of collectives (vector
+# 0,0,0,0), and 39.582 TFLOP in 0.118085 s of computation (vector 0,0,0,2).
+RATE = 39.582418599936e12 / 4 / 0.118085
+A100: dict[str, Any] = {"devices": 4, "bandwidth": 16.3084e9 / 0.789642, "matrix_rate": RATE}
+
+
+def _row(found: IntraOperatorPlan, vector: tuple[int, ...]) -> "pd.Series[Any]":
+    return found.vectors.set_index("vector").loc[[vector]].iloc[0]
+
+
+def test_cfp_published_solution_is_chosen_and_its_step_predicted() -> None:
+    found = search("gpt F", A100, batch=24, layers=2)
+    assert found.chosen is not None
+    assert found.chosen.vectors == ((1, 1, 1, 1),) * 2
+    assert found.chosen.solution == "data parallel"
+    assert found.chosen.seconds == pytest.approx(0.2941, abs=5e-5)  # measured 0.2920 to 0.2926 s
+    assert abs(found.chosen.memory / 2**30 - 11.5) < 0.25  # published in halves of a GiB
+    assert found.tflop == pytest.approx(59.373627899904, rel=1e-14)
+    # All-reduce of the gradients of 12 h^2 parameters per layer: 2 (n-1)/n of 4 bytes each.
+    assert found.chosen.volumes == {"all_reduce": 2 * 1.5 * 12 * 4096**2 * 4, "all_gather": 0.0, "all_to_all": 0.0}
+
+
+def test_megatron_is_the_optimum_of_one_sequence() -> None:
+    found = search("gpt F", A100, batch=1, layers=4)
+    assert found.chosen is not None
+    assert found.chosen.solution == "Megatron tensor parallel"
+    assert found.chosen.vectors == ((0, 2, 0, 2),) * 4
+    # Four all-reduces of the residual stream per layer, less one in the first, whose input needs no gradient.
+    assert found.chosen.volume == pytest.approx((4 * 4 - 1) * 1.5 * 1024 * 4096 * 4)
+    assert _row(found, (1, 1, 1, 1))["reason"] == "qk splits 1 sequences, no multiple of 4 devices."
+
+
+@pytest.mark.parametrize("model", ["gpt F", "llama"])
+def test_the_search_finds_what_all_pairs_of_vectors_have(model: str) -> None:
+    mesh = Mesh(4, 80e12, 20e9, alpha=1e-5, all_to_all_bandwidth=6e9)
+    (costs,) = costs_of(suite_layers(model, batch=16, layers=2), mesh, Widths()).values()
+    seconds = mesh.seconds(costs.volumes, costs.counts).sum(axis=-1)
+    time = seconds[FIRST][:, None] + seconds[costs.gives]
+    memory = costs.memory[:, None] + costs.memory
+    compute = (costs.flop + costs.first_flop) / 4 / 80e12
+    for share in (0.0, 0.1, 0.3, 0.6, 1.0):
+        limit = float(memory.min() + share * (memory.max() - memory.min()))
+        found = search(model, mesh, batch=16, layers=2, memory_limit=limit)
+        assert found.chosen is not None
+        assert found.chosen.memory <= limit
+        assert found.chosen.seconds == pytest.approx(compute + time[memory <= limit].min(), rel=1e-12)
+    assert found.frontier["memory"].is_monotonic_increasing
+    assert found.frontier["seconds"].is_monotonic_decreasing
+
+
+def test_what_fits_nowhere_is_told() -> None:
+    found = search("gpt F", A100, batch=24, layers=2, memory_limit=1e9)
+    assert found.chosen is None
+    assert not found.vectors["fits"].any()
+    assert found.infeasible.startswith("No plan fits 1,000,000,000 bytes per device; the least that gpt F takes is ")
+
+
+def test_zero_splits_gradients_and_optimizer_state_and_leaves_the_volume() -> None:
+    plain, split = (_row(search("gpt F", A100, batch=24, layers=2, zero=zero), (1,) * 4) for zero in (False, True))
+    assert plain["volume"] == split["volume"]
+    assert plain["memory"] - split["memory"] == 2 * 12 * 4096**2 * 12 * 0.75
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"devices": 0}, "devices '0'"),
+        ({"devices": 2.5}, "devices '2.5'"),
+        ({"bandwidth": float("nan")}, "bandwidth 'nan'"),
+        ({"matrix_rate": -1}, "matrix_rate '-1'"),
+        ({"alpha": "much"}, "alpha 'much'"),
+        ({"beta": 1e-9}, "either bandwidth"),
+        ({"colour": 1}, "no field 'colour'"),
+        ({"devices": 3}, "no multiple of 3 devices"),
+    ],
+)
+def test_a_wrong_mesh_is_told(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        search("gpt F", {**A100, **changes}, layers=2)
+
+
+@pytest.mark.parametrize("keywords", [{"memory_limit": -1}, {"layers": 0}, {"layers": 300}, {"batch": 1.5}])
+def test_a_wrong_number_is_told(keywords: dict[str, Any]) -> None:
+    with pytest.raises(PlanError):
+        search("gpt F", A100, **keywords)
