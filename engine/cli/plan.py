@@ -10,6 +10,7 @@ import typer
 
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, text_table, write
+from engine.cli.plan_operators import operators
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_app"]
 
-plan_app = typer.Typer(help="Plans: layers of a profile or a model divided among devices.", no_args_is_help=True)
+plan_app = typer.Typer(help="Plans: layers divided among devices, or operators inside them.", no_args_is_help=True)
 
 
 @plan_app.callback()
 def plans() -> None:
-    """Plans: layers of a profile or a model divided among devices."""
+    """Plans: layers divided among devices, or operators inside them."""
+
+
+plan_app.command("operators")(operators)
 
 
 @plan_app.command("layers")

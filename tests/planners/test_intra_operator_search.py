@@ -1,5 +1,7 @@
 """The search over strategy vectors, against published runs of CFP (its README) and every sequence of two layers."""
 
+import io
+import json
 from typing import Any
 
 import pandas as pd
@@ -96,3 +98,20 @@ def test_a_wrong_mesh_is_told(changes: dict[str, Any], words: str) -> None:
 def test_a_wrong_number_is_told(keywords: dict[str, Any]) -> None:
     with pytest.raises(PlanError):
         search("gpt F", A100, **keywords)
+
+
+def test_the_command_says_what_the_search_found(shardscape: Any) -> None:
+    ask = ("plan", "operators", "gpt F", "--devices", 4, "--batch", 24, "--layers", 2)
+    code, out, _ = shardscape(*ask)
+    assert code == 0
+    assert out.startswith("Data parallel: 0.2941 s a step")
+    code, out, _ = shardscape(*ask, "--json")
+    assert json.loads(out)["chosen"]["vectors"] == [[1, 1, 1, 1]] * 2
+    code, out, _ = shardscape(*ask, "--csv")
+    assert (code, len(pd.read_csv(io.StringIO(out)))) == (0, 81)
+    code, out, _ = shardscape(*ask, "--memory-limit", 1)
+    assert code == 1
+    assert out.startswith("No plan fits 1,073,741,824 bytes per device")
+    code, _, told = shardscape(*ask, "--bandwidth", 0)
+    assert code == 2
+    assert "bandwidth '0.0'" in told

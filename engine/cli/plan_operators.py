@@ -1,0 +1,157 @@
+"""The command `plan operators`: how the contractions inside layers are split over devices."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.cli.options import JsonOption
+from engine.cli.output import ExitCode, as_json, text_table, write
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from engine.planners.intra_operator import IntraOperatorPlan
+
+__all__ = ["operators"]
+
+SHOWN = ("vector", "solution", "seconds", "communication_seconds", "volume", "memory", "reason")
+
+
+def operators(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="gpt A to I, or llama: models that Alpa and CFP ran.")],
+    devices: Annotated[int, typer.Option("--devices", metavar="N", help="Devices on the one axis of the mesh.")],
+    batch: Annotated[int, typer.Option("--batch", metavar="B", help="Batch [sequences].")] = 16,
+    layers: Annotated[int | None, typer.Option("--layers", metavar="N", help="Layers; the model's by default.")] = None,
+    memory_limit: Annotated[
+        float | None, typer.Option("--memory-limit", metavar="GIB", help="Memory of a device [GiB]; none by default.")
+    ] = None,
+    matrix_rate: Annotated[
+        float, typer.Option("--matrix-rate", metavar="TFLOP/S", help="Matrix rate of a device [TFLOP/s].")
+    ] = 83.8,
+    bandwidth: Annotated[
+        float, typer.Option("--bandwidth", metavar="GB/S", help="What a device sends in a ring [GB/s].")
+    ] = 20.65,
+    all_to_all: Annotated[
+        float | None, typer.Option("--all-to-all", metavar="GB/S", help="The same of an all-to-all [GB/s].")
+    ] = None,
+    alpha: Annotated[float, typer.Option("--alpha", metavar="S", help="Time of a collective besides [s].")] = 0.0,
+    element_bytes: Annotated[float, typer.Option("--element-bytes", metavar="B", help="Width of an element.")] = 4.0,
+    state_bytes: Annotated[
+        float, typer.Option("--state-bytes", metavar="B", help="A parameter with gradient and optimizer state [bytes].")
+    ] = 16.0,
+    zero: Annotated[bool, typer.Option("--zero", help="Split gradients and optimizer state (ZeRO).")] = False,
+    top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Vectors to print.")] = 10,
+    csv: Annotated[bool, typer.Option("--csv", help="Print all vectors as CSV.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Split the contractions inside layers over the devices of a mesh axis, the best way under a limit of memory.
+
+    Every vector of strategies, one per ParallelBlock, with its time, volume and memory; the best vectors of all layers
+    by dynamic programming. 0 splits columns, 1 tokens, 2 rows of a weight. The rates that stand here without options
+    are those of four A100 in CFP's published runs.
+
+    \b
+    Examples:
+      shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2
+      shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2 --memory-limit 10 --csv
+      shardscape plan operators llama --devices 8 --batch 64 --matrix-rate 400 --bandwidth 200 --json
+
+    Exit code 1 when no plan fits the limit.
+    """
+    from engine.planners.contract import PlanError
+    from engine.planners.intra_operator import search
+
+    if csv and json:
+        raise PlanError("Give --csv or --json, not both.")
+    mesh = {"devices": devices, "matrix_rate": matrix_rate * 1e12, "bandwidth": bandwidth * 1e9, "alpha": alpha}
+    if all_to_all is not None:
+        mesh["all_to_all_bandwidth"] = all_to_all * 1e9
+    found = search(
+        model,
+        mesh,
+        memory_limit=None if memory_limit is None else memory_limit * 2**30,
+        batch=batch,
+        layers=layers,
+        element_bytes=element_bytes,
+        state_bytes=state_bytes,
+        zero=zero,
+    )
+    if json:
+        write(as_json(_document(found)))
+    elif csv:
+        table = found.vectors.assign(vector=[_text(each) for each in found.vectors["vector"]])
+        write(table.to_csv(index=False).rstrip())
+    else:
+        _print(found, top)
+    if found.chosen is None:
+        if csv:
+            write(found.infeasible, stream=sys.stderr)
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _document(found: IntraOperatorPlan) -> dict[str, Any]:
+    return {
+        "model": found.model,
+        "mesh": found.mesh.document(),
+        "memory_limit": found.memory_limit,
+        "tflop": found.tflop,
+        "chosen": None if found.chosen is None else found.chosen.document(),
+        "infeasible": found.infeasible,
+        "frontier": found.frontier.to_dict("records"),
+        "vectors": found.vectors.to_dict("records"),
+        "notes": list(found.notes),
+    }
+
+
+def _print(found: IntraOperatorPlan, top: int) -> None:
+    chosen = found.chosen
+    if chosen is None:
+        write(found.infeasible)
+    else:
+        write(
+            f"{chosen.solution.capitalize()}: {chosen.seconds:.4g} s a step, of which collectives "
+            f"{chosen.communication_seconds:.4g} s; {found.tflops:.4g} TFLOP/s of all devices; "
+            f"{chosen.memory / 2**30:.4g} GiB per device."
+        )
+        for at, (vector, number) in enumerate(_runs(chosen.vectors)):
+            write(f"{'Layers' if not at else '      '} {_text(vector)} x {number}")
+    write()
+    _table(found.vectors.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable").head(top))
+    for note in found.notes:
+        write(note)
+
+
+def _runs(vectors: tuple[tuple[int, ...], ...]) -> list[tuple[tuple[int, ...], int]]:
+    """Equal vectors of layers that follow each other, with their number."""
+    found: list[tuple[tuple[int, ...], int]] = []
+    for each in vectors:
+        if found and found[-1][0] == each:
+            found[-1] = (each, found[-1][1] + 1)
+        else:
+            found.append((each, 1))
+    return found
+
+
+def _text(vector: tuple[int, ...]) -> str:
+    return ",".join(map(str, vector))
+
+
+def _table(table: pd.DataFrame) -> None:
+    headers = ("vector", "solution", "seconds", "collectives s", "volume GB", "memory GiB", "not possible as")
+    records: list[dict[str, Any]] = [dict(zip(SHOWN, row, strict=True)) for row in table[list(SHOWN)].to_numpy()]
+    rows = [
+        [
+            _text(row["vector"]),
+            row["solution"],
+            f"{row['seconds']:.4g}",
+            f"{row['communication_seconds']:.4g}",
+            f"{row['volume'] / 1e9:.4g}",
+            f"{row['memory'] / 2**30:.4g}",
+            row["reason"],
+        ]
+        for row in records
+    ]
+    write(text_table(list(headers), rows, left=[0, 1, 6]))
