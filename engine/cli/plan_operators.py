@@ -21,7 +21,7 @@ SHOWN = ("vector", "solution", "seconds", "communication_seconds", "volume", "me
 
 
 def operators(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="gpt A to I, or llama: models that Alpa and CFP ran.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="gpt A to I, moe A to I, or llama.")],
     devices: Annotated[int, typer.Option("--devices", metavar="N", help="Devices on the one axis of the mesh.")],
     batch: Annotated[int, typer.Option("--batch", metavar="B", help="Batch [sequences].")] = 16,
     layers: Annotated[int | None, typer.Option("--layers", metavar="N", help="Layers; the model's by default.")] = None,
@@ -50,8 +50,8 @@ def operators(
     """Split the contractions inside layers over the devices of a mesh axis, the best way under a limit of memory.
 
     Every vector of strategies, one per ParallelBlock, with its time, volume and memory; the best vectors of all layers
-    by dynamic programming. 0 splits columns, 1 tokens, 2 rows of a weight. The rates that stand here without options
-    are those of four A100 in CFP's published runs.
+    by dynamic programming. 0 splits columns, 1 tokens, 2 rows of a weight, 3 experts. MODEL is one that Alpa
+    and CFP ran; the rates without options are those of four A100 in CFP's published runs.
 
     \b
     Examples:

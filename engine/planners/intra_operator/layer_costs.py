@@ -4,7 +4,7 @@ A tensor between contractions is replicated, split by tokens, or split by its la
 input and gives its result in one of these states; gradients go the same way back. A forward conversion counts twice
 where a contraction with a weight uses it, for its result and for the gradient of its weight; a conversion of a gradient
 counts once. Norms take the state of what comes before them, and four small all-reduces where that is split by its last
-dimension. The gradient of the first layer's input does not exist.
+dimension. The gradient of the first layer's input does not exist. Experts are reached by conversions of all places.
 
 A layer knows of those before it only the state in which the last one gives its result, so that its costs are one table
 per state and one for the first layer.
@@ -31,11 +31,13 @@ STATES: Final = 3
 FIRST: Final = STATES
 """Where the first layer stands in the tables by the state before."""
 REDUCE, GATHER, EXCHANGE = range(3)
-WANTS: Final = np.array([REPLICATED, TOKENS, LAST])
-GIVES: Final = np.array([LAST, TOKENS, REPLICATED])
+BY_EXPERT: Final = 3
+WANTS: Final = np.array([REPLICATED, TOKENS, LAST, BY_EXPERT])
+GIVES: Final = np.array([LAST, TOKENS, REPLICATED, BY_EXPERT])
 GIVES_ATTENTION: Final = np.array([LAST, TOKENS, LAST])
 """A split along the contracted dimension of queries, keys and values is all-reduced and then split by heads."""
 NORM_REDUCES: Final = 4
+EXPERTS: Final = "experts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def layer_costs(graph: LayerGraph, devices: int, widths: Widths) -> LayerCosts:
     """Returns what every strategy vector of a layer costs.
 
     Args:
-        graph: a dense layer.
+        graph: a dense layer, or one of experts.
         devices: on the one axis.
         widths: of elements and parameters.
     """
@@ -110,7 +112,7 @@ def layer_costs(graph: LayerGraph, devices: int, widths: Widths) -> LayerCosts:
     return LayerCosts(
         graph.name,
         ids,
-        GIVES[ids[:, 3]],
+        _behind(graph, ids),
         np.stack([each.volumes for each in accounts]),
         np.stack([each.counts for each in accounts]),
         _memory(graph, ids, blocks, devices, widths),
@@ -128,10 +130,12 @@ def _account(
     before = np.full(len(ids), REPLICATED if first else state, np.int64)
     residual = blocks[0].root.left.elements(graph.sizes) * width
     tokens = residual / graph.sizes["h"]
+    dense = graph.name != EXPERTS
     wants = [WANTS[ids[:, at]] for at in range(4)]
     gives = [(GIVES_ATTENTION if at == 0 else GIVES)[ids[:, at]] for at in range(4)]
+    behind = _behind(graph, ids)
     states = (before, gives[0], gives[1], gives[2])
-    for at, block in enumerate(blocks):
+    for at, block in enumerate(blocks[: 4 if dense else 3]):
         size, weight, out = _bytes(block, width)
         split = ids[:, at]
         account.reduce(split == 1, weight)
@@ -140,7 +144,9 @@ def _account(
         if at or not first:
             account.reduce(split == 0, size)
             account.convert(wants[at], states[at], size)
-    for source, target in ((before, gives[1]), (gives[1], gives[3])):
+    if not dense:
+        _experts(account, ids, blocks, gives, residual, width)
+    for source, target in ((before, gives[1]), (gives[1], behind)):
         account.convert(source, target, residual)
         if source is not before or not first:
             account.convert(target, source, residual)
@@ -148,19 +154,60 @@ def _account(
     return account
 
 
+def _behind(graph: LayerGraph, ids: Ints) -> Ints:
+    """The state behind a layer; experts give their results back by groups of tokens."""
+    return np.full(len(ids), TOKENS, np.int64) if graph.name == EXPERTS else GIVES[ids[:, 3]]
+
+
+def _experts(
+    account: _Account, ids: Ints, blocks: tuple[ParallelBlock, ...], gives: list[Ints], residual: float, width: float
+) -> None:
+    """What tokens take on their way to the experts and back: masks and both products with them are split by groups.
+
+    What is converted for an expert is kept for its gradients, so that it counts once forward and once back: a split of
+    the experts has four all-to-alls of all places.
+    """
+    tokens = np.full(len(ids), TOKENS, np.int64)
+    logits = blocks[2].root.out.elements(blocks[2].sizes) * width
+    for source, target, size in ((gives[2], tokens, logits), (gives[1], tokens, residual)):
+        account.convert(source, target, size)
+        account.convert(target, source, size)
+    up, down = (each.contraction for each in blocks[3].members)
+    split = ids[:, 3]
+    inside = WANTS[split]
+    sent, hidden, back = (each.elements(blocks[3].sizes) * width for each in (up.left, up.out, down.out))
+    for size in (sent, back):  # the second product splits the other way round, so that both ends are alike
+        account.convert(tokens, inside, size)
+        account.convert(inside, tokens, size)
+        account.reduce(split == 0, size)
+    account.reduce(split == 1, sum(each.weight.elements(blocks[3].sizes) for each in (up, down) if each.weight) * width)
+    account.reduce(split == 2, hidden, 2.0)
+
+
 def _memory(graph: LayerGraph, ids: Ints, blocks: tuple[ParallelBlock, ...], devices: int, widths: Widths) -> Floats:
     """What a device keeps: parameters with their states, the inputs of contractions with weights in the state that they
-    want, queries, keys and values, two tensors of scores, and what the activation function reads."""
+    want, queries, keys and values, two tensors of scores, and what the activation function reads; of experts also
+    their masks and places."""
     found = np.zeros(len(ids))
     for at, block in enumerate(blocks):
         size, weight, out = _bytes(block, widths.element)
         found += _parameters(weight / widths.element, ids[:, at] == 1, devices, widths)
-        found += _kept(size, WANTS[ids[:, at]], devices)
+        if at < 3 or graph.name != EXPERTS:
+            found += _kept(size, WANTS[ids[:, at]], devices)
         if at == 0:
             scores = next(each.contraction.out for each in block.members if each.contraction.name == "qk")
             found += (out + 2.0 * scores.elements(graph.sizes) * widths.element) / devices
-        if at == 2:
+        if at == 2 and graph.name != EXPERTS:
             found += _kept(out, GIVES[ids[:, at]], devices)
+    if graph.name == EXPERTS:
+        dispatch, combine = (each.contraction for each in blocks[2].members[1:])
+        grouped = sum(each.elements(graph.sizes) for each in (dispatch.left, dispatch.right, combine.right))
+        up = blocks[3].root
+        sent, hidden = (each.elements(graph.sizes) * widths.element for each in (up.left, up.out))
+        split = ids[:, 3]
+        found += grouped * widths.element / devices
+        found += _kept(sent, WANTS[split], devices)
+        found += 2.0 * _kept(hidden, np.where(split == 2, REPLICATED, TOKENS), devices)
     return found
 
 
@@ -180,7 +227,7 @@ def _bytes(block: ParallelBlock, width: float) -> tuple[float, float, float]:
     weighted = [each.contraction for each in block.members if each.contraction.weight is not None]
     return (
         block.root.left.elements(block.sizes) * width,
-        sum(each.right.elements(block.sizes) for each in weighted) * width,
+        sum(each.weight.elements(block.sizes) for each in weighted if each.weight is not None) * width,
         sum(each.out.elements(block.sizes) for each in weighted) * width,
     )
 

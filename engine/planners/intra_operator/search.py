@@ -103,7 +103,7 @@ def search(
     """Returns every strategy vector of a model with its time, volume and memory, and the best one for each layer.
 
     Args:
-        model: of the suites, such as "gpt F" or "llama".
+        model: of the suites, such as "gpt F", "moe E" or "llama".
         mesh: of one axis, or its document (`mesh_of`).
         memory_limit: of a device [bytes]; the mesh's where None.
         batch: sequences.
@@ -118,8 +118,6 @@ def search(
     machine = mesh_of(mesh)
     depth = suite_depth(model) if layers is None else layers
     graphs = suite_layers(model, batch=batch, layers=depth)
-    if any(each.name == "experts" for each in graphs):
-        raise PlanError(f"{model} has experts, whose costs are not counted; take a dense model.")
     if len(graphs) > DEEPEST:
         raise PlanError(f"{len(graphs):,} layers are more than the search takes; at most {DEEPEST}.")
     limit = machine.memory if memory_limit is None else _positive("memory_limit", memory_limit)

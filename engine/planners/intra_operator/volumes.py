@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from engine.planners.contract import PlanError
 from engine.planners.intra_operator.layer_costs import Widths
 from engine.planners.intra_operator.mesh import COLLECTIVES, mesh_of
 from engine.planners.intra_operator.suites import suite_layers
@@ -17,7 +16,7 @@ def vector_volumes(model: str, *, batch: int, layers: int, devices: int, element
     """Returns the volume of every strategy vector, the same in all layers, by collective [bytes].
 
     Args:
-        model: a dense one of the suites, such as "gpt F".
+        model: of the suites, such as "gpt F".
         batch: sequences.
         layers: how many.
         devices: on the one axis.
@@ -27,11 +26,9 @@ def vector_volumes(model: str, *, batch: int, layers: int, devices: int, element
         One row per vector: vector, all_reduce, all_gather, all_to_all, volume.
 
     Raises:
-        PlanError: the model has experts, or there is no such model.
+        PlanError: there is no such model.
     """
     found = suite_layers(model, batch=batch, layers=layers)
-    if any(each.name == "experts" for each in found):
-        raise PlanError(f"{model} has experts, whose volumes are not counted; take a dense model.")
     mesh = mesh_of({"devices": devices, "matrix_rate": 1.0, "bandwidth": 1.0})
     table = uniform_vectors(found, mesh, Widths(float(element_bytes)))
     return table[["vector", *COLLECTIVES, "volume"]]
