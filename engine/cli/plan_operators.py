@@ -21,13 +21,19 @@ SHOWN = ("vector", "solution", "seconds", "communication_seconds", "volume", "me
 
 
 def operators(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="gpt A to I, moe A to I, or llama.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="gpt A to I, moe A to I, llama, or library model.")],
     devices: Annotated[int, typer.Option("--devices", metavar="N", help="Devices on the one axis of the mesh.")],
     batch: Annotated[int, typer.Option("--batch", metavar="B", help="Batch [sequences].")] = 16,
     layers: Annotated[int | None, typer.Option("--layers", metavar="N", help="Layers; the model's by default.")] = None,
     memory_limit: Annotated[
         float | None, typer.Option("--memory-limit", metavar="GIB", help="Memory of a device [GiB]; none by default.")
     ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="NAME", help="System whose first tier the mesh is, with rates.")
+    ] = None,
+    datatype: Annotated[
+        str, typer.Option("--datatype", metavar="TYPE", help="Of a system's matrix rate.")
+    ] = "bfloat16",
     matrix_rate: Annotated[
         float, typer.Option("--matrix-rate", metavar="TFLOP/S", help="Matrix rate of a device [TFLOP/s].")
     ] = 83.8,
@@ -51,22 +57,29 @@ def operators(
 
     Every vector of strategies, one per ParallelBlock, with its time, volume and memory; the best vectors of all layers
     by dynamic programming. 0 splits columns, 1 tokens, 2 rows of a weight, 3 experts. MODEL is one that Alpa
-    and CFP ran; the rates without options are those of four A100 in CFP's published runs.
+    and CFP ran; or of the library; rates without options are those of four A100 in CFP's published runs.
 
     \b
     Examples:
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2 --memory-limit 10 --csv
-      shardscape plan operators llama --devices 8 --batch 64 --matrix-rate 400 --bandwidth 200 --json
+      shardscape plan operators llama-3-8B --devices 8 --batch 8 --system h100_80g_sxm --element-bytes 2
 
     Exit code 1 when no plan fits the limit.
     """
     from engine.planners.contract import PlanError
-    from engine.planners.intra_operator import search
+    from engine.planners.intra_operator import search, system_mesh
 
     if csv and json:
         raise PlanError("Give --csv or --json, not both.")
-    mesh = {"devices": devices, "matrix_rate": matrix_rate * 1e12, "bandwidth": bandwidth * 1e9, "alpha": alpha}
+    mesh: dict[str, Any] = {
+        "devices": devices,
+        "matrix_rate": matrix_rate * 1e12,
+        "bandwidth": bandwidth * 1e9,
+        "alpha": alpha,
+    }
+    if system is not None:
+        mesh = system_mesh(system, devices, datatype=datatype).document()
     if all_to_all is not None:
         mesh["all_to_all_bandwidth"] = all_to_all * 1e9
     found = search(

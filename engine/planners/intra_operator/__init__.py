@@ -5,6 +5,7 @@ tables, derived from labels, the arithmetic operations of the published models, 
 axis, and the best vectors of all layers under a limit of memory.
 """
 
+from engine.planners.intra_operator.library import system_mesh
 from engine.planners.intra_operator.mesh import Mesh, mesh_of
 from engine.planners.intra_operator.parallel_blocks import BlockList, ParallelBlock, layer_blocks
 from engine.planners.intra_operator.search import Chosen, IntraOperatorPlan, search
@@ -12,8 +13,8 @@ from engine.planners.intra_operator.suites import suite_layers, tflop_count
 from engine.planners.intra_operator.volumes import vector_volumes
 
 __all__ = [
-    "BlockList", "Chosen", "IntraOperatorPlan", "Mesh", "ParallelBlock", "blocks", "mesh_of", "search", "tflop_count",
-    "vector_volumes",
+    "BlockList", "Chosen", "IntraOperatorPlan", "Mesh", "ParallelBlock", "blocks", "mesh_of", "search", "system_mesh",
+    "tflop_count", "vector_volumes",
 ]  # fmt: skip
 
 

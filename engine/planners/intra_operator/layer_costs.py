@@ -43,11 +43,13 @@ EXPERTS: Final = "experts"
 @dataclass(frozen=True, slots=True)
 class Widths:
     """Bytes of an element, and of a parameter with gradient and optimizer state; whether gradients and optimizer state
-    are split over the axis where the weight is not (ZeRO), which changes no volume."""
+    are split over the axis where the weight is not (ZeRO), which changes no volume; whether scores are kept, which
+    fused attention computes again."""
 
     element: float = 4.0
     parameter: float = 16.0
     zero: bool = False
+    scores: bool = True
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,8 @@ def _memory(graph: LayerGraph, ids: Ints, blocks: tuple[ParallelBlock, ...], dev
             found += _kept(size, WANTS[ids[:, at]], devices)
         if at == 0:
             scores = next(each.contraction.out for each in block.members if each.contraction.name == "qk")
-            found += (out + 2.0 * scores.elements(graph.sizes) * widths.element) / devices
+            both = 2.0 * scores.elements(graph.sizes) * widths.element if widths.scores else 0.0
+            found += (out + both) / devices
         if at == 2 and graph.name != EXPERTS:
             found += _kept(out, GIVES[ids[:, at]], devices)
     if graph.name == EXPERTS:

@@ -1,8 +1,8 @@
 """Layers as contractions and what lies between them, by labels: transformer, gated MLP, experts in groups.
 
-Labels: `b` sequences, `s` positions, `z` positions of keys, `h` the residual stream, `a` heads, `d` width of a head,
-`x` queries, keys and values, `f` width of the MLP, `e` experts, `g` groups of `t` tokens, `c` places of an expert in a
-group.
+Labels: `b` sequences, `s` positions, `z` positions of keys, `h` the residual stream, `a` heads of keys, `r` query heads
+of each, `d` width of a head, `x` queries, keys and values, `f` width of the MLP, `e` experts, `g` groups of `t` tokens,
+`c` places of an expert in a group.
 """
 
 from __future__ import annotations
@@ -52,35 +52,37 @@ T: Final = ("b", "s")
 H: Final = ("h",)
 
 
-def attention(*, separate: bool = False) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of attention with as many key as query heads, and what lies between them.
+def attention(*, separate: bool = False, grouped: bool = False) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
+    """Returns the contractions of attention, and what lies between them.
 
     Args:
         separate: whether queries, keys and values are projected by three weights instead of one.
+        grouped: whether `r` query heads share each of the `a` heads of keys and values; these are projected apart.
     """
     x = Operand("x", (T, H))
-    queries = Operand("q", (("b",), ("a",), ("s",), ("d",)))
+    rows = ("r", "s") if grouped else ("s",)
+    queries = Operand("q", (("b",), ("a",), rows, ("d",)))
     keys = Operand("k", (("b",), ("a",), ("z",), ("d",)))
     values = Operand("v", (("b",), ("a",), ("z",), ("d",)))
-    scores = Operand("scores", (("b",), ("a",), ("s",), ("z",)))
-    mixed = Operand("mixed", (("b",), ("a",), ("s",), ("d",)))
-    wide = ("a", "d") if separate else ("a", "x", "d")
+    scores = Operand("scores", (("b",), ("a",), rows, ("z",)))
+    mixed = Operand("mixed", (("b",), ("a",), rows, ("d",)))
+    separate = separate or grouped
+    heads = ("a", "r", "d") if grouped else ("a", "d")
+    wide = {"q": heads, "k": ("a", "d"), "v": ("a", "d")} if separate else {"qkv": ("a", "x", "d")}
     projections = tuple(
-        Contraction(name, x, Operand(f"w_{name}", (H, wide), weight=True), Operand(f"{name}_out", (T, wide)))
-        for name in (("q", "k", "v") if separate else ("qkv",))
+        Contraction(name, x, Operand(f"w_{name}", (H, each), weight=True), Operand(f"{name}_out", (T, each)))
+        for name, each in wide.items()
     )
-    joined = Operand("joined", (T, ("a", "d")))
+    joined = Operand("joined", (T, heads))
     contractions = (
         *projections,
         Contraction("qk", queries, keys, scores),
         Contraction("av", scores, values, mixed),
-        Contraction("out", joined, Operand("w_out", (("a", "d"), H), weight=True), Operand("out_out", (T, H))),
+        Contraction("out", joined, Operand("w_out", (heads, H), weight=True), Operand("out_out", (T, H))),
     )
     split = "reshape to heads, transpose" if separate else "reshape to heads, split in three, transpose"
     return contractions, (
-        *(
-            Between(each.name, split, makes=(each.name,) if separate else ("q", "k", "v")) for each in projections
-        ),
+        *(Between(each.name, split, makes=(each.name,) if separate else ("q", "k", "v")) for each in projections),
         Between("qk", "scale, mask, softmax over keys", ("z",)),
         Between("av", "transpose, reshape to tokens"),
         Between("out", "bias, residual, norm", ("h",)),

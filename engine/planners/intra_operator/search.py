@@ -19,10 +19,12 @@ import pandas as pd
 from engine.executions.arrays import Floats, Ints
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.layer_costs import FIRST, STATES, LayerCosts, Widths
+from engine.planners.intra_operator.library import library_layers
 from engine.planners.intra_operator.mesh import COLLECTIVES, Mesh, mesh_of
 from engine.planners.intra_operator.names import MIXED, vector_name
-from engine.planners.intra_operator.suites import suite_depth, suite_layers
+from engine.planners.intra_operator.suites import is_suite, suite_depth, suite_layers
 from engine.planners.intra_operator.uniform import costs_of, uniform_vectors
+from models.loader import ModelLike
 
 __all__ = ["Chosen", "IntraOperatorPlan", "search"]
 
@@ -90,7 +92,7 @@ class IntraOperatorPlan:
 
 
 def search(
-    model: str,
+    model: ModelLike,
     mesh: Mesh | Mapping[str, Any],
     *,
     memory_limit: float | None = None,
@@ -99,11 +101,12 @@ def search(
     element_bytes: float = 4.0,
     state_bytes: float = 16.0,
     zero: bool = False,
+    keep_scores: bool | None = None,
 ) -> IntraOperatorPlan:
     """Returns every strategy vector of a model with its time, volume and memory, and the best one for each layer.
 
     Args:
-        model: of the suites, such as "gpt F", "moe E" or "llama".
+        model: of the suites, such as "gpt F", "moe E" or "llama"; or of the library, by name, path or itself.
         mesh: of one axis, or its document (`mesh_of`).
         memory_limit: of a device [bytes]; the mesh's where None.
         batch: sequences.
@@ -111,20 +114,28 @@ def search(
         element_bytes: width of an element [bytes].
         state_bytes: of a parameter with its gradient and optimizer state [bytes].
         zero: whether these are split where the parameter is not (ZeRO).
+        keep_scores: whether scores of attention are kept for the backward pass, which fused attention does not; where
+            None, of the models of the suites they are, of the library's not.
 
     Raises:
         PlanError: the model, the mesh or a number is none that there can be.
+        models.ModelFileError: there is no such model.
     """
     machine = mesh_of(mesh)
-    depth = suite_depth(model) if layers is None else layers
-    graphs = suite_layers(model, batch=batch, layers=depth)
+    notes: tuple[str, ...] = ()
+    if isinstance(model, str) and is_suite(model):
+        graphs = suite_layers(model, batch=batch, layers=suite_depth(model) if layers is None else layers)
+        name = model
+    else:
+        name, graphs, notes = library_layers(model, batch=batch, layers=layers)
     if len(graphs) > DEEPEST:
         raise PlanError(f"{len(graphs):,} layers are more than the search takes; at most {DEEPEST}.")
     limit = machine.memory if memory_limit is None else _positive("memory_limit", memory_limit)
     width, state = _positive("element_bytes", element_bytes), _positive("state_bytes", state_bytes)
     if state < width:
         raise PlanError(f"state_bytes {state:g} is less than the {width:g} bytes of the parameter itself.")
-    widths = Widths(width, state, bool(zero))
+    kept = isinstance(model, str) and is_suite(model) if keep_scores is None else bool(keep_scores)
+    widths = Widths(width, state, bool(zero), kept)
     table = uniform_vectors(graphs, machine, widths)
     possible = table["reason"] == ""
     table["fits"] = possible if limit is None else possible & (table["memory"] <= limit)
@@ -141,10 +152,10 @@ def search(
     chosen = None
     if within.empty:
         least = float(frontier["memory"].min())
-        infeasible = f"No plan fits {limit:,.0f} bytes per device; the least that {model} takes is {least:,.0f} bytes."
+        infeasible = f"No plan fits {limit:,.0f} bytes per device; the least that {name} takes is {least:,.0f} bytes."
     else:
         chosen = _chosen(order, machine, within["vectors"].iloc[-1], flop)
-    return IntraOperatorPlan(model, machine, limit, flop / 1e12, table, frontier, chosen, infeasible)
+    return IntraOperatorPlan(name, machine, limit, flop / 1e12, table, frontier, chosen, infeasible, notes)
 
 
 def _positive(name: str, value: object) -> float:

@@ -10,7 +10,7 @@ from typing import Final
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.layer_graphs import LayerGraph, attention, gated_mlp, grouped_experts, mlp
 
-__all__ = ["GPT", "MOE", "suite_depth", "suite_layers", "tflop_count"]
+__all__ = ["GPT", "MOE", "is_suite", "suite_depth", "suite_layers", "tflop_count"]
 
 GPT: Final = {
     "A": (1024, 768, 12, 12, 51200), "B": (1024, 1024, 24, 16, 51200), "C": (1024, 1536, 24, 16, 51200),
@@ -31,6 +31,16 @@ LLAMA_FFN: Final = 11008
 MOST: Final = 10**6
 
 
+def is_suite(name: object) -> bool:
+    """Returns whether a name is that of a model of the suites.
+
+    Args:
+        name: such as "gpt F".
+    """
+    family, letter = _parts(name) if isinstance(name, str) else ("", "")
+    return (family, letter) == ("llama", "") or letter in (GPT if family == "gpt" else MOE if family == "moe" else ())
+
+
 def suite_depth(name: str) -> int:
     """Returns how many layers a model of the suites has.
 
@@ -41,7 +51,7 @@ def suite_depth(name: str) -> int:
         PlanError: there is no such model.
     """
     family, letter = _parts(name)
-    if family == "llama":
+    if family == "llama" and not letter:
         return LLAMA[2]
     for called, suite in (("gpt", GPT), ("moe", MOE)):
         if family == called and letter in suite:
@@ -75,7 +85,7 @@ def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
             raise PlanError(f"{what} {str(value)[:40]!r} is no whole number from 1 to {MOST:,}.")
     family, letter = _parts(name)
-    if family == "llama":
+    if family == "llama" and not letter:
         seq, hidden, _, heads, _ = LLAMA
         return [_layer("llama", seq, hidden, heads, batch, LLAMA_FFN)] * layers
     if family == "gpt" and letter in GPT:
