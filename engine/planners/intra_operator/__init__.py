@@ -9,11 +9,11 @@ from engine.planners.intra_operator.library import system_mesh
 from engine.planners.intra_operator.mesh import Mesh, mesh_of
 from engine.planners.intra_operator.parallel_blocks import BlockList, ParallelBlock, layer_blocks
 from engine.planners.intra_operator.search import Chosen, IntraOperatorPlan, search
-from engine.planners.intra_operator.suites import suite_layers, tflop_count
+from engine.planners.intra_operator.suites import suite_layers, suite_parameters, tflop_count
 from engine.planners.intra_operator.volumes import vector_volumes
 
 __all__ = [
-    "BlockList", "Chosen", "IntraOperatorPlan", "Mesh", "ParallelBlock", "blocks", "mesh_of", "search", "system_mesh",
+    "BlockList", "Chosen", "IntraOperatorPlan", "Mesh", "ParallelBlock", "blocks", "mesh_of", "search", "suite_parameters", "system_mesh",
     "tflop_count", "vector_volumes",
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Final
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.layer_graphs import LayerGraph, attention, gated_mlp, grouped_experts, mlp
 
-__all__ = ["GPT", "MOE", "is_suite", "suite_depth", "suite_layers", "tflop_count"]
+__all__ = ["GPT", "MOE", "is_suite", "suite_depth", "suite_layers", "suite_parameters", "tflop_count"]
 
 GPT: Final = {
     "A": (1024, 768, 12, 12, 51200), "B": (1024, 1024, 24, 16, 51200), "C": (1024, 1536, 24, 16, 51200),
@@ -56,6 +56,29 @@ def suite_depth(name: str) -> int:
     for called, suite in (("gpt", GPT), ("moe", MOE)):
         if family == called and letter in suite:
             return suite[letter][2]
+    raise _unknown(name)
+
+
+def suite_parameters(name: str) -> int:
+    """Returns how many parameters a model of Alpa's suites has: matrices of all layers, tied embedding, positions.
+
+    Alpa's MLPs of mixtures are eight hidden sizes wide, in every second layer as experts; CFP ran the same names with
+    four.
+
+    Args:
+        name: such as "gpt F".
+
+    Raises:
+        PlanError: there is no such model in Alpa's suites.
+    """
+    family, letter = _parts(name)
+    if family == "gpt" and letter in GPT:
+        seq, hidden, layers, _, vocab = GPT[letter]
+        return 12 * hidden**2 * layers + (vocab + seq) * hidden
+    if family == "moe" and letter in MOE:
+        seq, hidden, layers, _, vocab, experts, _ = MOE[letter]
+        pair = (4 + 16 * experts) * hidden**2 + hidden * experts + (4 + 16) * hidden**2
+        return pair * layers // 2 + (vocab + seq) * hidden
     raise _unknown(name)
 
 
