@@ -112,6 +112,8 @@ def test_the_command_says_what_the_search_found(shardscape: Any) -> None:
     code, out, _ = shardscape(*ask, "--memory-limit", 1)
     assert code == 1
     assert out.startswith("No plan fits 1,073,741,824 bytes per device")
+    code, _, told = shardscape("plan", "operators", "gpt Q", "--devices", 4)
+    assert (code, "gpt A to I, moe A to I" in told) == (2, True)
     code, _, told = shardscape(*ask, "--bandwidth", 0)
     assert code == 2
     assert "bandwidth '0.0'" in told

@@ -13,8 +13,8 @@ from engine.planners.intra_operator.suites import suite_layers, suite_parameters
 from engine.planners.intra_operator.volumes import vector_volumes
 
 __all__ = [
-    "BlockList", "Chosen", "IntraOperatorPlan", "Mesh", "ParallelBlock", "blocks", "mesh_of", "search", "suite_parameters", "system_mesh",
-    "tflop_count", "vector_volumes",
+    "BlockList", "Chosen", "IntraOperatorPlan", "Mesh", "ParallelBlock", "blocks", "mesh_of", "search",
+    "suite_parameters", "system_mesh", "tflop_count", "vector_volumes",
 ]  # fmt: skip
 
 

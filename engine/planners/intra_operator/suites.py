@@ -32,13 +32,13 @@ MOST: Final = 10**6
 
 
 def is_suite(name: object) -> bool:
-    """Returns whether a name is that of a model of the suites.
+    """Returns whether a name is meant for a model of the suites: llama, or gpt or moe with one letter.
 
     Args:
         name: such as "gpt F".
     """
     family, letter = _parts(name) if isinstance(name, str) else ("", "")
-    return (family, letter) == ("llama", "") or letter in (GPT if family == "gpt" else MOE if family == "moe" else ())
+    return (family, letter) == ("llama", "") or (family in ("gpt", "moe") and len(letter) == 1 and letter.isalpha())
 
 
 def suite_depth(name: str) -> int:
