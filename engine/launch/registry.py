@@ -7,11 +7,12 @@ from typing import Final
 
 from engine.launch.contract import Framework, LaunchError
 from engine.launch.megatron import MEGATRON
+from engine.launch.megatron_bridge import MEGATRON_BRIDGE
 from models.documents import near_matches, shown
 
 __all__ = ["FRAMEWORKS", "framework_of"]
 
-FRAMEWORKS: Final[Mapping[str, Framework]] = {each.name: each for each in (MEGATRON,)}
+FRAMEWORKS: Final[Mapping[str, Framework]] = {each.name: each for each in (MEGATRON, MEGATRON_BRIDGE)}
 """Frameworks by name, in the order in which they are offered; a file belongs to the first that knows it."""
 
 

@@ -2,9 +2,9 @@
 
 Words are those of `models.Architecture` where it has one: `layers`, `hidden`, `ffn`, `heads`, `kv_heads`, `head_dim`,
 `gated_mlp`, `tied_embeddings`, `norm`, `positions`, and `q_rank`, `kv_rank`, `nope_head_dim`, `rope_head_dim`,
-`v_head_dim` of latent attention. Beside them: `seq` and `vocab` [tokens], `experts` of a layer, `top_k` of which a
-token visits, `expert_ffn` and `shared_ffn`, their widths, `moe_layer_freq`, 1 where all layers have experts or a list
-with a 1 for each that has, and `mtp_layers`, for multi-token prediction.
+`v_head_dim` of latent attention. Beside them: `seq` and `vocab`, as stored [tokens], `experts` of a layer, `top_k` of
+which a token visits, `expert_ffn` and `shared_ffn`, their widths, `moe_layer_freq`, 1 where all layers have experts or
+a list with a 1 for each that has, and `mtp_layers`, for multi-token prediction.
 
 With latent attention `head_dim` is what the flag for it says, if anything, not the width of a query.
 """
@@ -51,7 +51,7 @@ def shape_of(model: Model) -> dict[str, Any]:
     a = model.architecture_or_assumed()
     shape: dict[str, Any] = {
         "layers": a.layers, "hidden": a.hidden, "ffn": a.ffn, "heads": a.heads, "kv_heads": a.kv_heads,
-        "head_dim": a.head_dim, "seq": model.seq_size, "vocab": a.vocab, "gated_mlp": a.gated_mlp,
+        "head_dim": a.head_dim, "seq": model.seq_size, "vocab": a.vocab_padded, "gated_mlp": a.gated_mlp,
         "tied_embeddings": a.tied_embeddings, "norm": a.norm, "positions": a.positions, "rope_theta": a.rope_theta,
         "linear_bias": a.linear_bias, "qk_norm": a.qk_norm,
     }  # fmt: skip

@@ -87,7 +87,8 @@ def _pipeline(args: Arguments, gpus: int) -> str:
 
 
 def _overlap(args: Arguments, gpus: int) -> str:
-    if args.on("tp_comm_overlap") and not args.on("sequence_parallel"):
+    switched_off = args.dialect.overlap_needs_sequence_parallel
+    if args.on("tp_comm_overlap") and not args.on("sequence_parallel") and not switched_off:
         return "--tp-comm-overlap needs --sequence-parallel"
     sharded = args.on("use_distributed_optimizer") or args.on("use_megatron_fsdp")
     if args.on("overlap_param_gather") and not (args.on("overlap_grad_reduce") and sharded):
@@ -113,12 +114,13 @@ def _recompute(args: Arguments, gpus: int) -> str:
     kind, modules = args.word("recompute_granularity"), args.words("recompute_modules")
     if kind == "full" and args.word("cuda_graph_impl") not in ("", "none", "full_iteration"):
         return "CUDA graphs with full recomputation have to be of full iterations"
+    whole = args.dialect.assumes_model  # elsewhere a recipe may say it
     if kind == "selective":
         if args["recompute_method"] is not None:
             return "selective recomputation takes no --recompute-method"
-        if "moe_act" in modules and not args.on("moe_grouped_gemm"):
+        if "moe_act" in modules and whole and not args.on("moe_grouped_gemm"):
             return "recomputing moe_act needs --moe-grouped-gemm"
-        if "mla_up_proj" in modules and not args.on("multi_latent_attention"):
+        if "mla_up_proj" in modules and whole and not args.on("multi_latent_attention"):
             return "recomputing mla_up_proj needs latent attention"
         if args.word("fp8") and args.word("fp8_recipe") == "delayed" and {"moe_act", "layernorm"} & set(modules):
             return "FP8 with delayed scaling does not recompute moe_act or layernorm"

@@ -89,7 +89,7 @@ def _attention(args: Arguments, report: Report) -> None:
     heads = model["heads"]
     latent = args.on("multi_latent_attention")
     flagged = args.dialect.needs_group_flag
-    grouped = args.on("group_query_attention") if flagged else args["num_query_groups"] is not None
+    grouped = args.on("group_query_attention") if flagged else args.said.get("num_query_groups") is not None
     if latent or not grouped:
         model["kv_heads"] = heads
         if not latent and args.said.get("num_query_groups") is not None and args.number("num_query_groups") != heads:

@@ -78,7 +78,7 @@ def model_arguments(order: Order, report: Report) -> dict[str, Any]:
         "add_bias_linear": bool(a.linear_bias) if a.linear_bias is not None else not a.gated_mlp and a.experts is None,
         "add_qkv_bias": bool(a.qkv_bias), "qk_layernorm": bool(a.qk_norm),
         "untie_embeddings_and_output_weights": not a.tied_embeddings,
-        "attention_dropout": 0.0, "hidden_dropout": 0.0, "vocab_size": a.vocab,
+        "attention_dropout": 0.0, "hidden_dropout": 0.0, "vocab_size": a.vocab_padded,
     }  # fmt: skip
     if found["add_bias_linear"]:
         found["add_qkv_bias"] = False  # part of all linear biases
