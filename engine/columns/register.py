@@ -5,7 +5,7 @@ Names and order are those of Calculon's execution files and statistics, which ma
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import pandas as pd
@@ -58,8 +58,6 @@ class Column:
     """Name of the field behind which lists show this one, where that is not its place in the register."""
     numbers: tuple[int, ...] = ()
     """Accepted values of a number field that has few; empty where they depend on model and system."""
-    frameworks: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
-    """Name of a training framework -> the arguments in which it states the field, the first known one counting."""
 
     @property
     def of_scenario(self) -> bool:
@@ -83,7 +81,7 @@ ID: Final = Column(
 def _field(row: FieldRow) -> Column:
     return Column(
         row.name, row.label, row.short, "", "field", row.dtype, row.group, None, row.description, row.choices,
-        default=row.default, applies=row.applies, after=row.after, numbers=row.numbers, frameworks=row.frameworks,
+        default=row.default, applies=row.applies, after=row.after, numbers=row.numbers,
     )  # fmt: skip
 
 

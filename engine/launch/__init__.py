@@ -10,7 +10,7 @@ names them. Facts about the frameworks, their flags, defaults and silent correct
 """
 
 from engine.launch.contract import Framework, LaunchError, LaunchFile, Reading, Written
-from engine.launch.conversion import read, read_flags, read_text, write
+from engine.launch.conversion import complete, read, read_flags, read_text, write
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
 
@@ -21,6 +21,7 @@ __all__ = [
     "LaunchFile",
     "Reading",
     "Written",
+    "complete",
     "framework_of",
     "model_of_shape",
     "named_shape",

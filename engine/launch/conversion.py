@@ -173,11 +173,13 @@ def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def read(path: str | os.PathLike[str]) -> Reading:
+def read(path: str | os.PathLike[str], *, framework: str | None = None, gpus: int | None = None) -> Reading:
     """Returns what a launch configuration in a file says: a script or command line, a recipe, YAML, TOML or JSON.
 
     Args:
         path: of the file.
+        framework: name of the framework; the first that knows the file where None.
+        gpus: how many there are, which counts more than what the file says.
 
     Raises `LaunchError` for a file that cannot be read, or is of no framework that is known.
     """
@@ -197,7 +199,7 @@ def read(path: str | os.PathLike[str]) -> Reading:
             raise
         told = (getattr(problem, "strerror", None) or type(problem).__name__).lower()
         raise LaunchError(f"{name} cannot be read ({told}); name a launch configuration.") from None
-    return read_text(content, os.path.basename(os.fspath(path)))
+    return read_text(content, os.path.basename(os.fspath(path)), framework=framework, gpus=gpus)
 
 
 def read_text(content: bytes | str, name: str, *, framework: str | None = None, gpus: int | None = None) -> Reading:

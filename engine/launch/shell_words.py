@@ -272,9 +272,24 @@ class _Reader:
                 break
             words.pop(0)
         if words:
-            found_words = [each for word in words for each in self.words(word)]
+            found_words = [each for word in _without_redirections(words) for each in self.words(word)]
             if found_words:
                 self.script.commands.append([each.replace(HIDDEN, "$") for each in found_words])
+
+
+def _without_redirections(words: list[Word]) -> list[Word]:
+    """Words without those that say where output goes or input comes from."""
+    kept: list[Word] = []
+    skip = False
+    for word in words:
+        found = None if any(quoted for _, quoted in word.pieces) else re.fullmatch(r"\d?(>>?|<)(.*)", word.text)
+        if found is not None:
+            skip = not found[2]
+        elif skip:
+            skip = False
+        else:
+            kept.append(word)
+    return kept
 
 
 def _calculated(text: str) -> str:

@@ -42,9 +42,12 @@ def environment_of(order: Order) -> dict[str, str]:
         order: what is written.
     """
     e = order.execution
+    found: dict[str, str] = {}
     if e["zero_stage"] < 2 and e["tensor_par"] * e["context_par"] > 1:
-        return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-    return {}
+        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    if e["activations_offload"] and (e["pipeline_par"] > 1 or e["activation_recompute"] != "none"):
+        found["NVTE_CPU_OFFLOAD_V1"] = "1"  # offloading of modules; without it Transformer Engine takes weights along
+    return found
 
 
 class MegatronLM:

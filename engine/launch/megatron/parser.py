@@ -17,7 +17,7 @@ from engine.launch.contract import LaunchError
 from engine.launch.report import Report, truth
 from models.documents import near_matches, shown
 
-__all__ = ["OLD_FLAGS", "Flag", "flags_by_name", "flags_of", "parsed"]
+__all__ = ["OLD_FLAGS", "Flag", "flags_by_name", "flags_of", "parsed", "printed"]
 
 OLD_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     "--activations-checkpoint-method": ("recompute_method", None),
@@ -110,6 +110,29 @@ def parsed(flags: Mapping[str, Any], report: Report) -> dict[str, Any]:
     if old:
         report.refuse(f"removed flags: {', '.join(old)}")
         report.remark(f"Flags of earlier versions are read by their successors: {', '.join(old)}.")
+    return found
+
+
+def printed(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of arguments as programs print them, by destination; what is not understood is left out.
+
+    Args:
+        arguments: values by destination, as text.
+    """
+    found: dict[str, Any] = {}
+    for destination, value in arguments.items():
+        flag = flags_of().get(destination)
+        if str(value).strip().lower() in ("", "none", "null"):
+            continue
+        try:
+            if flag is None:
+                found[destination] = value
+            elif flag.is_bare:
+                found[destination] = truth(value, destination)
+            else:
+                found[destination] = _value(flag, destination, value)
+        except LaunchError:
+            continue
     return found
 
 

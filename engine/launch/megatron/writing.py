@@ -198,8 +198,11 @@ def _memory(order: Order, report: Report) -> dict[str, Any]:
             found["cpu_offloading_num_layers"] = layers - 1
         else:
             found |= {"fine_grained_activation_offloading": True, "offload_modules": ["core_attn", "attn_proj"]}
-            report.remark("Activations of modules are offloaded, not of whole layers, as there is a pipeline or "
-                          "recomputation.")  # fmt: skip
+            if e["launch"] == "graphs":
+                found["fine_grained_offloading_max_inflight_offloads"] = 2
+            report.remark(
+                "Activations of modules are offloaded, not of whole layers, as there is a pipeline or recomputation."
+            )
     return found
 
 
@@ -275,6 +278,8 @@ def _overlap(order: Order, report: Report) -> dict[str, Any]:
     found["overlap_grad_reduce"] = bool(e["data_par_overlap"])
     found["overlap_param_gather"] = bool(e["data_par_overlap"]) and e["zero_stage"] >= 1
     spread = "experts" in order.shape and e["expert_par"] > 1
+    if spread and e["tensor_par"] > 1 and not sequence:
+        report.remark("Megatron asks for sequence parallelism where both tensor and expert parallel exceed 1.")
     if spread and (e["expert_overlap"] or (e["schedule"] == "combined_1f1b" and e["pipeline_par"] > 1)):
         found["overlap_moe_expert_parallel_comm"] = True
     if e["pipeline_overlap"] and e["pipeline_par"] > 1:

@@ -60,7 +60,7 @@ class MegatronBridge:
     name = "megatron-bridge"
     title = "Megatron-Bridge"
     aliases = ("bridge", "nemo", "megatron-bridge-nemo")
-    version = "Megatron-Bridge 0.7.0 (dev), 2026-08-22"
+    version = "0.7.0 (dev), 2026-08-22"
     source = "NVIDIA-NeMo/Megatron-Bridge @ 067f987df03b8355b03192d88d70f1709fedf51a"
     terms = TERMS
 
