@@ -10,7 +10,7 @@ from typing import Final
 from engine.launch.contract import Order
 from engine.launch.shell_words import Script, read_script
 
-__all__ = ["Launch", "header", "launch_of", "torchrun"]
+__all__ = ["Launch", "header", "launch_of", "plain", "torchrun"]
 
 _NODES: Final = ("nnodes", "nodes", "num_nodes", "N")
 _EACH: Final = ("nproc_per_node", "ntasks_per_node", "gpus_per_node", "num_gpus")
@@ -98,6 +98,15 @@ def _program_end(words: Sequence[str]) -> int:
     return 0
 
 
+def plain(text: str) -> str:
+    """Returns a text as a comment may hold it: on one line, without what a terminal or shell would act on.
+
+    Args:
+        text: of anybody, such as the title of a model.
+    """
+    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+
+
 def torchrun(order: Order) -> str:
     """Returns the beginning of a command that starts a program on every GPU of every node.
 
@@ -119,7 +128,7 @@ def header(title: str, order: Order, lists: Mapping[str, Sequence[str]]) -> str:
         order: what is written.
         lists: sentences by heading; those without any are left out.
     """
-    network = order.model.title or order.model.name
+    network = plain(order.model.title or order.model.name)
     gpus = order.nodes * order.gpus_per_node
     nodes = f"{order.nodes} nodes of {order.gpus_per_node}" if order.nodes > 1 else "one node"
     lines = [f"{title}: {network} on {gpus} GPUs, {nodes}."]
@@ -127,5 +136,5 @@ def header(title: str, order: Order, lists: Mapping[str, Sequence[str]]) -> str:
         lines.append("Start it on every node, with NODE_RANK from 0 and MASTER_ADDR set to the first one.")
     for heading, sentences in lists.items():
         if sentences:
-            lines += ["", f"{heading}:", *(f"- {each}" for each in sentences)]
+            lines += ["", f"{heading}:", *(f"- {plain(each)}" for each in sentences)]
     return "\n".join(f"# {line}".rstrip() for line in lines)

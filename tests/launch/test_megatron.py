@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import models
 from engine import launch
 from tests.launch import fixtures
 
@@ -52,3 +55,97 @@ def test_the_published_example_is_written_flag_by_flag() -> None:
     assert again.num_procs == 64
     assert not again.unread
     assert not again.refused
+
+
+def test_a_title_of_anybody_stays_within_its_comment() -> None:
+    evil = models.load("llama-3-70B").model_copy(update={"title": "x\nrm -rf / #\r\n\x1b[2Jy\u2028z", "name": "x"})
+    for framework in launch.FRAMEWORKS:
+        text = launch.write({**DENSE, "pipeline_interleaving": 1}, evil, framework=framework).text
+        assert "x rm -rf / # [2Jy z" in text
+        assert not [line for line in text.splitlines() if line.startswith("rm")]
+
+
+SCRIPT = r"""#!/bin/bash
+#SBATCH --nodes=8
+GPUS_PER_NODE=8   # of each
+NUM_NODES=${SLURM_NNODES:-8}
+WORLD=$(($GPUS_PER_NODE * NUM_NODES))
+TP=4; export CUDA_DEVICE_MAX_CONNECTIONS=1
+DISTRIBUTED_ARGS=(
+    --nproc_per_node $GPUS_PER_NODE
+    --nnodes $NUM_NODES --master_addr "$MASTER_ADDR"
+)
+MODEL_ARGS=(--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-length 8192
+    --max-position-embeddings 8192 --swiglu --ffn-hidden-size 28672 --group-query-attention --num-query-groups 8)
+MORE=" --micro-batch-size 1 \
+    --global-batch-size $((WORLD * 4)) --bf16"
+if [ "$MOE" = 1 ]; then
+    MODEL_ARGS+=(--frobnicate 3)
+fi
+torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py \
+    "${MODEL_ARGS[@]}" $MORE --tensor-model-parallel-size ${TP} \
+    --pipeline-model-parallel-size ${PP:-4} --sequence-parallel 2>&1 | tee log.txt
+"""
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_scripts_are_read_as_people_write_them(wrapped: bool, tmp_path: Path) -> None:
+    script = SCRIPT
+    if wrapped:  # as jobs of SLURM are: the command is in a variable
+        script = SCRIPT.replace("torchrun ${D", 'run_cmd="torchrun ${D').replace(
+            ' "${MODEL_ARGS[@]}" ', " ${MODEL_ARGS[@]} "
+        )
+        script = script.replace(" 2>&1 | tee log.txt", '"\nsrun -N 8 bash -c "$run_cmd"')
+    file = tmp_path / "train.sh"
+    file.write_text(script, "utf-8")
+    found = launch.read(file)
+    assert launch.named_shape(found.model) == "llama-3-70B"
+    told = {"num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "batch_size": 256, "microbatch_size": 1,
+            "tensor_par_comm_type": "rs_ag", "zero_stage": 0, "datatype": "bfloat16"}  # fmt: skip
+    assert told.items() <= found.execution.items()
+    assert [each.split()[0] for each in found.unread] == ["--frobnicate"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("--tensor-model-parallel-size eight --num-layers 8", "--tensor-model-parallel-size is 'eight'"),
+        ("--num-layers 8 --attention-backend magic", "must be one of flash, fused"),
+        ("--num-layers 8 --lr", "--lr has no value"),
+        ("--num-layers 8 --bf16 yes", "takes no value"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, problem: str) -> None:
+    found = launch.read_text(f"pretrain_gpt.py {text} --micro-batch-size 1", "run.sh")
+    assert any(problem in each for each in found.unread)
+    assert found.num_procs is None
+    assert {"num_procs", "data_par"} <= set(found.left)
+
+
+@pytest.mark.parametrize("flags", [
+    {"--moe-layer-freq": "([0]*99999999+[1]*99999999)", "--num-experts": 8, "--num-layers": 2, "--hidden-size": 8,
+     "--num-attention-heads": 2},
+    {"--pipeline-model-parallel-layout": "((" * 5000, "--pipeline-model-parallel-size": 4},
+    {"--pipeline-model-parallel-layout": "(((t*99999)*99999)*99999)*99999", "--pipeline-model-parallel-size": 4},
+    {"--tensor-model-parallel-size": "9" * 4000}, {"--global-batch-size": -4}, {"--micro-batch-size": "NaN"},
+    {"--num-layers": True}, {"--recompute-modules": [1, None]}, {"x" * 10_000: "y" * 10_000},
+    {"--optimizer-cpu-offload": True, "--optimizer-offload-fraction": "inf"},
+])  # fmt: skip
+def test_hostile_flags_are_refused_or_read_quickly(flags: dict[str, Any]) -> None:
+    try:
+        found = launch.read_flags("megatron", flags, gpus=8)
+    except launch.LaunchError as error:
+        assert len(str(error)) < 400  # noqa: PT017
+    else:
+        assert all(len(each) < 400 for each in (*found.unread, *found.not_modelled, *found.remarks))
+
+
+@pytest.mark.parametrize("text", ["$((" * 3000, "${" * 3000, "a=$a$a\n" * 200 + "x --num-layers $a", "'" + "x" * 9999,
+                                  "A=(" + "--num-layers $B " * 500 + ")\n" + "B=1\n" * 10])  # fmt: skip
+def test_hostile_scripts_take_no_time(text: str) -> None:
+    start = time.process_time()
+    try:
+        launch.read_text(text, "a.sh")
+    except launch.LaunchError as error:
+        assert str(error).endswith(".")  # noqa: PT017
+    assert time.process_time() - start < 2
