@@ -102,6 +102,6 @@ def _list(heading: str, sentences: Sequence[str], none: str) -> None:
     with st.container(gap="xxsmall", width="stretch"):
         st.html(markup.head(heading))
         if sentences:
-            st.markdown("\n".join(f"- {literal(each)}" for each in sentences))
+            st.caption("\n".join(f"- {literal(each)}" for each in sentences))
         else:
             st.caption(none)

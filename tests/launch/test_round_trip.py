@@ -92,6 +92,8 @@ UNSAID: dict[str, dict[str, Any]] = {
     "pipeline_overlap": {"pipeline_overlap": True},
     "weight_offload": {"weight_offload": True},
     "schedule": {"schedule": "zb_h1"},
+    "tensor_par_overlap": {"tensor_par_overlap": "ring"},
+    "networks": {"tensor_par_net": 1},
 }
 
 

@@ -41,7 +41,7 @@ def groups_of(order: Order, report: Report) -> Groups:
         "overlap": _overlap(order, report),
         "software": _software(order, report),
     }
-    _networks(order, report)
+    groups["parallelism"] |= _networks(order, report)
     return groups
 
 
@@ -272,9 +272,9 @@ def _overlap(order: Order, report: Report) -> dict[str, Any]:
     sequence = kind == "rs_ag" and e["tensor_par"] > 1
     found: dict[str, Any] = {"sequence_parallel": sequence, "tp_comm_overlap": False}
     if e["tensor_par_overlap"] != "none" and e["tensor_par"] > 1:
+        found["tp_comm_overlap"] = sequence
         if not sequence:
-            raise LaunchError("Megatron overlaps tensor communication with sequence parallelism (rs_ag) only.")
-        found["tp_comm_overlap"] = True
+            report.not_expressible("tensor_par_overlap: only with sequence parallelism (rs_ag)")
     found["overlap_grad_reduce"] = bool(e["data_par_overlap"])
     found["overlap_param_gather"] = bool(e["data_par_overlap"]) and e["zero_stage"] >= 1
     spread = "experts" in order.shape and e["expert_par"] > 1
@@ -319,14 +319,15 @@ def _software(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _networks(order: Order, report: Report) -> None:
-    """Networks follow from the order of ranks; what differs from it cannot be said."""
+def _networks(order: Order, report: Report) -> dict[str, Any]:
+    """Networks follow from the order of ranks, of which there are two; what neither says cannot be said."""
     e = order.execution
-    nets = [e["tensor_par_net"], e["data_par_net"], e["pipeline_par_net"]]
-    degrees = [e["tensor_par"], e["data_par"] * e["context_par"], e["pipeline_par"]]
-    used = [net for net, degree in zip(nets, degrees, strict=True) if degree > 1]
-    if used != sorted(used):
-        report.not_expressible(
-            "networks: ranks stand tensor, context, data, pipeline from the inside out, so that each is carried by no "
-            "lower tier than those before it"
-        )
+    tensor, data, pipeline = (
+        e[f"{name}_net"] if e[name] > 1 else None for name in ("tensor_par", "data_par", "pipeline_par")
+    )
+    others = [net for net in (data, pipeline) if net is not None]
+    if tensor is not None and others and tensor > min(others):
+        report.not_expressible("networks: tensor parallel ranks are neighbours, on the lowest tier that there is")
+    if data is not None and pipeline is not None and pipeline < data:
+        return {"use_tp_pp_dp_mapping": True}
+    return {}
