@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.cli.options import JsonOption
-from engine.cli.output import as_json, text_table, write
+from engine.cli.options import CalibrationOption, CostModelOption, JsonOption, LimitOption
+from engine.cli.output import as_json, calibration_of, text_table, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.launch import Reading, Written
+    from engine.launch import Reading, Standing, Written
 
 __all__ = ["export", "import_"]
 
@@ -90,6 +90,15 @@ def import_(
     procs: Annotated[
         int | None, typer.Option("--procs", metavar="N", help="GPUs, where the file does not say or says otherwise.")
     ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="SYSTEM", help="Evaluate it there, beside the best of its kind.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="Its model, where the file does not describe it.")
+    ] = None,
+    limit: LimitOption = None,
+    cost_model: CostModelOption = None,
+    calibration: CalibrationOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write the execution as JSON, as other commands take it."),
@@ -99,33 +108,105 @@ def import_(
     """Read a launch configuration: which model, how many GPUs and which execution it is, and what could not be read.
 
     Read are scripts and command lines of Megatron-LM, recipes of Megatron-Bridge and NeMo (Python, commands, YAML), and
-    configurations of torchtitan, DeepSpeed and MaxText. The frameworks' own silent corrections are applied.
+    configurations of torchtitan, DeepSpeed and MaxText. The frameworks' own silent corrections are applied. With
+    --system it is evaluated: its place among all executions of that model, batch and number of GPUs, how much faster
+    the best is, and which changes lead there, the one that gains most first.
 
     \b
     Examples:
       shardscape import pretrain_gpt.sh
+      shardscape import pretrain_gpt.sh --system h100_80g_sxm --limit weight_offload=no --limit optimizer_offload=no
       shardscape import pretrain_gpt.sh --procs 128 --out execution.json
       shardscape import recipe.py --framework megatron-bridge --json
 
     \b
-    JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, left (for other sources
-    to say), not_modelled, unread, remarks, refused (why the framework would not start it).
+    JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, left (for other
+    sources to say), not_modelled, unread, remarks, refused (why the framework would not start it); with --system also
+    standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, steps (changes,
+    sample_rate, gain), execution and best (fields and statistics).
     """
-    from engine.launch import named_shape, read
+    from engine.launch import LaunchError, named_shape, read
 
+    if system is None and (limit or cost_model or calibration):
+        raise LaunchError("--limit, --cost-model and --calibration are about a system; name it with --system.")
     found = read(file, framework=framework, gpus=procs)
     named = named_shape(found.model)
+    stands = None if system is None else _standing(found, file, system, model, limit, cost_model, calibration)
     if json:
         write(as_json({
             "framework": found.framework, "version": found.version, "num_procs": found.num_procs, "model_name": named,
             "model": found.model, "execution": found.execution, "left": list(found.left),
             "not_modelled": list(found.not_modelled), "unread": list(found.unread), "remarks": list(found.remarks),
-            "refused": found.refused,
+            "refused": found.refused, **({} if stands is None else {"standing": _standing_document(stands)}),
         }))  # fmt: skip
     else:
         _print_reading(found, named)
+        if stands is not None:
+            _print_standing(stands)
     if out is not None:
         _write_execution(found, out)
+
+
+def _standing(
+    found: Reading, file: Path, system: str, model: str | None, limit: list[str] | None, cost_model: str | None,
+    calibration: str | None,
+) -> Standing:  # fmt: skip
+    """Where the execution of a file stands on a system."""
+    from engine.cli.limits import parse_limits
+    from engine.launch import model_of_shape, standing
+
+    network: Any = model if model is not None else model_of_shape(found.model, file.stem)
+    return standing(
+        found.execution, network, system, limits=parse_limits(limit or []), cost_model=cost_model,
+        calibration=calibration_of(calibration),
+    )  # fmt: skip
+
+
+def _standing_document(stands: Standing) -> dict[str, Any]:
+    rate = float(stands.row["sample_rate"]) if stands.runs else None
+    return {
+        "runs": stands.runs, "reason_text": str(stands.row["reason_text"] or ""), "sample_rate": rate,
+        "best_sample_rate": None if stands.best is None else float(stands.best["sample_rate"]),
+        "faster": stands.faster, "feasible": stands.feasible, "total": stands.total,
+        "steps": [
+            {"changes": [{"field": each.field, "old": each.old, "new": each.new} for each in step.changes],
+             "sample_rate": step.rate, "gain": step.gain if step.gain < float("inf") else None}
+            for step in stands.steps
+        ],
+        "execution": dict(stands.row), "best": None if stands.best is None else dict(stands.best),
+    }  # fmt: skip
+
+
+def _print_standing(stands: Standing) -> None:
+    """Prints where an execution stands, and what leads to the best."""
+    scenario, best, row = stands.scenario, stands.best, stands.row
+    machine = scenario.system.title or scenario.system.name
+    write()
+    write(f"On {scenario.num_procs:,} x {machine}, batch {scenario.max_batch_size:,}, {scenario.datatype}; cost model "
+          f"{scenario.cost_model}")  # fmt: skip
+    if stands.runs:
+        write(f"{float(row['sample_rate']):.4g} samples/s, {float(row['total_time']):.4g} s a step, "
+              f"{float(row['proc_mem_tier1_cap_req']) / 2**30:.4g} GiB of HBM")  # fmt: skip
+        if stands.faster is not None and stands.feasible is not None:
+            write(f"{stands.faster:,} of {stands.feasible:,} feasible executions are faster.")
+    else:
+        write(f"It does not run there. {row['reason_text']}")
+    if best is None:
+        write("Nothing runs there.")
+        return
+    distance = stands.distance
+    if distance is not None and distance < 5e-4:
+        write("Nothing is faster.")
+        return
+    more = "" if distance is None else f", {distance:.1%} more"
+    write(f"The best reaches {float(best['sample_rate']):.4g} samples/s{more}. What leads there:")
+    write()
+    rows = [
+        ("makes it run" if step.gain == float("inf") else f"{step.gain:+.1%}", f"{step.rate:.4g}",
+         ", ".join(map(str, step.changes)))
+        for step in stands.steps
+    ]  # fmt: skip
+    write(text_table(("gain", "samples/s", "change"), rows, left=(2,)))
 
 
 def _print_reading(found: Reading, named: str | None) -> None:
@@ -203,12 +284,11 @@ def _write_files(made: Written, folder: Path) -> None:
 
 def _write_execution(found: Reading, file: Path) -> None:
     from engine.executions.files import TableWriteError
-    from engine.launch import complete
+    from engine.launch import evaluable
 
     # Other commands ask for all fields; those that no framework speaks of have no bearing on the calibrated model.
-    document = {name: value for name, value in complete(found.execution).items() if value is not None}
     try:
-        file.write_text(as_json(document) + "\n", "utf-8")
+        file.write_text(as_json(evaluable(found.execution)) + "\n", "utf-8")
     except OSError as problem:
         told = (problem.strerror or type(problem).__name__).lower()
         raise TableWriteError(f"{file} cannot be written ({told}).") from None

@@ -10,9 +10,10 @@ names them. Facts about the frameworks, their flags, defaults and silent correct
 """
 
 from engine.launch.contract import Framework, LaunchError, LaunchFile, Reading, Written
-from engine.launch.conversion import complete, read, read_flags, read_text, write
+from engine.launch.conversion import complete, evaluable, read, read_flags, read_text, write
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
+from engine.launch.standing import Standing, standing
 
 __all__ = [
     "FRAMEWORKS",
@@ -20,8 +21,10 @@ __all__ = [
     "LaunchError",
     "LaunchFile",
     "Reading",
+    "Standing",
     "Written",
     "complete",
+    "evaluable",
     "framework_of",
     "model_of_shape",
     "named_shape",
@@ -29,5 +32,6 @@ __all__ = [
     "read_flags",
     "read_text",
     "shape_of",
+    "standing",
     "write",
 ]

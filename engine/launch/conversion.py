@@ -17,7 +17,7 @@ from engine.launch.shapes import shape_of
 from models import ModelLike, model_of
 from models.documents import shown
 
-__all__ = ["MOST_BYTES", "complete", "read", "read_flags", "read_text", "write"]
+__all__ = ["MOST_BYTES", "complete", "evaluable", "read", "read_flags", "read_text", "write"]
 
 MOST_BYTES: Final = 2_000_000
 """Largest file that is read [bytes]; published scripts have some ten thousand."""
@@ -105,6 +105,27 @@ def complete(execution: Mapping[str, Any]) -> dict[str, Any]:
     for column in ALL_FIELDS:
         if fields[column.name] is None and column.name not in _OPEN:
             fields[column.name] = _default(column)
+    return fields
+
+
+def evaluable(execution: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an execution with every field that it states, as cost models take it.
+
+    Configurations leave on what has no effect, which cost models refuse as a contradiction: gathers repeated where
+    whole blocks are recomputed, and sharing or overlapping something among replicas where there is one.
+
+    Args:
+        execution: values by field name, such as those of a `Reading`.
+
+    Raises `LaunchError` as `complete` does.
+    """
+    fields = {name: value for name, value in complete(execution).items() if value is not None}
+    if fields["activation_recompute"] == "full" or fields["tensor_par_comm_type"] != "rs_ag":
+        fields["seq_par_ag_redo"] = False
+    if fields["data_par"] * fields["context_par"] == 1:
+        fields |= {"zero_stage": 0, "optimizer_sharding": False, "data_par_overlap": False}
+    if fields["tensor_par"] == 1:
+        fields["tensor_par_overlap"] = "none"
     return fields
 
 
