@@ -12,7 +12,7 @@ from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from engine import Scenario, launch
 
-__all__ = ["card", "popover"]
+__all__ = ["card", "chosen_framework", "popover"]
 
 _CHOSEN: Final = "launch_framework"
 """Key under which a session keeps which framework was chosen last, on whatever page."""
@@ -73,13 +73,17 @@ def _content(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None
     st.caption(f"For {framework.title}, {literal(made.version)}. The file has the same lists as comments.")
 
 
+def chosen_framework() -> str:
+    """Returns the name of the framework that was chosen last, on whatever page of the session."""
+    return str(st.session_state.get(_CHOSEN, next(iter(launch.FRAMEWORKS))))
+
+
 def _framework(key: str) -> str:
     """Draws the choice of a framework; returns its name. All pages of a session share it."""
-    names = list(launch.FRAMEWORKS)
-    last = st.session_state.get(_CHOSEN, names[0])
+    names, last = list(launch.FRAMEWORKS), chosen_framework()
     widget = f"{key}_framework"
     if st.session_state.get(widget) != last:
-        st.session_state[widget] = last if last in names else names[0]
+        st.session_state[widget] = last
 
     def changed() -> None:
         st.session_state[_CHOSEN] = st.session_state[widget]

@@ -161,6 +161,7 @@ def named_shape(shape: Mapping[str, Any]) -> str | None:
         if all(known.get(word, 0) == shape[word] for word in _TOLD if word in shape)
         and ("experts" in known) == ("experts" in shape)
         and ("kv_rank" in known) == ("kv_rank" in shape)
+        and all(known[word] == shape[word] for word in ("positions", "norm") if word in known and word in shape)
         and ("kv_heads" in shape or known["kv_heads"] == known["heads"])
     ]
     close = [each for each in matches if each[0] <= 1_024]
