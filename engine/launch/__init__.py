@@ -13,15 +13,17 @@ from engine.launch.contract import Framework, LaunchError, LaunchFile, Reading, 
 from engine.launch.conversion import complete, evaluable, read, read_flags, read_text, write
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
-from engine.launch.standing import Standing, standing
+from engine.launch.standing import Change, Standing, Step, standing
 
 __all__ = [
     "FRAMEWORKS",
+    "Change",
     "Framework",
     "LaunchError",
     "LaunchFile",
     "Reading",
     "Standing",
+    "Step",
     "Written",
     "complete",
     "evaluable",

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from engine.columns import by_name, choice_label, fields_of
+from engine.columns import by_name, choice_label, fields_of, stored_of
 from engine.exploration.proven_optimum import best_of
+from engine.exploration.result import Exploration
 from engine.exploration.run import explore_scenario
 from engine.launch.conversion import evaluable
 from engine.scenarios.scenario import Scenario
@@ -89,6 +90,8 @@ class Standing:
     """How many executions of the space are faster; None where the space is too large to evaluate all."""
     feasible: int | None
     steps: tuple[Step, ...]
+    id: int | None = None
+    """Number of the execution in its space; None where that does not try it, or was not evaluated whole."""
 
     @property
     def runs(self) -> bool:
@@ -146,12 +149,13 @@ def standing(
     (row,) = scenario.evaluate(table).to_dict("records")
     own = {str(name): value for name, value in row.items()}
     total = scenario.space.total
-    faster = feasible = None
+    faster = feasible = ident = None
     if total <= LARGEST_RANKED:
         found = explore_scenario(scenario)
         feasible, best = found.feasible, found.best
         if own["status"] == "ok":
             faster = found.rows.count([Condition("sample_rate", ">", float(own["sample_rate"]) * (1 + 1e-9))])
+            ident = _id_of(found, {name: own[name] for name in names})
     else:
         optimum = best_of(scenario)
         best = dict(optimum) if len(optimum) else None
@@ -159,7 +163,16 @@ def standing(
         (evaluated,) = scenario.evaluate(pd.DataFrame([best])[list(known)]).to_dict("records")
         best = {str(name): value for name, value in evaluated.items()}
     steps = _steps(scenario, own, best) if best is not None else ()
-    return Standing(scenario, own, best, total, faster, feasible, steps)
+    return Standing(scenario, own, best, total, faster, feasible, steps, ident)
+
+
+def _id_of(found: Exploration, fields: Mapping[str, Any]) -> int | None:
+    """The number of an execution among those that run, None where none has all of its fields."""
+    stored = {column.name for column in stored_of(found.scenario.cost_model)}
+    where = [Condition(name, "=", value) for name, value in fields.items()
+             if name in stored and name not in NOT_COMPARED]  # fmt: skip
+    rows = found.rows.top(1, where=where, names=["id"])["id"].to_pylist()
+    return int(rows[0]) if rows else None
 
 
 def _worded(name: str, value: Any) -> str:

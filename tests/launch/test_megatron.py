@@ -76,6 +76,7 @@ DISTRIBUTED_ARGS=(
     --nnodes $NUM_NODES --master_addr "$MASTER_ADDR"
 )
 MODEL_ARGS=(--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-length 8192
+    --position-embedding-type rope --normalization RMSNorm
     --max-position-embeddings 8192 --swiglu --ffn-hidden-size 28672 --group-query-attention --num-query-groups 8)
 MORE=" --micro-batch-size 1 \
     --global-batch-size $((WORLD * 4)) --bf16"

@@ -22,6 +22,9 @@ def test_the_way_to_the_best_is_a_chain_of_gains() -> None:
     assert found.best["sample_rate"] == space.best["sample_rate"]
     rates = space.rows.page(0, 10**7, names=["sample_rate"])["sample_rate"].to_numpy()
     assert found.faster == int((rates > found.row["sample_rate"]).sum())
+    assert found.id is not None
+    (row,) = space.evaluate_ids([found.id]).to_dict("records")
+    assert row["sample_rate"] == found.row["sample_rate"]
     assert found.distance == pytest.approx(found.best["sample_rate"] / found.row["sample_rate"] - 1)
     rate, fields = float(found.row["sample_rate"]), {name: found.row[name] for name in launch.evaluable(execution)}
     for step in found.steps:

@@ -9,28 +9,38 @@ import streamlit as st
 from dashboard.link import page_links, scenario_parameters
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import MOST_MEGABYTES, Refused, read
+from dashboard.pages.scenarios import launch_file
 from dashboard.queries import compared_scenarios
 from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from dashboard.words.scenarios import name_of, sentence_of
-from engine import Scenario
+from engine import Scenario, launch
 
 __all__ = ["opener"]
+
+_FRAMEWORKS = ", ".join(each.title for each in launch.FRAMEWORKS.values())
 
 
 def opener() -> None:
     """Draws the button that opens a file."""
-    tip = "A file of a scenario or of a comparison, as Share and Save make them."
+    tip = "A file of a scenario or of a comparison, as Share and Save make them, or a launch script of yours."
     with st.popover("Open a file", icon=":material/upload_file:", help=tip):
         file = st.file_uploader(
-            f"Scenario or comparison file, up to {MOST_MEGABYTES} MB", type="json", key="scenarios_upload",
-            max_upload_size=MOST_MEGABYTES,
-            help="JSON with model, system and limits of each scenario. It is checked before anything is done with it.",
+            f"Scenario, comparison or launch configuration, up to {MOST_MEGABYTES} MB",
+            type=["json", *launch_file.ENDINGS], key="scenarios_upload", max_upload_size=MOST_MEGABYTES,
+            help="JSON with model, system and limits of each scenario; or a script, recipe or configuration of "
+            f"{_FRAMEWORKS}, which is placed on the system above. It is checked before anything is done with it, and "
+            "nothing in it is run.",
         )  # fmt: skip
         if file is None:
             return
         try:
+            if launch_file.is_launch(file.name, file.getvalue()):
+                link = launch_file.draw(file.name, file.getvalue())
+                if link is not None:
+                    _open("explore", link)
+                return
             found = read(file.getvalue(), file.name)
             if isinstance(found, Scenario):
                 _scenario(scenario_parameters.carried(found))
