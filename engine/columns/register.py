@@ -83,6 +83,14 @@ class Column:
         except ValueError:
             return -1
 
+    def rank(self, word: str) -> tuple[int, str]:
+        """Returns where lists show a word of a text field, to sort by: choices in their order, then others by letters.
+
+        Args:
+            word: of the field.
+        """
+        return (self.choices.index(word) if word in self.choices else len(self.choices), word)
+
     @property
     def of_scenario(self) -> bool:
         """Whether the field is chosen for a whole scenario rather than tried."""

@@ -42,6 +42,7 @@ from engine.cost_models.calibrated.physics.stages import KINDS
 from engine.executions.layer_splits import LayerSplitError
 from engine.simulate import replay
 from tests.calibrated.cases import DENSE, EXPERTS, case
+from tests.calibrated.small import evaluated as evaluated_small
 
 P = parameters()
 GOLDEN: dict[str, Any] = json.loads(
@@ -263,6 +264,15 @@ def test_layouts_that_do_not_fit_are_refused_in_words() -> None:
     assert "59 other layers on 3 ranks" in told[2][1]
     assert "nonsense" in told[4][1]
     assert "Et*3|(tt|)*29m|L" in told[4][1]
+
+
+def test_a_limit_tries_what_it_names_and_each_split_once() -> None:
+    table = evaluated_small("layouts")
+    there = table.groupby(["pipeline_par", "pipeline_interleaving"])["stage_layout"].agg(lambda words: set(words))
+    assert there.to_dict() == {
+        (2, 1): {"even", "last_1", "Ett|t*5L"}, (4, 1): {"even", "Et*3|(t|)*2ttL", "first_1_last_2"},
+        (2, 2): {"balanced", "Et*3|(t|)*2ttL"}, (2, 4): {"Et|(t|)*6L"}, (4, 2): {"Et|(t|)*6L"},
+    }  # fmt: skip
 
 
 def test_equal_work_counts_as_equal_and_the_head_as_what_it_multiplies() -> None:
