@@ -26,6 +26,7 @@ from engine.columns.stage_layouts import (
 from engine.cost_models.calibrated.physics.head import FORWARD_SHARE
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.layouts import (
+    UNWEIGHED,
     Pattern,
     Work,
     blocks_of_chunks,
@@ -35,6 +36,7 @@ from engine.cost_models.calibrated.physics.layouts import (
     work_of,
 )
 from engine.cost_models.calibrated.physics.memory import activation_bytes, stage_memories
+from engine.cost_models.calibrated.physics.pace import pace
 from engine.cost_models.calibrated.physics.parameters import parameters
 from engine.cost_models.calibrated.physics.schedules import SCHEDULES, activations_in_flight
 from engine.cost_models.calibrated.physics.stage_times import block_level, pipeline_flow
@@ -192,6 +194,55 @@ def test_random_lists_take_no_more_than_their_replay_and_hardly_less(name: str) 
     assert np.mean(np.abs(errors)) < 0.01
 
 
+@pytest.mark.parametrize("name", ["interleaved", "combined_1f1b"])
+def test_what_interleaved_stages_keep_is_what_a_replay_keeps(name: str) -> None:
+    """Chunk by chunk and stage by stage, from what a replay starts and ends when."""
+    random = np.random.default_rng(6)
+    schedule = {"combined_1f1b": "interleaved-ep-overlap"}.get(name, name)
+    for _ in range(25):
+        stages, chunks = int(random.integers(2, 6)), int(random.integers(2, 4))
+        microbatches = stages * int(random.integers(1, 6))
+        layers = random.integers(0, 5, stages * chunks)
+        layers[0] += 1
+        c = laid_out(name, layers.tolist(), microbatches, chunks, DENSE)
+        times = seconds(c, layers.tolist())
+        found = replay(schedule, stages=stages, microbatches=microbatches, chunks=chunks, times=times)
+        most = 0
+        for rank in found.ranks:
+            held, peak = dict.fromkeys(range(stages * chunks), 0), 0
+            for entry in rank.split():
+                for action in entry.split("+"):
+                    stage = int(action.lstrip("FBW").split(".")[1])
+                    held[stage] += 1 if action.startswith("F") else -1
+                    peak = max(peak, sum(number * int(layers[each]) for each, number in held.items()))
+            most = max(most, peak)
+        kept = max(float(stage.activations) for stage in stage_memories(c))
+        assert kept == pytest.approx(most * float(activation_bytes(c).dense), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["interleaved", "combined_1f1b"])
+def test_unlike_chunks_wait_as_in_a_replay(name: str) -> None:
+    """In the steady state, by what further microbatches take, where a backward takes twice the forward."""
+    random, errors = np.random.default_rng(7), []
+    schedule = {"combined_1f1b": "interleaved-ep-overlap"}.get(name, name)
+    for _ in range(20):
+        stages, chunks = int(random.integers(2, 7)), int(random.integers(2, 4))
+        layers = random.integers(0, 5, stages * chunks)
+        layers[-1] += 1
+        number = position(list_of_layers(layers.tolist()))
+        pattern, times = plain(int(layers.sum())), (layers / 3.0).tolist()
+        given = {"F": times, "B": times, "W": times}
+        ends = [
+            replay(schedule, stages=stages, microbatches=groups * stages, chunks=chunks, times=given).makespan
+            for groups in (8, 16)
+        ]
+        busiest = layers.reshape(chunks, stages).sum(axis=0).max()
+        factor = pace(pattern, stages, chunks, number, UNWEIGHED, name == "combined_1f1b")
+        errors.append(factor * busiest * 8 * stages / (ends[1] - ends[0]) - 1)
+    assert np.max(np.abs(errors)) < 0.006
+    assert pace(plain(46), 16, 2, position("Et|(t|)*15(tt|)*15L"), UNWEIGHED, False) > 1.1
+
+
 def test_no_stage_that_is_left_out_has_a_longer_path() -> None:
     """The stages that are looked at are few; every stage of its own cannot take longer."""
     random = np.random.default_rng(4)
@@ -268,8 +319,9 @@ def test_layouts_that_do_not_fit_are_refused_in_words() -> None:
 
 def test_a_limit_tries_what_it_names_and_each_split_once() -> None:
     table = evaluated_small("layouts")
-    there = table.groupby(["pipeline_par", "pipeline_interleaving"])["stage_layout"].agg(lambda words: set(words))
-    assert there.to_dict() == {
+    shape = ["pipeline_par", "pipeline_interleaving"]
+    there = {key: set(group["stage_layout"]) for key, group in table.groupby(shape)}
+    assert there == {
         (2, 1): {"even", "last_1", "Ett|t*5L"}, (4, 1): {"even", "Et*3|(t|)*2ttL", "first_1_last_2"},
         (2, 2): {"balanced", "Et*3|(t|)*2ttL"}, (2, 4): {"Et|(t|)*6L"}, (4, 2): {"Et|(t|)*6L"},
     }  # fmt: skip

@@ -25,6 +25,7 @@ from engine.cost_models.calibrated.physics.head import Ends
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import in_flight
 from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.residence import kept_blocks
 from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, PAIRED, refusals
 from engine.cost_models.calibrated.physics.stages import fewest_held, fullest_stages
 from engine.cost_models.calibrated.physics.step import BlockLevel, running_seconds, straggling, whole_step
@@ -260,7 +261,7 @@ def _alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[I
     held = [
         np.broadcast_to(values, len(point_table.points.kind))
         for stage in fullest_stages(case)
-        for values in (stage.dense, stage.experts, in_flight(case, stage.position))
+        for values in (stage.dense, stage.experts, in_flight(case, stage.position), *kept_blocks(case, stage))
     ]
     # So does whether stages have enough blocks to offload some.
     names = ("pipeline_par", "pipeline_interleaving", "schedule", "stage_layout")

@@ -39,9 +39,9 @@ from engine.executions.arrays import Ints, distinct
 from engine.executions.rules import fewest_blocks
 
 __all__ = [
-    "BOTH", "ENDS", "KINDS", "LOOP", "TURN", "Kind", "Pattern", "Stage", "blocks_by_kind", "blocks_of_model_stages",
-    "blocks_of_stages",
-    "fewest_held", "fullest_stages", "layout_of", "pace_of", "pattern_of", "placement_of", "slowest_stages",
+    "BOTH", "ENDS", "KINDS", "LOOP", "TURN", "Kind", "Pattern", "Stage", "alike", "blocks_by_kind",
+    "blocks_of_model_stages", "blocks_of_stages", "fewest_held", "fullest_stages", "layout_of", "pace_of", "pattern_of",
+    "placement_of", "slowest_stages",
 ]  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def blocks_by_kind(model: ModelShapes) -> tuple[Floats, ...]:
     Args:
         model: shapes of the models, numbers or arrays [rows].
     """
-    first, which, shape = _alike(*pattern_of(model))
+    first, which, shape = alike(*pattern_of(model))
     found = [counted(Pattern(*key), np.array([key[0]]))[:, 0] for key in first]
     table = np.array(found, np.float64).reshape(-1, len(KINDS))
     return tuple(table[:, kind].take(which).reshape(shape) for kind in range(len(KINDS)))
@@ -116,7 +116,7 @@ def fewest_held(model: ModelShapes, stages: Ints, chunks: Ints, schedule: Ints, 
         return np.asarray(found)
     work = [int(each) for each in work_of(model)]
     placement = np.asarray(PLACEMENTS[np.asarray(schedule, np.intp)])
-    keys, which, shape = _alike(
+    keys, which, shape = alike(
         stages.astype(np.float64), chunks.astype(np.float64), placement, layout.astype(np.float64)
     )
     pattern = Pattern(*(int(each) for each in pattern_of(model)))
@@ -164,7 +164,7 @@ def pace_of(case: Case) -> Floats:
     layout, cut = case.layout, layout_of(case)
     if not np.any((cut != EVEN) & (layout.pipeline_interleaving > 1)):
         return np.ones(())
-    keys, which, shape = _alike(
+    keys, which, shape = alike(
         layout.pipeline_par, layout.pipeline_interleaving, layout.schedule, cut, *work_of(case.model),
         *pattern_of(case.model),
     )  # fmt: skip
@@ -234,7 +234,13 @@ def _slowest(pattern: Pattern, stages: int, chunks: int, placement: int, layout:
 def _fullest(pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work) -> tuple[int, ...]:
     # A window changes nothing of what a block keeps.
     blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
-    return _maximal(np.array([blocks[0] + blocks[1], blocks[2] + blocks[3]]), stages, of_first=True)
+    held = np.array([blocks[0] + blocks[1], blocks[2] + blocks[3]])
+    if layout != EVEN and chunks > 1 and placement == LOOP:
+        # Which chunk has them matters, too: a stage keeps the first ones longest.
+        sizes = blocks_of_chunks(pattern, stages, chunks, layout, work)
+        each = np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1).reshape(len(KINDS), chunks, stages)
+        held = np.concatenate([held, each[0] + each[1], each[2] + each[3]])
+    return _maximal(held, stages, of_first=True)
 
 
 def _maximal(blocks: npt.NDArray[Any], stages: int, *, of_first: bool) -> tuple[int, ...]:
@@ -272,8 +278,12 @@ def _not_covered(blocks: npt.NDArray[Any]) -> tuple[int, ...]:
     return 0, stages - 1, *sorted(inner)
 
 
-def _alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp], tuple[int, ...]]:
-    """Distinct combinations of whole numbers, which of them each row has, and the shape of the rows."""
+def alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp], tuple[int, ...]]:
+    """Returns distinct combinations of whole numbers, which of them each row has, and the shape of the rows.
+
+    Args:
+        columns: whole numbers, plain or arrays that broadcast to [rows].
+    """
     shape = np.broadcast_shapes(*(np.shape(column) for column in columns))
     # Plain numbers tell no rows apart, and most models come as plain numbers.
     telling = [position for position, column in enumerate(columns) if np.size(column) != 1]
@@ -310,7 +320,7 @@ def _stages(case: Case, choose: Callable[[Pattern, int, int, int, int, Work], tu
     layout, cut = case.layout, layout_of(case)
     # What blocks and head do matters to one layout only.
     work = work_of(case.model) if np.any(cut == BALANCED) else tuple(map(np.asarray, UNWEIGHED))
-    keys, which, shape = _alike(
+    keys, which, shape = alike(
         layout.pipeline_par, layout.pipeline_interleaving, placement_of(case), cut, *work, *pattern_of(case.model)
     )
     chosen, blocks = [], []
