@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import engine
+from engine.cli.limits import parse_limits
 from engine.columns import by_name
 from engine.columns.stage_layouts import (
     BALANCED,
@@ -23,6 +24,7 @@ from engine.columns.stage_layouts import (
     layout_of_word,
     list_of_layers,
 )
+from engine.cost_models.calibrated.layout_choice import layouts_tried
 from engine.cost_models.calibrated.physics.head import FORWARD_SHARE
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.layouts import (
@@ -42,14 +44,14 @@ from engine.cost_models.calibrated.physics.schedules import SCHEDULES, activatio
 from engine.cost_models.calibrated.physics.stage_times import block_level, pipeline_flow
 from engine.cost_models.calibrated.physics.stages import KINDS
 from engine.executions.layer_splits import LayerSplitError
+from engine.executions.limits import LimitError, normalise
 from engine.simulate import replay
 from tests.calibrated.cases import DENSE, EXPERTS, case
 from tests.calibrated.small import evaluated as evaluated_small
 
 P = parameters()
-GOLDEN: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "reference" / "schedules" / "golden.json").read_text(encoding="utf-8")
-)
+REFERENCE = Path(__file__).parents[1] / "reference"
+GOLDEN: dict[str, Any] = json.loads((REFERENCE / "schedules" / "golden.json").read_text(encoding="utf-8"))
 DEEPSEEK = "Et*3|(tt|)*29,m|L"
 """The layout that Megatron-LM's documentation gives for DeepSeek-V3 on 16 ranks of 2 chunks."""
 
@@ -304,11 +306,14 @@ def test_layouts_that_do_not_fit_are_refused_in_words() -> None:
         rows(stage_layout=["Et*20|(t*20|)*2t*19L", "Et*40|t*40L", "first_21", "loss_counted", "nonsense", 7]),
         rows(stage_layout=["balanced"], pipeline_par=1, data_par=8),
         rows(stage_layout=["balanced"], pipeline_interleaving=40),
+        rows(stage_layout=["first_40_last_40"], pipeline_par=2**20, num_procs=2**24, pipeline_interleaving=40),
+        rows(stage_layout=["last_80", "loss_counted"], pipeline_interleaving=2**31 - 1),
     ], ignore_index=True)  # fmt: skip
     found = evaluated(table)
     told = dict(enumerate(zip(found["reason"], found["reason_text"], strict=True)))
     assert [reason for reason, _ in told.values()] == [
         *["layout_not_of_blocks"] * 4, "unknown_word", "not_a_word", "layout_needs_pipeline", "layout_not_of_blocks",
+        "network_too_small", "layout_not_of_blocks", "layout_not_of_blocks",
     ]  # fmt: skip
     assert "it lists 79 blocks" in told[0][1]
     assert "it lists 2 stages of the model, and there are 4 x 1" in told[1][1]
@@ -325,6 +330,25 @@ def test_a_limit_tries_what_it_names_and_each_split_once() -> None:
         (2, 1): {"even", "last_1", "Ett|t*5L"}, (4, 1): {"even", "Et*3|(t|)*2ttL", "first_1_last_2"},
         (2, 2): {"balanced", "Et*3|(t|)*2ttL"}, (2, 4): {"Et|(t|)*6L"}, (4, 2): {"Et|(t|)*6L"},
     }  # fmt: skip
+
+
+def test_lists_of_limits_keep_the_commas_of_a_layout() -> None:
+    text = "stage_layout=even,Et*3|(tt|)*29,m|L,first_7_last_6"
+    assert parse_limits([text]) == {"stage_layout": ["even", "Et*3|(tt|)*29,m|L", "first_7_last_6"]}
+    found = normalise(parse_limits([text]), "calibrated")
+    assert found == {"stage_layout": [canonical(DEEPSEEK), "even", "first_7_last_6"]}
+    assert parse_limits(["stage_layout=Et,nonsense"]) == {"stage_layout": ["Et,nonsense"]}
+    with pytest.raises(LimitError, match="must begin with the embedding"):
+        normalise({"stage_layout": ["tE|L"]}, "calibrated")
+    with pytest.raises(LimitError):
+        normalise({"stage_layout": [3]}, "calibrated")
+
+
+def test_layouts_are_tried_in_the_order_of_their_words() -> None:
+    """Positions depend on what else a process has met, so that ids must not depend on them."""
+    late, early = position("Ett|t*5L"), position("Ettt|t*4L")
+    for wanted in ((late, early), (early, late)):
+        assert [layout for _, layout in layouts_tried(plain(7), UNWEIGHED, 2, wanted)] == list(wanted)
 
 
 def test_equal_work_counts_as_equal_and_the_head_as_what_it_multiplies() -> None:

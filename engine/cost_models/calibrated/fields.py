@@ -154,7 +154,8 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
     blocks = int(shapes.num_blocks)
     # With embedding and loss as layers a chunk of one layer at an end would hold no block.
     even = (blocks % stages == 0) | (((blocks + 2) % stages == 0) & (stages <= blocks)) | (f["stage_layout"] != EVEN)
-    cut = np.where(reason == FITS, np.maximum(f["stage_layout"], EVEN), EVEN)
+    # Nothing is cut into more stages than there are blocks, however many a table asks for.
+    cut = np.where((reason == FITS) & (pipeline <= blocks), np.maximum(f["stage_layout"], EVEN), EVEN)
     layouts = layout_rules(shapes, {**f, "pipeline_par": pipeline, "stage_layout": cut})
     divided = np.where(np.logical_or.reduce(list(layouts.values())), EVEN, cut)
     fewest = fewest_held(shapes, pipeline, stages // pipeline, np.maximum(f["schedule"], 0), divided)
