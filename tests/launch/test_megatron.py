@@ -150,3 +150,26 @@ def test_hostile_scripts_take_no_time(text: str) -> None:
     except launch.LaunchError as error:
         assert str(error).endswith(".")  # noqa: PT017
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "flags", "layout"),
+    [
+        (61, 8, "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6", None),  # what even means
+        (61, 8, "--decoder-first-pipeline-num-layers 5 --decoder-last-pipeline-num-layers 8", "first_5_last_8"),
+        (80, 4, "--decoder-last-pipeline-num-layers 17", "last_17"),
+        (6, 8, "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", None),
+        (31, 8, "--account-for-loss-in-pipeline-split", "loss_counted"),
+        (61, 8, "--pipeline-model-parallel-layout 'Et*3|(tt|)*29m|L'", "Et*3|(tt|)*29m|L"),
+    ],
+)
+def test_how_layers_are_cut_into_stages(layers: int, pipeline: int, flags: str, layout: str | None) -> None:
+    text = f"torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py --num-layers {layers} --hidden-size 64 {flags} "
+    text += (
+        f"--num-attention-heads 4 --micro-batch-size 1 --global-batch-size 64 --pipeline-model-parallel-size {pipeline}"
+    )
+    found = launch.read_text(text, "run.sh")
+    assert found.execution.get("stage_layout") == layout
+    assert not found.unread
+    chunks = 4 if layout and "|" in layout else 1
+    assert found.execution["pipeline_interleaving"] == chunks

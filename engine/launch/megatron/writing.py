@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from engine.launch.contract import LaunchError, Order
+from engine.launch.megatron.layouts import ENDS, cut_of
 from engine.launch.report import Report
 
 __all__ = ["Groups", "groups_of"]
@@ -142,10 +143,17 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
         found |= {
             "expert_model_parallel_size": e["expert_par"], "expert_tensor_parallel_size": e["expert_tensor_par"],
         }  # fmt: skip
-    if v > 1:
-        found["num_virtual_stages_per_pipeline_rank"] = v
-    if layers % (pipeline * v):
-        found |= _uneven(layers, pipeline, v)
+    layout = e["stage_layout"]
+    if layout == "balanced" and pipeline > 1:
+        report.not_expressible("stage_layout balanced: stages are cut as evenly as layers divide")
+        layout = "even"
+    cut = cut_of(layers, pipeline, v, layout)
+    found |= cut
+    if layout == "even" and ENDS[0] in cut:
+        report.remark(
+            f"{layers} layers do not divide over {pipeline} stages: the first has {cut[ENDS[0]]}, the last "
+            f"{cut[ENDS[1]]}, the others the rest evenly."
+        )
     schedule = e["schedule"]
     if schedule not in ("1f1b", "interleaved", "combined_1f1b") and pipeline > 1:
         report.not_expressible(
@@ -155,27 +163,6 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
     if schedule == "combined_1f1b" and v == 1 and pipeline > 1:
         raise LaunchError("Megatron runs combined_1f1b in a pipeline with pipeline_interleaving above 1 only.")
     return found
-
-
-def _uneven(layers: int, pipeline: int, v: int) -> dict[str, Any]:
-    """How layers that do not divide evenly are cut: embedding and loss count as layers, or the ends hold others."""
-    if (layers + 2) % (pipeline * v) == 0:
-        return {"account_for_embedding_in_pipeline_split": True, "account_for_loss_in_pipeline_split": True}
-    if v > 1:
-        raise LaunchError(
-            f"{layers} layers are no multiple of {pipeline} stages of {v} chunks, nor with embedding and loss; "
-            "Megatron refuses that."
-        )
-    if pipeline == 2:
-        return {"decoder_first_pipeline_num_layers": layers // 2, "decoder_last_pipeline_num_layers": -(-layers // 2)}
-    # The last stages before the end hold one more where blocks do not divide evenly; here the two ends take the rest.
-    middle = -(-layers // pipeline)
-    ends = layers - middle * (pipeline - 2)
-    while ends < 2 and middle > 1:
-        middle -= 1
-        ends = layers - middle * (pipeline - 2)
-    first = -(-ends // 2)
-    return {"decoder_first_pipeline_num_layers": first, "decoder_last_pipeline_num_layers": ends - first}
 
 
 def _memory(order: Order, report: Report) -> dict[str, Any]:

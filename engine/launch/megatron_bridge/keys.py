@@ -153,6 +153,8 @@ TERMS: Final[Mapping[str, str]] = {
     "microbatch_size": "train.micro_batch_size",
     "pipeline_interleaving": "model.virtual_pipeline_model_parallel_size",
     "schedule": "model.virtual_pipeline_model_parallel_size, comm_overlap.overlap_moe_expert_parallel_comm",
+    "stage_layout": "model.pipeline_model_parallel_layout, model.num_layers_in_first_pipeline_stage, "
+    "model.account_for_embedding_in_pipeline_split",
     "datatype": "mixed_precision",
     "attention_type": "model.num_query_groups",
     "activation_recompute": "model.recompute_granularity",
