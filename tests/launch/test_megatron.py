@@ -173,3 +173,20 @@ def test_how_layers_are_cut_into_stages(layers: int, pipeline: int, flags: str, 
     assert not found.unread
     chunks = 4 if layout and "|" in layout else 1
     assert found.execution["pipeline_interleaving"] == chunks
+
+
+def test_the_arguments_that_a_log_prints_are_read_as_the_script_was() -> None:
+    fixture = next(each for each in fixtures.ALL if each["id"] == "mlm-test-vp2-account-for")
+    flags = launch.read_flags("megatron", fixture["flags"], gpus=8)
+    lines = {name.removeprefix("--").replace("-", "_"): value for name, value in fixture["flags"].items()}
+    lines |= {"world_size": 8, "cp_comm_type": ["p2p"], "recompute_granularity": None, "fp8": None, "lr": 1e-4,
+              "rank": 0, "overlap_p2p_comm": True, "swiglu": False, "data_parallel_size": 2}  # fmt: skip
+    log = "\n".join(f"0: [rank0]   {name} {'.' * 20} {value}" for name, value in lines.items())
+    found = launch.read_text(f"------ arguments ------\n{log}\n------ end of arguments ------\n", "log.txt")
+    assert found.execution == flags.execution
+    assert expected_model(flags.model) == expected_model(found.model)
+    assert found.num_procs == 8
+
+
+def expected_model(model: dict[str, Any]) -> dict[str, Any]:
+    return {word: model[word] for word in ("layers", "hidden", "ffn", "heads", "kv_heads", "seq", "tied_embeddings")}

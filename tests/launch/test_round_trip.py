@@ -73,7 +73,7 @@ def executions(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("framework", ["megatron", "megatron-bridge"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(chosen=executions())
 def test_what_is_written_reads_back(framework: str, chosen: tuple[str, dict[str, Any]]) -> None:
     model, execution = chosen
