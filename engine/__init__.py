@@ -1,5 +1,6 @@
 """The engine: every execution of a model on a system, evaluated exactly."""
 
+from engine import launch
 from engine.cost_models.contract import CostModelError, LayerError
 from engine.cost_models.registry import COST_MODELS
 from engine.executions.limits import LimitError
@@ -31,5 +32,6 @@ __all__ = [
     "evaluate",
     "explore",
     "explore_scenario",
+    "launch",
     "operations",
 ]

@@ -16,6 +16,12 @@ __all__ = ["Groups", "groups_of"]
 Groups = dict[str, dict[str, Any]]
 """Arguments by destination, in groups."""
 
+_DEEPSEEK_V3: Final = {
+    "moe_router_num_groups": 8, "moe_router_group_topk": 4, "moe_router_score_function": "sigmoid",
+    "moe_router_enable_expert_bias": True, "moe_router_pre_softmax": True, "moe_router_topk_scaling_factor": 2.5,
+    "moe_router_dtype": "fp32", "moe_router_load_balancing_type": ["seq_aux_loss"], "moe_aux_loss_coeff": [1e-4],
+}  # fmt: skip
+"""How DeepSeek-V3 routes (arXiv:2412.19437, sections 2.1.2 and 4.2; its config.json), without any bearing on time."""
 _BLACKWELL_AND_HOPPER: Final = "float8 is written for Hopper (tensorwise); on Blackwell --fp8-recipe mxfp8 is usual."
 
 
@@ -104,14 +110,18 @@ def _experts(order: Order, report: Report) -> dict[str, Any]:
     assert experts is not None
     found: dict[str, Any] = {
         "num_experts": experts.routed, "moe_ffn_hidden_size": experts.ffn, "moe_router_topk": experts.top_k,
-        "moe_layer_freq": _pattern(order.shape["moe_layer_freq"]), "moe_grouped_gemm": True,
+        "moe_layer_freq": _pattern(order.shape["moe_layer_freq"]), "moe_grouped_gemm": True, "moe_permute_fusion": True,
         "moe_token_dispatcher_type": "alltoall", "moe_router_load_balancing_type": ["aux_loss"],
         "moe_aux_loss_coeff": [0.01],
     }  # fmt: skip
     if experts.shared_width:
         found["moe_shared_expert_intermediate_size"] = experts.shared_width
-    report.not_modelled("--moe-token-dispatcher-type alltoall, --moe-grouped-gemm, --moe-router-load-balancing-type, "
-                        "--moe-aux-loss-coeff: how tokens are routed and sent")  # fmt: skip
+    report.not_modelled(
+        "--moe-token-dispatcher-type alltoall, --moe-grouped-gemm, --moe-permute-fusion, --moe-router-*, "
+        "--moe-aux-loss-coeff: how tokens are routed and sent"
+    )
+    if "deepseek-v3" in (order.model.name, order.model.derived_from):
+        return found | _DEEPSEEK_V3
     if order.model.family.startswith("DeepSeek") or order.model.name.startswith("kimi"):
         report.remark("The router of this family (scores by sigmoid, groups, bias) is not written: --moe-router-*.")
     return found
