@@ -172,7 +172,7 @@ class _Reader:
             elif found := _NAME.match(text, place + 1):
                 out.append(self.named(found[0], depth))
                 place = found.end()
-            elif text[place + 1 : place + 2].isdigit():
+            elif text[place + 1 : place + 2].isdecimal():
                 place += 2
             else:
                 out.append("$")

@@ -13,6 +13,7 @@ from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
 from engine.launch.megatron.layouts import ACCOUNTS, ENDS, layout_of, list_of
 from engine.launch.report import Report, whole
+from models.documents import shown
 
 __all__ = ["read_execution"]
 
@@ -298,8 +299,7 @@ def _offloads(args: Arguments, report: Report) -> None:
     e = report.execution
     e["optimizer_offload"] = False
     if args.on("optimizer_cpu_offload"):
-        fraction = args["optimizer_offload_fraction"]
-        share = 1.0 if fraction is None else float(fraction)
+        share = _share(args["optimizer_offload_fraction"], args.name("optimizer_offload_fraction"))
         e["optimizer_offload"] = share >= 0.5
         if share < 1.0:
             report.remark(f"{share:.0%} of the optimizer is offloaded; it is all or nothing here.")
@@ -319,6 +319,17 @@ def _offloads(args: Arguments, report: Report) -> None:
         e["activations_offload"] = True
         modules = " ".join(args.words("offload_modules"))
         report.remark(f"Activations of some modules are offloaded ({modules}); it is all or nothing here.")
+
+
+def _share(value: Any, name: str) -> float:
+    """A share from 0 to 1, all where nothing is said. Raises `LaunchError` for what is none."""
+    try:
+        share = 1.0 if value is None else float(value)
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise LaunchError(f"{name} is {shown(value)}; it must be a number from 0 to 1.")
+    return share
 
 
 def _recompute(args: Arguments, report: Report) -> None:
