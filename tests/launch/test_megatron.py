@@ -79,12 +79,16 @@ MODEL_ARGS=(--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-le
     --position-embedding-type rope --normalization RMSNorm
     --max-position-embeddings 8192 --swiglu --ffn-hidden-size 28672 --group-query-attention --num-query-groups 8)
 MORE=" --micro-batch-size 1 \
-    --global-batch-size $((WORLD * 4)) --bf16"
+    --global-batch-size $((WORLD * 4))"
+DTYPE_ARGS=()
+if [[ "$DTYPE" == "fp8" ]]; then
+    DTYPE_ARGS+=("--bf16" "--fp8-format hybrid")
+fi
 if [ "$MOE" = 1 ]; then
     MODEL_ARGS+=(--frobnicate 3)
 fi
 torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py \
-    "${MODEL_ARGS[@]}" $MORE --tensor-model-parallel-size ${TP} \
+    "${MODEL_ARGS[@]}" $MORE ${DTYPE_ARGS[@]} --tensor-model-parallel-size ${TP} \
     --pipeline-model-parallel-size ${PP:-4} --sequence-parallel 2>&1 | tee log.txt
 """
 
@@ -102,7 +106,7 @@ def test_scripts_are_read_as_people_write_them(wrapped: bool, tmp_path: Path) ->
     found = launch.read(file)
     assert launch.named_shape(found.model) == "llama-3-70B"
     told = {"num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "batch_size": 256, "microbatch_size": 1,
-            "tensor_par_comm_type": "rs_ag", "zero_stage": 0, "datatype": "bfloat16"}  # fmt: skip
+            "tensor_par_comm_type": "rs_ag", "zero_stage": 0, "datatype": "float8"}  # fmt: skip
     assert told.items() <= found.execution.items()
     assert [each.split()[0] for each in found.unread] == ["--frobnicate"]
 
