@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from engine import launch
 from engine.columns import ALL_FIELDS
 from engine.columns.stage_layouts import canonical
 from engine.launch.conversion import complete
+from engine.launch.megatron.parser import flags_by_name
+from engine.launch.megatron_bridge.keys import KEYS
 
 NOT_STATED = {"tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation"}
 """Fields that no framework has a word for."""
@@ -121,3 +124,22 @@ def test_what_cannot_be_said_is_named(framework: str, field: str) -> None:
                  "optimizer_sharding": True, **UNSAID[field]}  # fmt: skip
     written = launch.write(execution, "llama-3-70B", framework=framework)
     assert [each for each in written.not_expressible if field in each]
+
+
+@pytest.mark.parametrize("framework", launch.FRAMEWORKS)
+def test_terms_name_fields_that_there_are(framework: str) -> None:
+    terms = launch.FRAMEWORKS[framework].terms
+    assert set(terms) <= {column.name for column in ALL_FIELDS}
+    assert {"tensor_par", "pipeline_par", "batch_size", "activation_recompute", "zero_stage"} <= set(terms)
+    if framework == "megatron":
+        said = " ".join(text for name, text in terms.items() if name != "num_procs")
+        named = set(re.findall(r"--[a-z0-9-]+", said))
+        assert named <= set(flags_by_name())
+    if framework == "megatron-bridge":
+        known = {
+            *KEYS.values(),
+            "mixed_precision",
+            "mixed_precision.grad_reduce_in_fp32",
+            "comm_overlap.overlap_grad_reduce",
+        }
+        assert {key for text in terms.values() for key in re.findall(r"\b[a-z_]+\.[a-z_]+\b", text)} <= known
