@@ -189,9 +189,10 @@ def _software(e: Mapping[str, Any], config: Config | None, report: Report) -> di
         report.remark("Overlap of tensor parallel collectives asks for compiled code, so the model is compiled.")
     found = config.datatype if config is not None else "bfloat16"
     if e["datatype"] != found:
+        function = config.function if config is not None else "the function"
         report.not_expressible(
             f"{called('datatype')} {choice_label('datatype', e['datatype'])}: converters of the function choose it, "
-            f"and {config.function if config is not None else 'the function'} trains in {choice_label('datatype', found)}."
+            f"and {function} trains in {choice_label('datatype', found)}."
         )
     offload = bool(e["weight_offload"] and e["optimizer_offload"])
     if not offload and (e["weight_offload"] or e["optimizer_offload"]):
