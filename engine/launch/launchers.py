@@ -120,20 +120,24 @@ def torchrun(order: Order) -> str:
     )
 
 
-def header(title: str, order: Order, lists: Mapping[str, Sequence[str]]) -> str:
+EVERY_NODE: Final = "Start it on every node, with NODE_RANK from 0 and MASTER_ADDR set to the first one."
+
+
+def header(title: str, order: Order, lists: Mapping[str, Sequence[str]], start: str = EVERY_NODE) -> str:
     """Returns the comment at the top of a script: what it runs, and what is to be known of it.
 
     Args:
         title: of the framework, with its version.
         order: what is written.
         lists: sentences by heading; those without any are left out.
+        start: how it is started on several nodes.
     """
     network = plain(order.model.title or order.model.name)
     gpus = order.nodes * order.gpus_per_node
     nodes = f"{order.nodes} nodes of {order.gpus_per_node}" if order.nodes > 1 else "one node"
     lines = [f"{title}: {network} on {gpus} GPUs, {nodes}."]
     if order.nodes > 1:
-        lines.append("Start it on every node, with NODE_RANK from 0 and MASTER_ADDR set to the first one.")
+        lines.append(start)
     for heading, sentences in lists.items():
         if sentences:
             lines += ["", f"{heading}:", *(f"- {plain(each)}" for each in sentences)]

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from engine.launch.contract import Framework, LaunchError
+from engine.launch.deepspeed import DEEPSPEED
+from engine.launch.maxtext import MAXTEXT
 from engine.launch.megatron import MEGATRON
 from engine.launch.megatron_bridge import MEGATRON_BRIDGE
+from engine.launch.torchtitan import TORCHTITAN
 from models.documents import near_matches, shown
 
 __all__ = ["FRAMEWORKS", "framework_of"]
 
-FRAMEWORKS: Final[Mapping[str, Framework]] = {each.name: each for each in (MEGATRON, MEGATRON_BRIDGE)}
+FRAMEWORKS: Final[Mapping[str, Framework]] = {
+    each.name: each for each in (MEGATRON, MEGATRON_BRIDGE, TORCHTITAN, DEEPSPEED, MAXTEXT)
+}
 """Frameworks by name, in the order in which they are offered; a file belongs to the first that knows it."""
 
 
