@@ -130,7 +130,7 @@ def test_what_cannot_be_said_is_named(framework: str, field: str) -> None:
 def test_terms_name_fields_that_there_are(framework: str) -> None:
     terms = launch.FRAMEWORKS[framework].terms
     assert set(terms) <= {column.name for column in ALL_FIELDS}
-    assert {"tensor_par", "pipeline_par", "batch_size", "activation_recompute", "zero_stage"} <= set(terms)
+    assert {"tensor_par", "batch_size", "microbatch_size", "datatype", "zero_stage"} <= set(terms)
     if framework == "megatron":
         said = " ".join(text for name, text in terms.items() if name != "num_procs")
         named = set(re.findall(r"--[a-z0-9-]+", said))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from engine.columns import called
 from engine.launch.contract import LaunchError, Order
 from engine.launch.megatron.layouts import ENDS, cut_of
 from engine.launch.report import Report
@@ -155,7 +156,7 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
         }  # fmt: skip
     layout = e["stage_layout"]
     if layout == "balanced" and pipeline > 1:
-        report.not_expressible("stage_layout balanced: stages are cut as evenly as layers divide")
+        report.not_expressible(f"{called('stage_layout')} balanced: stages are cut as evenly as layers divide")
         layout = "even"
     cut = cut_of(layers, pipeline, v, layout)
     found |= cut
@@ -167,7 +168,7 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
     schedule = e["schedule"]
     if schedule not in ("1f1b", "interleaved", "combined_1f1b") and pipeline > 1:
         report.not_expressible(
-            f"schedule {schedule}: Megatron-Core has 1F1B, interleaved and combined 1F1B; "
+            f"{called('schedule')} {schedule}: Megatron-Core has 1F1B, interleaved and combined 1F1B; "
             + ("interleaved" if v > 1 else "1F1B") + " is written"
         )  # fmt: skip
     if schedule == "combined_1f1b" and v == 1 and pipeline > 1:
@@ -226,7 +227,7 @@ def _recompute(order: Order, report: Report) -> dict[str, Any]:
         report.remark("The first half of every chunk's layers is recomputed instead of every second layer.")
         if chunk > 1:
             return {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": chunk // 2}
-    report.not_expressible(f"selective_recompute {selected}: the attention core is recomputed instead")
+    report.not_expressible(f"{called('selective_recompute')} {selected}: the attention core is recomputed instead")
     return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
 
 
@@ -265,13 +266,15 @@ def _overlap(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
     kind = e["tensor_par_comm_type"]
     if kind == "p2p_rs_ag":
-        report.not_expressible("tensor_par_comm_type p2p_rs_ag: gone from Megatron-Core; all-reduce is written")
+        report.not_expressible(
+            f"{called('tensor_par_comm_type')} p2p_rs_ag: gone from Megatron-Core; all-reduce is written"
+        )
     sequence = kind == "rs_ag" and e["tensor_par"] > 1
     found: dict[str, Any] = {"sequence_parallel": sequence, "tp_comm_overlap": False}
     if e["tensor_par_overlap"] != "none" and e["tensor_par"] > 1:
         found["tp_comm_overlap"] = sequence
         if not sequence:
-            report.not_expressible("tensor_par_overlap: only with sequence parallelism (rs_ag)")
+            report.not_expressible(f"{called('tensor_par_overlap')}: only with sequence parallelism (rs_ag)")
     found["overlap_grad_reduce"] = bool(e["data_par_overlap"])
     found["overlap_param_gather"] = bool(e["data_par_overlap"]) and e["zero_stage"] >= 1
     spread = "experts" in order.shape and e["expert_par"] > 1
@@ -280,7 +283,7 @@ def _overlap(order: Order, report: Report) -> dict[str, Any]:
     if spread and (e["expert_overlap"] or (e["schedule"] == "combined_1f1b" and e["pipeline_par"] > 1)):
         found["overlap_moe_expert_parallel_comm"] = True
     if e["pipeline_overlap"] and e["pipeline_par"] > 1:
-        report.not_expressible("pipeline_overlap: transfers of plain 1F1B are not hidden")
+        report.not_expressible(f"{called('pipeline_overlap')}: transfers of plain 1F1B are not hidden")
     return found
 
 
@@ -295,7 +298,7 @@ def _software(order: Order, report: Report) -> dict[str, Any]:
     elif kernel == "native":
         found["attention_backend"] = "fused"
     elif kernel == "flash1":
-        report.not_expressible("attention_kernel flash1: FlashAttention 2 is written")
+        report.not_expressible(f"{called('attention_kernel')} flash1: FlashAttention 2 is written")
         found |= {"attention_backend": "flash", "flash_attention_version": 2}
     launch = e["launch"]
     if launch == "graphs":
@@ -303,16 +306,16 @@ def _software(order: Order, report: Report) -> dict[str, Any]:
     else:
         found["cuda_graph_impl"] = "none"
     if launch == "compiled":
-        report.not_expressible("launch compiled: fused kernels are written")
+        report.not_expressible(f"{called('launch')} compiled: fused kernels are written")
     if launch == "eager":
         found |= {
             "transformer_impl": "local", "bias_swiglu_fusion": False, "bias_dropout_fusion": False,
             "masked_softmax_fusion": False, "apply_rope_fusion": False,
         }  # fmt: skip
     if e["weight_offload"]:
-        report.not_expressible("weight_offload: no flag offloads weights")
+        report.not_expressible(f"{called('weight_offload')}: no flag offloads weights")
     if not e["fused_activation"]:
-        report.not_expressible("fused_activation off: kernels are fused as a whole")
+        report.not_expressible(f"{called('fused_activation')} off: kernels are fused as a whole")
     return found
 
 
