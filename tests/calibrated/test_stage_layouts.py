@@ -13,6 +13,8 @@ import pandas as pd
 import pytest
 
 import engine
+import hardware
+import models
 from engine.cli.limits import parse_limits
 from engine.columns import by_name
 from engine.columns.stage_layouts import (
@@ -24,7 +26,9 @@ from engine.columns.stage_layouts import (
     layout_of_word,
     list_of_layers,
 )
+from engine.cost_models.calibrated.case_building import case_of
 from engine.cost_models.calibrated.layout_choice import layouts_tried
+from engine.cost_models.calibrated.physics.chunks import megatron_options
 from engine.cost_models.calibrated.physics.head import FORWARD_SHARE
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.layouts import (
@@ -330,6 +334,23 @@ def test_a_limit_tries_what_it_names_and_each_split_once() -> None:
         (2, 1): {"even", "last_1", "Ett|t*5L"}, (4, 1): {"even", "Et*3|(t|)*2ttL", "first_1_last_2"},
         (2, 2): {"balanced", "Et*3|(t|)*2ttL"}, (2, 4): {"Et|(t|)*6L"}, (4, 2): {"Et|(t|)*6L"},
     }  # fmt: skip
+
+
+def test_megatrons_options_cut_as_the_execution_does() -> None:
+    """The list that `balanced` comes to is what somebody runs; schedules that Megatron has not, it does not cut."""
+    model, system = models.load("llama-3-70B"), hardware.load("h200_141g_sxm")
+
+    def told(layout: str, **changes: Any) -> str:
+        row = {str(name): value for name, value in rows(stage_layout=[layout]).iloc[0].items()}
+        return megatron_options(case_of(model, system, {**row, **changes}))
+
+    assert told("even") == ""
+    assert told("balanced") == "--pipeline-model-parallel-layout 'Et*20|t*20|t*21|t*19L'"
+    ends = "--decoder-first-pipeline-num-layers 16 --decoder-last-pipeline-num-layers 16"
+    assert told("first_16_last_16") == ends
+    listed = "Et*24|(t*22|)*2t*12L"
+    assert told(listed) == f"--pipeline-model-parallel-layout '{listed}'"
+    assert told(listed, schedule=SCHEDULES.index("dualpipe")) == ""
 
 
 def test_lists_of_limits_keep_the_commas_of_a_layout() -> None:

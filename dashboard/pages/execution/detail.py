@@ -82,6 +82,9 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     if hidden:
         notes.append(f"{hidden} stages between are not drawn.")
     st.caption(" ".join(notes))
+    if options := account_of(exploration.scenario, row).stage_options():
+        st.caption("Megatron’s options for these stages")
+        st.code(options, language=None, wrap_lines=True)
 
 
 def _idle(row: Mapping[Any, Any], share: float) -> str:
