@@ -132,6 +132,12 @@ EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (
      "forward and a backward together that hide each other's exchange of tokens, from both ends of two copies of the "
      "model (DualPipe), there and back (DualPipeV), or interleaved (combined 1F1B).",
      default="1f1b", applies=(_PIPELINE,), after="pipeline_interleaving"),
+    FieldRow("stage_layout", "Stage layout", "layout", "str", _PARALLELISM,
+     ("even", "embedding_counted", "loss_counted", "both_counted", "balanced"),
+     "Which stage holds how many blocks: as even as they divide; with the embedding, the loss or both counted as a "
+     "block of its stage; balanced by work, with what the head takes; the blocks of the first and the last stage, such "
+     "as first_7_last_6; or Megatron's list of all stages, such as Et*3|(tt|)*29m|L.",
+     default="even", applies=(_PIPELINE,), after="schedule"),
     FieldRow("zero_stage", "ZeRO stage", "ZeRO", "int64", _PARALLELISM, (),
      "What replicas divide among themselves: nothing (0), optimizer state (1), gradients too (2), weights too, "
      "gathered block by block (3, fully sharded data parallelism).",
@@ -181,6 +187,10 @@ CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
     "schedule": {
         "1f1b": "1F1B", "interleaved": "interleaved", "zb_h1": "ZB-H1", "zb_v": "ZB-V", "dualpipe": "DualPipe",
         "dualpipev": "DualPipeV", "combined_1f1b": "combined 1F1B",
+    },
+    "stage_layout": {
+        "even": "even", "embedding_counted": "embedding counted", "loss_counted": "loss counted",
+        "both_counted": "both counted", "balanced": "balanced",
     },
     "attention_kernel": {
         "unfused": "unfused", "flash1": "FlashAttention 1", "flash2": "FlashAttention 2", "native": "native",

@@ -160,8 +160,9 @@ def _value(column: Column, value: Any) -> Any:
         right = " or ".join(map(str, column.numbers)) or f"a whole number from {least}"
     else:
         words = column.choices or tuple(CHOICE_LABELS.get(column.name, ()))
-        found = value if isinstance(value, str) and (not words or value in words) else None
-        right = "one of " + ", ".join(words)
+        known = isinstance(value, str) and (not words or value in words or column.position(value) >= 0)
+        found = value if known else None
+        right = "one of " + ", ".join(words) + (", or in the words of its own" if column.open is not None else "")
     if found is None:
         raise LaunchError(f"The execution has {column.name} {shown(value)}; it must be {right}.")
     return found

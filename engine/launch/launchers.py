@@ -31,7 +31,7 @@ class Launch:
 def _number(words: Mapping[str, str], names: Sequence[str]) -> int | None:
     for name in names:
         value = words.get(name, "").split(":")[-1]
-        if value.isdigit() and 0 < int(value[:12]) < 10**7:
+        if value.isdecimal() and 0 < int(value[:12]) < 10**7:
             return int(value[:12])
     return None
 

@@ -172,7 +172,7 @@ class _Reader:
             elif found := _NAME.match(text, place + 1):
                 out.append(self.named(found[0], depth))
                 place = found.end()
-            elif text[place + 1 : place + 2].isdigit():
+            elif text[place + 1 : place + 2].isdecimal():
                 place += 2
             else:
                 out.append("$")
@@ -220,8 +220,10 @@ class _Reader:
         if whole:
             name = whole[1]
             if name in self.arrays:
-                self.left -= len(self.arrays[name])
-                return list(self.arrays[name]) if self.left > 0 else []
+                quoted = any(quoted for _, quoted in word.pieces)
+                found = self.arrays[name] if quoted else [each for item in self.arrays[name] for each in item.split()]
+                self.left -= len(found)
+                return list(found) if self.left > 0 else []
             return self.value(self.named(name, 0)).split()
         if any(quoted for _, quoted in word.pieces) or "$" not in word.text:
             return [self.value(word.text)]

@@ -27,9 +27,10 @@ __all__ = ["Change", "Standing", "Step", "standing"]
 
 TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
     ("tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "batch_size",
-     "pipeline_interleaving", "schedule", "microbatch_size", "optimizer_sharding", "zero_stage"),
-    ("pipeline_interleaving", "schedule", "microbatch_size"),
-    ("pipeline_interleaving", "schedule"),
+     "pipeline_interleaving", "schedule", "stage_layout", "microbatch_size", "optimizer_sharding", "zero_stage"),
+    ("pipeline_interleaving", "schedule", "stage_layout", "microbatch_size"),
+    ("pipeline_interleaving", "schedule", "stage_layout"),
+    ("stage_layout",),
     ("microbatch_size",),
     ("optimizer_sharding", "zero_stage"),
     ("activation_recompute", "selective_recompute"),

@@ -79,12 +79,16 @@ MODEL_ARGS=(--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-le
     --position-embedding-type rope --normalization RMSNorm
     --max-position-embeddings 8192 --swiglu --ffn-hidden-size 28672 --group-query-attention --num-query-groups 8)
 MORE=" --micro-batch-size 1 \
-    --global-batch-size $((WORLD * 4)) --bf16"
+    --global-batch-size $((WORLD * 4))"
+DTYPE_ARGS=()
+if [[ "$DTYPE" == "fp8" ]]; then
+    DTYPE_ARGS+=("--bf16" "--fp8-format hybrid")
+fi
 if [ "$MOE" = 1 ]; then
     MODEL_ARGS+=(--frobnicate 3)
 fi
 torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py \
-    "${MODEL_ARGS[@]}" $MORE --tensor-model-parallel-size ${TP} \
+    "${MODEL_ARGS[@]}" $MORE ${DTYPE_ARGS[@]} --tensor-model-parallel-size ${TP} \
     --pipeline-model-parallel-size ${PP:-4} --sequence-parallel 2>&1 | tee log.txt
 """
 
@@ -102,7 +106,7 @@ def test_scripts_are_read_as_people_write_them(wrapped: bool, tmp_path: Path) ->
     found = launch.read(file)
     assert launch.named_shape(found.model) == "llama-3-70B"
     told = {"num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "batch_size": 256, "microbatch_size": 1,
-            "tensor_par_comm_type": "rs_ag", "zero_stage": 0, "datatype": "bfloat16"}  # fmt: skip
+            "tensor_par_comm_type": "rs_ag", "zero_stage": 0, "datatype": "float8"}  # fmt: skip
     assert told.items() <= found.execution.items()
     assert [each.split()[0] for each in found.unread] == ["--frobnicate"]
 
@@ -150,3 +154,43 @@ def test_hostile_scripts_take_no_time(text: str) -> None:
     except launch.LaunchError as error:
         assert str(error).endswith(".")  # noqa: PT017
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "flags", "layout"),
+    [
+        (61, 8, "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6", None),  # what even means
+        (61, 8, "--decoder-first-pipeline-num-layers 5 --decoder-last-pipeline-num-layers 8", "first_5_last_8"),
+        (80, 4, "--decoder-last-pipeline-num-layers 17", "last_17"),
+        (6, 8, "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", None),
+        (31, 8, "--account-for-loss-in-pipeline-split", "loss_counted"),
+        (61, 8, "--pipeline-model-parallel-layout 'Et*3|(tt|)*29m|L'", "Et*3|(tt|)*29m|L"),
+    ],
+)
+def test_how_layers_are_cut_into_stages(layers: int, pipeline: int, flags: str, layout: str | None) -> None:
+    text = f"torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py --num-layers {layers} --hidden-size 64 {flags} "
+    text += (
+        f"--num-attention-heads 4 --micro-batch-size 1 --global-batch-size 64 --pipeline-model-parallel-size {pipeline}"
+    )
+    found = launch.read_text(text, "run.sh")
+    assert found.execution.get("stage_layout") == layout
+    assert not found.unread
+    chunks = 4 if layout and "|" in layout else 1
+    assert found.execution["pipeline_interleaving"] == chunks
+
+
+def test_the_arguments_that_a_log_prints_are_read_as_the_script_was() -> None:
+    fixture = next(each for each in fixtures.ALL if each["id"] == "mlm-test-vp2-account-for")
+    flags = launch.read_flags("megatron", fixture["flags"], gpus=8)
+    lines = {name.removeprefix("--").replace("-", "_"): value for name, value in fixture["flags"].items()}
+    lines |= {"world_size": 8, "cp_comm_type": ["p2p"], "recompute_granularity": None, "fp8": None, "lr": 1e-4,
+              "rank": 0, "overlap_p2p_comm": True, "swiglu": False, "data_parallel_size": 2}  # fmt: skip
+    log = "\n".join(f"0: [rank0]   {name} {'.' * 20} {value}" for name, value in lines.items())
+    found = launch.read_text(f"------ arguments ------\n{log}\n------ end of arguments ------\n", "log.txt")
+    assert found.execution == flags.execution
+    assert expected_model(flags.model) == expected_model(found.model)
+    assert found.num_procs == 8
+
+
+def expected_model(model: dict[str, Any]) -> dict[str, Any]:
+    return {word: model[word] for word in ("layers", "hidden", "ffn", "heads", "kv_heads", "seq", "tied_embeddings")}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine import launch
+from engine.columns.stage_layouts import canonical
 from tests.launch import fixtures
 
 
@@ -16,12 +17,15 @@ def test_published_keys_mean_what_the_framework_makes_of_them(fixture: dict[str,
     expected, gpus = fixture["expected"], fixture["gpus"]["count"]
     recipe = {"--recipe": fixture["source"]["symbol"]}
     found = launch.read_flags("megatron-bridge", fixture["flags"] | recipe, gpus=gpus)
-    assert found.execution == expected["execution"]
+    # Since these were written down, executions have a field for layers listed by stage.
+    listed = fixture["flags"].get("model.pipeline_model_parallel_layout")
+    layout = {} if listed is None else {"stage_layout": canonical(listed)}
+    assert found.execution == expected["execution"] | layout
     assert expected["model"].items() <= found.model.items()
     assert (found.num_procs, found.unread, found.refused) == (gpus, (), "")
     # The recipe's name is where the shape stands; the keys alone say the execution all the same.
     alone = launch.read_flags("megatron-bridge", fixture["flags"], gpus=gpus)
-    assert alone.execution == expected["execution"]
+    assert alone.execution == expected["execution"] | layout
     assert "the model's shape" in alone.left
     for key in ("pipeline_model_parallel_layout", "moe_shared_expert_overlap", "main_grads_dtype"):
         if any(key in each for each in fixture["flags"]):

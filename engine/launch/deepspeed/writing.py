@@ -13,6 +13,7 @@ from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header
 from engine.launch.report import Report
+from engine.launch.unsaid import cut_evenly
 
 __all__ = ["TITLE", "VERSION", "write"]
 
@@ -82,6 +83,7 @@ def _nearest(order: Order, report: Report) -> dict[str, Any]:
         )
         e["data_par"] *= e["tensor_par"]
         e |= {"tensor_par": 1, "zero_stage": 3}
+    cut_evenly(order, report)
     schedule = order.execution["schedule"]
     if schedule not in ("1f1b", "interleaved"):
         report.not_expressible(f"{called('schedule')} {choice_label('schedule', schedule)}: it is the code's.")

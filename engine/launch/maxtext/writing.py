@@ -15,6 +15,7 @@ from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header
 from engine.launch.maxtext.names import model_name
 from engine.launch.report import Report
+from engine.launch.unsaid import cut_evenly
 
 __all__ = ["TITLE", "VERSION", "write"]
 
@@ -168,6 +169,7 @@ def _pipeline(order: Order, report: Report) -> dict[str, Any]:
         report.not_expressible(
             f"{called('schedule')} {choice_label('schedule', e['schedule'])}: it has one of its own."
         )
+    cut_evenly(order, report)
     report.remark("MaxText's pipeline runs all forward passes, then all backward passes; here it is 1F1B.")
     return {
         "num_layers_per_pipeline_stage": layers // stages,

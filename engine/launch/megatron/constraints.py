@@ -76,7 +76,8 @@ def _pipeline(args: Arguments, gpus: int) -> str:
     accounted = args.on("account_for_embedding_in_pipeline_split") + args.on("account_for_loss_in_pipeline_split")
     first, last = args["decoder_first_pipeline_num_layers"], args["decoder_last_pipeline_num_layers"]
     if first is not None or last is not None:
-        ends = int(first or 0) + int(last or 0)
+        ends = args.number("decoder_first_pipeline_num_layers", 0, 0)
+        ends += args.number("decoder_last_pipeline_num_layers", 0, 0)
         middle = pipeline - (first is not None) - (last is not None)
         if (layers - ends) % max(middle, 1) or (middle == 0 and layers != ends):
             return f"{layers} layers less {ends} of the ends do not divide over {middle} stages"
@@ -128,13 +129,13 @@ def _recompute(args: Arguments, gpus: int) -> str:
 
 
 def _memory(args: Arguments, gpus: int) -> str:
-    named = args["cpu_offloading_num_layers"]
-    if named and int(named) > 0:
+    named = args.number("cpu_offloading_num_layers", 0, 0)
+    if named:
         if args.number("pipeline_model_parallel_size", 1) > 1:
             return "offloading activations by layers needs a pipeline of one stage"
         if args.word("recompute_granularity"):
             return "offloading activations by layers does not go with recomputation"
-        if args["num_layers"] is not None and int(named) >= args.number("num_layers"):
+        if args["num_layers"] is not None and named >= args.number("num_layers"):
             return "at most all layers but one can be offloaded"
     if args.on("optimizer_cpu_offload") and not args.on("use_precision_aware_optimizer"):
         return "offloading the optimizer needs --use-precision-aware-optimizer"

@@ -12,6 +12,7 @@ from engine.launch.megatron.arguments import LM, Arguments
 from engine.launch.megatron.constraints import refusal
 from engine.launch.megatron.model_reading import read_model
 from engine.launch.megatron.parser import OLD_FLAGS, flags_by_name, flags_of, parsed
+from engine.launch.megatron.printed import said_by
 from engine.launch.megatron.reading import read_execution
 from engine.launch.megatron.terms import TERMS
 from engine.launch.megatron.writing import Groups, groups_of
@@ -24,6 +25,11 @@ _MARKS: Final = (
     "--global-batch-size", "--pipeline-model-parallel-size", "--seq-length",
 )  # fmt: skip
 _YAML: Final = re.compile(r"^(\s*)(--[A-Za-z0-9-]{1,80}):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_PRINTED: Final = re.compile(r"^[^\n]{0,40}?\b([a-z][a-z0-9_]{1,60}) \.{2,60} ?([^\n]{0,2000}?)[ \t]*$", re.MULTILINE)
+_MOST_ARE_PRINTED: Final = 20
+"""Arguments that a log prints at least; a run has some 800."""
+_AS_PRINTED: Final = "printed arguments"
+"""Key of arguments by destination, as a log prints them, instead of flags."""
 _ENVIRONMENT: Final = re.compile(r"^\s+([A-Z][A-Z0-9_]{2,80}):[ \t]*(\S{1,200})[ \t]*$", re.MULTILINE)
 _RUN: Final[Mapping[str, Any]] = {
     "tokenizer_type": "NullTokenizer", "mock_data": True, "train_iters": 50, "lr": 1e-4, "min_lr": 1e-5,
@@ -99,6 +105,9 @@ class MegatronLM:
         """
         if name.lower().endswith((".yaml", ".yml")):
             return _from_yaml(text)
+        arguments = dict(_PRINTED.findall(text))
+        if len(arguments) >= _MOST_ARE_PRINTED and "tensor_model_parallel_size" in arguments:
+            return Found({_AS_PRINTED: arguments})
         launch = launch_of(text, _MARKS)
         if launch is None:
             return None
@@ -123,6 +132,8 @@ class MegatronLM:
 
     @staticmethod
     def _arguments(flags: Mapping[str, Any], report: Report) -> Arguments:
+        if isinstance(arguments := flags.get(_AS_PRINTED), Mapping):
+            return Arguments(said_by(arguments), LM)
         return Arguments(parsed(flags, report), LM)
 
 

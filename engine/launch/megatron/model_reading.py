@@ -31,7 +31,7 @@ def layer_pattern(value: Any, name: str) -> int | list[int]:
     if isinstance(value, list | tuple) and all(each in (0, 1) for each in value) and 0 < len(value) <= 100_000:
         return [int(each) for each in value]
     text = re.sub(r"\s", "", str(value))[:10_000]
-    if text.isdigit() and 0 < int(text[:9]) <= 100_000:
+    if text.isdecimal() and 0 < int(text[:9]) <= 100_000:
         return int(text[:9])
     inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
     found: list[int] = []

@@ -13,7 +13,7 @@ from engine.launch.megatron.parser import printed
 from engine.launch.megatron.reading import read_execution
 from engine.launch.report import Report
 
-__all__ = ["OTHER_NAMES", "read_printed"]
+__all__ = ["OTHER_NAMES", "read_printed", "said_by"]
 
 OTHER_NAMES: Final[Mapping[str, str]] = {
     "using_world_size": "world_size",
@@ -31,6 +31,19 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
 """Names that NeMo, the command line or earlier versions give to an argument of Megatron."""
 
 
+def said_by(arguments: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the values of printed arguments, by destination; what is not understood is left out.
+
+    Args:
+        arguments: values by name, as text.
+    """
+    lists = {"recompute_modules", "cp_comm_type", "cuda_graph_modules", "offload_modules"}
+    return printed({
+        OTHER_NAMES.get(name, name): re.sub(r"[\[\]'\",]", " ", value).strip() if name in lists else value
+        for name, value in arguments.items()
+    })  # fmt: skip
+
+
 def read_printed(arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any], frozenset[str]]:
     """Returns the execution and the model that printed arguments describe, and which arguments were understood.
 
@@ -40,11 +53,7 @@ def read_printed(arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str
     Args:
         arguments: values by name, as text.
     """
-    lists = {"recompute_modules"}
-    arguments = {
-        name: re.sub(r"[\[\]'\",]", " ", value) if name in lists else value for name, value in arguments.items()
-    }
-    said = printed({OTHER_NAMES.get(name, name): value for name, value in arguments.items()})
+    said = said_by(arguments)
     report = Report()
     args = Arguments(said, LM)
     try:

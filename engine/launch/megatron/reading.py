@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
-from engine.launch.megatron.layouts import layout_chunks
+from engine.launch.megatron.layouts import ACCOUNTS, ENDS, layout_of, list_of
 from engine.launch.report import Report, whole
+from models.documents import shown
 
 __all__ = ["read_execution"]
 
@@ -123,12 +125,18 @@ def _interleaving(args: Arguments, report: Report) -> None:
              if args[name] is not None), None,
         )  # fmt: skip
         if layout:
-            stages = layout_chunks(layout)
-            if stages is None or stages % pipeline:
-                name = args.name("pipeline_model_parallel_layout")
-                report.unread(f"{name} does not name stages of {pipeline} ranks.")
+            name = args.name("pipeline_model_parallel_layout")
+            try:
+                _, stages = list_of(layout)
+            except LaunchError as problem:
+                report.unread(f"{name}: {problem}"[:300])
+                layout = None
             else:
-                chunks = stages // pipeline
+                if stages % pipeline:
+                    report.unread(f"{name} does not name stages of {pipeline} ranks.")
+                    layout = None
+                else:
+                    chunks = stages // pipeline
         if told is not None:
             chunks = args.number(told)
         elif each is not None and not layout:
@@ -140,22 +148,31 @@ def _interleaving(args: Arguments, report: Report) -> None:
             else:
                 chunks = (layers + accounted) // pipeline // width
     e["pipeline_interleaving"] = chunks
-    if accounted:
-        both = [args.name(f"account_for_{end}_in_pipeline_split") for end in ("embedding", "loss")
-                if args.on(f"account_for_{end}_in_pipeline_split")]  # fmt: skip
-        report.not_modelled(", ".join(both))
-    for name in ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"):
-        if args[name] is not None:
-            report.not_modelled(f"{args.name(name)} {args[name]}")
-    if layout:
-        report.not_modelled(f"{args.name('pipeline_model_parallel_layout')} {layout}"[:200])
+    _layout(args, report, layout)
+    if args.said.get("microbatch_group_size_per_vp_stage") not in (None, pipeline):
+        report.not_modelled(args.name("microbatch_group_size_per_vp_stage"))
+
+
+def _layout(args: Arguments, report: Report, listed: Any) -> None:
+    """How layers are cut into stages, where that is not as even as they divide."""
+    e, layers = report.execution, report.model.get("layers")
+    set_there: dict[str, Any] = {name: True for name in ACCOUNTS if args.on(name)}
+    set_there |= {name: args.number(name) for name in ENDS if args[name] is not None}
+    if set_there:
+        told = ", ".join(args.name(name) + ("" if value is True else f" {value}") for name, value in set_there.items())
+        report.not_modelled(f"{told}: by the calibrated cost model only")
+    if listed:
+        set_there = {"pipeline_model_parallel_layout": listed}
+        told = f"{args.name('pipeline_model_parallel_layout')} {listed}"
+        report.not_modelled(f"{told[:200]}: by the calibrated cost model only")
         report.remark(
             "The pipeline layout is not even; it is read as "
             + (f"{layers} layers" if layers else "all layers")
-            + f" over {pipeline} stages of {chunks} chunks."
+            + f" over {e['pipeline_par']} stages of {e['pipeline_interleaving']} chunks."
         )
-    if args.said.get("microbatch_group_size_per_vp_stage") not in (None, pipeline):
-        report.not_modelled(args.name("microbatch_group_size_per_vp_stage"))
+    found = layout_of(set_there, layers, e["pipeline_par"], e["pipeline_interleaving"])
+    if found is not None:
+        e["stage_layout"] = found
 
 
 def _precision(args: Arguments, report: Report) -> None:
@@ -282,8 +299,7 @@ def _offloads(args: Arguments, report: Report) -> None:
     e = report.execution
     e["optimizer_offload"] = False
     if args.on("optimizer_cpu_offload"):
-        fraction = args["optimizer_offload_fraction"]
-        share = 1.0 if fraction is None else float(fraction)
+        share = _share(args["optimizer_offload_fraction"], args.name("optimizer_offload_fraction"))
         e["optimizer_offload"] = share >= 0.5
         if share < 1.0:
             report.remark(f"{share:.0%} of the optimizer is offloaded; it is all or nothing here.")
@@ -303,6 +319,17 @@ def _offloads(args: Arguments, report: Report) -> None:
         e["activations_offload"] = True
         modules = " ".join(args.words("offload_modules"))
         report.remark(f"Activations of some modules are offloaded ({modules}); it is all or nothing here.")
+
+
+def _share(value: Any, name: str) -> float:
+    """A share from 0 to 1, all where nothing is said. Raises `LaunchError` for what is none."""
+    try:
+        share = 1.0 if value is None else float(value)
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise LaunchError(f"{name} is {shown(value)}; it must be a number from 0 to 1.")
+    return share
 
 
 def _recompute(args: Arguments, report: Report) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from engine.columns import called
 from engine.launch.contract import LaunchError, Order
+from engine.launch.megatron.layouts import ENDS, cut_of
 from engine.launch.report import Report
 
 __all__ = ["Groups", "groups_of"]
@@ -15,6 +17,12 @@ __all__ = ["Groups", "groups_of"]
 Groups = dict[str, dict[str, Any]]
 """Arguments by destination, in groups."""
 
+_DEEPSEEK_V3: Final = {
+    "moe_router_num_groups": 8, "moe_router_group_topk": 4, "moe_router_score_function": "sigmoid",
+    "moe_router_enable_expert_bias": True, "moe_router_pre_softmax": True, "moe_router_topk_scaling_factor": 2.5,
+    "moe_router_dtype": "fp32", "moe_router_load_balancing_type": ["seq_aux_loss"], "moe_aux_loss_coeff": [1e-4],
+}  # fmt: skip
+"""How DeepSeek-V3 routes (arXiv:2412.19437, sections 2.1.2 and 4.2; its config.json), without any bearing on time."""
 _BLACKWELL_AND_HOPPER: Final = "float8 is written for Hopper (tensorwise); on Blackwell --fp8-recipe mxfp8 is usual."
 
 
@@ -103,14 +111,18 @@ def _experts(order: Order, report: Report) -> dict[str, Any]:
     assert experts is not None
     found: dict[str, Any] = {
         "num_experts": experts.routed, "moe_ffn_hidden_size": experts.ffn, "moe_router_topk": experts.top_k,
-        "moe_layer_freq": _pattern(order.shape["moe_layer_freq"]), "moe_grouped_gemm": True,
+        "moe_layer_freq": _pattern(order.shape["moe_layer_freq"]), "moe_grouped_gemm": True, "moe_permute_fusion": True,
         "moe_token_dispatcher_type": "alltoall", "moe_router_load_balancing_type": ["aux_loss"],
         "moe_aux_loss_coeff": [0.01],
     }  # fmt: skip
     if experts.shared_width:
         found["moe_shared_expert_intermediate_size"] = experts.shared_width
-    report.not_modelled("--moe-token-dispatcher-type alltoall, --moe-grouped-gemm, --moe-router-load-balancing-type, "
-                        "--moe-aux-loss-coeff: how tokens are routed and sent")  # fmt: skip
+    report.not_modelled(
+        "--moe-token-dispatcher-type alltoall, --moe-grouped-gemm, --moe-permute-fusion, --moe-router-*, "
+        "--moe-aux-loss-coeff: how tokens are routed and sent"
+    )
+    if "deepseek-v3" in (order.model.name, order.model.derived_from):
+        return found | _DEEPSEEK_V3
     if order.model.family.startswith("DeepSeek") or order.model.name.startswith("kimi"):
         report.remark("The router of this family (scores by sigmoid, groups, bias) is not written: --moe-router-*.")
     return found
@@ -142,40 +154,26 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
         found |= {
             "expert_model_parallel_size": e["expert_par"], "expert_tensor_parallel_size": e["expert_tensor_par"],
         }  # fmt: skip
-    if v > 1:
-        found["num_virtual_stages_per_pipeline_rank"] = v
-    if layers % (pipeline * v):
-        found |= _uneven(layers, pipeline, v)
+    layout = e["stage_layout"]
+    if layout == "balanced" and pipeline > 1:
+        report.not_expressible(f"{called('stage_layout')} balanced: stages are cut as evenly as layers divide")
+        layout = "even"
+    cut = cut_of(layers, pipeline, v, layout)
+    found |= cut
+    if layout == "even" and ENDS[0] in cut:
+        report.remark(
+            f"{layers} layers do not divide over {pipeline} stages: the first has {cut[ENDS[0]]}, the last "
+            f"{cut[ENDS[1]]}, the others the rest evenly."
+        )
     schedule = e["schedule"]
     if schedule not in ("1f1b", "interleaved", "combined_1f1b") and pipeline > 1:
         report.not_expressible(
-            f"schedule {schedule}: Megatron-Core has 1F1B, interleaved and combined 1F1B; "
+            f"{called('schedule')} {schedule}: Megatron-Core has 1F1B, interleaved and combined 1F1B; "
             + ("interleaved" if v > 1 else "1F1B") + " is written"
         )  # fmt: skip
     if schedule == "combined_1f1b" and v == 1 and pipeline > 1:
         raise LaunchError("Megatron runs combined_1f1b in a pipeline with pipeline_interleaving above 1 only.")
     return found
-
-
-def _uneven(layers: int, pipeline: int, v: int) -> dict[str, Any]:
-    """How layers that do not divide evenly are cut: embedding and loss count as layers, or the ends hold others."""
-    if (layers + 2) % (pipeline * v) == 0:
-        return {"account_for_embedding_in_pipeline_split": True, "account_for_loss_in_pipeline_split": True}
-    if v > 1:
-        raise LaunchError(
-            f"{layers} layers are no multiple of {pipeline} stages of {v} chunks, nor with embedding and loss; "
-            "Megatron refuses that."
-        )
-    if pipeline == 2:
-        return {"decoder_first_pipeline_num_layers": layers // 2, "decoder_last_pipeline_num_layers": -(-layers // 2)}
-    # The last stages before the end hold one more where blocks do not divide evenly; here the two ends take the rest.
-    middle = -(-layers // pipeline)
-    ends = layers - middle * (pipeline - 2)
-    while ends < 2 and middle > 1:
-        middle -= 1
-        ends = layers - middle * (pipeline - 2)
-    first = -(-ends // 2)
-    return {"decoder_first_pipeline_num_layers": first, "decoder_last_pipeline_num_layers": ends - first}
 
 
 def _memory(order: Order, report: Report) -> dict[str, Any]:
@@ -229,7 +227,7 @@ def _recompute(order: Order, report: Report) -> dict[str, Any]:
         report.remark("The first half of every chunk's layers is recomputed instead of every second layer.")
         if chunk > 1:
             return {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": chunk // 2}
-    report.not_expressible(f"selective_recompute {selected}: the attention core is recomputed instead")
+    report.not_expressible(f"{called('selective_recompute')} {selected}: the attention core is recomputed instead")
     return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
 
 
@@ -268,13 +266,15 @@ def _overlap(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
     kind = e["tensor_par_comm_type"]
     if kind == "p2p_rs_ag":
-        report.not_expressible("tensor_par_comm_type p2p_rs_ag: gone from Megatron-Core; all-reduce is written")
+        report.not_expressible(
+            f"{called('tensor_par_comm_type')} p2p_rs_ag: gone from Megatron-Core; all-reduce is written"
+        )
     sequence = kind == "rs_ag" and e["tensor_par"] > 1
     found: dict[str, Any] = {"sequence_parallel": sequence, "tp_comm_overlap": False}
     if e["tensor_par_overlap"] != "none" and e["tensor_par"] > 1:
         found["tp_comm_overlap"] = sequence
         if not sequence:
-            report.not_expressible("tensor_par_overlap: only with sequence parallelism (rs_ag)")
+            report.not_expressible(f"{called('tensor_par_overlap')}: only with sequence parallelism (rs_ag)")
     found["overlap_grad_reduce"] = bool(e["data_par_overlap"])
     found["overlap_param_gather"] = bool(e["data_par_overlap"]) and e["zero_stage"] >= 1
     spread = "experts" in order.shape and e["expert_par"] > 1
@@ -283,7 +283,7 @@ def _overlap(order: Order, report: Report) -> dict[str, Any]:
     if spread and (e["expert_overlap"] or (e["schedule"] == "combined_1f1b" and e["pipeline_par"] > 1)):
         found["overlap_moe_expert_parallel_comm"] = True
     if e["pipeline_overlap"] and e["pipeline_par"] > 1:
-        report.not_expressible("pipeline_overlap: transfers of plain 1F1B are not hidden")
+        report.not_expressible(f"{called('pipeline_overlap')}: transfers of plain 1F1B are not hidden")
     return found
 
 
@@ -298,7 +298,7 @@ def _software(order: Order, report: Report) -> dict[str, Any]:
     elif kernel == "native":
         found["attention_backend"] = "fused"
     elif kernel == "flash1":
-        report.not_expressible("attention_kernel flash1: FlashAttention 2 is written")
+        report.not_expressible(f"{called('attention_kernel')} flash1: FlashAttention 2 is written")
         found |= {"attention_backend": "flash", "flash_attention_version": 2}
     launch = e["launch"]
     if launch == "graphs":
@@ -306,16 +306,16 @@ def _software(order: Order, report: Report) -> dict[str, Any]:
     else:
         found["cuda_graph_impl"] = "none"
     if launch == "compiled":
-        report.not_expressible("launch compiled: fused kernels are written")
+        report.not_expressible(f"{called('launch')} compiled: fused kernels are written")
     if launch == "eager":
         found |= {
             "transformer_impl": "local", "bias_swiglu_fusion": False, "bias_dropout_fusion": False,
             "masked_softmax_fusion": False, "apply_rope_fusion": False,
         }  # fmt: skip
     if e["weight_offload"]:
-        report.not_expressible("weight_offload: no flag offloads weights")
+        report.not_expressible(f"{called('weight_offload')}: no flag offloads weights")
     if not e["fused_activation"]:
-        report.not_expressible("fused_activation off: kernels are fused as a whole")
+        report.not_expressible(f"{called('fused_activation')} off: kernels are fused as a whole")
     return found
 
 

@@ -352,7 +352,7 @@ def _program(framework: MegatronBridge, order: Order, keys: Mapping[str, Any], l
         shown = repr(value)
         if key == "model.attention_backend":
             shown = f"AttnBackend.{value}"
-        elif key.endswith("_dtype"):
+        elif key.endswith("_dtype") and key.startswith("optimizer."):
             shown = _DTYPES[value]
         elif isinstance(value, list) and len(value) > 12 and set(value) <= {0, 1}:
             first = value.index(1)

@@ -14,6 +14,7 @@ from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header, torchrun
 from engine.launch.report import Report
 from engine.launch.torchtitan.flavors import Config, config_for
+from engine.launch.unsaid import cut_evenly
 
 __all__ = ["TITLE", "VERSION", "write"]
 
@@ -152,6 +153,7 @@ def _pipeline(order: Order, report: Report) -> dict[str, Any]:
     name = _SCHEDULES.get(schedule, "1F1B" if chunks == 1 else "Interleaved1F1B")
     if schedule not in (*_PLAIN, *_SCHEDULES):
         report.not_expressible(f"{called('schedule')} {choice_label('schedule', schedule)}: {name} stands for it.")
+    cut_evenly(order, report)
     flags: dict[str, Any] = {"parallelism.pipeline_parallel_schedule": name}
     if order.shape["layers"] % (pipeline * chunks) == 0:
         flags |= {
