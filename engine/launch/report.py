@@ -85,7 +85,7 @@ class Report:
 
     def refuse(self, reason: str) -> None:
         """Notes why the framework would not start this; the first reason counts."""
-        self.refused = self.refused or reason
+        self.refused = self.refused or reason.rstrip(".")
 
     def listed(self, which: str) -> tuple[str, ...]:
         """Returns a list, in the order in which it was noted."""

@@ -307,6 +307,25 @@ def test_opening_a_launch_script(place: Place) -> None:
     assert "is no launch configuration" in app.error[0].value
 
 
+def test_pasting_a_configuration(place: Place) -> None:
+    """Text is read as a file is; what has no end of its own is known by what stands in it."""
+    now = Scenario.of("gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16")
+    toml = (
+        "# for 16 GPUs\n[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 2\nseq_len = 8192\n"
+        "[parallelism]\ntensor_parallel_degree = 2\n[activation_checkpoint]\nmode = 'full'\n"
+    )
+    app = page(scenario_parameters.parameters_of(now))
+    app.text_area(key="scenarios_pasted").set_value(toml).run()
+    assert not app.exception
+    told = " ".join(each.value for each in (*app.markdown, *app.caption)).replace("\\", "")
+    assert "**torchtitan**" in told
+    assert "16 GPUs" in told
+    assert "Attention kernel (attention_kernel)" in told
+    assert app.button(key="scenarios_open_file").label == "Open it"
+    app.text_area(key="scenarios_pasted").set_value("nothing of the kind").run()
+    assert app.error[0].value.startswith("What was pasted is no launch configuration")
+
+
 def test_a_report_names_what_it_was_asked_for_and_not_its_equal_by_another_name(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

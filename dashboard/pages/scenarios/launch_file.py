@@ -14,12 +14,14 @@ from dashboard.words.executions import choices, title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, percent, signed_percent
 from engine import Scenario, launch
+from engine.columns import ALL_FIELDS, called
 from engine.launch import Reading, Standing
 
 __all__ = ["ENDINGS", "draw", "is_launch", "parameters"]
 
 ENDINGS: Final = ("sh", "slurm", "sbatch", "txt", "py", "yaml", "yml", "toml")
 """Endings of files that are launch configurations where they are anything; JSON may be one, too."""
+_LABELS: Final = {column.name: called(column.name) for column in ALL_FIELDS}
 _MOST_SENTENCES: Final = 12
 """Sentences of a list that are shown."""
 
@@ -84,7 +86,8 @@ def _said(reading: Reading) -> None:
     if reading.refused:
         st.warning(literal(f"The framework would not start it: {reading.refused}."), icon=":material/block:")
     for heading, sentences in (
-        ("Left to other sources", reading.left), ("Set there, not modelled here", reading.not_modelled),
+        ("Left to other sources", [_LABELS.get(each, each) for each in reading.left]),
+        ("Set there, not modelled here", reading.not_modelled),
         ("Not read", reading.unread), ("Remarks", reading.remarks),
     ):  # fmt: skip
         _list(heading, sentences)

@@ -34,12 +34,11 @@ def opener() -> None:
             "nothing in it is run.",
         )  # fmt: skip
         if file is None:
+            _pasted()
             return
         try:
             if launch_file.is_launch(file.name, file.getvalue()):
-                link = launch_file.draw(file.name, file.getvalue())
-                if link is not None:
-                    _open("explore", link)
+                _launch(file.name, file.getvalue())
                 return
             found = read(file.getvalue(), file.name)
             if isinstance(found, Scenario):
@@ -50,6 +49,27 @@ def opener() -> None:
                 st.info("This file is a model or a system, not a scenario; the Library page opens it.")
         except Refused as problem:
             st.error(literal(str(problem)), icon=":material/error:")
+
+
+def _pasted() -> None:
+    """Draws the field for a command or configuration that is no file yet, and what stands in it."""
+    text = st.text_area(
+        "Or paste a command line or configuration", key="scenarios_pasted", height=120,
+        max_chars=MOST_MEGABYTES * 1_000_000, placeholder="torchrun ... pretrain_gpt.py --tensor-model-parallel-size 4",
+    )  # fmt: skip
+    if not text or not text.strip():
+        return
+    try:
+        _launch("What was pasted", text.encode())
+    except Refused as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+
+
+def _launch(name: str, content: bytes) -> None:
+    """Draws a launch configuration, and the button to its scenario. Raises `Refused`."""
+    link = launch_file.draw(name, content)
+    if link is not None:
+        _open("explore", link)
 
 
 def _scenario(found: Scenario) -> None:
