@@ -63,7 +63,7 @@ def test_files_that_the_readme_names_exist():
 def test_commands_that_the_readme_names_exist():
     from engine.cli.main import app
 
-    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    known = {each.name or each.callback.__name__ for each in app.registered_commands if each.callback}
     known |= {group.name for group in app.registered_groups}
     named = set(re.findall(r"shardscape (\w+)", README))
     assert named == known

@@ -72,6 +72,10 @@ def layers(
     strategy: Annotated[
         Path | None, typer.Option("--strategy", metavar="FILE", help="Write the strategy as JSON, or .dot as a graph.")
     ] = None,
+    execution: Annotated[
+        Path | None,
+        typer.Option("--execution", metavar="FILE", help="Write a library model's plan as JSON for `evaluate`."),
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV: the candidates, or the rows of a sweep.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -85,7 +89,7 @@ def layers(
       shardscape plan layers vgg19 --batch 1024
       shardscape plan layers graph.txt --profile-batch 32 --batch 1024 --machines 8,16 --mode released --csv
       shardscape plan layers bert_48 --batch 64 --preset B --sweep
-      shardscape plan layers llama-3-70B --system h100_80g_sxm:64 --tensor-par 8 --batch 128 --strategy plan.json
+      shardscape plan layers llama-3-70B --system h100_80g_sxm:64 --tensor-par 8 --batch 128 --execution plan.json
       shardscape plan layers llama-3-8B --system h100_80g_sxm:8 --system a100_80g_sxm:8 --batch 64
     """
     from engine.planners.contract import PlanError
@@ -99,7 +103,10 @@ def layers(
         _print(made.plan, json=json, csv=csv, top=top)
         _against(made, profile, system)
         _write_strategy(made.plan, strategy)
+        _write_execution(made, execution)
         return
+    if execution is not None:
+        raise PlanError("--execution is for a library model with --system: a profile alone is no execution.")
     cluster = _cluster(machines, preset, memory, transfer, all_reduce, inside)
     problem = _problem(profile, profile_batch, batch, cluster, microbatch, mode, optimizer)
     if sweep or scale:
@@ -242,13 +249,25 @@ def _text(table: pd.DataFrame) -> None:
     write(text_table([str(name) for name in table.columns], rows, left=texts))
 
 
+def _write_execution(made: ModelPlan, path: Path | None) -> None:
+    if path is None:
+        return
+    from engine.planners.layerwise.library_models import execution_of
+
+    _write_text(path, as_json(dict(execution_of(made))))
+
+
 def _write_strategy(plan: LayerwisePlan, path: Path | None) -> None:
     if path is None:
         return
-    from engine.executions.files import TableWriteError
     from engine.planners.layerwise.strategy import graph_text, strategy_text
 
-    text = graph_text(plan) if path.suffix == ".dot" else strategy_text(plan)
+    _write_text(path, graph_text(plan) if path.suffix == ".dot" else strategy_text(plan))
+
+
+def _write_text(path: Path, text: str) -> None:
+    from engine.executions.files import TableWriteError
+
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

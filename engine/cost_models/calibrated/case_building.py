@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.columns import EXTENSIONS
+from engine.columns import EXTENSIONS, by_name
+from engine.columns.stage_layouts import EVEN, canonical
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     LAUNCHES,
@@ -162,8 +163,8 @@ def case_of(model: Model, system: System, executions: Mapping[str, Any]) -> Case
         executions: columns [rows] or numbers, at least tensor_par, pipeline_par, data_par, microbatch_size and
             batch_size. Read where given: Calculon's pipeline_interleaving, datatype, activation_recompute,
             optimizer_sharding, tensor_par_comm_type, tensor_par_overlap, data_par_overlap; and every field of `Layout`
-            and `Software` by its own name, which has precedence. `attention_kernel`, `launch` and `recompute` may be
-            words or positions.
+            and `Software` by its own name, which has precedence. `attention_kernel`, `launch`, `recompute` and
+            `stage_layout` may be words or positions.
 
     Raises:
         KeyError: one of the five required columns is missing.
@@ -184,6 +185,7 @@ def _layout(e: Mapping[str, Any]) -> Layout:
         "expert_tensor_par": number("expert_tensor_par", tensor),
         "pipeline_interleaving": number("pipeline_interleaving", 1.0),
         "schedule": number("schedule", plain_schedule(number("pipeline_interleaving", 1.0))),
+        "stage_layout": _layouts(e),
         "sequence_par": number("sequence_par", _is(e, "tensor_par_comm_type", "rs_ag", 1.0)),
         "fully_sharded": number("fully_sharded", 0.0),
         "linear_bits": number("linear_bits", _bits(e)),
@@ -192,6 +194,16 @@ def _layout(e: Mapping[str, Any]) -> Layout:
     sharded = np.asarray(e["optimizer_sharding"], np.float64) if "optimizer_sharding" in e else 1.0
     values["zero_stage"] = number("zero_stage", np.where(values["fully_sharded"] > 0, 3.0, sharded))
     return Layout.of(values)
+
+
+def _layouts(e: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    """Positions of stage layouts among the words of the field, of words too."""
+    given = np.asarray(e.get("stage_layout", EVEN))
+    if given.dtype.kind in "iufb":
+        return given.astype(np.float64)
+    words, which = np.unique(given.astype(str), return_inverse=True)
+    positions = [canonical(word) and by_name("stage_layout").position(word) for word in words.tolist()]
+    return np.array(positions, np.float64)[which].reshape(given.shape)
 
 
 def _software(system: System, e: Mapping[str, Any]) -> Software:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.physics.schedules import plain_schedule
 from engine.executions.arrays import Floats
 
@@ -160,7 +161,7 @@ class Layout(_Arrays):
     `data_par` counts replicas; `context_par` is not part of it. `expert_par` divides data x context (x tensor)
     processors; `expert_tensor_par` splits each expert. `zero_stage` 0-3; `fully_sharded` is 1 where weights are
     gathered layer by layer. `linear_bits` 16, 8 or 4. `recompute` a position in `RECOMPUTES`, `schedule` one in
-    `engine.cost_models.calibrated.physics.schedules.SCHEDULES`.
+    `engine.cost_models.calibrated.physics.schedules.SCHEDULES`, `stage_layout` one among the words of that field.
     """
 
     tensor_par: Floats
@@ -171,6 +172,7 @@ class Layout(_Arrays):
     expert_tensor_par: Floats
     pipeline_interleaving: Floats
     schedule: Floats
+    stage_layout: Floats
     microbatch_size: Floats
     batch_size: Floats
     sequence_par: Floats
@@ -182,7 +184,7 @@ class Layout(_Arrays):
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"schedule": plain_schedule(values["pipeline_interleaving"]), **values}
+        return {"schedule": plain_schedule(values["pipeline_interleaving"]), "stage_layout": EVEN, **values}
 
     @property
     def groups(self) -> tuple[Floats, Floats, Floats]:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.residence import has_unlike_chunks, kept_blocks
 from engine.cost_models.calibrated.physics.schedules import activations_in_flight
 from engine.cost_models.calibrated.physics.stages import BOTH, ENDS, TURN, Stage, fullest_stages, placement_of
 from engine.cost_models.calibrated.physics.weights import LocalWeights, held_on, local_weights, replicas_of
@@ -147,7 +148,8 @@ def activation_bytes(case: Case) -> Activations:
 def in_flight(case: Case, position: Floats | float) -> Floats:
     """Returns how many microbatches' activations a stage keeps at once [rows] [microbatches of a whole stage].
 
-    See `schedules.activations_in_flight`. Which of its chunks they are is not told apart: every chunk counts as often.
+    See `schedules.activations_in_flight`. Which of its chunks they are is not told apart: every chunk counts as often,
+    but for layouts with unlike chunks (`residence`).
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
@@ -318,11 +320,16 @@ def _stage_memory(case: Case, common: _Common, stage: Stage, number: int) -> Sta
     kept_copies = stage.dense * flying, stage.experts * flying
     everything = blocks + experts
     largest_blocks = _two_largest(copies, (local.dense, local.sparse + local.experts))
-    kept_blocks = _two_largest(kept_copies, (kept.dense, kept.sparse))
     activations = flying * activations
+    unlike = has_unlike_chunks(case)
+    if unlike.any():
+        dense, sparse = kept_blocks(case, stage)
+        kept_copies = np.where(unlike, dense, kept_copies[0]), np.where(unlike, sparse, kept_copies[1])
+        activations = np.where(unlike, dense * kept.dense + sparse * kept.sparse, activations)
+    kept_largest = _two_largest(kept_copies, (kept.dense, kept.sparse))
     return StageMemory(
         weights, gradients, optimizer, activations, working, logits, temporaries, held.weights(blocks, experts),
-        1.0 - largest_blocks / np.maximum(everything, 1.0), 1.0 - kept_blocks / np.maximum(activations, 1.0),
+        1.0 - largest_blocks / np.maximum(everything, 1.0), 1.0 - kept_largest / np.maximum(activations, 1.0),
     )  # fmt: skip
 
 
