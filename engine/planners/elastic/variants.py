@@ -1,0 +1,144 @@
+"""The named variants of the performance model: what each says of every plan at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from engine.executions.arrays import Floats, Positions
+from engine.planners.contract import PlanError
+from engine.planners.elastic.artifact import (
+    IterationTerms,
+    data_parallel,
+    forward_data_parallel,
+    forward_three_dimensional,
+    three_dimensional,
+)
+from engine.planners.elastic.cards import ModelCard
+from engine.planners.elastic.enumeration import NO_ZERO, PlanTable
+from models.documents import did_you_mean, shown
+
+__all__ = ["ARTIFACT", "VARIANTS", "PlanFigures", "Variant", "variant_of"]
+
+
+@dataclass(frozen=True)
+class PlanFigures:
+    """What a variant says of plans, [plans] each. Times of plans that may not run mean nothing."""
+
+    terms: IterationTerms
+    iteration_ms: Floats
+    reasons: tuple[str, ...]
+    """Why a plan may not run, empty where it may: the table's reasons and the variant's own."""
+    memory: Floats
+    """Memory of a GPU [bytes], NaN where the variant does not know it."""
+    choices: tuple[str, ...] = ()
+    """What the variant chose for each plan beyond its name, such as the microbatch."""
+
+
+class Variant(Protocol):
+    """A performance model."""
+
+    @property
+    def name(self) -> str:
+        """Returns its name in calls, files and links."""
+
+    @property
+    def title(self) -> str:
+        """Returns its name for people."""
+
+    @property
+    def restricted(self) -> bool:
+        """Returns whether it needs the card's table to tell what may run."""
+
+    def figures(self, card: ModelCard, plans: PlanTable) -> PlanFigures:
+        """Returns what it says of plans.
+
+        Args:
+            card: of the model.
+            plans: on one set of GPUs.
+        """
+
+
+@dataclass(frozen=True)
+class ArtifactVariant:
+    """The artifact's formulas, with its forward times and its constants; it knows no memory."""
+
+    name: str = "artifact"
+    title: str = "Formulas of the artifact"
+    restricted: bool = True
+
+    def figures(self, card: ModelCard, plans: PlanTable) -> PlanFigures:
+        """Returns iterations by the artifact's formulas.
+
+        Args:
+            card: of the model.
+            plans: on one set of GPUs.
+        """
+        family = plans.zero != NO_ZERO
+        parts: dict[str, Floats] = {}
+        for chosen, terms in ((family, self._data_parallel), (~family, self._three_dimensional)):
+            at = np.flatnonzero(chosen)
+            if len(at):
+                found = terms(card, plans, at)
+                for name in IterationTerms.__dataclass_fields__:
+                    parts.setdefault(name, np.zeros(len(plans)))[at] = getattr(found, name)
+        for name in IterationTerms.__dataclass_fields__:
+            parts.setdefault(name, np.zeros(len(plans)))
+        made = IterationTerms(**parts)
+        return PlanFigures(made, made.iteration, plans.reasons, np.full(len(plans), np.nan))
+
+    def _data_parallel(self, card: ModelCard, plans: PlanTable, at: Positions) -> IterationTerms:
+        gpus = np.full(len(at), plans.gpus, np.int64)
+        return data_parallel(
+            card.performance,
+            card.environment,
+            parameters_mi=card.parameters_mi,
+            forward_ms=forward_data_parallel(card, gpus),
+            gpus=gpus,
+            cpu_threads=np.full(len(at), plans.cpu_threads, np.int64),
+            zero=plans.zero[at],
+            slow_network=np.full(len(at), plans.bandwidth != 0),
+            forward_factor=np.where(plans.recompute[at], 2.0, 1.0),
+        )
+
+    def _three_dimensional(self, card: ModelCard, plans: PlanTable, at: Positions) -> IterationTerms:
+        pp, tp = plans.pp[at], plans.tp[at]
+        nodes = np.full(len(at), len(plans.nodes), np.int64)
+        first = np.full(len(at), plans.nodes[0], np.int64)
+        return three_dimensional(
+            card.performance,
+            card.environment,
+            parameters_mi=card.parameters_mi,
+            global_batch=card.global_batch,
+            tokens_hidden=card.tokens_hidden,
+            layers=card.layers,
+            forward_ms=forward_three_dimensional(card, pp, tp, plans.dp[at]),
+            pp=pp,
+            tp=tp,
+            nodes=nodes,
+            gpus_per_node=first,
+        )
+
+
+ARTIFACT: Final = ArtifactVariant()
+VARIANTS: Final[dict[str, Variant]] = {ARTIFACT.name: ARTIFACT}
+
+
+def variant_of(variant: str | Variant) -> Variant:
+    """Returns the variant of a name, or the one that is given.
+
+    Args:
+        variant: a name of `VARIANTS`, or a variant of one's own.
+
+    Raises `engine.planners.contract.PlanError` for an unknown name.
+    """
+    if not isinstance(variant, str):
+        return variant
+    if variant not in VARIANTS:
+        raise PlanError(
+            f"There is no variant {shown(variant)} of the performance model{did_you_mean(variant, list(VARIANTS))}; "
+            f"there are {', '.join(VARIANTS)}."
+        )
+    return VARIANTS[variant]
