@@ -7,15 +7,30 @@ gives the artifact's figures, `physical` those of the calibrated cost model.
 
 from engine.planners.elastic.best import ElasticPlan, ElasticProblem, best_plan, plans_table, solve
 from engine.planners.elastic.cards import ModelCard, card_names, load_card, save_card
+from engine.planners.elastic.measured import Measurements, measurement_names, measurements, read_measurements
+from engine.planners.elastic.resource_curve import curve
+from engine.planners.elastic.split import Job, Split, split
+from engine.planners.elastic.timeline import Phase, Timeline, timeline
 
 __all__ = [
     "ElasticPlan",
     "ElasticProblem",
+    "Job",
+    "Measurements",
     "ModelCard",
+    "Phase",
+    "Split",
+    "Timeline",
     "best_plan",
     "card_names",
+    "curve",
     "load_card",
+    "measurement_names",
+    "measurements",
     "plans_table",
+    "read_measurements",
     "save_card",
     "solve",
+    "split",
+    "timeline",
 ]

@@ -8,7 +8,7 @@ element per plan, and gives the parts of an iteration. Source of all formulas: A
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -22,6 +22,7 @@ __all__ = [
     "SLOW_NETWORK",
     "TENSOR_PENALTY",
     "IterationTerms",
+    "Parameters",
     "data_parallel",
     "forward_data_parallel",
     "forward_three_dimensional",
@@ -39,6 +40,38 @@ TENSOR_PENALTY: Final = 1.15
 """By what a forward pass is divided for each tensor parallel rank."""
 
 
+class Parameters(Protocol):
+    """The seven fitted parameters, as numbers or as columns of many sets; see `cards.PerformanceParameters`."""
+
+    @property
+    def k_bwd(self) -> float | Floats:
+        """Returns backward time over forward time."""
+
+    @property
+    def k_sync(self) -> float | Floats:
+        """Returns the exponent of the overlap."""
+
+    @property
+    def k_opt(self) -> float | Floats:
+        """Returns the optimizer's time on the GPU [ms per Mi-parameters]."""
+
+    @property
+    def k_os_offload(self) -> float | Floats:
+        """Returns the optimizer's time on the CPU [ms x threads per Mi-parameters]."""
+
+    @property
+    def k_const(self) -> float | Floats:
+        """Returns the constant of every iteration [ms]."""
+
+    @property
+    def k_off(self) -> float | Floats:
+        """Returns the constant of copying gradients to the host [ms]."""
+
+    @property
+    def k_swap(self) -> float | Floats:
+        """Returns the constant of the optimizer step [ms]."""
+
+
 @dataclass(frozen=True)
 class IterationTerms:
     """The parts of iterations, [plans] each [ms]; they add up to the iteration."""
@@ -53,10 +86,12 @@ class IterationTerms:
     """Exchange of tensor parallel ranks."""
     pipeline: Floats
     """Sends between pipeline stages, and idle time where the model has any."""
-    offload: Floats
-    """Copies between GPU and host."""
+    to_host: Floats
+    """Copies of gradients to the host, their constant included."""
     optimizer: Floats
     """Optimizer step, its constant included."""
+    to_gpu: Floats
+    """Copies of parameters back to the GPU."""
     constant: Floats
 
     @property
@@ -105,7 +140,7 @@ def forward_three_dimensional(card: ModelCard, pp: Ints, tp: Ints, dp: Ints) -> 
 
 
 def data_parallel(
-    parameters: PerformanceParameters,
+    parameters: Parameters,
     environment: Environment,
     *,
     parameters_mi: Floats | float,
@@ -123,7 +158,7 @@ def data_parallel(
     Recomputation is a forward factor of 2; gradient accumulation is all three factors at the number of steps.
 
     Args:
-        parameters: the seven fitted ones.
+        parameters: the seven fitted ones; arrays [sets, 1] give terms [sets, plans].
         environment: bandwidths [MiB/ms].
         parameters_mi: parameters / 2^20.
         forward_ms: one forward pass of what a GPU has of the batch [ms].
@@ -133,30 +168,25 @@ def data_parallel(
         slow_network: whether gradients go over the network rather than NVLink.
         forward_factor, backward_factor, exchange_factor: multipliers of the strategy.
     """
-    backward = parameters.k_bwd * forward_ms
+    backward = np.asarray(parameters.k_bwd * forward_ms, np.float64)
     bandwidth = np.where(slow_network, SLOW_NETWORK, environment.nvlink)
     exchange = np.asarray(exchange_factor * gradient_volume(parameters_mi, gpus) / bandwidth, np.float64)
+    exchange, backward = np.broadcast_arrays(exchange, backward)
     synchronised = overlapped(exchange, backward, parameters.k_sync)
     offloaded = zero == OFFLOAD
     copy = np.where(offloaded, 4.0 * parameters_mi / gpus / environment.pcie, 0.0)
-    update = np.select(
-        [zero == PLAIN, offloaded],
-        [
-            np.broadcast_to(np.asarray(parameters.k_opt * parameters_mi, np.float64), gpus.shape),
-            parameters.k_os_offload * parameters_mi / (gpus * cpu_threads),
-        ],
-        parameters.k_opt * parameters_mi / gpus,
-    )
-    zeros = np.zeros(len(gpus))
+    on_gpu = parameters.k_opt * parameters_mi / np.where(zero == PLAIN, 1, gpus)
+    on_host = parameters.k_os_offload * parameters_mi / (gpus * cpu_threads)
+    zeros = np.zeros(synchronised.shape)
     return IterationTerms(
         forward=zeros + forward_factor * forward_ms,
-        backward=np.asarray(backward_factor * backward, np.float64) + zeros,
+        backward=zeros + backward_factor * backward,
         synchronisation=synchronised - backward,
         tensor=zeros,
         pipeline=zeros,
-        # Copies one way while gradients come, the other way after the step; the constant is that of the first.
-        offload=2.0 * copy + np.where(offloaded, parameters.k_off, 0.0),
-        optimizer=update + parameters.k_swap,
+        to_host=zeros + copy + np.where(offloaded, parameters.k_off, 0.0),
+        optimizer=zeros + np.where(offloaded, on_host, on_gpu) + parameters.k_swap,
+        to_gpu=zeros + copy,
         constant=zeros + parameters.k_const,
     )
 
@@ -208,7 +238,8 @@ def three_dimensional(
         synchronisation=overlapped(exchange, backward, parameters.k_sync) - backward,
         tensor=tensor,
         pipeline=pipeline,
-        offload=zeros,
+        to_host=zeros,
         optimizer=parameters.k_opt * parameters_mi / (tp * pp),
+        to_gpu=zeros,
         constant=zeros + parameters.k_const,
     )

@@ -24,7 +24,7 @@ from engine.planners.contract import (
 )
 from engine.planners.elastic.artifact import IterationTerms
 from engine.planners.elastic.cards import ModelCard, load_card, to_document
-from engine.planners.elastic.enumeration import plan_table
+from engine.planners.elastic.enumeration import Limits, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads
 from engine.planners.elastic.placements import PlacementLike, gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import PlanName
@@ -185,9 +185,7 @@ def plans_table(
     card, nodes, model = load_card(model_card), gpus_on_nodes(placement), variant_of(variant)
     plans = plan_table(
         card,
-        nodes,
-        cpu_threads=checked_threads(cpu_threads),
-        bandwidth=checked_bandwidth(bandwidth),
+        [Limits(nodes, checked_threads(cpu_threads), checked_bandwidth(bandwidth))],
         restricted=model.restricted if restricted is None else restricted,
         families=families,
         atom_limits=model.restricted,

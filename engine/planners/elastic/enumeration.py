@@ -3,42 +3,85 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from engine.executions.arrays import Flags, Ints
+from engine.executions.arrays import Flags, Floats, Ints, Positions
 from engine.planners.elastic.cards import ModelCard
 from engine.planners.elastic.placements import gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import DATA_PARALLEL, OFFLOAD, ZERO_DP, PlanName, parse_plan
 
-__all__ = ["PlanTable", "data_parallel_plans", "every_plan", "plan_table"]
+__all__ = ["NO_ZERO", "Limits", "PlanTable", "data_parallel_plans", "every_plan", "plan_table"]
 
 NO_ZERO = -1
 """Kind of the plans that are not of the data-parallel family."""
 
 
-@dataclass(frozen=True)
-class PlanTable:
-    """Plans on one set of GPUs, in the order in which the artifact tries them: among equal plans the first one wins.
-
-    `nodes` are the GPUs on each node, `reasons` say why a plan may not run, empty where it may.
-    """
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a job has: GPUs on each node, CPU threads per GPU, and the bandwidth to other nodes, 0 for no limit."""
 
     nodes: tuple[int, ...]
-    cpu_threads: int
-    bandwidth: float
+    cpu_threads: int = 1
+    bandwidth: float = 0.0
+
+    @property
+    def gpus(self) -> int:
+        """Returns all GPUs."""
+        return sum(self.nodes)
+
+
+@dataclass(frozen=True)
+class PlanTable:
+    """Plans under several limits, limit by limit, in the order in which the artifact tries them: among equal plans the
+    first one wins.
+
+    `limit` says to which of the limits each plan belongs, `reasons` why it may not run, empty where it may.
+    """
+
+    limits: tuple[Limits, ...]
+    limit: Ints
     names: tuple[PlanName, ...]
     reasons: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
-    def gpus(self) -> int:
-        """Returns all GPUs."""
-        return sum(self.nodes)
+    def of_limits(self, values: Sequence[float]) -> Ints:
+        """Returns for each plan the whole number of its limit [plans].
+
+        Args:
+            values: one per limit.
+        """
+        return np.array(values, np.int64)[self.limit]
+
+    @cached_property
+    def gpus(self) -> Ints:
+        """Returns all GPUs of each plan [plans]."""
+        return self.of_limits([each.gpus for each in self.limits])
+
+    @cached_property
+    def nodes(self) -> Ints:
+        """Returns nodes [plans]."""
+        return self.of_limits([len(each.nodes) for each in self.limits])
+
+    @cached_property
+    def gpus_per_node(self) -> Ints:
+        """Returns GPUs on the first node [plans]."""
+        return self.of_limits([each.nodes[0] for each in self.limits])
+
+    @cached_property
+    def cpu_threads(self) -> Ints:
+        """Returns CPU threads per GPU [plans]."""
+        return self.of_limits([each.cpu_threads for each in self.limits])
+
+    @cached_property
+    def bandwidth(self) -> Floats:
+        """Returns limits of bandwidth between nodes, 0 for none [plans]."""
+        return np.array([each.bandwidth for each in self.limits], np.float64)[self.limit]
 
     @cached_property
     def pp(self) -> Ints:
@@ -53,7 +96,7 @@ class PlanTable:
     @cached_property
     def dp(self) -> Ints:
         """Returns data parallel degrees [plans]: all GPUs for the data-parallel family."""
-        return np.array([name.dp if name.zero is None else self.gpus for name in self.names], np.int64)
+        return np.where(self.zero == NO_ZERO, [name.dp for name in self.names], self.gpus).astype(np.int64)
 
     @cached_property
     def zero(self) -> Ints:
@@ -66,38 +109,40 @@ class PlanTable:
         return np.array([name.recompute for name in self.names], np.bool_)
 
     @cached_property
-    def allowed(self) -> Flags:
-        """Returns whether each plan may run [plans]."""
-        return np.array([not reason for reason in self.reasons], np.bool_)
+    def starts(self) -> Positions:
+        """Returns where each limit's plans begin [limits]; every limit has some."""
+        return np.searchsorted(self.limit, np.arange(len(self.limits)))
 
 
 def plan_table(
     card: ModelCard,
-    nodes: tuple[int, ...],
+    limits: Sequence[Limits],
     *,
-    cpu_threads: int = 1,
-    bandwidth: float = 0.0,
     restricted: bool = True,
     families: tuple[str, ...] = ("DP", "3D"),
     atom_limits: bool = True,
 ) -> PlanTable:
-    """Returns every plan on these GPUs with the reasons for which some may not run.
+    """Returns every plan under each of the limits with the reasons for which some may not run.
 
     Args:
         card: of the model.
-        nodes: GPUs on each node.
-        cpu_threads: of the host, per GPU.
-        bandwidth: limit between nodes, 0 for none.
+        limits: of the job's resources.
         restricted: whether plans with degrees may run only where the card's table allows it.
         families: `DP` for the data-parallel family, `3D` for plans with degrees.
         atom_limits: whether the data-parallel family may hold only as many samples on a GPU as the card says.
     """
+    known: dict[tuple[int, ...], list[tuple[PlanName, str]]] = {}
     named: list[tuple[PlanName, str]] = []
-    if "DP" in families:
-        named += data_parallel_plans(card, sum(nodes), atom_limits)
-    if "3D" in families:
-        named += every_plan(card, nodes, restricted)
-    return PlanTable(nodes, cpu_threads, bandwidth, tuple(each[0] for each in named), tuple(each[1] for each in named))
+    counts: list[int] = []
+    for each in limits:
+        key = each.nodes if "3D" in families else (each.gpus,)
+        if key not in known:
+            known[key] = data_parallel_plans(card, each.gpus, atom_limits) if "DP" in families else []
+            known[key] += every_plan(card, each.nodes, restricted) if "3D" in families else []
+        named += known[key]
+        counts.append(len(known[key]))
+    limit = np.repeat(np.arange(len(counts)), counts)
+    return PlanTable(tuple(limits), limit, tuple(each[0] for each in named), tuple(each[1] for each in named))
 
 
 def data_parallel_plans(card: ModelCard, gpus: int, atom_limits: bool = True) -> list[tuple[PlanName, str]]:

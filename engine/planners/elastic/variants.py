@@ -57,7 +57,7 @@ class Variant(Protocol):
 
         Args:
             card: of the model.
-            plans: on one set of GPUs.
+            plans: under any limits.
         """
 
 
@@ -74,7 +74,7 @@ class ArtifactVariant:
 
         Args:
             card: of the model.
-            plans: on one set of GPUs.
+            plans: under any limits.
         """
         family = plans.zero != NO_ZERO
         parts: dict[str, Floats] = {}
@@ -90,23 +90,19 @@ class ArtifactVariant:
         return PlanFigures(made, made.iteration, plans.reasons, np.full(len(plans), np.nan))
 
     def _data_parallel(self, card: ModelCard, plans: PlanTable, at: Positions) -> IterationTerms:
-        gpus = np.full(len(at), plans.gpus, np.int64)
         return data_parallel(
             card.performance,
             card.environment,
             parameters_mi=card.parameters_mi,
-            forward_ms=forward_data_parallel(card, gpus),
-            gpus=gpus,
-            cpu_threads=np.full(len(at), plans.cpu_threads, np.int64),
+            forward_ms=forward_data_parallel(card, plans.gpus[at]),
+            gpus=plans.gpus[at],
+            cpu_threads=plans.cpu_threads[at],
             zero=plans.zero[at],
-            slow_network=np.full(len(at), plans.bandwidth != 0),
+            slow_network=plans.bandwidth[at] != 0,
             forward_factor=np.where(plans.recompute[at], 2.0, 1.0),
         )
 
     def _three_dimensional(self, card: ModelCard, plans: PlanTable, at: Positions) -> IterationTerms:
-        pp, tp = plans.pp[at], plans.tp[at]
-        nodes = np.full(len(at), len(plans.nodes), np.int64)
-        first = np.full(len(at), plans.nodes[0], np.int64)
         return three_dimensional(
             card.performance,
             card.environment,
@@ -114,11 +110,11 @@ class ArtifactVariant:
             global_batch=card.global_batch,
             tokens_hidden=card.tokens_hidden,
             layers=card.layers,
-            forward_ms=forward_three_dimensional(card, pp, tp, plans.dp[at]),
-            pp=pp,
-            tp=tp,
-            nodes=nodes,
-            gpus_per_node=first,
+            forward_ms=forward_three_dimensional(card, plans.pp[at], plans.tp[at], plans.dp[at]),
+            pp=plans.pp[at],
+            tp=plans.tp[at],
+            nodes=plans.nodes[at],
+            gpus_per_node=plans.gpus_per_node[at],
         )
 
 
