@@ -128,7 +128,7 @@ def test_timelines_of_other_phases_and_rules() -> None:
 
 def test_figure_8_splits() -> None:
     wanted, found = GOLDEN["figure_8"], split(["roberta", "t5_3B"], 4)
-    for way, name in (("equal", "Simple"), ("scheduler", "Morphling")):
+    for way, name in (("equal", "Simple"), ("greedy", "Morphling")):
         rows = found.table[found.table["way"] == way].set_index("job")
         for job in ("roberta", "t5_3B"):
             assert rows.loc[job, "gpus"] == wanted[name][job]["gpus"]
@@ -161,7 +161,7 @@ def test_the_order_of_the_table_decides_the_schedulers_split() -> None:
     for order, gpus in (("324", (1, 3)), ("234", (2, 2)), ("432", (0, 4))):
         asked = {**card, "placements_of_gpus": {count: [count] for count in order}}
         found = split(["roberta", {"card": asked, "measured": "t5_3B"}], 4)
-        assert tuple(found.gpus("scheduler").values()) == gpus
+        assert tuple(found.gpus("greedy").values()) == gpus
         assert found.gpus("exact") == {"roberta": 1, "t5_3B": 3}
     assert "no GPUs for roberta" in found.notes[0]
 

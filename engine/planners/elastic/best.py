@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -76,18 +76,18 @@ class ElasticPlan(Plan):
     of the iteration [ms], and the reason for which it is not the answer.
     """
 
-    name: PlanName | None = None
-    table: pd.DataFrame | None = None
+    name: PlanName = field(default_factory=PlanName)
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def plan(self) -> str:
         """Returns the plan's name, such as 244 or zero-offload+gc."""
-        return "" if self.name is None else self.name.text
+        return self.name.text
 
     @property
     def strategy(self) -> tuple[str | int, ...]:
         """Returns the plan in the artifact's form, such as (2, 4, 4) or (DP, gc, zero-offload)."""
-        return () if self.name is None else self.name.strategy
+        return self.name.strategy
 
     @property
     def iteration_ms(self) -> float:
@@ -102,15 +102,13 @@ class ElasticPlan(Plan):
     @property
     def runners_up(self) -> pd.DataFrame:
         """Returns the rows of all other plans that may run, the best first."""
-        return self._rows().iloc[1:].loc[lambda rows: rows["feasible"]]
+        others = self.table.iloc[1:]
+        return others[others["feasible"]]
 
     @property
     def rejected(self) -> pd.DataFrame:
         """Returns the rows of all plans that may not run, with their reasons."""
-        return self._rows().loc[lambda rows: ~rows["feasible"]]
-
-    def _rows(self) -> pd.DataFrame:
-        return pd.DataFrame() if self.table is None else self.table
+        return self.table[~self.table["feasible"]]
 
 
 def best_plan(

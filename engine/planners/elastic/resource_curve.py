@@ -126,8 +126,9 @@ def curve(
     after the keep-smaller rule; `gain`, what the last unit of the resource brings by that curve [samples/s per unit];
     `slope`, the same of the next unit over the throughput of the curve's first allocation that runs.
 
-    Where no placement is given, only the data-parallel family is looked at, as the artifact's sweep does; with
-    `gpus_per_node` GPUs fill whole nodes, and plans with degrees take part.
+    By the variant `artifact`, where no placement is given, only the data-parallel family is looked at, as the
+    artifact's sweep does; with `gpus_per_node` GPUs fill whole nodes, and plans with degrees take part, as they always
+    do by the variant `physical`.
 
     Args:
         model_card: a card, a document of one, a name of the library, or the path of a file.
@@ -135,7 +136,7 @@ def curve(
         values: of that resource; those of the artifact's sweep where None: 1 to 64 GPUs, 1 to 16 threads, 0 to 10.
         placement: GPUs on each node, for curves over other resources.
         gpus: their number, where no placement is given.
-        gpus_per_node: GPUs that a node has.
+        gpus_per_node: GPUs that a node has; those of the variant where None.
         cpu_threads: per GPU.
         bandwidth: limit between nodes, 0 for none.
         variant: of the performance model.
@@ -148,7 +149,8 @@ def curve(
     if over not in RESOURCES:
         raise PlanError(f"There is no curve over {shown(over)}; there are {', '.join(RESOURCES)}.")
     asked = _values(over, values)
-    node = None if gpus_per_node is None else checked_whole(gpus_per_node, "GPUs of a node are", 1, MOST_GPUS)
+    size = model.node_size(card) if gpus_per_node is None else gpus_per_node
+    node = None if size is None else checked_whole(size, "GPUs of a node are", 1, MOST_GPUS)
     fixed = _nodes(placement, gpus, node)
     limits = [
         Limits(

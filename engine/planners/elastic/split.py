@@ -58,7 +58,7 @@ class Job:
 class Split:
     """What each way of splitting gives each job.
 
-    `table` has one row per way and job: `way` (`equal`, `scheduler` or `exact`), `job`, `gpus`, `plan` that was chosen,
+    `table` has one row per way and job: `way` (`equal`, `greedy` or `exact`), `job`, `gpus`, `plan` that was chosen,
     `planned`, the throughput on which the choice was made, and on the basis that was asked for `best_plan`,
     `throughput` [samples/s], `iteration_s`, `normalised`, that over the throughput of the job alone on all GPUs, and
     `kept`, whether a guarantee is kept. `notes` say where a way could not do what it should.
@@ -73,10 +73,33 @@ class Split:
         """Returns the GPUs of each job.
 
         Args:
-            way: `equal`, `scheduler` or `exact`.
+            way: `equal`, `greedy` or `exact`.
         """
         rows = self.table[self.table["way"] == way]
         return dict(zip(rows["job"], rows["gpus"].astype(int), strict=True))
+
+    def of(self, way: str) -> pd.DataFrame:
+        """Returns the rows of one way.
+
+        Args:
+            way: `equal`, `greedy` or `exact`.
+        """
+        return self.table[self.table["way"] == way].reset_index(drop=True)
+
+    @property
+    def equal(self) -> pd.DataFrame:
+        """Returns the rows of the equal split."""
+        return self.of("equal")
+
+    @property
+    def greedy(self) -> pd.DataFrame:
+        """Returns the rows of the scheduler's split."""
+        return self.of("greedy")
+
+    @property
+    def exact(self) -> pd.DataFrame:
+        """Returns the rows of the best split."""
+        return self.of("exact")
 
     def totals(self) -> pd.Series:
         """Returns the sum of normalised throughputs of each way."""
@@ -107,7 +130,7 @@ def split(
 ) -> Split:
     """Returns how jobs can share the GPUs of one node.
 
-    `equal` gives all as many, the last one what is left. `scheduler` is the artifact's policy on one node: guaranteed
+    `equal` gives all as many, the last one what is left. `greedy` is the artifact's policy on one node: guaranteed
     jobs first, then the one that gains least of its first GPU; a model with a table of placements takes the first entry
     that is free, in the table's order, others all that is free, cut back to the least that reaches its throughput; then
     what is left goes to who gains most, and models with a table take the largest entry that they can. `exact` is the
@@ -135,7 +158,7 @@ def split(
     equal = [share] * (len(found) - 1) + [share + rest]
     ways = {
         "equal": [(n, "") for n in equal],
-        "scheduler": _scheduled(curves, number_, notes),
+        "greedy": _scheduled(curves, number_, notes),
         "exact": [(n, "") for n in _exact(curves, number_)],
     }
     rows = [_row(way, each, *given) for way, all_ in ways.items() for each, given in zip(curves, all_, strict=True)]

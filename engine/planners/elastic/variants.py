@@ -18,23 +18,11 @@ from engine.planners.elastic.artifact import (
 )
 from engine.planners.elastic.cards import ModelCard
 from engine.planners.elastic.enumeration import NO_ZERO, PlanTable
+from engine.planners.elastic.physical import PhysicalVariant
+from engine.planners.elastic.plan_figures import PlanFigures
 from models.documents import did_you_mean, shown
 
-__all__ = ["ARTIFACT", "VARIANTS", "PlanFigures", "Variant", "variant_of"]
-
-
-@dataclass(frozen=True)
-class PlanFigures:
-    """What a variant says of plans, [plans] each. Times of plans that may not run mean nothing."""
-
-    terms: IterationTerms
-    iteration_ms: Floats
-    reasons: tuple[str, ...]
-    """Why a plan may not run, empty where it may: the table's reasons and the variant's own."""
-    memory: Floats
-    """Memory of a GPU [bytes], NaN where the variant does not know it."""
-    choices: tuple[str, ...] = ()
-    """What the variant chose for each plan beyond its name, such as the microbatch."""
+__all__ = ["ARTIFACT", "PHYSICAL", "VARIANTS", "PlanFigures", "Variant", "variant_of"]
 
 
 class Variant(Protocol):
@@ -52,6 +40,13 @@ class Variant(Protocol):
     def restricted(self) -> bool:
         """Returns whether it needs the card's table to tell what may run."""
 
+    def node_size(self, card: ModelCard) -> int | None:
+        """Returns the GPUs of a node where nothing else is said, None for a variant that needs no nodes.
+
+        Args:
+            card: of the model.
+        """
+
     def figures(self, card: ModelCard, plans: PlanTable) -> PlanFigures:
         """Returns what it says of plans.
 
@@ -68,6 +63,14 @@ class ArtifactVariant:
     name: str = "artifact"
     title: str = "Formulas of the artifact"
     restricted: bool = True
+
+    def node_size(self, card: ModelCard) -> int | None:
+        """Returns None: without a placement only the data-parallel family is looked at, as the artifact's sweep does.
+
+        Args:
+            card: of the model.
+        """
+        return None
 
     def figures(self, card: ModelCard, plans: PlanTable) -> PlanFigures:
         """Returns iterations by the artifact's formulas.
@@ -119,7 +122,8 @@ class ArtifactVariant:
 
 
 ARTIFACT: Final = ArtifactVariant()
-VARIANTS: Final[dict[str, Variant]] = {ARTIFACT.name: ARTIFACT}
+PHYSICAL: Final = PhysicalVariant()
+VARIANTS: Final[dict[str, Variant]] = {each.name: each for each in (ARTIFACT, PHYSICAL)}
 
 
 def variant_of(variant: str | Variant) -> Variant:

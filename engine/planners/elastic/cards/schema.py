@@ -7,7 +7,7 @@ whose keys are accepted beside the spelt-out ones.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -148,6 +148,20 @@ class ModelCard(_Document):
         default=None, validation_alias=AliasChoices("baseline_throughput", "orig_tpt")
     )
     """Throughput by which a scheduler normalises the job's gains [samples/s]."""
+    library_model: Annotated[str, Text(255, shortest=1)] | None = None
+    """The model of the library that this is, for the physical variant."""
+    system: Annotated[str, Text(255, shortest=1)] | None = None
+    """The system of the library on which its times were taken, for the physical variant."""
+    recompute: Annotated[tuple[Literal["none", "full"], ...], Accepts("a list of none, full or both")] = (
+        "none",
+        "full",
+    )
+    """What plans with degrees may recompute, for the physical variant: it takes the fastest."""
+    microbatches: Annotated[int, Whole(1, 10**6)] | None = None
+    """Microbatches of a pipeline in plans with degrees, for the physical variant; what is fastest where None."""
+    slowdown: Annotated[float, Number(1e-3, 1e3)] = 1.0
+    """How many times longer GPUs took than the calibrated cost model says, from one measured iteration; 1 where nothing
+    is known of the software that ran. For the physical variant."""
     cpu_strategy: dict[str, float] = {}
     """CPUs that the artifact notes for each strategy; nothing reads them."""
     mem_strategy: dict[str, float] = {}
