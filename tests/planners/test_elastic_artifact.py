@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +184,28 @@ def test_exact_split_is_the_best_of_all_and_keeps_guarantees() -> None:
     assert kept.totals()["exact"] <= best + 1e-12
     with pytest.raises(PlanError, match="keeps the guarantees of t5"):
         split([{**jobs[2], "guarantee": 1e6}], 8)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: split(itertools.repeat("vit"), 4),
+        lambda: split(["vit"], 10**6),
+        lambda: split(3, 4),  # type: ignore[arg-type]
+        lambda: split([{"card": "vit", "gpus": 3}], 4),
+        lambda: timeline("vit", 5),  # type: ignore[arg-type]
+        lambda: timeline("vit", itertools.repeat((1, "8"))),
+        lambda: timeline("vit", pause_s=math.nan),
+        lambda: curve("vit", values=itertools.count(1)),
+        lambda: curve("vit", values=["a"]),  # type: ignore[list-item]
+        lambda: curve("vit", gpus_per_node=0),
+        lambda: measurements("vi"),
+    ],
+)
+def test_whatever_is_asked_is_answered_in_a_sentence(ask: Callable[[], Any]) -> None:
+    with pytest.raises(PlanError) as error:
+        ask()
+    assert str(error.value).endswith(".")
 
 
 def test_figure_9_differences() -> None:

@@ -100,6 +100,26 @@ def test_cards_are_documents(tmp_path: Path) -> None:
         load_card_document(document)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("allowed_plans", {"abc": ["8"]}),
+        ("allowed_plans", {"244": ["80"]}),
+        ("allowed_plans", {"244": 3}),
+        ("placements_of_gpus", {"x": ["8"]}),
+        ("plan_of_placement", {"8": "q"}),
+        ("recompute", ["half"]),
+        ("global_batch", 2.5),
+        ("layers", 10**9),
+        ("sequence", True),
+    ],
+)
+def test_bad_cards_name_the_field(key: str, value: Any) -> None:
+    with pytest.raises(CardError, match=rf"card.json: '{key}") as error:
+        load_card_document({**to_document(load_card("llama7")), key: value}, "card.json")
+    assert "\n" not in str(error.value)
+
+
 def test_cards_with_the_keys_of_the_artifact_are_read() -> None:
     theirs = {
         "params_M": 10, "forward_ms_1gpu": 5, "global_batch": 8, "hidden": 64, "layers": 2, "seq": 16,

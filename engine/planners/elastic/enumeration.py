@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +15,8 @@ from engine.planners.elastic.placements import gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import DATA_PARALLEL, OFFLOAD, ZERO_DP, PlanName, parse_plan
 
 __all__ = ["NO_ZERO", "Limits", "PlanTable", "data_parallel_plans", "every_plan", "plan_table"]
+
+Placements = tuple[tuple[int, ...], ...]
 
 NO_ZERO = -1
 """Kind of the plans that are not of the data-parallel family."""
@@ -132,13 +134,14 @@ def plan_table(
         atom_limits: whether the data-parallel family may hold only as many samples on a GPU as the card says.
     """
     known: dict[tuple[int, ...], list[tuple[PlanName, str]]] = {}
+    table = _table(card) if "3D" in families else {}
     named: list[tuple[PlanName, str]] = []
     counts: list[int] = []
     for each in limits:
         key = each.nodes if "3D" in families else (each.gpus,)
         if key not in known:
             known[key] = data_parallel_plans(card, each.gpus, atom_limits) if "DP" in families else []
-            known[key] += every_plan(card, each.nodes, restricted) if "3D" in families else []
+            known[key] += every_plan(card, each.nodes, table, restricted) if "3D" in families else []
         named += known[key]
         counts.append(len(known[key]))
     limit = np.repeat(np.arange(len(counts)), counts)
@@ -173,17 +176,20 @@ def _data_parallel_reason(card: ModelCard, gpus: int, name: PlanName, atom_limit
     return f"{share} samples on a GPU are more than the {most} that the card gives {name.text}"
 
 
-def every_plan(card: ModelCard, nodes: tuple[int, ...], restricted: bool = True) -> list[tuple[PlanName, str]]:
+def every_plan(
+    card: ModelCard, nodes: tuple[int, ...], table: Mapping[PlanName, Placements], restricted: bool = True
+) -> list[tuple[PlanName, str]]:
     """Returns every plan of pipeline, tensor and data parallelism that uses all GPUs, each with the reason for which it
     may not run or an empty text; those of the card's table first, in its order.
 
     Args:
         card: of the model.
         nodes: GPUs on each node.
-        restricted: whether plans may run only where the card's table allows it.
+        table: placements on which the card allows each plan.
+        restricted: whether plans may run only where that table allows it.
     """
-    gpus, most = sum(nodes), nodes[0]
-    listed = _allowed_on(card, nodes)
+    gpus = sum(nodes)
+    listed = [plan for plan, where in table.items() if nodes in where]
     degrees = [name for name in listed if restricted or name.pp * name.tp * name.dp == gpus]
     known = set(degrees)
     for pp in _divisors(gpus):
@@ -191,15 +197,16 @@ def every_plan(card: ModelCard, nodes: tuple[int, ...], restricted: bool = True)
             name = PlanName(pp, tp, gpus // pp // tp)
             if name not in known:
                 degrees.append(name)
-    return [(name, _degrees_reason(card, nodes, most, name, listed if restricted else None)) for name in degrees]
+    return [(name, _degrees_reason(card, nodes, name, table if restricted else None)) for name in degrees]
 
 
 def _degrees_reason(
-    card: ModelCard, nodes: tuple[int, ...], most: int, name: PlanName, listed: dict[PlanName, None] | None
+    card: ModelCard, nodes: tuple[int, ...], name: PlanName, table: Mapping[PlanName, Placements] | None
 ) -> str:
+    most = nodes[0]
     if not card.three_dimensional:
         return "the model is not run with tensor or pipeline parallelism"
-    if listed is not None and name in listed:
+    if table is not None and nodes in table.get(name, ()):
         return ""
     if name.tp > most:
         return f"{name.tp} tensor parallel ranks are more than the {most} GPUs of a node"
@@ -211,21 +218,15 @@ def _degrees_reason(
         return f"{name.pp} stages are more than the {card.layers} layers"
     if card.global_batch % name.dp:
         return f"{card.global_batch} samples do not divide among {name.dp} replicas"
-    if listed is None:
+    if table is None:
         return ""
-    elsewhere = [where for plan, where in _table(card).items() if plan == name]
-    where = ", ".join(placement_text(each) for each in elsewhere[0]) if elsewhere else ""
+    where = ", ".join(placement_text(each) for each in table.get(name, ()))
     return f"the card allows it on {where} only" if where else "the card allows it on no placement"
 
 
-def _table(card: ModelCard) -> dict[PlanName, tuple[tuple[int, ...], ...]]:
+def _table(card: ModelCard) -> dict[PlanName, Placements]:
     """The card's table: plans with the placements on which they may run, in its order."""
     return {parse_plan(plan): tuple(map(gpus_on_nodes, where)) for plan, where in card.allowed_plans.items()}
-
-
-def _allowed_on(card: ModelCard, nodes: tuple[int, ...]) -> dict[PlanName, None]:
-    """The plans that the card's table allows on a placement, in its order."""
-    return {plan: None for plan, where in _table(card).items() if nodes in where}
 
 
 def _divisors(number: int) -> list[int]:

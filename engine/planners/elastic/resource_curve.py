@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ KEEP_SMALLER: Final = 0.01
 """A larger allocation has to be better than the next smaller one by more than this share, or the smaller one stays."""
 
 RESOURCES: Final = ("gpus", "cpu_threads", "bandwidth")
-MOST_POINTS: Final = 100_000
+MOST_POINTS: Final = 20_000
 
 DEFAULTS: Final[dict[str, tuple[float, ...]]] = {
     "gpus": tuple(range(1, 65)),
@@ -167,9 +168,9 @@ def curve(
 
 
 def _values(over: str, values: Iterable[float] | None) -> list[Any]:
-    asked = list(DEFAULTS[over] if values is None else values)
+    asked = list(islice(DEFAULTS[over] if values is None else values, MOST_POINTS + 1))
     if not asked or len(asked) > MOST_POINTS:
-        raise PlanError(f"A curve has 1 to {MOST_POINTS:,} values; {len(asked):,} were given.")
+        raise PlanError(f"A curve has 1 to {MOST_POINTS:,} values; {'more' if asked else 'none'} were given.")
     if over == "bandwidth":
         asked = [checked_bandwidth(value) for value in asked]
         # No limit is the most of it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from numbers import Real
 from typing import Any, Final
 
@@ -16,10 +17,10 @@ from engine.planners.contract import PlanError
 from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import ModelCard, load_card
 from engine.planners.elastic.enumeration import Limits
-from engine.planners.elastic.limits import checked_whole
+from engine.planners.elastic.limits import checked_threads, checked_whole
 from engine.planners.elastic.measured import Measurements, measurements
 from engine.planners.elastic.measured.csv_rows import csv_rows, csv_text, number
-from engine.planners.elastic.placements import gpus_on_nodes
+from engine.planners.elastic.placements import gpus_on_nodes, placements_filling
 from engine.planners.elastic.plan_names import parse_plan
 from engine.planners.elastic.resource_curve import kept_smaller, winners
 from engine.planners.elastic.variants import Variant, variant_of
@@ -27,8 +28,8 @@ from models.documents import shown
 
 __all__ = ["Job", "Split", "jobs_of", "split"]
 
-MOST_JOBS: Final = 1_000
-MOST_GPUS: Final = 4_096
+MOST_JOBS: Final = 200
+MOST_GPUS: Final = 1_024
 SCHEDULER_NODE: Final = 8
 """GPUs that the artifact's scheduler gives a job of one node at most when it grows it."""
 
@@ -152,7 +153,7 @@ def split(
     if chosen not in BASES:
         raise PlanError(f"There is no basis {shown(chosen)}; choose measured or predicted.")
     model = variant_of(variant)
-    curves = [_curves(job, number_, chosen, cpu_threads, model) for job in found]
+    curves = [_curves(job, number_, chosen, checked_threads(cpu_threads), model) for job in found]
     notes: list[str] = []
     share, rest = divmod(number_, len(found))
     equal = [share] * (len(found) - 1) + [share + rest]
@@ -190,10 +191,12 @@ def jobs_of(given: Iterable[Job | Mapping[str, Any] | CardLike] | pd.DataFrame |
         ]
     elif isinstance(given, pd.DataFrame):
         rows = list(given.astype(object).where(given.notna(), None).to_dict("records"))
+    elif isinstance(given, Iterable) and not isinstance(given, Mapping):
+        rows = list(islice(given, MOST_JOBS + 1))
     else:
-        rows = list(given)
+        raise PlanError(f"{shown(given)} are no jobs; give model cards, jobs, a table or a CSV file.")
     if not 1 <= len(rows) <= MOST_JOBS:
-        raise PlanError(f"There are 1 to {MOST_JOBS:,} jobs; {len(rows):,} were given.")
+        raise PlanError(f"There are 1 to {MOST_JOBS:,} jobs; {'more' if rows else 'none'} were given.")
     jobs: list[Job] = []
     for row in rows:
         job = _job(row)
@@ -239,7 +242,8 @@ def _curves(job: Job, gpus: int, basis: str, cpu_threads: int, model: Variant) -
         plans = ["", *job.plans[:gpus], *([""] * gpus)][: gpus + 1]
         return _Curves(job, rates, plans, _kept(rates), rates, plans, ())
     card = job.card
-    limits = [Limits((number_,), cpu_threads) for number_ in range(1, gpus + 1)]
+    size = model.node_size(card) or gpus
+    limits = [Limits(placements_filling(number_, size), cpu_threads) for number_ in range(1, gpus + 1)]
     alone = winners(card, limits, variant=model, families=("DP",) if model.restricted else ("DP", "3D"))
     predicted = np.append(np.nan, alone.throughput)
     names = ["", *alone.names()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from numbers import Real
 from typing import Any, Final
 
@@ -123,10 +124,12 @@ def phases_of(given: Iterable[Phase | Mapping[str, Any] | Sequence[Any]] | pd.Da
         ]
     elif isinstance(given, pd.DataFrame):
         rows = list(given.to_dict("records"))
+    elif isinstance(given, Iterable) and not isinstance(given, Mapping):
+        rows = list(islice(given, MOST_PHASES + 1))
     else:
-        rows = list(given)
+        raise PlanError(f"{shown(given)} are no phases; give rows, a table or a CSV file.")
     if not 1 <= len(rows) <= MOST_PHASES:
-        raise PlanError(f"A timeline has 1 to {MOST_PHASES:,} phases; {len(rows):,} were given.")
+        raise PlanError(f"A timeline has 1 to {MOST_PHASES:,} phases; {'more' if rows else 'none'} were given.")
     return tuple(_phase(row, at) for at, row in enumerate(rows, start=1))
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from engine.planners.contract import PlanError
+from engine.planners.elastic.placements import gpus_on_nodes
+from engine.planners.elastic.plan_names import parse_plan
 from models.documents import Accepts, DocumentError, Number, Text, Whole
 
 __all__ = [
@@ -93,8 +96,25 @@ def _texts(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-PlacementText = Annotated[str, Text(400, shortest=1), BeforeValidator(_texts)]
-Placements = Annotated[tuple[PlacementText, ...], Accepts("a list of placements, such as '8888'")]
+def _a_placement(text: str) -> str:
+    try:
+        gpus_on_nodes(text)
+    except PlanError:
+        raise PydanticCustomError("refused", "has a placement that is none; write 8888 or 16,16") from None
+    return text
+
+
+def _a_plan(text: str) -> str:
+    try:
+        parse_plan(text)
+    except PlanError:
+        raise PydanticCustomError("refused", "is no plan; write 244, 2-1-16 or zero-offload+gc") from None
+    return text
+
+
+PlanText = Annotated[str, Text(40, shortest=1), AfterValidator(_a_plan)]
+PlacementText = Annotated[str, Text(20_000, shortest=1), BeforeValidator(_texts), AfterValidator(_a_placement)]
+Placements = tuple[PlacementText, ...]
 
 
 class ModelCard(_Document):
@@ -127,7 +147,7 @@ class ModelCard(_Document):
     )
     three_dimensional: bool = True
     """Whether the model can be run with tensor and pipeline parallelism at all."""
-    allowed_plans: dict[Annotated[str, Text(40, shortest=1)], Placements] = Field(
+    allowed_plans: dict[PlanText, Placements] = Field(
         default={}, validation_alias=AliasChoices("allowed_plans", "avail_placement")
     )
     """Placements on which each tensor, pipeline and data parallel plan may run, the plans in order of preference."""
@@ -135,7 +155,7 @@ class ModelCard(_Document):
         Field(default={}, validation_alias=AliasChoices("placements_of_gpus", "gpu_to_placements"))
     )
     """For each number of GPUs the placements that a scheduler tries, both in order of preference."""
-    plan_of_placement: dict[PlacementText, Annotated[str, Text(40, shortest=1)]] = Field(
+    plan_of_placement: dict[PlacementText, PlanText] = Field(
         default={}, validation_alias=AliasChoices("plan_of_placement", "placements_to_plan")
     )
     """The plan that a scheduler takes on each of these placements."""

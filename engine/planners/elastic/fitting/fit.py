@@ -194,14 +194,14 @@ def held_out(profile: Profile, environment: Environment, *, starts: int = 4, see
     """Returns one row per run: the error of its iteration with the run in the fit and with it left out [%].
 
     Args:
-        profile: runs on one node, two or more.
+        profile: runs on one node, 2 to 60.
         environment: its bandwidths.
         starts: of each fit.
         seed: of their random starts.
 
-    Raises `engine.planners.contract.PlanError` for a profile of one run.
+    Raises `engine.planners.contract.PlanError` for a profile of one run, or of more than 60.
     """
-    checked_whole(len(profile), "Runs are", 2, 100_000)
+    checked_whole(len(profile), "Runs of the profile are", 2, 60)
     inside = fit_parameters(profile, environment, starts=starts, seed=seed)
     rows = []
     for at in range(len(profile)):

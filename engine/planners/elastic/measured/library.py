@@ -37,11 +37,10 @@ def measurements(name: str) -> Measurements:
 
     Raises `MeasurementError` where there is none of that name.
     """
-    if name not in _register():
+    if not isinstance(name, str) or name not in _register():
         known = measurement_names()
-        raise MeasurementError(
-            f"There are no measurements named {shown(name)}{did_you_mean(name, known)}; there are {', '.join(known)}."
-        )
+        hint = did_you_mean(str(name), known)
+        raise MeasurementError(f"There are no measurements named {shown(name)}{hint}; there are {', '.join(known)}.")
     row = _register()[name]
     units = {part: row["parts"] for part in PARTS if row["parts"]}
     units |= {f"{part}+zero-offload": row["parts_zero_offload"] for part in PARTS if row["parts_zero_offload"]}

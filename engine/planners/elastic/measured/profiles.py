@@ -33,6 +33,9 @@ COLUMNS: Final = (
 """Columns of a profile: GPUs, CPU threads per GPU, parameters / 2^20, kind (0 plain, 1 ZeRO-Offload, 2 ZeRO-DP),
 multipliers of forward and backward, and what was measured [ms]."""
 
+MOST_RUNS: Final = 500
+"""Runs of a profile at most: sets of parameters are tried on all of them at once."""
+
 LEAST: Final = {"gpus": 1.0, "cpu_threads": 1.0, "parameters_mi": 1e-9, "zero": 0.0, "backward_factor": 1.0}
 
 
@@ -142,8 +145,10 @@ def joined_profile(config: str | os.PathLike[str], data: str | os.PathLike[str],
 
 
 def _profile(name: str, rows: list[dict[str, Any]], where: str, read: int | None = None) -> Profile:
-    if not rows:
-        raise MeasurementError(f"{where} has no rows.")
+    if not 1 <= len(rows) <= MOST_RUNS:
+        raise MeasurementError(
+            f"{where} has {'more than ' + str(MOST_RUNS) if rows else 'no'} rows; a profile has a few."
+        )
     table = pd.DataFrame(rows).astype({"gpus": np.int64, "cpu_threads": np.int64, "zero": np.int64})
     notes = []
     if read is not None and read > len(rows):
