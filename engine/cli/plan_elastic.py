@@ -180,8 +180,8 @@ def timeline(
       shardscape plan elastic timeline llama7_bsz16 --phases phases.csv --pause 260 --strategy "1, g, n/g"
     """
     from engine.planners.elastic import timeline as over_time
+    from engine.planners.elastic.over_time import FIGURE_7
     from engine.planners.elastic.strategies import STATIC
-    from engine.planners.elastic.timeline import FIGURE_7
 
     _one_form(csv, json)
     found = over_time(

@@ -32,11 +32,11 @@ from engine.planners.elastic.fitting.fit import objective
 from engine.planners.elastic.losses import losses, parity
 from engine.planners.elastic.measured import MeasurementError, save_measurements
 from engine.planners.elastic.measured.profiles import joined_profile, profile_names, profile_of, profile_table
-from engine.planners.elastic.overlap import overlapped
+from engine.planners.elastic.over_time import phases_of
+from engine.planners.elastic.performance.overlap import overlapped
 from engine.planners.elastic.plan_names import parse_plan
 from engine.planners.elastic.strategies import own_strategy
 from engine.planners.elastic.sweep import best_allocation, sweep
-from engine.planners.elastic.timeline import phases_of
 
 FOLDER = Path(__file__).parent.parent / "reference" / "elastic"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "artifact.json").read_text())

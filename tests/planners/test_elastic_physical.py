@@ -16,7 +16,7 @@ from engine.planners.elastic import best_plan, curve, load_card, measurements, p
 from engine.planners.elastic.accuracy import against_measured, ranking
 from engine.planners.elastic.cards import changed_card
 from engine.planners.elastic.enumeration import Limits
-from engine.planners.elastic.physical import PhysicalVariant, scaled_to
+from engine.planners.elastic.performance.physical import PhysicalVariant, scaled_to
 
 FOLDER = Path(__file__).parent.parent / "reference" / "elastic"
 

@@ -8,9 +8,9 @@ gives the artifact's figures, `physical` those of the calibrated cost model.
 from engine.planners.elastic.best import ElasticPlan, ElasticProblem, best_plan, plans_table, solve
 from engine.planners.elastic.cards import ModelCard, card_names, load_card, save_card
 from engine.planners.elastic.measured import Measurements, measurement_names, measurements, read_measurements
+from engine.planners.elastic.over_time import Phase, Timeline, timeline
 from engine.planners.elastic.resource_curve import curve
-from engine.planners.elastic.split import Job, Split, split
-from engine.planners.elastic.timeline import Phase, Timeline, timeline
+from engine.planners.elastic.splits import Job, Split, split
 
 __all__ = [
     "ElasticPlan",

@@ -13,8 +13,8 @@ from engine.planners.elastic.cards import load_card
 from engine.planners.elastic.enumeration import Limits, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads
 from engine.planners.elastic.measured import Measurements, measurements
+from engine.planners.elastic.performance.variants import Variant, variant_of
 from engine.planners.elastic.placements import gpus_on_nodes
-from engine.planners.elastic.variants import Variant, variant_of
 
 __all__ = ["against_measured", "ranking", "spearman"]
 

@@ -22,13 +22,13 @@ from engine.planners.contract import (
     never,
     unheard,
 )
-from engine.planners.elastic.artifact import IterationTerms
 from engine.planners.elastic.cards import ModelCard, load_card, to_document
 from engine.planners.elastic.enumeration import Limits, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads
+from engine.planners.elastic.performance.artifact import IterationTerms
+from engine.planners.elastic.performance.variants import Variant, variant_of
 from engine.planners.elastic.placements import PlacementLike, gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import PlanName
-from engine.planners.elastic.variants import Variant, variant_of
 
 __all__ = ["CardLike", "ElasticPlan", "ElasticProblem", "best_plan", "plans_table", "solve"]
 

@@ -10,10 +10,10 @@ import pandas as pd
 from engine.planners.elastic.best import best_plan
 from engine.planners.elastic.fitting import table_2, table_2_models
 from engine.planners.elastic.measured import Measurements, measurements
+from engine.planners.elastic.over_time import FIGURE_7, timeline
 from engine.planners.elastic.placements import PlacementLike, gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import PlanName, parse_plan
-from engine.planners.elastic.split import split
-from engine.planners.elastic.timeline import FIGURE_7, timeline
+from engine.planners.elastic.splits import split
 
 __all__ = ["figure_7_lines", "figure_8_lines", "notebook_lines", "table_2_lines"]
 

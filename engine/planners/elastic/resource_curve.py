@@ -16,8 +16,8 @@ from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import ModelCard, load_card
 from engine.planners.elastic.enumeration import Limits, PlanTable, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads, checked_whole
+from engine.planners.elastic.performance.variants import Variant, variant_of
 from engine.planners.elastic.placements import MOST_GPUS, PlacementLike, gpus_on_nodes, placements_filling
-from engine.planners.elastic.variants import Variant, variant_of
 from models.documents import shown
 
 __all__ = ["KEEP_SMALLER", "RESOURCES", "Winners", "curve", "kept_smaller", "winners"]

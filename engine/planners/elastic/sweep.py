@@ -11,8 +11,8 @@ from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import load_card
 from engine.planners.elastic.enumeration import Limits
 from engine.planners.elastic.limits import checked_whole
+from engine.planners.elastic.performance.variants import ARTIFACT
 from engine.planners.elastic.resource_curve import KEEP_SMALLER, winners
-from engine.planners.elastic.variants import ARTIFACT
 
 __all__ = ["best_allocation", "sweep"]
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats
-from engine.planners.elastic.artifact import IterationTerms, data_parallel
 from engine.planners.elastic.cards import PARAMETERS, Environment, PerformanceParameters
 from engine.planners.elastic.fitting.minimise import minimised
 from engine.planners.elastic.limits import checked_whole
 from engine.planners.elastic.measured.profiles import Profile
+from engine.planners.elastic.performance.artifact import IterationTerms, data_parallel
 
 __all__ = ["BOUNDS", "START", "Fit", "fit_parameters", "held_out", "objective", "predicted_profile"]
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from engine.planners.elastic.artifact import data_parallel, three_dimensional
 from engine.planners.elastic.cards import PARAMETERS, Environment, PerformanceParameters
 from engine.planners.elastic.measured.library import FOLDER
+from engine.planners.elastic.performance.artifact import data_parallel, three_dimensional
 
 __all__ = ["NOTES", "Table2Model", "table_2", "table_2_cases", "table_2_models"]
 

@@ -19,10 +19,10 @@ import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
 from engine.planners.contract import PlanError
-from engine.planners.elastic.artifact import IterationTerms
 from engine.planners.elastic.cards import ModelCard
 from engine.planners.elastic.enumeration import NO_ZERO, Limits, PlanTable, plan_table
-from engine.planners.elastic.plan_figures import PlanFigures
+from engine.planners.elastic.performance.artifact import IterationTerms
+from engine.planners.elastic.performance.figures import PlanFigures
 from engine.planners.elastic.plan_names import OFFLOAD, ZERO_DP
 from engine.scenarios.dispatch import evaluate
 from hardware import System, edited, system_of

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.executions.arrays import Flags, Floats, Ints
 from engine.planners.elastic.cards import Environment, ModelCard, PerformanceParameters
-from engine.planners.elastic.overlap import overlapped
+from engine.planners.elastic.performance.overlap import overlapped
 from engine.planners.elastic.plan_names import OFFLOAD, PLAIN
 
 __all__ = [

@@ -18,11 +18,11 @@ from engine.planners.elastic.enumeration import Limits, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads
 from engine.planners.elastic.measured import Measurements, measurements
 from engine.planners.elastic.measured.csv_rows import csv_rows, csv_text, number
+from engine.planners.elastic.performance.variants import Variant, variant_of
 from engine.planners.elastic.placements import gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import PlanName
 from engine.planners.elastic.resource_curve import Winners, winners
 from engine.planners.elastic.strategies import STATIC, Strategy, strategy_of
-from engine.planners.elastic.variants import Variant, variant_of
 from models.documents import shown
 
 __all__ = ["FIGURE_7", "PLANNER", "Phase", "Timeline", "phases_of", "timeline"]

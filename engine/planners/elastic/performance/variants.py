@@ -9,17 +9,17 @@ import numpy as np
 
 from engine.executions.arrays import Floats, Positions
 from engine.planners.contract import PlanError
-from engine.planners.elastic.artifact import (
+from engine.planners.elastic.cards import ModelCard
+from engine.planners.elastic.enumeration import NO_ZERO, PlanTable
+from engine.planners.elastic.performance.artifact import (
     IterationTerms,
     data_parallel,
     forward_data_parallel,
     forward_three_dimensional,
     three_dimensional,
 )
-from engine.planners.elastic.cards import ModelCard
-from engine.planners.elastic.enumeration import NO_ZERO, PlanTable
-from engine.planners.elastic.physical import PhysicalVariant
-from engine.planners.elastic.plan_figures import PlanFigures
+from engine.planners.elastic.performance.figures import PlanFigures
+from engine.planners.elastic.performance.physical import PhysicalVariant
 from models.documents import did_you_mean, shown
 
 __all__ = ["ARTIFACT", "PHYSICAL", "VARIANTS", "PlanFigures", "Variant", "variant_of"]
