@@ -7,6 +7,7 @@ gives the artifact's figures, `physical` those of the calibrated cost model.
 
 from engine.planners.elastic.best import ElasticPlan, ElasticProblem, best_plan, plans_table, solve
 from engine.planners.elastic.cards import ModelCard, card_names, load_card, save_card
+from engine.planners.elastic.library_models import after_failure, model_curve, model_job, model_phases
 from engine.planners.elastic.measured import Measurements, measurement_names, measurements, read_measurements
 from engine.planners.elastic.over_time import Phase, Timeline, timeline
 from engine.planners.elastic.resource_curve import curve
@@ -21,12 +22,16 @@ __all__ = [
     "Phase",
     "Split",
     "Timeline",
+    "after_failure",
     "best_plan",
     "card_names",
     "curve",
     "load_card",
     "measurement_names",
     "measurements",
+    "model_curve",
+    "model_job",
+    "model_phases",
     "plans_table",
     "read_measurements",
     "save_card",

@@ -28,7 +28,8 @@ class Job:
     """A job: its model, what was measured of it, and what it was promised.
 
     `guarantee` is a throughput that it must reach [samples/s], None for a best-effort job. `rates` may give a curve of
-    one's own, throughput by GPUs from 1 on [samples/s], NaN where nothing runs; `plans` its plans.
+    one's own, throughput by GPUs from 1 on [samples/s], NaN where nothing runs; `plans` its plans, `batch` the samples
+    of an iteration.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Job:
     guarantee: float | None = None
     rates: tuple[float, ...] = ()
     plans: tuple[str, ...] = ()
+    batch: int | None = None
 
 
 def jobs_of(given: Iterable[Job | Mapping[str, Any] | CardLike] | pd.DataFrame | str) -> tuple[Job, ...]:

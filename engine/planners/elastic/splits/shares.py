@@ -133,7 +133,7 @@ def _row(way: str, curves: JobCurves, gpus: int, plan: str) -> dict[str, Any]:
         rates = np.nan_to_num(curves.basis[: gpus + 1], nan=0.0)
         used = int(rates.argmax())
     rate = float(np.nan_to_num(curves.basis[used], nan=0.0))
-    batch = curves.job.card.global_batch if curves.job.card else math.nan
+    batch = curves.job.card.global_batch if curves.job.card else curves.job.batch or math.nan
     return {
         "way": way,
         "job": curves.job.name,
