@@ -14,7 +14,7 @@ from engine.cli.options import JsonOption
 from engine.cli.output import write
 
 if TYPE_CHECKING:
-    from engine.planners.elastic.cards import Environment
+    from engine.planners.elastic.cards import Environment, PerformanceParameters
     from engine.planners.elastic.measured import Measurements
     from engine.planners.elastic.measured.profiles import Profile
 
@@ -248,6 +248,10 @@ def fit(
     pcie: Annotated[float | None, typer.Option("--pcie", metavar="B", help="GPU to host [MiB/ms].")] = None,
     nvlink: Annotated[float | None, typer.Option("--nvlink", metavar="B", help="Inside the node [MiB/ms].")] = None,
     starts: Annotated[int, typer.Option("--starts", metavar="K", help="Starts of the search.")] = 12,
+    card: Annotated[
+        str | None, typer.Option("--card", metavar="CARD", help="Write this card with what was fitted, to --out.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write it.")] = None,
     hold_out: Annotated[bool, typer.Option("--hold-out", help="Also leave out each run in turn.")] = False,
     csv: CsvOption = False,
     json: JsonOption = False,
@@ -265,6 +269,7 @@ def fit(
     _one_form(csv, json)
     runs, environment = _profile(profile, data, pcie, nvlink)
     found = fit_parameters(runs, environment, starts=starts)
+    _write_card(card, out, found.parameters, environment)
     left_out = held_out(runs, environment, starts=min(starts, 4)) if hold_out else None
     if json:
         document = {
@@ -309,7 +314,7 @@ def accuracy(
       shardscape plan elastic accuracy llama7_bsz16
       shardscape plan elastic accuracy llama7_bsz16 --variant physical
     """
-    from engine.planners.elastic.accuracy import against_measured, ranking
+    from engine.planners.elastic.accuracy import against_measured, by_class, ranking
 
     _one_form(csv, json)
     table = against_measured(
@@ -324,6 +329,8 @@ def accuracy(
     if not (csv or json) and len(table):
         error = table["error_pct"].abs()
         write(f"\nMean error {error.mean():.1f} %, largest {error.max():.1f} %, without sign.")
+        write_table(by_class(table), json=False, csv=False)
+        write()
         write_table(ranking(table), json=False, csv=False)
 
 
@@ -452,6 +459,20 @@ def _numbers(text: str) -> Sequence[float]:
     except ValueError:
         raise PlanError(f"{text[:40]!r} are no values; write 1..16 or 1,2,4.") from None
     return [int(part) if part == int(part) else part for part in parts if part == part and abs(part) < 1e15]
+
+
+def _write_card(
+    card: str | None, out: Path | None, parameters: PerformanceParameters, environment: Environment
+) -> None:
+    """Writes a card with fitted parameters and the bandwidths that they were fitted with."""
+    from engine.planners.contract import PlanError
+    from engine.planners.elastic.cards import changed_card, load_card, save_card
+
+    if (card is None) != (out is None):
+        raise PlanError("Give --card and --out together: a card, and where to write it with what was fitted.")
+    if card is not None and out is not None:
+        changes = {"performance": parameters.model_dump(), "environment": environment.model_dump()}
+        save_card(changed_card(load_card(card), changes, name=out.stem), out)
 
 
 def _measured(name: str | None) -> Measurements | None:

@@ -26,13 +26,14 @@ from engine.planners.elastic import (
     timeline,
 )
 from engine.planners.elastic.accuracy import against_measured
-from engine.planners.elastic.cards import load_card, to_document
+from engine.planners.elastic.cards import Environment, PerformanceParameters, load_card, to_document
 from engine.planners.elastic.fitting import fit_parameters, held_out, table_2, table_2_cases, table_2_models
 from engine.planners.elastic.fitting.fit import objective
 from engine.planners.elastic.losses import losses, parity
 from engine.planners.elastic.measured import MeasurementError, save_measurements
 from engine.planners.elastic.measured.profiles import joined_profile, profile_names, profile_of, profile_table
 from engine.planners.elastic.over_time import phases_of
+from engine.planners.elastic.performance.artifact import data_parallel, three_dimensional
 from engine.planners.elastic.performance.overlap import overlapped
 from engine.planners.elastic.plan_names import parse_plan
 from engine.planners.elastic.strategies import own_strategy
@@ -55,6 +56,59 @@ def test_overlap_is_a_norm_that_does_not_overflow() -> None:
 def test_overlap_lies_between_the_longer_one_and_the_sum(x: float, y: float, exponent: float) -> None:
     found = float(overlapped(np.array([x]), np.array([y]), exponent)[0])
     assert max(x, y) <= found <= (x + y) * (1 + 1e-12)
+
+
+numbers = st.floats(0.01, 1000)
+parameters = st.builds(
+    PerformanceParameters, k_bwd=numbers, k_sync=st.floats(1, 1e5), k_opt=numbers, k_os_offload=numbers,
+    k_const=numbers, k_off=numbers, k_swap=numbers,
+)  # fmt: skip
+environments = st.builds(Environment, pcie=numbers, nvlink=numbers)
+
+
+@given(
+    parameters, environments, numbers, numbers, st.integers(1, 64), st.integers(1, 16), st.integers(0, 2), st.booleans()
+)
+def test_the_data_parallel_family_as_the_specification_has_it(
+    k: PerformanceParameters, env: Environment, size: float, forward: float, n: int, c: int, z: int, slow: bool
+) -> None:
+    backward, volume = k.k_bwd * forward, 8 * size * (n - 1) / n
+    exchange = volume / (2 if slow else env.nvlink)
+    longer = max(exchange, backward)
+    synchronised = longer * ((exchange / longer) ** k.k_sync + (backward / longer) ** k.k_sync) ** (1 / k.k_sync)
+    copy = 4 * size / n / env.pcie if z == 1 else 0
+    update = {0: k.k_opt * size, 1: k.k_os_offload * size / (n * c), 2: k.k_opt * size / n}[z]
+    exchanged = synchronised + k.k_off + copy if copy else synchronised
+    wanted = 2 * forward + exchanged + update + k.k_swap + copy + k.k_const
+    found = data_parallel(
+        k, env, parameters_mi=size, forward_ms=np.array([forward]), gpus=np.array([n]), cpu_threads=np.array([c]),
+        zero=np.array([z]), slow_network=np.array([slow]), forward_factor=2.0,
+    )  # fmt: skip
+    assert found.iteration.tolist() == pytest.approx([wanted], rel=1e-12)
+
+
+@given(parameters, environments, numbers, numbers, st.tuples(*[st.integers(1, 8)] * 4), st.integers(1, 64))
+def test_the_3d_family_as_the_specification_has_it(
+    k: PerformanceParameters, env: Environment, size: float, forward: float, layout: tuple[int, ...], batch: int
+) -> None:
+    pp, tp, nodes, per_node = layout
+    dp = nodes * per_node // tp // pp
+    if not dp:
+        return
+    elements, layers = 4096 * 2048, 32
+    samples, backward = batch // dp, k.k_bwd * forward
+    tensor = 32 * elements * samples * layers * (tp - 1) / tp / 2**20 / env.nvlink
+    sends = 0 if pp == 1 else 16 * samples * elements // tp / 20 / 2**20 * pp
+    exchange = 8 * (dp - 1) / dp * size // tp / pp / (env.nvlink if per_node > tp and pp == nodes else 20)
+    longer = max(exchange, backward)
+    both = longer * ((exchange / longer) ** k.k_sync + (backward / longer) ** k.k_sync) ** (1 / k.k_sync)
+    wanted = forward + both + k.k_opt * size / (tp * pp) + k.k_const + tensor + sends
+    found = three_dimensional(
+        k, env, parameters_mi=size, global_batch=batch, tokens_hidden=elements, layers=layers,
+        forward_ms=np.array([forward]), pp=np.array([pp]), tp=np.array([tp]), nodes=np.array([nodes]),
+        gpus_per_node=np.array([per_node]),
+    )  # fmt: skip
+    assert found.iteration.tolist() == pytest.approx([wanted], rel=1e-9)
 
 
 @pytest.mark.parametrize("model", GOLDEN["curves"])

@@ -134,6 +134,15 @@ def test_the_notebook_prints_its_lines_again() -> None:
     assert "| ZeRO-DP+GA       | /      | /      |\n" in grids[6]
 
 
+def test_a_fit_becomes_a_card(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    run("fit", "vit", "--starts", "1", "--card", "vit", "--out", str(file))
+    card = load_card(file)
+    assert (card.name, card.performance.k_bwd) == ("mine", pytest.approx(2.1188, abs=1e-3))
+    assert card.environment.nvlink == pytest.approx(34.057018390132875)
+    assert best_plan(file, placement="8").throughput > 0
+
+
 def test_commands() -> None:
     rows = json.loads(run("best", "llama7_bsz16", "--placement", "8888", "--threads", "2", "--json"))
     assert (rows[0]["plan"], len(rows)) == ("244", 27)

@@ -15,8 +15,9 @@ from engine.planners.elastic.limits import checked_bandwidth, checked_threads
 from engine.planners.elastic.measured import Measurements, measurements
 from engine.planners.elastic.performance.variants import Variant, variant_of
 from engine.planners.elastic.placements import gpus_on_nodes
+from engine.planners.elastic.plan_names import OFFLOAD, ZERO_DP, PlanName, parse_plan
 
-__all__ = ["against_measured", "ranking", "spearman"]
+__all__ = ["against_measured", "by_class", "plan_class", "ranking", "spearman"]
 
 
 def against_measured(
@@ -74,6 +75,33 @@ def against_measured(
     table["error_pct"] = 100 * (table["predicted_ms"] / table["measured_ms"] - 1)
     looked_at = np.array([bool(each[2]) for each in told], np.bool_)
     return table.loc[looked_at].reset_index(drop=True)
+
+
+def plan_class(name: PlanName) -> str:
+    """Returns the class of a plan, in the words of table 2.
+
+    Args:
+        name: of the plan.
+    """
+    if name.zero is None:
+        return "TP+PP" if name.dp == 1 else "DP+TP+PP"
+    word = {ZERO_DP: "ZeRO-DP", OFFLOAD: "ZeRO-Offload"}.get(name.zero, "DP")
+    if word == "DP":
+        return "GC" if name.recompute else "DP"
+    return f"{word}+GC" if name.recompute else word
+
+
+def by_class(table: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per class of plans, as table 2 has them: `plan_class`, mean and largest error [%] without sign,
+    and the number of `cases`.
+
+    Args:
+        table: of `against_measured`.
+    """
+    known = table.dropna(subset="predicted_ms")
+    classes = [plan_class(parse_plan(plan, gpus)) for plan, gpus in zip(known["plan"], known["gpus"], strict=True)]
+    groups = known["error_pct"].abs().groupby(np.array(classes, object), sort=False)
+    return groups.agg(avg_pct="mean", max_pct="max", cases="count").rename_axis("plan_class").reset_index()
 
 
 def spearman(first: Floats, second: Floats) -> float:

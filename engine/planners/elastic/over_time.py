@@ -16,7 +16,7 @@ from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import ModelCard, load_card
 from engine.planners.elastic.enumeration import Limits, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads
-from engine.planners.elastic.measured import Measurements, measurements
+from engine.planners.elastic.measured import Measurements, measurements_of
 from engine.planners.elastic.measured.csv_rows import csv_rows, csv_text, number
 from engine.planners.elastic.performance.variants import Variant, variant_of
 from engine.planners.elastic.placements import gpus_on_nodes, placement_text
@@ -181,7 +181,7 @@ def timeline(
     Raises `engine.planners.contract.PlanError` where something is not understood.
     """
     card, given, model = load_card(model_card), phases_of(phases), variant_of(variant)
-    known = _measured(card, measured)
+    known = measurements_of(card.name, measured)
     chosen = basis or ("measured" if known is not None else "predicted")
     if chosen not in BASES:
         raise PlanError(f"There is no basis {shown(chosen)}; choose measured or predicted.")
@@ -198,15 +198,6 @@ def timeline(
     for name, plans in taken.items():
         rows += _rows(card, given, name, plans, known, chosen, float(pause_s))
     return Timeline(pd.DataFrame(rows), chosen)
-
-
-def _measured(card: ModelCard, measured: Measurements | str | None) -> Measurements | None:
-    if measured is None:
-        try:
-            return measurements(card.name)
-        except PlanError:
-            return None
-    return measurements(measured) if isinstance(measured, str) else measured
 
 
 def _planned(

@@ -3,7 +3,7 @@
 In every file a zero or an absent time says that a plan does not run, or was not measured: it is never a time of 0.
 """
 
-from engine.planners.elastic.measured.library import measurement_names, measurements
+from engine.planners.elastic.measured.library import measurement_names, measurements, measurements_of
 from engine.planners.elastic.measured.table import MeasurementError, Measurements, read_measurements, save_measurements
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Measurements",
     "measurement_names",
     "measurements",
+    "measurements_of",
     "read_measurements",
     "save_measurements",
 ]

@@ -11,7 +11,7 @@ from typing import Final
 from engine.planners.elastic.measured.table import PARTS, MeasurementError, Measurements, read_measurements
 from models.documents import did_you_mean, shown
 
-__all__ = ["FOLDER", "measurement_names", "measurements"]
+__all__ = ["FOLDER", "measurement_names", "measurements", "measurements_of"]
 
 FOLDER: Final = Path(__file__).parent / "data"
 SOURCE: Final = "AlibabaPAI/reconfigurable-dl-scheduler @80e8524 (Apache-2.0), simulator/traces"
@@ -47,3 +47,18 @@ def measurements(name: str) -> Measurements:
     found = read_measurements(FOLDER / row["file"], name=name, units=units, title=row["title"], card=row["card"])
     notes = (*found.notes, *((row["note"],) if row["note"] else ()))
     return Measurements(name, found.table, found.title, found.card, SOURCE, notes)
+
+
+def measurements_of(name: str, measured: Measurements | str | None) -> Measurements | None:
+    """Returns measurements that are given, or the trace of that name; where None is given, the trace of a card's name,
+    or None where there is none.
+
+    Args:
+        name: of the card.
+        measured: measurements, the name of a trace, or None.
+
+    Raises `MeasurementError` for the name of a trace that there is not.
+    """
+    if measured is None:
+        return measurements(name) if name in _register() else None
+    return measurements(measured) if isinstance(measured, str) else measured

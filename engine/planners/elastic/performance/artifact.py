@@ -226,10 +226,10 @@ def three_dimensional(
     samples = global_batch // dp
     backward = parameters.k_bwd * forward_ms
     tensor = 32.0 * tokens_hidden * samples * layers * (tp - 1.0) / tp / 2**20 / environment.nvlink
-    sent = np.floor(16.0 * samples * tokens_hidden / tp)
+    sent = np.floor_divide(16.0 * samples * tokens_hidden, tp)
     pipeline = np.where(pp == 1, 0.0, sent / BETWEEN_NODES / 2**20 * pp)
     inside = (gpus_per_node > tp) & (pp == nodes)
-    share = np.floor(8.0 * (dp - 1.0) / dp * parameters_mi / tp) / pp
+    share = np.floor_divide(8.0 * (dp - 1.0) / dp * parameters_mi, tp) / pp
     exchange = share / np.where(inside, environment.nvlink, BETWEEN_NODES)
     zeros = np.zeros(len(pp))
     return IterationTerms(

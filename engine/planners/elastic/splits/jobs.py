@@ -14,7 +14,7 @@ import pandas as pd
 from engine.planners.contract import PlanError
 from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import ModelCard, load_card
-from engine.planners.elastic.measured import Measurements, measurements
+from engine.planners.elastic.measured import Measurements, measurements_of
 from engine.planners.elastic.measured.csv_rows import csv_rows, csv_text, number
 from models.documents import shown
 
@@ -89,14 +89,7 @@ def _job(row: Any) -> Job:
     if unknown:
         raise PlanError(f"A job has card, name, measured and guarantee, but no {shown(unknown[0])}.")
     card = load_card(asked["card"])
-    measured = asked.get("measured") or None
-    if isinstance(measured, str):
-        measured = measurements(measured)
-    if measured is None:
-        try:
-            measured = measurements(card.name)
-        except PlanError:
-            measured = None
+    measured = measurements_of(card.name, asked.get("measured") or None)
     guarantee = asked.get("guarantee")
     if guarantee is not None and (
         isinstance(guarantee, bool) or not isinstance(guarantee, Real) or not 0 <= float(guarantee) < math.inf
