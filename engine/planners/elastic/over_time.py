@@ -21,7 +21,7 @@ from engine.planners.elastic.measured.csv_rows import csv_rows, csv_text, number
 from engine.planners.elastic.performance.variants import Variant, variant_of
 from engine.planners.elastic.placements import gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import PlanName
-from engine.planners.elastic.resource_curve import Winners, winners
+from engine.planners.elastic.resource_curve import winners
 from engine.planners.elastic.strategies import STATIC, Strategy, strategy_of
 from models.documents import shown
 
@@ -206,15 +206,13 @@ def _planned(
     """The best plan under each limit with its iteration [s]."""
     if not limits:
         return []
-    found = winners(card, limits, variant=model, restricted=restricted)
-    return _named(card, found)
-
-
-def _named(card: ModelCard, found: Winners) -> list[tuple[PlanName | None, float]]:
-    return [
-        (found.plans.names[at], card.global_batch / rate) if at >= 0 else (None, math.nan)
-        for at, rate in zip(found.at, found.throughput, strict=True)
-    ]
+    distinct = list(dict.fromkeys(limits))
+    found = winners(card, distinct, variant=model, restricted=restricted)
+    best = {
+        limit: (found.plans.names[at], card.global_batch / rate) if at >= 0 else (None, math.nan)
+        for limit, at, rate in zip(distinct, found.at, found.throughput, strict=True)
+    }
+    return [best[limit] for limit in limits]
 
 
 def _ruled(
@@ -249,16 +247,17 @@ def _rows(
     pause_s: float,
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
+    looked_up: dict[tuple[tuple[int, ...], int, str], float] = {}
     start, at, before = 0.0, 0, None
     for number_, phase in enumerate(phases, start=1):
         name, predicted = plans[at] if phase.nodes else (None, math.nan)
         at += bool(phase.nodes)
         text = "" if name is None else name.text
-        real = math.nan
-        if known is not None and name is not None:
-            real = known.iteration_s(text, phase.nodes, phase.cpu_threads)
-        iteration = real if basis == "measured" else predicted
         state = (phase.nodes, phase.cpu_threads, text)
+        if known is not None and name is not None and state not in looked_up:
+            looked_up[state] = known.iteration_s(text, phase.nodes, phase.cpu_threads)
+        real = looked_up.get(state, math.nan)
+        iteration = real if basis == "measured" else predicted
         paused = min(pause_s, phase.duration_s) if before not in (None, state) and phase.nodes else 0.0
         rows.append(
             {

@@ -17,7 +17,14 @@ from engine.planners.elastic.placements import PlacementLike, gpus_on_nodes, pla
 from engine.planners.elastic.plan_names import parse_plan
 from models.documents import shown
 
-__all__ = ["PARTS", "MeasurementError", "Measurements", "read_measurements", "save_measurements"]
+__all__ = [
+    "PARTS",
+    "MeasurementError",
+    "Measurements",
+    "fastest_of_one_node",
+    "read_measurements",
+    "save_measurements",
+]
 
 PARTS: Final = ("forward", "overlap_sync", "optimize")
 """Parts of an iteration that a row may have: forward pass, backward with gradient exchange, optimizer."""
@@ -73,6 +80,20 @@ class Measurements:
             return "", math.nan
         best = rows.sort_values("iteration_s", kind="stable").iloc[0]
         return str(best["plan"]), float(best["iteration_s"])
+
+
+def fastest_of_one_node(found: Measurements) -> dict[int, tuple[str, float]]:
+    """Returns (plan, iteration [s]) of the fastest measurement on one node, by its GPUs.
+
+    Args:
+        found: the measurements.
+    """
+    rows = found.table[found.table["runnable"] & (found.table["nodes"] == 1)]
+    fastest = rows.sort_values("iteration_s", kind="stable").drop_duplicates("gpus")
+    return {
+        int(gpus): (str(plan), float(seconds))
+        for gpus, plan, seconds in zip(fastest["gpus"], fastest["plan"], fastest["iteration_s"], strict=True)
+    }
 
 
 def read_measurements(

@@ -12,6 +12,7 @@ from engine.executions.arrays import Floats
 from engine.planners.contract import PlanError
 from engine.planners.elastic.cards import ModelCard
 from engine.planners.elastic.enumeration import Limits
+from engine.planners.elastic.measured.table import fastest_of_one_node
 from engine.planners.elastic.performance import Variant
 from engine.planners.elastic.placements import gpus_on_nodes, placements_filling
 from engine.planners.elastic.plan_names import parse_plan
@@ -69,7 +70,8 @@ def job_curves(job: Job, gpus: int, basis: str, cpu_threads: int, model: Variant
     if basis == "measured":
         if job.measured is None:
             raise PlanError(f"There are no measurements of {job.name}; give some, or take the basis predicted.")
-        best = [job.measured.best_on((number_,)) for number_ in range(1, gpus + 1)]
+        fastest = fastest_of_one_node(job.measured)
+        best = [fastest.get(count, ("", np.nan)) for count in range(1, gpus + 1)]
         rates = np.array([np.nan, *(card.global_batch / seconds for _, seconds in best)])
         plans = ["", *(plan for plan, _ in best)]
     return JobCurves(job, predicted, names, _kept(predicted), rates, plans, entries)
