@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.cli.frames import write_table as _print_table
+from engine.cli.frames import write_text_table as _text
 from engine.cli.options import JsonOption
-from engine.cli.output import as_json, text_table, write
+from engine.cli.output import as_json, write
+from engine.cli.plan_elastic import elastic_app
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem
     from engine.planners.layerwise.cluster import Cluster
     from engine.planners.layerwise.library_models import ModelPlan
 
 __all__ = ["plan_app"]
 
-plan_app = typer.Typer(help="Plans: layers of a profile or a model divided among devices.", no_args_is_help=True)
+plan_app = typer.Typer(help="Plans: layers divided among devices, elastic training.", no_args_is_help=True)
+plan_app.add_typer(elastic_app, name="elastic")
 
 
 @plan_app.callback()
 def plans() -> None:
-    """Plans: layers of a profile or a model divided among devices."""
+    """Plans: layers divided among devices, elastic training."""
 
 
 @plan_app.command("layers")
@@ -227,26 +229,6 @@ def _print(plan: LayerwisePlan, *, json: bool, csv: bool, top: int) -> None:
     _text(candidates_table(plan).head(top))
     for note in plan.notes:
         write(note)
-
-
-def _print_table(table: pd.DataFrame, *, json: bool, csv: bool) -> None:
-    if json:
-        write(as_json(table.to_dict("records")))
-    elif csv:
-        write(table.to_csv(index=False).rstrip())
-    else:
-        _text(table)
-
-
-def _text(table: pd.DataFrame) -> None:
-    def shown(value: Any) -> str:
-        if isinstance(value, float):
-            return "-" if value != value else f"{value:,.4g}"
-        return "-" if value is None else str(value)
-
-    rows = [[shown(value) for value in row] for row in table.itertuples(index=False)]
-    texts = [at for at, name in enumerate(table.columns) if table[name].dtype.kind not in "if"]
-    write(text_table([str(name) for name in table.columns], rows, left=texts))
 
 
 def _write_execution(made: ModelPlan, path: Path | None) -> None:
