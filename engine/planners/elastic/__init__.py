@@ -7,6 +7,7 @@ gives the artifact's figures, `physical` those of the calibrated cost model.
 
 from engine.planners.elastic.best import ElasticPlan, ElasticProblem, best_plan, plans_table, solve
 from engine.planners.elastic.cards import ModelCard, card_names, load_card, save_card
+from engine.planners.elastic.cluster import replay
 from engine.planners.elastic.library_models import after_failure, model_curve, model_job, model_phases
 from engine.planners.elastic.measured import Measurements, measurement_names, measurements, read_measurements
 from engine.planners.elastic.over_time import Phase, Timeline, timeline
@@ -36,6 +37,7 @@ __all__ = [
     "model_phases",
     "plans_table",
     "read_measurements",
+    "replay",
     "save_card",
     "solve",
     "split",
