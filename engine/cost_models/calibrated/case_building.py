@@ -17,6 +17,7 @@ from engine.columns import EXTENSIONS, by_name
 from engine.columns.stage_layouts import EVEN, canonical
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
+    DISPATCHERS,
     LAUNCHES,
     RECOMPUTES,
     Accelerators,
@@ -63,6 +64,9 @@ SOFTWARE_DEFAULTS: dict[str, float | str] = {
     "shard_gradient_bytes": 4.0,
     "grouped_experts": 1.0,
     "age_years": float("inf"),
+    "token_dispatcher": "alltoall",
+    "dispatch_bytes": 2.0,
+    "kept_bytes": 2.0,
 }
 """Software facts where an execution does not say: fused kernels, 32-bit gradients, no overlap, mature software."""
 
@@ -89,6 +93,8 @@ def model_shapes(model: Model) -> ModelShapes:
             "seq_size": model.seq_size,
             "vocabulary": 1.0,
             "experts_per_token": 1.0,
+            "expert_groups": 1.0,
+            "groups_per_token": 1.0,
             "tied_embeddings": 1.0,
         }
         return ModelShapes.of(values)
@@ -120,6 +126,8 @@ def model_shapes(model: Model) -> ModelShapes:
             "shared_experts": experts.shared_width / experts.ffn if experts else 0,
             "leading_dense": experts.leading_dense_layers if experts else 0,
             "experts_every": experts.every if experts else 0,
+            "expert_groups": experts.groups if experts else 1,
+            "groups_per_token": experts.groups_per_token if experts else 1,
         }
     )
 
@@ -213,6 +221,7 @@ def _software(system: System, e: Mapping[str, Any]) -> Software:
     values["overlap_tensor"] = number("overlap_tensor", 1.0 - _is(e, "tensor_par_overlap", "none", 1.0))
     values["attention_kernel"] = _word(e, "attention_kernel", ATTENTION_KERNELS, fastest_attention(system))
     values["launch"] = _word(e, "launch", LAUNCHES, "fused")
+    values["token_dispatcher"] = _word(e, "token_dispatcher", DISPATCHERS, "alltoall")
     return Software.of(values)
 
 
