@@ -1,5 +1,8 @@
 """The engine: every execution of a model on a system, evaluated exactly."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from engine.cost_models.contract import CostModelError, LayerError
 from engine.cost_models.registry import COST_MODELS
 from engine.executions.limits import LimitError
@@ -33,3 +36,11 @@ __all__ = [
     "explore_scenario",
     "operations",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Returns a room that stands above those imported here, when it is asked for first: `engine.launch`."""
+        if name == "launch":
+            return import_module("engine.launch")
+        raise AttributeError(f"module 'engine' has no attribute {name!r}")

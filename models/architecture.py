@@ -37,6 +37,12 @@ class Experts(_Entity):
     """First layers that have an ordinary MLP instead."""
     every: Layers = 1
     """Of the layers, numbered from 1, only multiples of this have experts; the others an ordinary MLP."""
+    groups: Count = 1
+    """Groups of equally many experts, which stand on one node or device each: of them a token visits only some
+    (DeepSeek-V2, arXiv:2405.04434, section 2.2.2)."""
+    groups_per_token: Count = 1
+    """Groups in which all experts that one token visits are: at most so many nodes does it go to (DeepSeek-V3,
+    arXiv:2412.19437, section 2.1.2)."""
 
     @property
     def shared_width(self) -> int:
@@ -50,6 +56,20 @@ class Experts(_Entity):
                 "refused",
                 "has top_k {top_k} of {routed} routed experts; top_k must be at most that",
                 {"top_k": self.top_k, "routed": self.routed},
+            )
+        if self.routed % self.groups or self.groups_per_token > self.groups:
+            raise PydanticCustomError(
+                "refused",
+                "has {routed} routed experts in {groups} groups, of which a token visits {groups_per_token}; groups "
+                "must divide the experts and be at least as many as a token visits",
+                {"routed": self.routed, "groups": self.groups, "groups_per_token": self.groups_per_token},
+            )
+        reached = self.routed // self.groups * self.groups_per_token
+        if self.top_k > reached:
+            raise PydanticCustomError(
+                "refused",
+                "has top_k {top_k}, but the groups that a token visits hold {reached} experts; raise groups_per_token",
+                {"top_k": self.top_k, "reached": reached},
             )
         if self.shared_ffn is not None and not self.shared:
             raise PydanticCustomError(

@@ -86,6 +86,11 @@ def deepseek(config: Config) -> Fields:
             "shared": config.whole("n_shared_experts", default=0),
             "leading_dense_layers": config.whole("first_k_dense_replace", default=0),
         }
+        # Without groups, all experts are one.
+        if config.whole("n_group", default=1) > 1:
+            fields["experts"] |= {
+                "groups": config.whole("n_group"), "groups_per_token": config.whole("topk_group")
+            }  # fmt: skip
     return fields
 
 

@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+_CHAPTERS = sorted((ROOT / "dashboard" / "guide").glob("*.md"))
+GUIDE = "\n".join(path.read_text(encoding="utf-8") for path in _CHAPTERS)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CONSTRAINTS = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
 
@@ -51,21 +53,21 @@ def test_the_check_runs_the_readme_s_test_command():
     subprocess.run(["bash", "-n", str(check)], check=True)
 
 
-def test_files_that_the_readme_names_exist():
+def test_files_that_readme_and_guide_name_exist():
     named = re.findall(r'(?:src|srcset)="([^":]+)"', README)
-    named += re.findall(r"`((?:engine|tests|static|\.ci)/[\w./]*)`", README)
+    named += re.findall(r"`((?:engine|tests|static|\.ci)/[\w./]*)`", README + GUIDE)
     assert ".github/screenshots/explore.png" in named
     for name in named:
         path = ROOT / name
         assert path.exists() or path.with_suffix(".py").exists(), name
 
 
-def test_commands_that_the_readme_names_exist():
+def test_commands_that_readme_and_guide_name_exist():
     from engine.cli.main import app
 
-    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    known = {each.name or each.callback.__name__ for each in app.registered_commands if each.callback}
     known |= {group.name for group in app.registered_groups}
-    named = set(re.findall(r"shardscape (\w+)", README))
+    named = set(re.findall(r"shardscape (\w+)", README + GUIDE))
     assert named == known
 
 

@@ -375,7 +375,7 @@ def _ticks(values: Sequence[Any], field: Column, most: int) -> dict[str, Any]:
 def _ordered(values: pd.Series, field: Column) -> list[Any]:
     """Returns the distinct values of a field in the order in which they are shown."""
     found = values.drop_duplicates().tolist()
-    return sorted(found, key=field.choices.index) if field.choices else sorted(found)
+    return sorted(found, key=field.rank if field.choices else None)
 
 
 def _carrier(bar: dict[str, Any], colours: Palette) -> dict[str, Any]:

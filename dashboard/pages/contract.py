@@ -62,6 +62,8 @@ class Page:
     needs: Needs
     parameters: Mapping[str, str]
     """Every parameter of the link that belongs to the page -> what it is, for a sentence about it."""
+    guide: str
+    """Name of the chapter of the guide that explains the page."""
 
     @property
     def about_scenario(self) -> bool:

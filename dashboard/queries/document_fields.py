@@ -208,6 +208,8 @@ _PART_FIELDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "experts.shared_ffn": ("Width of shared experts", "elements", "Width of all shared experts of a layer together."),
     "experts.leading_dense_layers": ("Leading dense layers", "", "First layers that have an ordinary MLP instead."),
     "experts.every": ("Experts in every so many layers", "", "1: in every layer; 2: in every second one."),
+    "experts.groups": ("Groups of experts", "", "Groups of equally many experts, each on one node or device."),
+    "experts.groups_per_token": ("Groups per token", "", "Groups that hold all experts of one token."),
     "latent_attention.q_rank": ("Compressed query", "elements", "Width of the latent that queries come from."),
     "latent_attention.kv_rank": (
         "Compressed keys and values", "elements", "Width of the latent that keys and values come from.",

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from dashboard.compat.caches import remembered
 from dashboard.queries.economics import Metric
@@ -35,6 +36,7 @@ _OF_CELLS: Final = {
     "tensor_par": "tensor_par", "pipeline_par": "pipeline_par", "data_par": "data_par", "batch_size": "batch_size",
     "microbatch_size": "microbatches", "pipeline_interleaving": "interleavings", "context_par": "context_par",
     "expert_par": "expert_par", "expert_tensor_par": "expert_tensor_par", "schedule": "schedules",
+    "stage_layout": "layouts",
 }  # fmt: skip
 """Fields that the cells of a space tell -> the attribute that holds them."""
 OF_THE_MAP: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size")
@@ -165,6 +167,8 @@ def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where:
     rows = []
     for field in fields:
         column = table[field].combine_chunks()
+        if pa.types.is_string(column.type):  # of a field with more words than its choices
+            column = column.dictionary_encode()
         words = column.dictionary.to_pylist() if hasattr(column, "dictionary") else None
         codes = (column if words is None else column.indices).to_numpy(zero_copy_only=False)
         best = {}
@@ -202,7 +206,8 @@ def options_of(exploration: Exploration, field: str) -> list[Any]:
     if field in _OF_CELLS:
         found = [getattr(cell, _OF_CELLS[field]) for cell in space.cells]
         told = sorted({value for one in found for value in (one if np.iterable(one) else [one])})
-        return [choices[value] for value in told] if (choices := by_name(field).choices) else told
+        column = by_name(field)
+        return sorted((column.words[value] for value in told), key=column.rank) if column.choices else told
     present: set[Any] = set()
     for kind in {space.mode_kind(cell) for cell in space.cells}:
         modes = space.modes[kind]

@@ -176,6 +176,8 @@ def _one(column: Column, wanted: str) -> Filter | None:
             values.append(_SWITCH[part])
         elif column.dtype == "str" and part in _words(column):
             values.append(part)
+        elif column.open is not None and (position := column.position(part)) >= 0:
+            values.append(column.words[position])
         elif column.dtype == "int64" and re.fullmatch(r"\d{1,18}", part):
             values.append(int(part))
         else:

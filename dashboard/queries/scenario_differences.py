@@ -26,6 +26,7 @@ _ARCHITECTURE: Final = {
     "gated_mlp": "Gated feedforward", "norm": "Normalisation", "tied_embeddings": "Embeddings tied",
     "experts.routed": "Experts", "experts.top_k": "Experts of a token", "experts.ffn": "Width of an expert",
     "experts.shared": "Shared experts", "experts.leading_dense_layers": "Leading blocks without experts",
+    "experts.groups": "Groups of experts", "experts.groups_per_token": "Groups of a token",
     "prediction_layers": "Prediction layers", "qk_norm": "Norm of queries and keys",
     "qkv_bias": "Biases of queries, keys and values",
 }  # fmt: skip

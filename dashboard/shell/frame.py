@@ -11,6 +11,7 @@ import streamlit as st
 from dashboard.charts.elements.markup import page_head, stylesheet
 from dashboard.compat.front_end import marked_in_navigation, styles
 from dashboard.compat.types import Place
+from dashboard.guide import chapter
 from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
 from dashboard.pages import registry
@@ -66,6 +67,12 @@ def open_page(static: Path, page: Any) -> Above:
         st.html(_behaviour(), unsafe_allow_javascript=True)
         st.html(page_head(entry.title) + marked_in_navigation(entry.title, list(sections()).index(entry.group)))
         window.watch()
+    if page_links.exists("guide") and entry.name != "guide":
+        with st.container(key="guide_link"):
+            st.page_link(
+                page_links.target("guide"), label="Guide", icon=":material/menu_book:",
+                help=f"In the guide: {chapter(entry.guide).title}", query_params={"chapter": entry.guide},
+            )  # fmt: skip
     place = sentence.show() if entry.about_scenario else None
     state.selected_cell(), state.selected_id()  # so that what is wrong with them is known
     remarks = st.empty()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine import Scenario
+from engine import Scenario, launch
 from engine.columns import applies, by_name, choices_of
 
-__all__ = ["words"]
+__all__ = ["flags", "words"]
 
 
 _NAMES: Final = (
@@ -34,3 +34,13 @@ def words(scenario: Scenario) -> list[tuple[str, str, str]]:
         *((column.label, column.short, column.description) for column in columns),
         *((word, "", meaning) for word, meaning in _WORDS),
     ]
+
+
+def flags(scenario: Scenario, framework: str) -> dict[str, str]:
+    """Returns, by word, the flags of a training framework that set a choice; words that it has none for are absent.
+
+    framework: name of it, one of `engine.launch.FRAMEWORKS`.
+    """
+    terms = launch.FRAMEWORKS[framework].terms
+    there = choices_of(scenario.cost_model)
+    return {column.label: terms[column.name] for column in there if column.name in terms}

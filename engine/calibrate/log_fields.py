@@ -1,14 +1,16 @@
 """Which arguments of training frameworks say what of a run, in the words that logs print them with.
 
-Names are Megatron-LM's and NeMo's; both print what they were started with. A value that says nothing is left out, so
-that the row shows what is missing.
+Names are Megatron-LM's and NeMo's; both print what they were started with. What arguments mean together is for
+`engine.launch.megatron` to say, as for launch scripts; here stands which field of a run they are. A value that says
+nothing is left out, so that the row shows what is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from engine.columns import by_name
+from engine.launch.megatron import read_printed
 
 __all__ = ["ARGUMENTS", "fields_of"]
 
@@ -24,23 +26,24 @@ NUMBERS: Mapping[str, tuple[str, ...]] = {
     "moe_experts": ("num_experts", "num_moe_experts"),
     "moe_topk": ("moe_router_topk",),
     "moe_ffn": ("moe_ffn_hidden_size",),
-    "num_gpus": by_name("num_procs").frameworks["megatron"],
+    "num_gpus": ("world_size", "using_world_size"),
     "gpus_per_node": ("num_gpus_per_node", "devices"),
-    "tp": by_name("tensor_par").frameworks["megatron"],
-    "pp": by_name("pipeline_par").frameworks["megatron"],
-    "dp": by_name("data_par").frameworks["megatron"],
-    "cp": by_name("context_par").frameworks["megatron"],
-    "ep": by_name("expert_par").frameworks["megatron"],
-    "mbs": by_name("microbatch_size").frameworks["megatron"],
-    "gbs": by_name("batch_size").frameworks["megatron"],
+    "tp": ("tensor_model_parallel_size",),
+    "pp": ("pipeline_model_parallel_size",),
+    "dp": ("data_parallel_size",),
+    "cp": ("context_parallel_size",),
+    "ep": ("expert_model_parallel_size",),
+    "mbs": ("micro_batch_size",),
+    "gbs": ("global_batch_size",),
 }
 """Fields of a run that are a number, and the arguments that give them, the first known one counting."""
 TRUTHS: Mapping[str, tuple[str, ...]] = {
     "seq_parallel": ("sequence_parallel",),
-    "overlap_data": by_name("data_par_overlap").frameworks["megatron"],
-    "overlap_tensor": by_name("tensor_par_overlap").frameworks["megatron"],
-    "overlap_pipeline": by_name("pipeline_overlap").frameworks["megatron"],
+    "overlap_data": ("overlap_grad_reduce",),
+    "overlap_tensor": ("tp_comm_overlap", "ub_tp_comm_overlap"),
+    "overlap_expert": ("overlap_moe_expert_parallel_comm",),
 }
+"""Fields of a run that are on or off. Megatron's overlap of transfers between stages is that of interleaving."""
 _OTHERS = (
     "swiglu", "activation", "untie_embeddings_and_output_weights", "share_embeddings_and_output_weights",
     "group_query_attention", "multi_latent_attention", "bf16", "fp16", "fp8", "fp8_format", "precision",
@@ -48,7 +51,12 @@ _OTHERS = (
     "use_distributed_optimizer", "use_torch_fsdp2", "use_megatron_fsdp", "transformer_impl", "use_flash_attn",
     "attention_backend", "accumulate_allreduce_grads_in_fp32", "virtual_pipeline_model_parallel_size",
     "num_layers_per_virtual_pipeline_stage", "expert_tensor_parallel_size", "num_nodes", "enable_cuda_graph",
-    "external_cuda_graph", "moe_shared_expert_intermediate_size", "accumulate_grad_batches",
+    "external_cuda_graph", "cuda_graph_impl", "moe_shared_expert_intermediate_size", "accumulate_grad_batches",
+    "fp4", "fp4_format", "recompute_modules", "recompute_activations", "grad_reduce_in_bf16",
+    "data_parallel_sharding_strategy", "torch_fsdp2_reshard_after_forward", "use_custom_fsdp", "optimizer_cpu_offload",
+    "cpu_offloading_num_layers", "activations_checkpoint_method", "activations_checkpoint_num_layers",
+    "num_virtual_stages_per_pipeline_rank", "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
 )  # fmt: skip
 ARGUMENTS = frozenset(
     {name for names in (*NUMBERS.values(), *TRUTHS.values()) for name in names}.union(_OTHERS)
@@ -69,7 +77,10 @@ def fields_of(given: Mapping[str, str]) -> dict[str, str]:
         found = next((known[name] for name in names if name in known), "")
         if found:
             row[field] = found
-    row |= _model(known, row) | _layout(known, row) | _software(known)
+    execution, _, said = read_printed(known)
+    if row.get("tp") == "1" and row.get("seq_parallel"):
+        row["seq_parallel"] = "False"  # the framework switches it off, whatever the command line says
+    row |= _model(known, row) | _layout(known, row, execution, said) | _software(known, execution, said)
     return row
 
 
@@ -107,43 +118,61 @@ def _model(known: Mapping[str, str], row: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _layout(known: Mapping[str, str], row: Mapping[str, str]) -> dict[str, str]:
+def _layout(
+    known: Mapping[str, str], row: Mapping[str, str], execution: Mapping[str, Any], said: frozenset[str]
+) -> dict[str, str]:
     found: dict[str, str] = {}
-    virtual, each = _number(known, "virtual_pipeline_model_parallel_size"), _number(
-        known, "num_layers_per_virtual_pipeline_stage"
-    )
-    stages = _number(row, "layers") / max(_number(row, "pp"), 1.0)
-    if virtual >= 1:
-        found["vpp"] = f"{virtual:g}"
-    elif each >= 1 and stages > 0:
-        found["vpp"] = f"{stages / each:g}"
+    if said & {"virtual_pipeline_model_parallel_size", "num_layers_per_virtual_pipeline_stage"} and execution:
+        found["vpp"] = str(execution["pipeline_interleaving"])
     nodes, devices = _number(known, "num_nodes"), _number(known, "devices")
     if "num_gpus" not in row and nodes > 0 and devices > 0:
         found["num_gpus"] = f"{nodes * devices:g}"
-    if _on(known, "use_torch_fsdp2", "use_megatron_fsdp"):
-        found |= {"fsdp": "True", "zero_stage": "3"}
-    elif "use_distributed_optimizer" in known:
-        found["zero_stage"] = "1" if _on(known, "use_distributed_optimizer") else "0"
+    sharded = _on(known, "use_torch_fsdp2", "use_megatron_fsdp", "use_custom_fsdp")
+    if (sharded or "use_distributed_optimizer" in said) and execution:
+        found["zero_stage"] = str(execution["zero_stage"])
+    if sharded and execution.get("zero_stage") == 3:
+        found["fsdp"] = "True"
+    notes = []
     if _number(known, "expert_tensor_parallel_size") >= 1:
-        found["notes"] = f"ETP={_number(known, 'expert_tensor_parallel_size'):g}"
-    kind = known.get("recompute_granularity", known.get("activations_checkpoint_granularity", "")).lower()
-    blocks = _number(known, "recompute_num_layers")
-    if kind == "full" and known.get("recompute_method", "").lower() == "block" and blocks >= 1:
-        # The block method recomputes that many layers of each stage.
-        found["recompute"] = f"full:{min(blocks * max(_number(row, 'pp'), 1.0), _number(row, 'layers')):.0f}layers"
-    else:
-        found["recompute"] = kind if kind in ("full", "selective") else "none"
+        notes.append(f"ETP={_number(known, 'expert_tensor_parallel_size'):g}")
+    if _on(known, "optimizer_cpu_offload"):
+        notes.append("optimizer offload=True")
+    if _number(known, "cpu_offloading_num_layers") > 0:
+        notes.append(f"offloading of {_number(known, 'cpu_offloading_num_layers'):g} layers")
+    if notes:
+        found["notes"] = "; ".join(notes)
+    found["recompute"] = _recompute(known, row, execution)
     return found
 
 
-def _software(known: Mapping[str, str]) -> dict[str, str]:
+def _recompute(known: Mapping[str, str], row: Mapping[str, str], execution: Mapping[str, Any]) -> str:
+    """The kind of recomputation in the words of `runs.csv`; of some layers, how many of all."""
+    kind = execution.get("activation_recompute", "none")
+    blocks = _number(known, "recompute_num_layers") or _number(known, "activations_checkpoint_num_layers")
+    method = known.get("recompute_method", known.get("activations_checkpoint_method", "")).lower()
+    if kind != "none" and method == "block" and blocks >= 1:
+        # The block method recomputes that many layers of each chunk of each stage.
+        chunks = max(_number(row, "pp"), 1.0) * max(float(execution["pipeline_interleaving"]), 1.0)
+        return f"full:{min(blocks * chunks, _number(row, 'layers')):.0f}layers"
+    if kind == "attn_only":
+        return "selective" if execution["selective_recompute"] == "attention" else _modules(known)
+    return str(kind)
+
+
+def _modules(known: Mapping[str, str]) -> str:
+    words = known.get("recompute_modules", "").strip("[]'\" ").replace(",", " ").replace("'", " ").split()
+    return "modules: " + " ".join(words)
+
+
+def _software(known: Mapping[str, str], execution: Mapping[str, Any], said: frozenset[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     precision = known.get("precision", "").lower()
-    if known.get("fp8", known.get("fp8_format", "")).lower() not in ("", *_OFF):
-        found["dtype"] = "fp8"
-    elif _on(known, "bf16") or "bf16" in precision:
+    narrow = {"float4": "nvfp4", "float8": "fp8", "bfloat16": "bf16", "float16": "fp16"}
+    if said & {"fp4", "fp8", "bf16", "fp16"} and execution.get("datatype") in narrow:
+        found["dtype"] = narrow[execution["datatype"]]
+    elif "bf16" in precision:
         found["dtype"] = "bf16"
-    elif _on(known, "fp16") or precision in ("16", "16-mixed", "fp16"):
+    elif precision in ("16", "16-mixed", "fp16"):
         found["dtype"] = "fp16"
     backend = known.get("attention_backend", "").lower().rpartition(".")[2]
     plain = known.get("transformer_impl", "").lower() == "local" and _off(known, "use_flash_attn")
@@ -151,6 +180,8 @@ def _software(known: Mapping[str, str]) -> dict[str, str]:
         found["attention_kernel"] = "unfused"
     if "accumulate_allreduce_grads_in_fp32" in known:
         found["gradient_bytes"] = "4" if _on(known, "accumulate_allreduce_grads_in_fp32") else "2"
-    if _on(known, "enable_cuda_graph", "external_cuda_graph"):
+    if _on(known, "grad_reduce_in_bf16"):
+        found["gradient_bytes"] = "2"
+    if execution.get("launch") == "graphs":
         found["launch"] = "graphs"
     return found

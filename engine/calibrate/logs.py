@@ -29,6 +29,11 @@ _DOTTED = re.compile(r"(?:^|[\s:\]])([a-z][a-z0-9_]{0,60}) \.{2,60} ?" + _VALUE)
 _PAIR = re.compile(
     r"(?:^|[\s,({\[|>])['\"]?([A-Za-z][A-Za-z0-9_]{0,60}(?:[ -][a-z]{1,20}){0,4})['\"]?\s{0,8}[=:]\s{0,8}" + _VALUE
 )
+_MODULES = re.compile(
+    r"recompute_modules['\"]?[ .=:]{1,80}\[([a-z_, '\"]{1,200})\]"
+    r"|--recompute-modules[= ]([a-z_ ]{1,200}?)(?= *(?:-|\\|$))"
+)
+"""The one argument that is a list."""
 _NEW_VOCABULARY = re.compile(r"padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 _NOISE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -140,12 +145,14 @@ def _arguments(line: str, given: dict[str, str]) -> None:
     for pattern in (_DOTTED, _PAIR):
         for name, value in pattern.findall(line):
             key = re.sub(r"[ -]", "_", name).lower()
-            if key in ARGUMENTS:
+            if key in ARGUMENTS and key != "recompute_modules":
                 # Some print where a value comes from behind it: "8...........default".
                 given[key] = value.split("..")[0].rstrip(".")
+    if modules := _MODULES.search(line):
+        given["recompute_modules"] = modules[1] or modules[2]
     for name, value in _FLAG.findall(line):
         key = name.replace("-", "_")
-        if key in ARGUMENTS:
+        if key in ARGUMENTS and key != "recompute_modules":
             given[key] = value or "True"
 
 

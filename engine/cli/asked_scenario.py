@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "confidence_document", "scenario_document", "scenario_line", "scenario_of", "write_error", "write_reasons",
+    "write_stages",
 ]  # fmt: skip
 
 
@@ -73,6 +74,15 @@ def write_reasons(counts: Mapping[str, int]) -> None:
     if reasons:
         write()
         write(text_table(("infeasible because", "executions"), [(BY_CODE[c].label, f"{n:,}") for c, n in reasons]))
+
+
+def write_stages(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
+    """Prints the options with which a framework cuts the model as the first execution does, where it needs any."""
+    from engine.cost_models.registry import cost_model_of
+
+    account = cost_model_of(scenario).account(scenario.model, scenario.system, execution, scenario.calibration)
+    if options := account.stage_options():
+        write(f"Stages of the first, for Megatron: {options}")
 
 
 def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:

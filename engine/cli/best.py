@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.asked_scenario import confidence_document, scenario_document, scenario_line, scenario_of, write_error
+from engine.cli.asked_scenario import (
+    confidence_document,
+    scenario_document,
+    scenario_line,
+    scenario_of,
+    write_error,
+    write_stages,
+)
 from engine.cli.options import (
     CalibrationOption,
     CostModelOption,
@@ -84,6 +91,7 @@ def best(
             write()
             write("Best by throughput, proven" if len(ids) > 1 else "Best throughput, proven")
             write(executions_table(table))
+            write_stages(scenario, table.iloc[0].to_dict())
             write_error(scenario, table.iloc[0].to_dict())
         else:
             write("No execution is within the limits." if not found.total else "Nothing is feasible.")

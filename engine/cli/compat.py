@@ -7,6 +7,8 @@ Checked with Typer 0.29.2, which brings its own copy of Click or uses the instal
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import typer
 from typer.core import TyperGroup as Group
@@ -24,4 +26,10 @@ def run(app: typer.Typer, arguments: Sequence[str] | None, name: str) -> None:
 
     arguments: None for those of the process.
     """
-    typer.main.get_command(app)(args=arguments, prog_name=name)
+    _built(app)(args=arguments, prog_name=name)
+
+
+@cache
+def _built(app: typer.Typer) -> Any:
+    """Return the command that Typer makes of an application, once: it reads the signature of every function anew."""
+    return typer.main.get_command(app)

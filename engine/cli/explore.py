@@ -21,6 +21,7 @@ from engine.cli.asked_scenario import (
     scenario_of,
     write_error,
     write_reasons,
+    write_stages,
 )
 from engine.cli.options import (
     CalibrationOption,
@@ -195,6 +196,7 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
         write()
         write(f"Best by {by_name(by).label.lower()}" if len(best) > 1 else f"Best {by_name(by).label.lower()}")
         write(executions_table(best))
+        write_stages(found.scenario, best.iloc[0].to_dict())
         write_error(found.scenario, best.iloc[0].to_dict())
     elif not found.total:
         write("No execution is within the limits.")

@@ -12,7 +12,7 @@ import typer
 from engine.cli.options import CalibrationOption, CostModelOption, ModelArgument, SystemArgument
 from engine.cli.output import ExitCode, as_json, calibration_of, evaluated_by, text_table, write
 
-__all__ = ["layers"]
+__all__ = ["chosen_execution", "layers"]
 
 
 def layers(
@@ -44,7 +44,7 @@ def layers(
 
     machine, values = hardware.load(system), calibration_of(calibration)
     network, by = models.load(model), chosen_cost_model(cost_model, machine, values)
-    chosen = _chosen(execution, row)
+    chosen = chosen_execution(execution, row)
     try:
         found = by.operations(network, machine, chosen, values)
     except engine.LayerError as error:
@@ -73,8 +73,8 @@ def layers(
         write(f"The cost model {by.name} does not read {', '.join(unread)}.", stream=sys.stderr)
 
 
-def _chosen(execution: Path, row: int) -> dict[str, Any]:
-    """The execution in a row of a file."""
+def chosen_execution(execution: Path, row: int) -> dict[str, Any]:
+    """The execution in a row of a file. Raises `TableFileError` where there is none."""
     from engine.executions.files import TableFileError, read_executions
 
     for table in read_executions(execution):

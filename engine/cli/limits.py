@@ -32,9 +32,24 @@ def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> di
         if name in whole and ".." in values:
             limits[name] = _range(name, values)
         else:
-            found = [_value(name, value.strip(), whole) for value in values.split(",")]
+            found = [_value(name, value.strip(), whole) for value in _split(name, values)]
             limits[name] = found[0] if name in OPTIONS and len(found) == 1 else found
     return limits
+
+
+def _split(name: str, text: str) -> list[str]:
+    """The values of a list; one value may have commas of its own where the field has words that no list names."""
+    column = next((column for column in ALL_FIELDS if column.name == name), None)
+    if column is None or column.open is None:
+        return text.split(",")
+    found: list[str] = []
+    pending = ""
+    for piece in text.split(","):
+        pending = f"{pending},{piece}" if pending else piece
+        if column.position(pending.strip()) >= 0:
+            found.append(pending)
+            pending = ""
+    return [*found, pending] if pending else found
 
 
 def _range(name: str, text: str) -> dict[str, int]:

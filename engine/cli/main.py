@@ -23,6 +23,7 @@ from engine.cli.cost import cost
 from engine.cli.evaluate import evaluate
 from engine.cli.explore import explore
 from engine.cli.inference import inference
+from engine.cli.launch import export, import_
 from engine.cli.layers import layers
 from engine.cli.library import models_app, systems_app
 from engine.cli.measure import measure
@@ -54,6 +55,8 @@ Examples:
   shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16
   shardscape evaluate gpt3-175B a100_80g executions.csv --out results.parquet
   shardscape layers megatron-1T a100_80g execution.json
+  shardscape export execution.json --model llama-3-70B --to megatron
+  shardscape import pretrain_gpt.sh
   shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256 --tpot 0.03
   shardscape simulate schedule interleaved --stages 4 --microbatches 8 --chunks 2
   shardscape validate --runs measured.csv
@@ -139,8 +142,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, explore, best, evaluate, layers, inference, cost, validate, calibrate, measure):
+for command in (serve, explore, best, evaluate, layers, export, inference, cost, validate, calibrate, measure):
     app.command()(command)
+app.command("import")(import_)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")
 app.add_typer(simulate_app, name="simulate")

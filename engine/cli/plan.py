@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.cli.frames import write_table as _print_table
+from engine.cli.frames import write_text_table as _text
 from engine.cli.options import JsonOption
-from engine.cli.output import as_json, text_table, write
+from engine.cli.output import as_json, write
+from engine.cli.plan_elastic import elastic_app
 from engine.cli.plan_operators import operators
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem
     from engine.planners.layerwise.cluster import Cluster
     from engine.planners.layerwise.library_models import ModelPlan
 
 __all__ = ["plan_app"]
 
-plan_app = typer.Typer(help="Plans: layers divided among devices, or operators inside them.", no_args_is_help=True)
+plan_app = typer.Typer(
+    help="Plans: layers divided among devices, elastic training, operators in layers.", no_args_is_help=True
+)
+plan_app.add_typer(elastic_app, name="elastic")
+plan_app.command("operators")(operators)
 
 
 @plan_app.callback()
 def plans() -> None:
-    """Plans: layers divided among devices, or operators inside them."""
-
-
-plan_app.command("operators")(operators)
+    """Plans: layers divided among devices, elastic training, operators in layers."""
 
 
 @plan_app.command("layers")
@@ -76,6 +78,10 @@ def layers(
     strategy: Annotated[
         Path | None, typer.Option("--strategy", metavar="FILE", help="Write the strategy as JSON, or .dot as a graph.")
     ] = None,
+    execution: Annotated[
+        Path | None,
+        typer.Option("--execution", metavar="FILE", help="Write a library model's plan as JSON for `evaluate`."),
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV: the candidates, or the rows of a sweep.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -89,7 +95,7 @@ def layers(
       shardscape plan layers vgg19 --batch 1024
       shardscape plan layers graph.txt --profile-batch 32 --batch 1024 --machines 8,16 --mode released --csv
       shardscape plan layers bert_48 --batch 64 --preset B --sweep
-      shardscape plan layers llama-3-70B --system h100_80g_sxm:64 --tensor-par 8 --batch 128 --strategy plan.json
+      shardscape plan layers llama-3-70B --system h100_80g_sxm:64 --tensor-par 8 --batch 128 --execution plan.json
       shardscape plan layers llama-3-8B --system h100_80g_sxm:8 --system a100_80g_sxm:8 --batch 64
     """
     from engine.planners.contract import PlanError
@@ -103,7 +109,10 @@ def layers(
         _print(made.plan, json=json, csv=csv, top=top)
         _against(made, profile, system)
         _write_strategy(made.plan, strategy)
+        _write_execution(made, execution)
         return
+    if execution is not None:
+        raise PlanError("--execution is for a library model with --system: a profile alone is no execution.")
     cluster = _cluster(machines, preset, memory, transfer, all_reduce, inside)
     problem = _problem(profile, profile_batch, batch, cluster, microbatch, mode, optimizer)
     if sweep or scale:
@@ -226,33 +235,25 @@ def _print(plan: LayerwisePlan, *, json: bool, csv: bool, top: int) -> None:
         write(note)
 
 
-def _print_table(table: pd.DataFrame, *, json: bool, csv: bool) -> None:
-    if json:
-        write(as_json(table.to_dict("records")))
-    elif csv:
-        write(table.to_csv(index=False).rstrip())
-    else:
-        _text(table)
+def _write_execution(made: ModelPlan, path: Path | None) -> None:
+    if path is None:
+        return
+    from engine.planners.layerwise.library_models import execution_of
 
-
-def _text(table: pd.DataFrame) -> None:
-    def shown(value: Any) -> str:
-        if isinstance(value, float):
-            return "-" if value != value else f"{value:,.4g}"
-        return "-" if value is None else str(value)
-
-    rows = [[shown(value) for value in row] for row in table.itertuples(index=False)]
-    texts = [at for at, name in enumerate(table.columns) if table[name].dtype.kind not in "if"]
-    write(text_table([str(name) for name in table.columns], rows, left=texts))
+    _write_text(path, as_json(dict(execution_of(made))))
 
 
 def _write_strategy(plan: LayerwisePlan, path: Path | None) -> None:
     if path is None:
         return
-    from engine.executions.files import TableWriteError
     from engine.planners.layerwise.strategy import graph_text, strategy_text
 
-    text = graph_text(plan) if path.suffix == ".dot" else strategy_text(plan)
+    _write_text(path, graph_text(plan) if path.suffix == ".dot" else strategy_text(plan))
+
+
+def _write_text(path: Path, text: str) -> None:
+    from engine.executions.files import TableWriteError
+
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -4,7 +4,6 @@
 Calculon's; the extensions are what the calibrated cost model knows beyond them.
 """
 
-from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from engine.columns.rules import EXPERTS, SECOND_TIER, Condition, among, more_than
@@ -24,7 +23,6 @@ class FieldRow(NamedTuple):
     applies: tuple[Condition, ...] = ()
     after: str = ""
     numbers: tuple[int, ...] = ()
-    frameworks: Mapping[str, tuple[str, ...]] = {}
 
 
 SCENARIO: Final = "Scenario"
@@ -50,24 +48,15 @@ _EXPERTS = more_than(0, EXPERTS)
 _HOST_MEMORY = more_than(0, SECOND_TIER)
 
 
-def _megatron(*names: str) -> dict[str, tuple[str, ...]]:
-    """Returns the arguments of Megatron-LM and of NeMo that give a field, the first known one counting."""
-    return {"megatron": names}
-
-
 FIELD_ROWS: Final[tuple[FieldRow, ...]] = (
     FieldRow("num_procs", "GPUs", "GPUs", "int64", SCENARIO, (),
-     "Number of GPUs; the product of the tensor, pipeline and data parallel degrees.",
-     frameworks=_megatron("world_size", "using_world_size")),
+     "Number of GPUs; the product of the tensor, pipeline and data parallel degrees."),
     FieldRow("tensor_par", "Tensor parallel", "TP", "int64", _PARALLELISM, (),
-     "Number of GPUs that share the arithmetic of every block.",
-     frameworks=_megatron("tensor_model_parallel_size")),
+     "Number of GPUs that share the arithmetic of every block."),
     FieldRow("pipeline_par", "Pipeline parallel", "PP", "int64", _PARALLELISM, (),
-     "Number of stages into which the blocks are divided.",
-     frameworks=_megatron("pipeline_model_parallel_size")),
+     "Number of stages into which the blocks are divided."),
     FieldRow("data_par", "Data parallel", "DP", "int64", _PARALLELISM, (),
-     "Number of replicas of the model, each working on its own share of the batch.",
-     frameworks=_megatron("data_parallel_size")),
+     "Number of replicas of the model, each working on its own share of the batch."),
     FieldRow("tensor_par_net", "TP network", "TP net", "int64", _NETWORK, (),
      "Index of the network tier that carries tensor-parallel collectives; 0 is the innermost tier.",
      applies=(_TENSOR,)),
@@ -78,11 +67,9 @@ FIELD_ROWS: Final[tuple[FieldRow, ...]] = (
      "Index of the network tier that carries the exchange of gradients among replicas.",
      applies=(_REPLICAS,)),
     FieldRow("batch_size", "Batch", "batch", "int64", _BATCH, (),
-     "Sequences per step over the whole system; a multiple of the data parallel degree.",
-     frameworks=_megatron("global_batch_size")),
+     "Sequences per step over the whole system; a multiple of the data parallel degree."),
     FieldRow("microbatch_size", "Microbatch", "mb", "int64", _BATCH, (),
-     "Sequences that pass through a stage together; divides the batch of one replica.",
-     frameworks=_megatron("micro_batch_size")),
+     "Sequences that pass through a stage together; divides the batch of one replica."),
     FieldRow("datatype", "Datatype", "dtype", "str", SCENARIO, (),
      "Number format of weights, activations and matrix arithmetic, such as float8, float16, bfloat16 or float32."),
     FieldRow("fused_activation", "Fused activation", "fused", "bool", _BLOCK, (),
@@ -107,13 +94,13 @@ FIELD_ROWS: Final[tuple[FieldRow, ...]] = (
     FieldRow("tensor_par_overlap", "TP overlap", "TP overlap", "str", _COMMUNICATION, ("none", "ring", "pipe"),
      "How tensor-parallel collectives hide behind matrix products: not at all, tile by tile around a ring, or "
      "pipelined.",
-     applies=(_TENSOR,), frameworks=_megatron("tp_comm_overlap", "ub_tp_comm_overlap")),
+     applies=(_TENSOR,)),
     FieldRow("seq_par_ag_redo", "Gather again", "AG redo", "bool", _RECOMPUTE, (),
      "Whether the backward pass repeats sequence-parallel all-gathers instead of keeping their results.",
      applies=(among("tensor_par_comm_type", "rs_ag"), among("activation_recompute", "attn_only", "none"))),
     FieldRow("data_par_overlap", "DP overlap", "DP overlap", "bool", _COMMUNICATION, (),
      "Whether the exchange of gradients starts while the backward pass is still running.",
-     applies=(_REPLICAS,), frameworks=_megatron("overlap_grad_reduce")),
+     applies=(_REPLICAS,)),
     FieldRow("weight_offload", "Offload weights", "offl. W", "bool", _OFFLOAD, (),
      "Whether weights live in host memory and are fetched block by block.",
      applies=(_HOST_MEMORY,)),
@@ -131,13 +118,13 @@ FIELD_ROWS: Final[tuple[FieldRow, ...]] = (
 EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (
     FieldRow("context_par", "Context parallel", "CP", "int64", _PARALLELISM, (),
      "Number of GPUs that share the tokens of every sequence, exchanging keys and values around a ring.",
-     default=1, after="data_par", frameworks=_megatron("context_parallel_size")),
+     default=1, after="data_par"),
     FieldRow("expert_par", "Expert parallel", "EP", "int64", _PARALLELISM, (),
      "Number of groups over which the routed experts of a layer are spread; tokens travel to their experts.",
-     default=1, applies=(_EXPERTS,), after="context_par", frameworks=_megatron("expert_model_parallel_size")),
+     default=1, applies=(_EXPERTS,), after="context_par"),
     FieldRow("expert_tensor_par", "Expert tensor parallel", "ETP", "int64", _PARALLELISM, (),
      "Number of GPUs that share the arithmetic of one expert.",
-     default=1, applies=(_EXPERTS,), after="expert_par", frameworks=_megatron("expert_tensor_parallel_size")),
+     default=1, applies=(_EXPERTS,), after="expert_par"),
     FieldRow("schedule", "Schedule", "schedule", "str", _PARALLELISM,
      ("1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b"),
      "In which order stages work on microbatches: one forward, one backward, interleaved where stages have several "
@@ -145,6 +132,12 @@ EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (
      "forward and a backward together that hide each other's exchange of tokens, from both ends of two copies of the "
      "model (DualPipe), there and back (DualPipeV), or interleaved (combined 1F1B).",
      default="1f1b", applies=(_PIPELINE,), after="pipeline_interleaving"),
+    FieldRow("stage_layout", "Stage layout", "layout", "str", _PARALLELISM,
+     ("even", "embedding_counted", "loss_counted", "both_counted", "balanced"),
+     "Which stage holds how many blocks: as even as they divide; with the embedding, the loss or both counted as a "
+     "block of its stage; balanced by work, with what the head takes; the blocks of the first and the last stage, such "
+     "as first_7_last_6; or Megatron's list of all stages, such as Et*3|(tt|)*29m|L.",
+     default="even", applies=(_PIPELINE,), after="schedule"),
     FieldRow("zero_stage", "ZeRO stage", "ZeRO", "int64", _PARALLELISM, (),
      "What replicas divide among themselves: nothing (0), optimizer state (1), gradients too (2), weights too, "
      "gathered block by block (3, fully sharded data parallelism).",
@@ -174,7 +167,7 @@ EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (
      default=False, applies=(_EXPERTS,)),
     FieldRow("pipeline_overlap", "Pipeline overlap", "PP overlap", "bool", _COMMUNICATION, (),
      "Whether transfers between stages run beside computation without interleaving; with interleaving they do.",
-     default=False, applies=(_PIPELINE,), frameworks=_megatron("overlap_p2p_comm")),
+     default=False, applies=(_PIPELINE,)),
 )  # fmt: skip
 """Fields of the calibrated cost model beyond the 23."""
 
@@ -194,6 +187,10 @@ CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
     "schedule": {
         "1f1b": "1F1B", "interleaved": "interleaved", "zb_h1": "ZB-H1", "zb_v": "ZB-V", "dualpipe": "DualPipe",
         "dualpipev": "DualPipeV", "combined_1f1b": "combined 1F1B",
+    },
+    "stage_layout": {
+        "even": "even", "embedding_counted": "embedding counted", "loss_counted": "loss counted",
+        "both_counted": "both counted", "balanced": "balanced",
     },
     "attention_kernel": {
         "unfused": "unfused", "flash1": "FlashAttention 1", "flash2": "FlashAttention 2", "native": "native",

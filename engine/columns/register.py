@@ -12,7 +12,9 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, GROUPS, SCENARIO, FieldRow
+from engine.columns.open_words import OpenWords
 from engine.columns.rules import Condition, holds
+from engine.columns.stage_layouts import LAYOUTS, canonical
 from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, HEADLINE_NAMES, SHARE_ROWS, STATISTIC_ROWS
 from models.documents import near_matches, shown
 
@@ -46,7 +48,7 @@ class Column:
     description: str
     """One or two sentences."""
     choices: tuple[str, ...] = ()
-    """Accepted values of a text field in enumeration order; empty where any text or number may appear."""
+    """Accepted values of a text field in enumeration order; empty where any text or number may appear. See `open`."""
     headline: bool = False
     """Whether the value is stored for every feasible execution."""
     default: int | bool | str | None = None
@@ -58,8 +60,34 @@ class Column:
     """Name of the field behind which lists show this one, where that is not its place in the register."""
     numbers: tuple[int, ...] = ()
     """Accepted values of a number field that has few; empty where they depend on model and system."""
-    frameworks: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
-    """Name of a training framework -> the arguments in which it states the field, the first known one counting."""
+    open: OpenWords | None = field(default=None, compare=False)
+    """Words of a text field beyond its choices, where others follow a grammar; None where there are no others."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Words of a text field by the positions that arrays hold, the choices first."""
+        return self.choices if self.open is None else self.open.words
+
+    def position(self, word: str) -> int:
+        """Returns the position of a word of a text field among its words, -1 where it is none of them.
+
+        Args:
+            word: what was given.
+        """
+        if self.open is None:
+            return self.choices.index(word) if word in self.choices else -1
+        try:
+            return self.open.position(word)
+        except ValueError:
+            return -1
+
+    def rank(self, word: str) -> tuple[int, str]:
+        """Returns where lists show a word of a text field, to sort by: choices in their order, then others by letters.
+
+        Args:
+            word: of the field.
+        """
+        return (self.choices.index(word) if word in self.choices else len(self.choices), word)
 
     @property
     def of_scenario(self) -> bool:
@@ -80,10 +108,14 @@ ID: Final = Column(
 )
 
 
+_OPEN: Final = {"stage_layout": OpenWords(LAYOUTS, canonical)}
+"""Fields with more words than their choices."""
+
+
 def _field(row: FieldRow) -> Column:
     return Column(
         row.name, row.label, row.short, "", "field", row.dtype, row.group, None, row.description, row.choices,
-        default=row.default, applies=row.applies, after=row.after, numbers=row.numbers, frameworks=row.frameworks,
+        default=row.default, applies=row.applies, after=row.after, numbers=row.numbers, open=_OPEN.get(row.name),
     )  # fmt: skip
 
 
@@ -381,7 +413,7 @@ def called(name: str) -> str:
 def choice_label(column: Column | str, value: object) -> str:
     """Returns the text that stands for a field's value on screen, such as "RS+AG" for "rs_ag" and "on" for True.
 
-    Values without a text of their own come back as they are.
+    Values without a text of their own come back as they are, but for numbers of blocks in a stage layout.
 
     Args:
         column: a field, or its name.
@@ -392,7 +424,9 @@ def choice_label(column: Column | str, value: object) -> str:
     column = by_name(column) if isinstance(column, str) else column
     if column.dtype == "bool" and value in (True, False):
         return "on" if value else "off"
-    return CHOICE_LABELS.get(column.name, {}).get(str(value), str(value))
+    found = CHOICE_LABELS.get(column.name, {}).get(str(value), str(value))
+    # Numbers in a word of an open field read as numbers: "first 7 last 6".
+    return found.replace("_", " ") if column.open is not None else found
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -425,7 +459,7 @@ def duckdb_type(column: Column) -> str:
         return "DOUBLE"
     if column.dtype == "bool":
         return "BOOLEAN"
-    if column.choices:
+    if column.choices and column.open is None:
         return f"ENUM ({', '.join(_quoted(choice, chr(39)) for choice in column.choices)})"
     return "VARCHAR"
 

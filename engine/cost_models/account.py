@@ -127,6 +127,16 @@ class Account:
         """
         return None
 
+    def stage_shares(self) -> Sequence[float] | None:
+        """Returns what every stage of the model takes for a microbatch, in the order in which a token passes them, as a
+        share of a chunk of the stage whose times the statistics are; None where all take as much."""
+        return None
+
+    def stage_options(self) -> str:
+        """Returns the options with which Megatron-LM cuts the model into the execution's stages; empty where it does
+        so without any, or where there is no pipeline."""
+        return ""
+
     def formula(self, name: str) -> Expression | Untold:
         """Returns how a statistic comes about."""
         return Untold("The cost model computes this figure as a whole.")

@@ -23,7 +23,7 @@ from models.documents import shown
 
 __all__ = [
     "MISSING", "Fault", "absent", "column_names", "convert", "distinct", "flag", "number_in", "objects", "quoted",
-    "to_flag", "to_whole", "to_word", "whole_number",
+    "to_flag", "to_open_word", "to_whole", "to_word", "whole_number",
 ]  # fmt: skip
 
 Codes = npt.NDArray[np.intp]
@@ -132,6 +132,19 @@ def to_word(words: Sequence[str]) -> Callable[[Any], tuple[int, str]]:
         if not isinstance(value, str):
             return -1, "not_a_word"
         return (words.index(value) if value in words else -1), ""
+
+    return parse
+
+
+def to_open_word(position: Callable[[str], int]) -> Callable[[Any], tuple[int, str]]:
+    """Returns what `convert` needs for a field with more words than a list: their positions, -1 for what is none.
+
+    Args:
+        position: returns the position of a word, -1 where it is none.
+    """
+
+    def parse(value: Any) -> tuple[int, str]:
+        return (position(value), "") if isinstance(value, str) else (-1, "not_a_word")
 
     return parse
 

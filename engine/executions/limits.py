@@ -98,6 +98,11 @@ def _value(name: str, value: Any) -> Any:
     column = by_name(name)
     if isinstance(value, np.integer | np.bool_):
         value = value.item()
+    if column.open is not None:
+        try:
+            return column.open.word(column.open.position(value if isinstance(value, str) else shown(value)))
+        except ValueError as error:
+            raise LimitError(f"{called(name)} cannot be {shown(value)}: {error}") from None
     if column.dtype == "str":
         if not isinstance(value, str) or value not in column.choices:
             raise LimitError(f"{called(name)} cannot be {shown(value)}; it is one of {', '.join(column.choices)}.")

@@ -349,6 +349,17 @@ REASONS: tuple[Reason, ...] = (
         "Combined 1F1B with full recomputation",
         "combined_1f1b does not run with full recomputation; recompute a selection, or use interleaved.",
     ),
+    _invalid(
+        "layout_needs_pipeline",
+        "Stage layout without a pipeline",
+        "stage_layout is {stage_layout}, but pipeline_par is 1; without a pipeline it must be even.",
+    ),
+    _infeasible(
+        "layout_not_of_blocks",
+        "Stage layout that does not fit",
+        "stage_layout {stage_layout} does not cut {num_blocks} blocks into {pipeline_par} stages of "
+        "{pipeline_interleaving} chunks: {layout_problem}.",
+    ),
     # Capacities.
     _infeasible(
         "memory_tier1",

@@ -18,7 +18,16 @@ import pandas as pd
 from engine.columns import FIELDS, Column
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints
-from engine.executions.field_values import MISSING, Fault, column_names, convert, to_flag, to_whole, to_word
+from engine.executions.field_values import (
+    MISSING,
+    Fault,
+    column_names,
+    convert,
+    to_flag,
+    to_open_word,
+    to_whole,
+    to_word,
+)
 from engine.executions.rules import mode_rules
 
 __all__ = [
@@ -176,7 +185,7 @@ def _parse_column(column: Column, series: pd.Series[Any], words: Sequence[str]) 
         return convert(series, to_whole(LARGEST), np.int64)
     if column.dtype == "bool":
         return (series.to_numpy(), []) if kind == "b" else convert(series, to_flag, np.bool_)
-    return convert(series, to_word(words), np.int64)
+    return convert(series, to_word(words) if column.open is None else to_open_word(column.position), np.int64)
 
 
 def check_fields(e: Executions, reason: npt.NDArray[np.int16]) -> None:

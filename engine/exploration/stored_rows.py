@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from engine.columns import Column, fields_of, headline_of, headline_schema
 from engine.cost_models.contract import Prepared
+from engine.executions.arrays import distinct
 from engine.space.rows import RowChunk, Variant
 
 __all__ = ["schema_for", "to_arrow"]
@@ -50,6 +51,7 @@ def _fields(prepared: Prepared, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
         "microbatch_size": prepared.points.microbatch_size[rows.point],
         "pipeline_interleaving": prepared.points.interleaving[rows.point],
         "schedule": prepared.points.schedule[rows.point],
+        "stage_layout": prepared.points.layout[rows.point],
     }
     fields |= prepared.space.further(prepared.cells.number[cell])
     for name in prepared.space.mode_fields:
@@ -89,7 +91,12 @@ def _field(column: Column, values: npt.NDArray[Any]) -> pa.Array:
     if column.dtype == "bool":
         return pa.array(values)
     if column.dtype == "str":
-        return _words(values.astype(np.int8), column.choices)
+        if column.open is None:
+            return _words(values.astype(np.int8), column.choices)
+        # Of the words that a process has met, rows need those that they have.
+        first, which = distinct(values)
+        words = tuple(column.words[values[row]] for row in first.tolist())
+        return _words(which.astype(np.int8), words)
     return pa.array(values.astype(np.int32))
 
 

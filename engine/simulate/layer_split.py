@@ -1,111 +1,35 @@
-"""How frameworks cut a model's layers into the stages of a pipeline.
+"""How frameworks cut a model's layers into the stages of a pipeline, refused as schedules are.
 
-Sources: NVIDIA/Megatron-LM, `core/transformer/transformer_block.py` and its options; pytorch/torchtitan,
-`distributed/pipeline_parallel.py`. Both are restated from what they answer.
+Source: the rules of `engine.executions.layer_splits`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
+from engine.executions import layer_splits
 from engine.simulate.schedules.contract import ScheduleError
 
 __all__ = ["even_split", "megatron_split", "torchtitan_split"]
 
-
-def even_split(layers: int, stages: int) -> list[int]:
-    """Returns layers per stage where the first stages take what is left over.
-
-    Args:
-        layers: of the model.
-        stages: of the pipeline.
-    """
-    _check(layers=layers, stages=stages)
-    return [layers // stages + (stage < layers % stages) for stage in range(stages)]
+P = ParamSpec("P")
 
 
-def megatron_split(
-    layers: int, ranks: int, *, virtual: int = 1, first: int | None = None, last: int | None = None,
-    account_for_embedding: bool = False, account_for_loss: bool = False,
-) -> list[int]:  # fmt: skip
-    """Returns layers per stage of the model in the order of the loop, as Megatron cuts them.
+def _refusing(rule: Callable[P, list[int]]) -> Callable[P, list[int]]:
+    """The rule, which raises ScheduleError."""
 
-    Args:
-        layers: transformer layers of the model.
-        ranks: pipeline parallel degree.
-        virtual: chunks per rank.
-        first: layers of the first rank (`--decoder-first-pipeline-num-layers`); the rest divides over the others.
-        last: layers of the last rank (`--decoder-last-pipeline-num-layers`).
-        account_for_embedding: whether the embedding counts as a layer (`--account-for-embedding-in-pipeline-split`).
-        account_for_loss: whether the loss counts as a layer (`--account-for-loss-in-pipeline-split`).
+    @wraps(rule)
+    def split(*args: P.args, **kwargs: P.kwargs) -> list[int]:
+        try:
+            return rule(*args, **kwargs)
+        except layer_splits.LayerSplitError as error:
+            raise ScheduleError(str(error)) from error
 
-    Raises: ScheduleError, in words, where Megatron refuses.
-    """
-    _check(layers=layers, ranks=ranks, virtual=virtual)
-    if first is not None or last is not None:
-        if account_for_embedding or account_for_loss:
-            raise ScheduleError(
-                "Megatron takes layers of the first or last rank, or counts embedding and loss; not both."
-            )
-        return _first_and_last(layers, ranks, virtual, first, last)
-    counted = layers + account_for_embedding + account_for_loss
-    if counted % ranks:
-        raise ScheduleError(f"Megatron refuses {counted} layers on {ranks} ranks: they do not divide.")
-    per_rank = counted // ranks
-    if per_rank % virtual:
-        raise ScheduleError(f"Megatron refuses {per_rank} layers of a rank in {virtual} chunks: they do not divide.")
-    found = [per_rank // virtual] * (ranks * virtual)
-    found[0] -= account_for_embedding
-    found[-1] -= account_for_loss
-    return found
+    return split
 
 
-def _first_and_last(layers: int, ranks: int, virtual: int, first: int | None, last: int | None) -> list[int]:
-    """Returns the split where the first or last rank has a number of its own; all of its chunks are smaller alike."""
-    ends = [each for each in (first, last) if each is not None]
-    if any(isinstance(each, bool) or not isinstance(each, int) or each < 1 for each in ends):
-        raise ScheduleError("The layers of the first and of the last rank must be whole numbers of at least 1.")
-    others, rest = ranks - len(ends), layers - sum(ends)
-    if rest < 0 or (others == 0 and rest) or others < 0:
-        raise ScheduleError(f"Megatron refuses {sum(ends)} layers at the ends of {layers} on {ranks} ranks.")
-    if others and rest % others:
-        raise ScheduleError(f"Megatron refuses {rest} other layers on {others} ranks: they do not divide.")
-    middle = rest // others if others else 0
-    per_rank = [first if first is not None else middle, *[middle] * (ranks - 2), last if last is not None else middle]
-    per_rank = per_rank[:ranks] if ranks > 1 else [layers]
-    for each in per_rank:
-        if each % virtual:
-            raise ScheduleError(f"Megatron refuses {each} layers of a rank in {virtual} chunks: they do not divide.")
-    return [each // virtual for each in per_rank] * virtual
-
-
-def torchtitan_split(layers: int, stages: int, *, input_weight: int = 1, output_weight: int = 1) -> list[int]:
-    """Returns layers per stage, as torchtitan cuts them: embedding and head count as so many layers.
-
-    Args:
-        layers: transformer layers of the model.
-        stages: of the model.
-        input_weight: layers that the embedding counts as (`pipeline_parallel_first_stage_less_layers`).
-        output_weight: layers that the head counts as (`pipeline_parallel_last_stage_less_layers`).
-
-    Raises: ScheduleError, in words, where torchtitan refuses.
-    """
-    _check(layers=layers, stages=stages)
-    for name, weight in (("input_weight", input_weight), ("output_weight", output_weight)):
-        if isinstance(weight, bool) or not isinstance(weight, int) or weight < 0:
-            raise ScheduleError(f"{name} must be a whole number of at least 0, and is {str(weight)[:20]}.")
-    if stages == 1:
-        return [layers]
-    counted = layers + input_weight + output_weight
-    if counted < stages:
-        raise ScheduleError(f"torchtitan refuses {counted} layers with embedding and head on {stages} stages.")
-    found = even_split(counted, stages)
-    found[0] -= input_weight
-    found[-1] -= output_weight
-    if min(found[0], found[-1]) < 0:
-        raise ScheduleError("torchtitan refuses embedding or head that count as more than a stage has.")
-    return found
-
-
-def _check(**numbers: int) -> None:
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
-            raise ScheduleError(f"{name} must be a whole number from 1 to 1,000,000, and is {str(value)[:40]}.")
+even_split = _refusing(layer_splits.even_split)
+megatron_split = _refusing(layer_splits.megatron_split)
+torchtitan_split = _refusing(layer_splits.torchtitan_split)

@@ -13,7 +13,7 @@ arXiv:2104.04473), section 2.2, for the order of work; Calculon 0.1.0, `llm.py` 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -88,7 +88,13 @@ _PLAIN: Final = ("1f1b", "interleaved")
 """Schedules of executions that cost models charge as Calculon does, groups that are not full among them."""
 
 
-def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int = LARGEST) -> Schedule:
+def schedule(
+    execution: Mapping[Any, Any],
+    num_blocks: int,
+    *,
+    most_tasks: int = LARGEST,
+    shares: Sequence[float] | None = None,
+) -> Schedule:
     """Returns the schedule of a feasible execution.
 
     Args:
@@ -97,6 +103,8 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
         num_blocks: of the model.
         most_tasks: forward and backward tasks to simulate; beyond that the repeating middle is left out, but never the
             filling and draining of the pipeline.
+        shares: what every stage of the model takes, as a share of a chunk of the stage whose times the statistics are
+            (`engine.cost_models.account.Account.stage_shares`); all as much where None.
 
     With uneven pipelines the last stages are shorter, and the cost model's bubble is an estimate: what remains of
     the step is idle, and where the schedule would take longer than the step its times are scaled to fit. The same holds
@@ -111,7 +119,7 @@ def schedule(execution: Mapping[Any, Any], num_blocks: int, *, most_tasks: int =
     shape = shape_of(known, stages, microbatches, chunks)
     kept = kept_microbatches(known, shape, most_tasks)
     built = _built(known, replace(shape, microbatches=kept), forward_only=times.backward == 0.0)
-    found = Replay(known, built, durations := _durations(times, shape), Sends(), replayed(built, durations))
+    found = Replay(known, built, durations := _durations(times, shape, shares), Sends(), replayed(built, durations))
     tasks = _tasks(found)
     omitted = microbatches - kept
     skipped = omitted * chunks * (times.forward + times.backward)
@@ -191,11 +199,13 @@ def _built(known: Rule, shape: Shape, *, forward_only: bool) -> Order:
     return replace(built, empty_from=shape.microbatches)
 
 
-def _durations(times: ChunkTimes, shape: Shape) -> Durations:
+def _durations(times: ChunkTimes, shape: Shape, shares: Sequence[float] | None) -> Durations:
     """Returns durations by stage of the model; a backward splits in two halves where the schedule does."""
     stage = np.arange(shape.ranks * shape.chunks)
     short = (stage % shape.ranks >= shape.ranks - times.short_stages) & (stage // shape.ranks == shape.chunks - 1)
     share: Floats = np.where(short, 1.0 - times.missing, 1.0)
+    if shares is not None:
+        share = np.asarray(shares, np.float64)
     backward = times.backward * share
     return Durations(times.forward * share, backward / 2.0, backward / 2.0, backward)
 

@@ -1,6 +1,7 @@
 """Schedule points and modes: the two axes of a space's rows, laid out so that what depends on one of them exists once.
 
-A *schedule point* is a (cell, interleaving, microbatch) combination. *Modes* come in four grains: all fields of a step,
+A *schedule point* is a (cell, interleaving, microbatch) combination, where a schedule and a stage layout go with the
+interleaving. *Modes* come in four grains: all fields of a step,
 those that block times depend on, those that the optimizer depends on, and those that memory depends on.
 """
 
@@ -28,8 +29,8 @@ __all__ = [
 class SchedulePoints:
     """(cell, interleaving, microbatch) combinations, each an array [points].
 
-    `cell` counts within the prepared cells. `schedule` is the position among the choices of the field, 0 where the cost
-    model knows one schedule. `first` is the id of the schedule point's first mode at the first
+    `cell` counts within the prepared cells. `schedule` and `layout` are positions among the words of `schedule` and
+    `stage_layout`, 0 where the cost model knows one. `first` is the id of the schedule point's first mode at the first
     assignment, `stride` the distance of ids from one mode to the next. `pair` says which (tensor parallel, microbatch)
     it is, `microbatches` how many a replica has in a step.
     """
@@ -38,6 +39,7 @@ class SchedulePoints:
     kind: Ints
     interleaving: Ints
     schedule: Ints
+    layout: Ints
     microbatch_size: Ints
     first: Ints
     stride: Ints
@@ -163,7 +165,7 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
     """
     parts: dict[str, list[Ints]] = {
         name: [np.zeros(0, np.int64)]
-        for name in ("cell", "interleaving", "schedule", "microbatch", "first", "stride")
+        for name in ("cell", "interleaving", "schedule", "layout", "microbatch", "first", "stride")
     }
     for here in np.flatnonzero(alive).tolist():
         number = int(cells.number[here])
@@ -175,6 +177,7 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
         parts["cell"].append(np.full(len(v), here))
         parts["interleaving"].append(np.array(cell.interleavings)[v])
         parts["schedule"].append(np.array(cell.schedules or (0,) * len(cell.interleavings))[v])
+        parts["layout"].append(np.array(cell.layouts or (0,) * len(cell.interleavings))[v])
         parts["microbatch"].append(np.array(cell.microbatches)[m])
         parts["first"].append(space.first_ids[number] + v * block + m * cell.assignments)
         parts["stride"].append(np.full(len(v), stride))
@@ -188,6 +191,7 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
         kind=cells.kind[cell_of],
         interleaving=interleaving,
         schedule=joined["schedule"],
+        layout=joined["layout"],
         microbatch_size=microbatch,
         first=joined["first"],
         stride=joined["stride"],

@@ -98,6 +98,9 @@ class Cell:
     schedules: tuple[int, ...] = ()
     """The pipeline schedule that goes with each of `interleavings`, by its position among the choices; none where the
     cost model knows one."""
+    layouts: tuple[int, ...] = ()
+    """The stage layout that goes with each of `interleavings`, by its position among the words; none where the cost
+    model knows one."""
 
 
 class Space(ABC):
@@ -241,6 +244,8 @@ class Space(ABC):
             fields[name] = _ragged([table.fields[name] for table in self.modes], modes, mode)
         if any(column.name == "schedule" for column in fields_of(self.cost_model)):
             fields["schedule"] = _ragged([item.schedules for item in self.cells], cell, interleaving)
+        if any(column.name == "stage_layout" for column in fields_of(self.cost_model)):
+            fields["stage_layout"] = _ragged([item.layouts for item in self.cells], cell, interleaving)
         return fields | self.further(cell)
 
     def further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
@@ -286,7 +291,7 @@ def to_table(
     for column in wanted:
         values = fields[column.name]
         if column.dtype == "str":
-            words = np.array(column.choices or tuple(datatypes), dtype=object)
+            words = np.array(column.words or tuple(datatypes), dtype=object)
             columns[column.name] = pd.array(words[values], dtype="str")
         else:
             columns[column.name] = values

@@ -16,7 +16,17 @@ import numpy.typing as npt
 import pandas as pd
 
 import hardware
-from engine.cost_models.calibrated import RECOMPUTES, Accelerators, Case, accelerator_of, calibrated, generation_of
+from engine.cost_models.calibrated import (
+    RECOMPUTES,
+    SCHEDULES,
+    Accelerators,
+    Case,
+    accelerator_of,
+    calibrated,
+    generation_of,
+    interleaved_where,
+    plain_schedule,
+)
 from engine.validation.checks import Findings, refuse_impossible
 from engine.validation.reading import Runs
 from engine.validation.sites import describe_sites
@@ -41,7 +51,7 @@ REASONS: dict[str, str] = {
     "not_a_transformer": "The model has layers other than attention and feed-forward.",
     "unknown_precision": "The precision is none that the cost model covers.",
     "unknown_recompute": "The recomputation policy is none that the cost model covers.",
-    "schedule_not_modelled": "The pipeline schedule is neither 1F1B nor interleaved.",
+    "schedule_not_modelled": "The pipeline schedule is none that the cost model covers.",
     "offload_not_modelled": "Something is offloaded to the host in a way that the model does not cover.",
 }
 """Every code a row can have as `reason`, with what it means."""
@@ -124,6 +134,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
         "unfused_elementwise",
         "experts",
         "latent",
+        "schedule",
         "leading_dense",
     ):
         safe[name] = np.where(supported, safe[name], 0.0)
@@ -261,6 +272,8 @@ def _model(
             experts > 0, fill(columns["moe_dense_layers"], 0.0, "moe_dense_layers 0", experts > 0), 0.0
         ),
         "experts_every": np.where(experts > 0, 1.0, 0.0),
+        "expert_groups": fill(columns["moe_groups"], 1.0, ""),
+        "groups_per_token": fill(columns["moe_groups_per_token"], 1.0, ""),
     }
 
 
@@ -297,6 +310,8 @@ def _layout(
         [f"Precision {text[:40]!r} is not covered; it must be bf16, fp16, fp8, mxfp8, fp4 or nvfp4." for text in dtype],
     )  # fmt: skip
     vpp = fill(columns["vpp"], 1.0, "vpp 1")
+    chunks = np.where(p > 1, vpp, 1.0)
+    schedule = _schedule(table, p, chunks, found)
     return {
         "tensor_par": t,
         "pipeline_par": p,
@@ -304,7 +319,8 @@ def _layout(
         "context_par": c,
         "expert_par": ep,
         "expert_tensor_par": np.where(experts > 0, etp, 1.0),
-        "pipeline_interleaving": np.where(p > 1, vpp, 1.0),
+        "pipeline_interleaving": chunks,
+        "schedule": schedule,
         "microbatch_size": columns["mbs"],
         "batch_size": columns["gbs"],
         "sequence_par": fill(columns["seq_parallel"], np.where(t > 1, 1.0, 0.0), "seq_parallel tp > 1"),
@@ -314,3 +330,16 @@ def _layout(
         "recompute": np.array([float(RECOMPUTES.index(policy[0] if policy else "none")) for policy in policies]),
         "recompute_share": np.array([policy[1] if policy else 1.0 for policy in policies]),
     }
+
+
+def _schedule(
+    table: pd.DataFrame, stages: npt.NDArray[np.float64], chunks: npt.NDArray[np.float64], found: Findings
+) -> npt.NDArray[np.float64]:
+    """The pipeline's schedule of every row by its column, a position in `SCHEDULES`; 1F1B or interleaved where none."""
+    words = [str(text).strip().lower() for text in table["schedule"]]
+    found.refuse(
+        np.array([word != "" and word not in SCHEDULES for word in words], bool), "schedule_not_modelled",
+        [f"Schedule {word[:40]!r} is not covered; it must be one of {', '.join(SCHEDULES)}." for word in words],
+    )  # fmt: skip
+    named = np.array([SCHEDULES.index(word) if word in SCHEDULES else -1 for word in words], np.int64)
+    return np.where((named < 0) | (stages <= 1), plain_schedule(chunks), interleaved_where(named, chunks)).astype(float)

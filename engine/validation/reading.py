@@ -27,7 +27,8 @@ MOST_RUNS = 100_000
 
 COUNTS = (
     "hidden", "ffn", "layers", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "moe_experts", "moe_topk",
-    "moe_ffn", "moe_shared", "moe_dense_layers", "gpus_per_node", "num_gpus", "tp", "pp", "dp", "cp", "ep", "vpp",
+    "moe_ffn", "moe_shared", "moe_dense_layers", "moe_groups", "moe_groups_per_token",
+    "gpus_per_node", "num_gpus", "tp", "pp", "dp", "cp", "ep", "vpp",
     "mbs", "gbs", "zero_stage", "core",
 )  # fmt: skip
 """Whole numbers."""
@@ -37,7 +38,7 @@ NUMBERS = COUNTS + MEASURES
 TRUTHS = ("gated_mlp", "tied_embeddings", "seq_parallel", "fsdp")
 TEXTS = (
     "id", "source", "date", "framework", "family", "model", "attn", "hardware", "scaleup", "scaleout", "recompute",
-    "dtype", "mem_kind", "status", "notes", "group", "split", "completeness",
+    "dtype", "schedule", "mem_kind", "status", "notes", "group", "split", "completeness",
 )  # fmt: skip
 MAY_BE_ZERO = frozenset({"moe_experts", "moe_topk", "moe_ffn", "moe_shared", "moe_dense_layers", "zero_stage", "core"})
 NONE_IS_ZERO = frozenset({"cp", "ep", "vpp"})

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated import ATTENTION_KERNELS, LAUNCHES, SOFTWARE_DEFAULTS
+from engine.cost_models.calibrated import ATTENTION_KERNELS, DISPATCHERS, LAUNCHES, SOFTWARE_DEFAULTS
 
 __all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "Rule", "infer_software", "release_year"]
 
@@ -27,7 +27,7 @@ recipes exchange gradients in 16 bits (fp16 training of the Megatron papers, NeM
 settings), and those that do not are named by a rule.
 """
 SOFTWARE_COLUMNS = tuple(DEFAULTS)
-WORDS = {"attention_kernel": ATTENTION_KERNELS, "launch": LAUNCHES}
+WORDS = {"attention_kernel": ATTENTION_KERNELS, "launch": LAUNCHES, "token_dispatcher": DISPATCHERS}
 MATURING = r"\bNeMo\b|Megatron|PaXML"
 """Stacks whose own kernels (Transformer Engine) matured with the generation's programming model."""
 GENERATION_YEAR = {"hopper": 2022.8}
@@ -77,6 +77,16 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "Hugging Face", r"\bHF\b|Hugging ?Face|transformers|Accelerate", "plain Llama modules",
         {**EAGER, "attention_kernel": "flash2", "unfused_elementwise": 2.0},
+    ),
+    Rule(
+        "HAI-LLM", r"HAI-LLM",
+        "DeepSeek-V3 (arXiv:2412.19437, sections 3.2 and 3.3): tokens are forwarded from InfiniBand to NVLink, leave "
+        "in 8 bits with a 32-bit scale per 128 elements; moments in 16 bits; 8 bits kept for backward; messages "
+        "between stages are hidden",
+        {
+            "token_dispatcher": "deepep", "dispatch_bytes": 1.0 + 4.0 / 128.0, "kept_bytes": 1.0, "moment_bytes": 2.0,
+            "overlap_pipeline": 1.0,
+        },
     ),
     Rule("Megatron", r"Megatron|MegaScale|Primus", "defaults; no overlap unless notes name its options"),
     Rule("PyTorch", r"FSDP|PyTorch", "plain modules, FlashAttention 2 through PyTorch", {**EAGER, **PYTORCH}),

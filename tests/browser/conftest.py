@@ -50,14 +50,19 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(folder: Path, port: int, *options: str) -> Iterator[str]:
-    """The address of a server whose store is in a folder; its log must stay free of faults."""
+def serving(folder: Path, port: int, *options: str, apart: bool = True) -> Iterator[str]:
+    """The address of a server whose store is in a folder; its log must stay free of faults.
+
+    apart: False for tests that are not about what is computed, which start sooner without processes beside the server.
+    """
     log = folder / "log.txt"
     command = [
         sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
         "--server.fileWatcherType", "none", *options,
     ]  # fmt: skip
-    environment = {**os.environ, "SHARDSCAPE_STORE": str(folder / "results.duckdb")}
+    environment = {
+        **os.environ, "SHARDSCAPE_STORE": str(folder / "results.duckdb"), "SHARDSCAPE_PROCESS": "on" if apart else "off"
+    }  # fmt: skip
     with log.open("w") as output:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
         try:

@@ -17,6 +17,9 @@ from tests.browser.conftest import SMALL, settled
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")
 LINK = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&cell=4x2&compare_b=~hbm_capacity:40"
+CALIBRATED = "model=llama-3-8B&system=h100_80g_sxm&procs=8&batch=16&limits=tensor_par:2"
+"""A scenario of the other cost model, whose Execution page has other charts."""
+LOOKED_AT = [*((entry, LINK) for entry in PAGES), *((each, CALIBRATED) for each in PAGES if each.name == "execution")]
 TALL = 5000
 """So high that whole pages are drawn [px]."""
 MARKUP = re.compile(r"\*\*|:[a-z-]+\[|:material|</?[a-z]+[ >]|\\[-_*\[(]")
@@ -34,10 +37,10 @@ def wide(warm: BrowserContext, server: str) -> Iterator[Callable[[str], Page]]:
     """Opens pages one after the other, high enough to be drawn whole."""
     opened = warm.new_page()
 
-    def visit(name: str) -> Page:
+    def visit(name: str, link: str = LINK) -> Page:
         opened.emulate_media(media="screen", color_scheme="light")
         opened.set_viewport_size({"width": 1280, "height": TALL})
-        opened.goto(f"{server}/{name}?{LINK}")
+        opened.goto(f"{server}/{name}?{link}")
         expect(opened.get_by_role("heading", level=2).first).to_be_visible()
         settled(opened)
         return opened
@@ -70,9 +73,11 @@ def heard(page: Page) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.name)
-def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[[str], Page], entry: Entry) -> None:
-    page = wide("" if entry is PAGES[0] else entry.name)
+@pytest.mark.parametrize(
+    ("entry", "link"), LOOKED_AT, ids=lambda each: each.name if isinstance(each, Entry) else each.partition("&")[0]
+)
+def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[..., Page], entry: Entry, link: str) -> None:
+    page = wide("" if entry is PAGES[0] else entry.name, link)
     assert looks(page) == {}, "1280 wide"
     nodes = heard(page)
     assert [node["name"] for node in nodes if node["role"] == "heading" and node["level"] == 1] == [entry.title]

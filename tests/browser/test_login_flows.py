@@ -37,7 +37,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "client_secret": "none", "server_metadata_url": f"{identity}/.well-known/openid-configuration",
         }  # fmt: skip
         secrets.write_text("[auth]\n" + "".join(f'{name} = "{value}"\n' for name, value in content.items()))
-        with serving(folder, free_port(), "--secrets.files", str(secrets)) as address:
+        with serving(folder, free_port(), "--secrets.files", str(secrets), apart=False) as address:
             yield address
 
 

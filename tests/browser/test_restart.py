@@ -23,7 +23,7 @@ def test_the_first_thing_done_after_the_server_was_started_again_is_done(
 ) -> None:
     port, page = free_port(), second.new_page()
     field = page.locator("[class*=st-key-_serving_ttft] input").first
-    with serving(tmp_path, port) as address:
+    with serving(tmp_path, port, apart=False) as address:
         page.goto(f"{address}/serving?{QUERY}")
         expect(field).to_have_value("500")
         expect(page.locator("canvas").first).to_be_visible()
@@ -33,7 +33,7 @@ def test_the_first_thing_done_after_the_server_was_started_again_is_done(
     error = page.get_by_text("Connection error")
     expect(error).to_be_visible()
     page.evaluate(COUNT_RUNS)
-    with serving(tmp_path, port):
+    with serving(tmp_path, port, apart=False):
         expect(error).to_have_count(0)
         page.wait_for_function("runs > 0")  # by itself, as soon as the server is found again
         settled(page)

@@ -139,7 +139,7 @@ def test_experts_recomputation_and_fp8_of_a_log() -> None:
     fields = read_log(dotted(more), "a").fields
     wanted = {
         "moe_experts": "8", "moe_topk": "2", "moe_ffn": "14336", "moe_shared": "2", "ep": "4", "dtype": "fp8",
-        "recompute": "full:6layers", "notes": "ETP=1", "zero_stage": "0", "kv_heads": "32",
+        "recompute": "full:24layers", "notes": "ETP=1", "zero_stage": "0", "kv_heads": "32",
         "attention_kernel": "unfused",
     }  # fmt: skip
     assert {name: fields.get(name) for name in wanted} == wanted

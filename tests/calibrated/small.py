@@ -73,7 +73,7 @@ def scenario(
     )  # fmt: skip
 
 
-NAMES = ("dense", "experts", "plain", "one tier", "widened", "old software", "schedules")
+NAMES = ("dense", "experts", "plain", "one tier", "widened", "old software", "schedules", "layouts")
 
 
 @cache
@@ -113,6 +113,18 @@ def named(name: str) -> engine.Scenario:
         }  # fmt: skip
         model, machine = model_of({**EXPERTS, "layers": 8}, 2048), system_of("h100_80g_sxm", first=3.5, second=1.0)
         return scenario(model, machine, limits, num_procs=16, max_batch_size=32)
+    if name == "layouts":
+        limits = {
+            "stage_layout": [
+                "even", "balanced", "loss_counted", "last_1", "first_1_last_2", "Et*3|t|t|ttL", "Et|(t|)*6L",
+                "Ett|t*5L",
+            ],
+            "schedule": ["1f1b", "interleaved", "zb_h1", "combined_1f1b"], "pipeline_par": [2, 4], "tensor_par": 2,
+            "activation_recompute": ["none", "full"], "weight_offload": False, "tensor_par_overlap": "none",
+            "tensor_par_comm_type": "rs_ag", "context_par": 1, "data_par_overlap": True,
+        }  # fmt: skip
+        model, machine = model_of({**EXPERTS, "layers": 7}, 2048), system_of("h100_80g_sxm", first=3.2, second=1.0)
+        return scenario(model, machine, limits, num_procs=16, max_batch_size=16)
     assert name == "old software"
     limits = {
         "attention_kernel": "flash1", "launch": "eager", "activation_recompute": ["attn_only", "full"],

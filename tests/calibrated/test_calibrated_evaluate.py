@@ -59,6 +59,7 @@ def in_words(table: pd.DataFrame) -> dict[str, Any]:
         "overlap_expert": table["expert_overlap"].to_numpy(),
         "overlap_pipeline": table["pipeline_overlap"].to_numpy(),
         "schedule": [by_name("schedule").choices.index(word) for word in table["schedule"]],
+        "stage_layout": table["stage_layout"].to_numpy(),
         "unfused_elementwise": (table["launch"] == "eager").to_numpy(),
         "gradient_bytes": gradients,
         "shard_gradient_bytes": gradients,
@@ -390,7 +391,7 @@ def test_extensions_default_to_a_current_stack() -> None:
         "context_par": {1}, "expert_par": {1}, "expert_tensor_par": {1}, "selective_recompute": {"attention"},
         "attention_kernel": {"native"}, "launch": {"fused"}, "gradient_datatype": {"float32"},
         "optimizer_datatype": {"float32"}, "expert_overlap": {False}, "pipeline_overlap": {False},
-        "schedule": {"1f1b", "interleaved"},
+        "schedule": {"1f1b", "interleaved"}, "stage_layout": {"even"},
     }  # fmt: skip
     assert found["schedule"].eq("interleaved").equals(found["pipeline_interleaving"] > 1)
     pd.testing.assert_frame_equal(named("dense").evaluate(found), found)

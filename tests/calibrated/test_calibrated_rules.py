@@ -150,6 +150,16 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         "schedule_against_recompute", EXPERTS, {"schedule": "combined_1f1b", "expert_par": 4},
         "combined_1f1b does not run with full recomputation; recompute a selection, or use interleaved.",
     ),
+    (
+        "layout_needs_pipeline", DENSE,
+        {"stage_layout": "loss_counted", "pipeline_par": 1, "num_procs": 16, "pipeline_interleaving": 1},
+        "stage_layout is loss_counted, but pipeline_par is 1; without a pipeline it must be even.",
+    ),
+    (
+        "layout_not_of_blocks", DENSE, {"stage_layout": "first_4_last_3"},
+        "stage_layout first_4_last_3 does not cut 32 blocks into 4 stages of 2 chunks: Megatron refuses 25 other "
+        "layers on 2 ranks: they do not divide.",
+    ),
 ]  # fmt: skip
 
 # What both cost models ask, as this one tells it.

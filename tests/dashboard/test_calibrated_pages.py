@@ -53,7 +53,8 @@ def experts() -> Exploration:
     """DeepSeek-V3 on 512 H100: latent attention and experts, which Calculon's block cannot stand for."""
     return engine.explore(
         "deepseek-v3", "h100_80g_sxm", num_procs=512, max_batch_size=512, datatype="float8",
-        limits={"tensor_par": [1, 2], "microbatch_size": [1], "expert_par": [8, 16, 32], **NO_OFFLOAD},
+        limits={"tensor_par": [1, 2], "microbatch_size": [1], "expert_par": [8, 16, 32], **NO_OFFLOAD,
+                "stage_layout": "even"},
     )  # fmt: skip
 
 

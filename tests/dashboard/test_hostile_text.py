@@ -20,7 +20,7 @@ from tests.dashboard.pages import ROOT, SMALL, visit
 from tests.dashboard.server import own_server
 
 EVIL = "Zq*b* <i>x</i> :red[y] https://evil.example www.evil.example me@evil.example :material/bug: -> z"
-PLAIN = {"html.body", "selectbox.options", "text_input.default"}
+PLAIN = {"code.code_text", "html.body", "selectbox.options", "text_input.default"}
 """Fields in which Streamlit does not look for Markdown; HTML is looked at by itself."""
 _READ = re.compile(r"(?<!\\)\*b|<i>|(?<!\\):red|://|www\\?\.|me@evil|:material|(?:^|\s)\\?-\\?>")
 """What Streamlit would make something of, some of it only after Markdown has taken backslashes away."""

@@ -6,6 +6,7 @@ import io
 import json
 import time
 from collections.abc import Mapping
+from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -14,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.charts.layer_plan import device_grid, plan_curves, stage_memory_bars, stage_timeline
 from dashboard.jobs.layer_plans import ModelQuestion, found_plan
 from dashboard.jobs.worker import Task
+from dashboard.link.scenario_parameters import read_scenario
 from engine.planners.layerwise import LayerwiseProblem, plan
 from engine.planners.layerwise.cluster import PRESETS
 from engine.planners.layerwise.own_stages import valued
@@ -98,3 +100,22 @@ def test_a_library_model_is_set_beside_the_cost_model() -> None:
     assert any("Best of all executions" in line for line in found.told)
     assert found.model is not None
     assert found.model.layout is not None
+
+
+def test_a_plan_of_a_library_model_opens_as_an_execution_with_its_stages() -> None:
+    link = {
+        "layerwise_from": "model", "layerwise_model": "llama-3-70B", "layerwise_gpus": "64",
+        "layerwise_tensor": "8", "layerwise_batch": "128",
+    }  # fmt: skip
+    with (
+        patch("dashboard.pages.layerwise.view.page_links.exists", return_value=True),
+        patch("dashboard.pages.layerwise.view.page_links.target", return_value="execution"),
+        patch("dashboard.pages.layerwise.view.st.switch_page") as switched,
+    ):
+        app = run(link)
+        app.button(key="layerwise_execution").click().run()
+    assert not app.exception
+    assert switched.called
+    opened = read_scenario(switched.call_args.kwargs["query_params"]).scenario
+    assert opened.limits["stage_layout"] == ["Et*21|(t*20|)*2t*19L"]
+    assert (opened.model.name, opened.limits["pipeline_par"], opened.limits["tensor_par"]) == ("llama-3-70B", [4], [8])

@@ -127,8 +127,8 @@ def test_the_sequence_of_an_upload_is_chosen(place: Place) -> None:
     assert not app.exception
 
 
-def test_limits_on_uploads_are_those_of_readme() -> None:
-    told = " ".join((Path(ROOT) / "README.md").read_text().split())
+def test_limits_on_uploads_are_those_of_the_guide() -> None:
+    told = " ".join((Path(ROOT) / "dashboard" / "guide" / "running-a-server.md").read_text().split())
     sentence = re.search(r"Uploads are limited.*?;", told)
     assert sentence is not None
     sizes = [library_upload.MOST_MEGABYTES, validation_view.MOST_MEGABYTES, calibrate_view.MOST_MEGABYTES]

@@ -254,6 +254,7 @@ COMES_BACK = {
     "pages/schedules/view f'schedules_{letter}_{name}'": (
         "dashboard/test_schedules", "files_of_a_schedule_come_back"),
     "pages/serving/tables f'serving_download_{kind}'": (_HERE, "deployments_come_back"),
+    "widgets/launch f'{key}_download_{number}'": ("launch/test_round_trip", "what_is_written_reads_back"),
     "widgets/share key": ("dashboard/test_scenarios", "opening_a_file"),
     "widgets/share 'share_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
     "pages/whatif/studies 'whatif_studies_file'": (_HERE, "the_files_of_the_studies_come_back"),

@@ -19,10 +19,11 @@ from dashboard.jobs.explored_scenarios import age, best_of, entries, searched, s
 from dashboard.link import scenario_parameters
 from dashboard.link.document_validation import Refused
 from dashboard.link.user_files import MOST_FILES, UserFiles
+from dashboard.pages.scenarios import launch_file
 from dashboard.pages.scenarios import view as scenarios_view
 from dashboard.widgets import share
 from dashboard.words import scenarios
-from engine import Scenario
+from engine import Scenario, launch
 from engine.cost_models.registry import COST_MODELS
 from tests.dashboard.pages import SMALL, html, page_alone
 from tests.dashboard.server import Place, own_server
@@ -280,6 +281,49 @@ def test_opening_a_file(place: Place) -> None:
     upload.set_value(("sent.json", b'{"format": "shardscape-scenario/2"}', "application/json")).run()
     assert "newer" in app.error[0].value
     assert not app.exception
+
+
+def test_opening_a_launch_script(place: Place) -> None:
+    """It is placed on the current system, and opens as a scenario with its execution selected."""
+    written = launch.write({
+        "tensor_par": 2, "pipeline_par": 2, "data_par": 4, "batch_size": 32, "microbatch_size": 1,
+        "tensor_par_comm_type": "rs_ag", "optimizer_sharding": True, "data_par_overlap": True,
+    }, "llama-3-8B", framework="megatron")  # fmt: skip
+    now = Scenario.of("gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16")
+    app = page(scenario_parameters.parameters_of(now))
+    app.file_uploader[0].set_value(("train.sh", written.text.encode(), "text/plain")).run()
+    assert not app.exception
+    told = " ".join(each.value for each in (*app.markdown, *app.caption, *app.warning)).replace("\\", "")
+    assert "llama-3-8B · 16 GPUs" in told
+    stands = launch.standing(launch.read_text(written.text, "train.sh").execution, "llama-3-8B", now.system,
+                             cost_model=now.cost_model)  # fmt: skip
+    link = launch_file.parameters(stands)
+    opened = scenario_parameters.read_scenario(link).scenario
+    assert (opened.model.name, opened.num_procs, opened.max_batch_size) == ("llama-3-8B", 16, 32)
+    assert link["cell"] == "2x2"
+    (row,) = opened.space.table([int(link["id"])]).to_dict("records")
+    assert row["tensor_par_comm_type"] == "rs_ag"
+    app.file_uploader[0].set_value(("train.sh", b"echo nothing here", "text/plain")).run()
+    assert "is no launch configuration" in app.error[0].value
+
+
+def test_pasting_a_configuration(place: Place) -> None:
+    """Text is read as a file is; what has no end of its own is known by what stands in it."""
+    now = Scenario.of("gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16")
+    toml = (
+        "# for 16 GPUs\n[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 2\nseq_len = 8192\n"
+        "[parallelism]\ntensor_parallel_degree = 2\n[activation_checkpoint]\nmode = 'full'\n"
+    )
+    app = page(scenario_parameters.parameters_of(now))
+    app.text_area(key="scenarios_pasted").set_value(toml).run()
+    assert not app.exception
+    told = " ".join(each.value for each in (*app.markdown, *app.caption)).replace("\\", "")
+    assert "**torchtitan**" in told
+    assert "16 GPUs" in told
+    assert "Attention kernel (attention_kernel)" in told
+    assert app.button(key="scenarios_open_file").label == "Open it"
+    app.text_area(key="scenarios_pasted").set_value("nothing of the kind").run()
+    assert app.error[0].value.startswith("What was pasted is no launch configuration")
 
 
 def test_a_report_names_what_it_was_asked_for_and_not_its_equal_by_another_name(

@@ -161,7 +161,7 @@ def test_times_to_wait_are_told_in_words() -> None:
         "deepseek-v3", "h100_80g_sxm", num_procs=1024, max_batch_size=1024, datatype="bfloat16",
         limits={"batch_size": {"min": 1}},
     )  # fmt: skip
-    assert plainly(searching(many)) == "Searching 268 M executions for the best; that many may take 11 s"
+    assert plainly(searching(many)) == "Searching 952 M executions for the best; that many may take 38 s"
 
 
 def test_a_failing_study_says_so_and_hurts_no_other() -> None:

@@ -33,7 +33,7 @@ def explored():
 def table(explored):
     """Some executions of the calibrated space, of which some run and some do not."""
     space = explored.scenario.space
-    return space.table(range(0, space.total, max(1, space.total // 40)))
+    return space.table(range(0, space.total, max(1, space.total // 47)))
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         llama(
             7168, 18432, 61, 128, 128, 129280, 163840, q_lora_rank=1536, **MLA, n_routed_experts=256,
             num_experts_per_tok=8, moe_intermediate_size=2048, n_shared_experts=1, first_k_dense_replace=3,
-            num_nextn_predict_layers=1,
+            num_nextn_predict_layers=1, n_group=8, topk_group=4,
         ),
     ),
     "glm-5": (

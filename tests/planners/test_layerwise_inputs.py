@@ -8,13 +8,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import engine
+from engine.columns.stage_layouts import canonical
 from engine.planners.contract import PlanCancelledError, PlanError
 from engine.planners.layerwise import plan
-from engine.planners.layerwise.library_models import plan_model
+from engine.planners.layerwise.library_models import evaluated, plan_model, scenario_of
 from engine.planners.layerwise.problem import LayerwiseProblem
 from engine.planners.layerwise.profiles.checks import suspicions
 from engine.planners.layerwise.profiles.examples import example, examples
@@ -190,6 +193,13 @@ def test_a_library_model_gets_stages_on_one_kind_of_processor_and_on_two() -> No
     assert sum(int(part.strip("EL").removeprefix("t*")) for part in made.layout.split("|")) == 80
     assert made.execution is not None
     assert made.execution["pipeline_par"] == len(made.plan.stages)
+    # Its stages are those of the execution, which is evaluated and found again with them.
+    assert made.execution["stage_layout"] == canonical(made.layout)
+    row = evaluated(made, "llama-3-70B", "h100_80g_sxm").iloc[0]
+    assert row["status"] == "ok"
+    best = engine.best_of(scenario_of(made, "llama-3-70B", "h100_80g_sxm"))
+    assert best["stage_layout"] == made.execution["stage_layout"]
+    assert best["sample_rate"] >= row["sample_rate"]
     mixed = plan_model("llama-3-8B", [("h100_80g_sxm", 4), ("a100_80g_sxm", 4)], global_batch=32)
     blocks = {0: 0.0, 1: 0.0}
     for stage in mixed.plan.stages:
@@ -209,6 +219,13 @@ def test_the_command_prints_tables_and_writes_strategies(
     path = tmp_path / "strategy.json"
     code, out, _ = shardscape("plan", "layers", "vgg19", "--batch", 512, "--preset", "B", "--strategy", path)
     assert (code, json.loads(path.read_text())["stages"][0]["start"]) == (0, 0)
+    path, results = tmp_path / "execution.json", tmp_path / "results.csv"
+    system = ("--system", "h100_80g_sxm:64", "--tensor-par", 8, "--batch", 128)
+    assert shardscape("plan", "layers", "llama-3-70B", *system, "--execution", path)[0] == 0
+    assert shardscape("evaluate", "llama-3-70B", "h100_80g_sxm", path, "--out", results)[0] == 0
+    assert pd.read_csv(results)["status"].tolist() == ["ok"]
+    code, _, told = shardscape("plan", "layers", "vgg19", "--batch", 64, "--execution", path)
+    assert (code, told.count("\n")) == (2, 1)
     code, out, _ = shardscape("plan", "layers", "vgg19", "--batch", 64, "--sweep", "--csv", "--mode", "released")
     assert len(out.splitlines()) == 66
     code, _, told = shardscape("plan", "layers", "vgg19", "--batch", 64, "--machines", "8,x")

@@ -20,6 +20,7 @@ CALIBRATED_ONLY: frozenset[str] = frozenset(
         "key_value_heads_not_divisible", "stages_not_even", "pipeline_exceeds_blocks",
         "schedule_needs_pipeline", "schedule_against_interleaving", "schedule_needs_microbatches",
         "schedule_needs_even", "schedule_needs_whole_groups", "schedule_needs_experts", "schedule_against_recompute",
+        "layout_needs_pipeline", "layout_not_of_blocks",
     }
 )  # fmt: skip
 """Codes that `calculon` never gives."""

@@ -11,6 +11,7 @@ PAGE = Page(
     place=2,
     help="Fit the calibrated model to measured runs of your own cluster.",
     needs=Needs.NOTHING,
+    guide="accuracy",
     parameters={
         "calibrate_base": "base", "calibrate_example": "example", "calibrate_parameters": "parameters to fit",
         "calibrate_rank": "kind of runs", "calibrate_system": "system",

@@ -11,6 +11,7 @@ PAGE = Page(
     place=2,
     help="Scenarios side by side: what differs and what it changes.",
     needs=Needs.SCENARIO,
+    guide="recipes",
     parameters={
         "compare_b": "second scenario", "compare_c": "third scenario", "compare_d": "fourth scenario",
         "compare_metric": "metric", "compare_domain": "colours", "compare_pair": "pair of scenarios",

@@ -23,6 +23,7 @@ from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import Metric, common_metrics, days_for, metrics, utilisation
 from dashboard.queries.explorations import cells_of
 from dashboard.queries.nearest_fit import short_of
+from dashboard.widgets import launch
 from dashboard.widgets.compared_scenarios import explored, members, put, remove
 from dashboard.widgets.controls import choose, segments, show
 from dashboard.widgets.hardware_changes import reset
@@ -256,6 +257,10 @@ def _table(sides: list[Side]) -> None:
             help="What differs, the best executions and the best of every cell: CSV files in a zip archive, with every "
             "scenario whole.",
         )  # fmt: skip
+    with st.container(horizontal=True, gap="small"):
+        for side in sides:
+            if side.best is not None:
+                launch.popover(side.scenario, side.best, f"compare_launch_{side.letter}", label=f"Launch {side.letter}")
     table = best_table(sides)
     told_of = ", ".join(f"{side.letter} {title(side.best)}" for side in sides if side.best is not None)
     st.dataframe(table, hide_index=True, height=height_of(len(table), 620), row_height=ROW, key="compare_best",

@@ -11,6 +11,7 @@ PAGE = Page(
     place=2,
     help="Everything about one execution: time, memory, schedule, layers, networks.",
     needs=Needs.EXPLORATION,
+    guide="formulas",
     parameters={
         "execution_b": "execution B", "execution_figure": "figure of the formula", "execution_block": "kind of block",
         "execution_run_tokens": "number of tokens", "execution_run_mtbf_h": "time between failures",

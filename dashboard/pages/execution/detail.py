@@ -46,9 +46,9 @@ _EXPOSED_PARTS: Final = {
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
-def _schedule(num_blocks: int, row: dict[str, Any]) -> Schedule:
+def _schedule(num_blocks: int, row: dict[str, Any], shares: tuple[float, ...] | None) -> Schedule:
     few = int(row["pipeline_par"]) / len(shown_stages(int(row["pipeline_par"])))
-    return schedule(row, num_blocks, most_tasks=int(2 * MOST_BARS * few))
+    return schedule(row, num_blocks, most_tasks=int(2 * MOST_BARS * few), shares=shares)
 
 
 def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
@@ -59,7 +59,8 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         row: fields and statistics of the execution by name, in the register's base units.
         mode: the theme, "light" or "dark".
     """
-    found = _schedule(blocks_of(exploration.scenario), row)
+    shares = account_of(exploration.scenario, row).stage_shares()
+    found = _schedule(blocks_of(exploration.scenario), row, None if shares is None else tuple(shares))
     facts = summary(found)
     parts = [found.title, f"{facts['stages']} stages"] if facts["stages"] > 1 else ["no pipeline: one stage"]
     if facts["chunks"] > 1:
@@ -73,13 +74,17 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     if facts["chunks"] > 1:
         notes.append("Fainter is a later chunk.")
     if row.get("overhead_time") is not None:
-        notes.append("Every stage is drawn like the slowest; the end of the step waits for stragglers and the host.")
+        alike = "Stages take what their blocks and the ends of the model take" if shares else "Stages are alike"
+        notes.append(f"{alike}; the end of the step waits for stragglers and the host.")
     if (found.tasks["pair"] >= 0).any():
         notes.append("A box split in two is a forward and a backward that overlap.")
     hidden = facts["stages"] - len(shown_stages(facts["stages"]))
     if hidden:
         notes.append(f"{hidden} stages between are not drawn.")
     st.caption(" ".join(notes))
+    if options := account_of(exploration.scenario, row).stage_options():
+        st.caption("Megatron’s options for these stages")
+        st.code(options, language=None, wrap_lines=True)
 
 
 def _idle(row: Mapping[Any, Any], share: float) -> str:

@@ -24,7 +24,7 @@ from dashboard.pages.execution.step_parts import parts_of_step
 from dashboard.queries import accuracy
 from dashboard.queries.economics import days_for, utilisation
 from dashboard.queries.executions import evaluated
-from dashboard.widgets import uncertainty
+from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.controls import given, key_for, menu_key, show, shut, whole, whole_field
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
@@ -109,6 +109,7 @@ def render(view: View) -> None:
     networks(exploration, row, mode)
     with st.container(border=True, gap="xsmall"):
         bandwidths(exploration, row)
+    launch.card(exploration.scenario, row, "execution_launch")
     with st.container(border=True, gap="xsmall"):
         formula_panel(exploration, row)
     with st.container(border=True, gap="xsmall"):

@@ -11,6 +11,7 @@ PAGE = Page(
     place=1,
     help="Every execution of one model on one system, as a map of tensor by pipeline parallel.",
     needs=Needs.EXPLORATION,
+    guide="reading-the-map",
     parameters={
         "metric": "metric", "download": "choice of executions to download", "map_x": "axis across",
         "map_y": "axis up", "map_facet": "field with a map per value", "map_at": "cell", "map_domain": "colours",

@@ -25,7 +25,7 @@ from dashboard.queries.memory_requirements import REMEDIES
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import losses, slower_than
 from dashboard.queries.tie_breaking import plainest
-from dashboard.widgets import uncertainty
+from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.controls import show
 from dashboard.widgets.filters.popover import add_filters
 from dashboard.widgets.tables import width_of_words
@@ -126,7 +126,9 @@ def _fits(
     show(histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
          "explore_spread")  # fmt: skip
     _table(exploration, metric, group)
-    _links(None if usual else execution, group.members)
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        _links(None if usual else execution, group.members)
+        launch.popover(scenario, execution, "explore_launch", plain=True)
 
 
 def _why(exploration: Exploration, metric: Metric, execution: Mapping[str, Any], among: str) -> str:
@@ -259,18 +261,17 @@ def _links(execution: Mapping[str, Any] | None, members: Sequence[Filter] = ()) 
     execution: the one to open where the selected cell alone would lead to another one, as with filters. members: what
     the executions have in common beyond the filters in force, for the table of Results.
     """
-    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        for name, label, icon in _ONWARD:
-            if not page_links.exists(name):
-                continue
-            if execution is None or (name == "results" and not members):
-                st.page_link(page_links.target(name), label=label, icon=icon, width="content")
-            elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
-                if name == "results":
-                    add_filters(members)
-                else:
-                    state.select(int(execution["id"]))
-                st.switch_page(page_links.target(name))
+    for name, label, icon in _ONWARD:
+        if not page_links.exists(name):
+            continue
+        if execution is None or (name == "results" and not members):
+            st.page_link(page_links.target(name), label=label, icon=icon, width="content")
+        elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
+            if name == "results":
+                add_filters(members)
+            else:
+                state.select(int(execution["id"]))
+            st.switch_page(page_links.target(name))
 
 
 def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.queries.economics import MFU_FORMULA, Metric, flops_formula
-from dashboard.words.glossary import words
+from dashboard.widgets.launch import chosen_framework
+from dashboard.words.glossary import flags, words
 from dashboard.words.markdown import literal
-from engine import Scenario
+from engine import Scenario, launch
 from engine.columns import by_name
 
 __all__ = ["terms"]
@@ -22,9 +23,14 @@ def terms(metric: Metric, scenario: Scenario) -> None:
         f"and pipeline parallel degrees; it shows the {shown} of them. Click a cell to see that execution and the "
         "others."
     )
+    framework = launch.FRAMEWORKS[chosen_framework()]
+    said = flags(scenario, framework.name)
     lines = [f"- **{word}**{f' ({short})' if short else ''}: {literal(meaning)}"
+             + (f" {framework.title}: `{said[word]}`" if word in said else "")
              for word, short, meaning in words(scenario)]  # fmt: skip
     st.markdown("\n".join(lines))
+    others = ", ".join(each.title for each in launch.FRAMEWORKS.values() if each is not framework)
+    st.caption(f"Flags are those of the framework chosen under Launch; it writes for {others}, too.")
     st.markdown(f"**{literal(metric.column.label)}**: {literal(metric.column.description)}")
     if metric.formula:
         st.caption(literal(f"{metric.column.label} = {metric.formula}"))

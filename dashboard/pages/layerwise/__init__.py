@@ -11,6 +11,7 @@ PAGE = Page(
     place=2,
     help="Layers divided into pipeline stages with replicas, each on its devices, by DAPPLE's planner.",
     needs=Needs.NOTHING,
+    guide="layer-wise",
     parameters={
         "layerwise_from": "source of the layers", "layerwise_profile": "profile", "layerwise_model": "model",
         "layerwise_system": "system", "layerwise_second": "second system", "layerwise_gpus": "number of GPUs",

@@ -14,9 +14,9 @@ from dashboard.charts.layer_plan import (
     stage_memory_bars,
     stage_timeline,
 )
-from dashboard.jobs.layer_plans import LayerPlanJob, Planned
+from dashboard.jobs.layer_plans import LayerPlanJob, ModelQuestion, Planned
 from dashboard.jobs.server import server
-from dashboard.link import state
+from dashboard.link import page_links, state
 from dashboard.pages.layerwise.inputs import Question, question
 from dashboard.pages.layerwise.own_plan import own_plan
 from dashboard.widgets.controls import show
@@ -24,6 +24,7 @@ from dashboard.widgets.job_card import job_card, watch
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent, plain
+from engine.planners.layerwise.library_models import scenario_of
 from engine.planners.layerwise.profiles.tables import csv_text
 from engine.planners.layerwise.strategy import graph_text, strategy_text
 from engine.planners.layerwise.tabulated import candidates_table, layers_table, stages_table
@@ -87,6 +88,7 @@ def render(view: View) -> None:
             for line in found.told:
                 st.caption(literal(line))
         _exports(found)
+        _as_execution(found, asked)
     with st.container(border=True, gap="xsmall"):
         drawn = plan_timeline(plan, MOST_DRAWN)
         some = min(plan.microbatches, MOST_DRAWN)
@@ -159,6 +161,20 @@ def _exports(found: Planned) -> None:
                 "All batches (CSV)", lambda: batches.to_csv(index=False), "batches.csv", "text/csv",
                 key="layerwise_batches.csv", on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
+
+
+def _as_execution(found: Planned, asked: Question) -> None:
+    """A button that opens the plan's degrees and stages as a scenario of executions; none where it is no execution."""
+    made, of = found.model, asked.asked
+    if made is None or made.execution is None or not isinstance(of, ModelQuestion):
+        return
+    if not page_links.exists("execution"):
+        return
+    if st.button("Open as an execution", icon=":material/open_in_full:", key="layerwise_execution",
+                 help="The best execution with these degrees and stages, by the cost model."):  # fmt: skip
+        scenario = scenario_of(made, of.model, of.systems[0][0])
+        parameters = state.before_switching(lambda: state.open_scenario(scenario))
+        st.switch_page(page_links.target("execution"), query_params=parameters)
 
 
 def _tables(found: Planned, mode: str) -> None:

@@ -11,6 +11,7 @@ PAGE = Page(
     place=3,
     help="Models and systems with the source of every number; edit copies.",
     needs=Needs.NOTHING,
+    guide="cost-models",
     parameters={
         "library_kind": "kind", "library_item": "entry", "library_edit": "entry to edit",
     },

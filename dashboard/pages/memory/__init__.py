@@ -11,6 +11,7 @@ PAGE = Page(
     place=3,
     help="Where the memory goes, tier by tier, and what would fit if.",
     needs=Needs.EXPLORATION,
+    guide="reading-the-map",
     parameters={
         "memory_tier": "memory", "memory_hbm": "HBM", "memory_sort": "order",
     },

@@ -11,6 +11,7 @@ PAGE = Page(
     place=4,
     help="The executions that no other beats in two or three figures at once.",
     needs=Needs.EXPLORATION,
+    guide="reading-the-map",
     parameters={
         "pareto_x": "axis across", "pareto_y": "axis up", "pareto_z": "third figure", "pareto_xscale": "scale across",
         "pareto_yscale": "scale up", "pareto_xbetter": "direction across", "pareto_ybetter": "direction up",

@@ -11,6 +11,7 @@ PAGE = Page(
     place=5,
     help="All executions as a table: filter, sort, export.",
     needs=Needs.EXPLORATION,
+    guide="glossary",
     parameters={
         "results_where": "filters", "results_sort": "column to sort by", "results_order": "direction",
         "results_size": "rows per page", "results_page": "page", "results_columns": "columns",

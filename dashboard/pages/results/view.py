@@ -17,7 +17,9 @@ from dashboard.charts.histogram import histogram
 from dashboard.files import downloads, exports
 from dashboard.link import page_links, state
 from dashboard.queries.economics import unstored_metrics
+from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of, conditions
+from dashboard.widgets import launch
 from dashboard.widgets.controls import choose, given, key_for, segments, show
 from dashboard.widgets.filters.chips import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.widgets.needed_statistics import names_of, there, whole_or_waiting
@@ -127,6 +129,8 @@ def _drawn(exploration: Exploration, view: View) -> None:
         if chosen is not None and page_links.exists("execution"):
             st.page_link(page_links.target("execution"), label=f"Open execution {chosen:,}",
                          icon=":material/open_in_full:", width="content")  # fmt: skip
+        if chosen is not None:
+            launch.popover(exploration.scenario, evaluated(exploration, exploration.key, chosen), "results_launch")
     _quick(exploration, where, by, left, mode)
 
 

@@ -11,6 +11,7 @@ PAGE = Page(
     place=3,
     help="What was explored before: reopen, share, delete.",
     needs=Needs.NOTHING,
+    guide="quick-start",
     parameters={
         "scenarios_kind": "kind", "scenarios_pick": "picked entries",
     },

@@ -9,28 +9,37 @@ import streamlit as st
 from dashboard.link import page_links, scenario_parameters
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import MOST_MEGABYTES, Refused, read
+from dashboard.pages.scenarios import launch_file
 from dashboard.queries import compared_scenarios
 from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from dashboard.words.scenarios import name_of, sentence_of
-from engine import Scenario
+from engine import Scenario, launch
 
 __all__ = ["opener"]
+
+_FRAMEWORKS = ", ".join(each.title for each in launch.FRAMEWORKS.values())
 
 
 def opener() -> None:
     """Draws the button that opens a file."""
-    tip = "A file of a scenario or of a comparison, as Share and Save make them."
+    tip = "A file of a scenario or of a comparison, as Share and Save make them, or a launch script of yours."
     with st.popover("Open a file", icon=":material/upload_file:", help=tip):
         file = st.file_uploader(
-            f"Scenario or comparison file, up to {MOST_MEGABYTES} MB", type="json", key="scenarios_upload",
-            max_upload_size=MOST_MEGABYTES,
-            help="JSON with model, system and limits of each scenario. It is checked before anything is done with it.",
+            f"Scenario, comparison or launch configuration, up to {MOST_MEGABYTES} MB",
+            type=["json", *launch_file.ENDINGS], key="scenarios_upload", max_upload_size=MOST_MEGABYTES,
+            help="JSON with model, system and limits of each scenario; or a script, recipe or configuration of "
+            f"{_FRAMEWORKS}, which is placed on the system above. It is checked before anything is done with it, and "
+            "nothing in it is run.",
         )  # fmt: skip
         if file is None:
+            _pasted()
             return
         try:
+            if launch_file.is_launch(file.name, file.getvalue()):
+                _launch(file.name, file.getvalue())
+                return
             found = read(file.getvalue(), file.name)
             if isinstance(found, Scenario):
                 _scenario(scenario_parameters.carried(found))
@@ -40,6 +49,27 @@ def opener() -> None:
                 st.info("This file is a model or a system, not a scenario; the Library page opens it.")
         except Refused as problem:
             st.error(literal(str(problem)), icon=":material/error:")
+
+
+def _pasted() -> None:
+    """Draws the field for a command or configuration that is no file yet, and what stands in it."""
+    text = st.text_area(
+        "Or paste a command line or configuration", key="scenarios_pasted", height=120,
+        max_chars=MOST_MEGABYTES * 1_000_000, placeholder="torchrun ... pretrain_gpt.py --tensor-model-parallel-size 4",
+    )  # fmt: skip
+    if not text or not text.strip():
+        return
+    try:
+        _launch("What was pasted", text.encode())
+    except Refused as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+
+
+def _launch(name: str, content: bytes) -> None:
+    """Draws a launch configuration, and the button to its scenario. Raises `Refused`."""
+    link = launch_file.draw(name, content)
+    if link is not None:
+        _open("explore", link)
 
 
 def _scenario(found: Scenario) -> None:

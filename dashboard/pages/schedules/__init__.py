@@ -11,6 +11,7 @@ PAGE = Page(
     place=1,
     help="Pipeline schedules replayed: what each rank does when, why it waits, what it holds, which is best.",
     needs=Needs.SCENARIO,
+    guide="schedules",
     parameters={
         "schedules_show": "what is shown", "schedules_grid_model": "model of the grid",
         "schedules_grid_revision": "revision of DistIR", "schedules_grid_machine": "constants of the grid",

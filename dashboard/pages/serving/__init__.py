@@ -11,6 +11,7 @@ PAGE = Page(
     place=1,
     help="The best way to serve a model: latency, throughput, memory and cost.",
     needs=Needs.NOTHING,
+    guide="serving",
     parameters={
         "serving_model": "model", "serving_system": "system", "serving_procs": "number of GPUs",
         "serving_prompt": "prompt length", "serving_output": "output length",

@@ -11,6 +11,7 @@ PAGE = Page(
     place=1,
     help="Predicted against measured training runs: how accurate, and where not.",
     needs=Needs.NOTHING,
+    guide="accuracy",
     parameters={
         "validation_errors": "kind of error", "validation_field": "field", "validation_run": "run",
         "validation_hardware": "hardware", "validation_family": "family", "validation_source": "source",

@@ -11,6 +11,7 @@ PAGE = Page(
     place=1,
     help="Change the hardware or the model and see which execution is best then.",
     needs=Needs.SCENARIO,
+    guide="recipes",
     parameters={
         "whatif_changes": "changes of What-if", "whatif_around": "base of the studies",
         "whatif_step": "step of a change", "whatif_one": "parameter of the sweep", "whatif_x": "parameter across",

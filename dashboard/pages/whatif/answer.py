@@ -18,7 +18,7 @@ from dashboard.queries.economics import MFU_FORMULA, days_for, utilisation
 from dashboard.queries.nearest_fit import least_hbm, remedies, ways
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import differences_in_time
-from dashboard.widgets import uncertainty
+from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.controls import show
 from dashboard.widgets.hardware_changes import current, put
 from dashboard.words.changes import described
@@ -170,6 +170,7 @@ def _why(scenario: Scenario, found: Answer) -> None:
         st.html(markup.head("Why this execution", scope))
         st.space("stretch")
         uncertainty.popover(found.scenario, best, "whatif_accuracy")
+        launch.popover(found.scenario, best, "whatif_launch")
     left, right = st.columns([1, 1.5], gap="medium")
     with right:
         changed = base is not None and bool(differences(base, best))

@@ -99,6 +99,8 @@ def _field(scenario: Scenario, column: Column) -> Any:
         return _typed(column, limit, text)
     options = [*options, *(value for value in now if value not in options)]
     label = f"{column.label} ({column.short})" if column.short.isupper() and len(column.short) == 2 else column.label
+    if column.open is not None:
+        return _open(column, options, now, label, text)
     widget = st.pills if len(options) <= _MOST_PILLS else st.multiselect
     more: dict[str, Any] = {"selection_mode": "multi", "wrap": True} if widget is st.pills else {"placeholder": "any"}
     picked = widget(
@@ -108,6 +110,15 @@ def _field(scenario: Scenario, column: Column) -> Any:
     if isinstance(limit, Mapping) and sorted(picked) == sorted(now):
         return limit  # still the range that it was
     return list(picked) or None
+
+
+def _open(column: Column, options: list[Any], now: list[Any], label: str, text: str) -> Any:
+    """The widget of a field with more words than its choices: others are typed."""
+    picked = st.multiselect(
+        label, options, default=now, format_func=lambda value: choice_label(column, value), key=f"limit_{column.name}",
+        help=text, placeholder="any, or type one", accept_new_options=True,
+    )  # fmt: skip
+    return [column.words[at] if (at := column.position(str(value))) >= 0 else value for value in picked] or None
 
 
 def _unless_given(scenario: Scenario, name: str) -> str:

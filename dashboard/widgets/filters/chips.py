@@ -218,5 +218,5 @@ def _apply(new: Filter) -> None:
 def _options(_exploration: Exploration, key: str, name: str) -> tuple[Any, ...]:
     """The values that a field has among feasible executions."""
     found = _exploration.rows.best_by([name], "sample_rate")[name].to_pylist()
-    choices = FILTERABLE[name].choices
-    return tuple(sorted(found, key=choices.index) if choices else sorted(found))
+    column = FILTERABLE[name]
+    return tuple(sorted(found, key=column.rank if column.choices else None))

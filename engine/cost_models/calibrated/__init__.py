@@ -27,6 +27,7 @@ from engine.cost_models.calibrated.physics.gemm import TILE, Layer, MatrixUnit, 
 from engine.cost_models.calibrated.physics.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
+    DISPATCHERS,
     GENERATIONS,
     LAUNCHES,
     RECOMPUTES,
@@ -48,6 +49,7 @@ from engine.cost_models.calibrated.physics.parameters import (
 )
 from engine.cost_models.calibrated.physics.pipeline import message_time
 from engine.cost_models.calibrated.physics.rates import Rates, power_factor, sustained_rates
+from engine.cost_models.calibrated.physics.schedules import SCHEDULES, interleaved_where, plain_schedule
 from engine.cost_models.calibrated.physics.step import (
     BLOCK_FIELDS,
     BlockLevel,
@@ -70,6 +72,7 @@ __all__ = [
     "ATTENTION_KERNELS",
     "BLOCK_FIELDS",
     "CALIBRATED",
+    "DISPATCHERS",
     "EMBEDDING_FORWARD",
     "FITTED",
     "GENERATIONS",
@@ -80,6 +83,7 @@ __all__ = [
     "OFFLOADS",
     "PERMUTE_BYTES",
     "RECOMPUTES",
+    "SCHEDULES",
     "SOFTWARE_DEFAULTS",
     "TILE",
     "Accelerators",
@@ -123,6 +127,7 @@ __all__ = [
     "generation_of",
     "generation_words",
     "head_layer",
+    "interleaved_where",
     "kernel_rate",
     "kind_words",
     "launch_time",
@@ -134,6 +139,7 @@ __all__ = [
     "norms",
     "parameters",
     "parameters_of",
+    "plain_schedule",
     "power_factor",
     "router_weights",
     "shared_weights",

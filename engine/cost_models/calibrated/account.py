@@ -16,6 +16,7 @@ from engine.cost_models.account import Account, BlockAccount, Communication, Lin
 from engine.cost_models.calibrated.formulas import EXPRESSIONS, formula
 from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS
 from engine.cost_models.calibrated.operation_table import case_of_execution
+from engine.cost_models.calibrated.physics.chunks import chunk_seconds, megatron_options
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.links import link_times
 from engine.cost_models.calibrated.physics.networks import networks_used, shared_by
@@ -100,6 +101,17 @@ class CalibratedAccount(Account):
             if times[key] > _SHORTEST
         ]
         return sorted(found, key=lambda part: -part.seconds)
+
+    def stage_shares(self) -> Sequence[float] | None:
+        """See `Account.stage_shares`."""
+        if int(self._row["pipeline_par"]) == 1:
+            return None
+        found = chunk_seconds(self.case, self._parameters)
+        return [float(each) for each in found] if np.ptp(found) > 0 else None
+
+    def stage_options(self) -> str:
+        """See `Account.stage_options`."""
+        return megatron_options(self.case)
 
     def communication(self) -> Communication:
         """See `Account.communication`."""

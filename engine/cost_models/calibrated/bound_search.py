@@ -20,12 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrated_candidates
+from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.physics.head import Ends
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import in_flight
 from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.residence import kept_blocks
 from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, PAIRED, refusals
-from engine.cost_models.calibrated.physics.stages import fullest_stages
+from engine.cost_models.calibrated.physics.stages import fewest_held, fullest_stages
 from engine.cost_models.calibrated.physics.step import BlockLevel, running_seconds, straggling, whole_step
 from engine.cost_models.calibrated.rows.memory_requirements import (
     GIB,
@@ -259,14 +261,17 @@ def _alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[I
     held = [
         np.broadcast_to(values, len(point_table.points.kind))
         for stage in fullest_stages(case)
-        for values in (stage.dense, stage.experts, in_flight(case, stage.position))
+        for values in (stage.dense, stage.experts, in_flight(case, stage.position), *kept_blocks(case, stage))
     ]
+    # So does whether stages have enough blocks to offload some.
+    names = ("pipeline_par", "pipeline_interleaving", "schedule", "stage_layout")
+    fewest = fewest_held(model_shapes(space.model), *(point_table.point[name] for name in names))
+    held.append(fewest.astype(np.float64))
     # Whether a schedule runs depends on how many microbatches there are.
     held += [np.broadcast_to(flags, len(point_table.points.kind)) for flags in _refusals(point_table)]
     numbered = [np.unique(values, return_inverse=True)[1] for values in held]
-    others = (
-        point_table.point[name] for name in point_table.point if name not in ("batch_size", "pipeline_interleaving")
-    )
+    told = ("batch_size", "pipeline_interleaving", "stage_layout")
+    others = (values for name, values in point_table.point.items() if name not in told)
     return distinct(point_table.points.kind, *others, *numbered)
 
 

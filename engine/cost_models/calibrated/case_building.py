@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.columns import EXTENSIONS
+from engine.columns import EXTENSIONS, by_name
+from engine.columns.stage_layouts import EVEN, canonical
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
+    DISPATCHERS,
     LAUNCHES,
     RECOMPUTES,
     Accelerators,
@@ -62,6 +64,9 @@ SOFTWARE_DEFAULTS: dict[str, float | str] = {
     "shard_gradient_bytes": 4.0,
     "grouped_experts": 1.0,
     "age_years": float("inf"),
+    "token_dispatcher": "alltoall",
+    "dispatch_bytes": 2.0,
+    "kept_bytes": 2.0,
 }
 """Software facts where an execution does not say: fused kernels, 32-bit gradients, no overlap, mature software."""
 
@@ -88,6 +93,8 @@ def model_shapes(model: Model) -> ModelShapes:
             "seq_size": model.seq_size,
             "vocabulary": 1.0,
             "experts_per_token": 1.0,
+            "expert_groups": 1.0,
+            "groups_per_token": 1.0,
             "tied_embeddings": 1.0,
         }
         return ModelShapes.of(values)
@@ -119,6 +126,8 @@ def model_shapes(model: Model) -> ModelShapes:
             "shared_experts": experts.shared_width / experts.ffn if experts else 0,
             "leading_dense": experts.leading_dense_layers if experts else 0,
             "experts_every": experts.every if experts else 0,
+            "expert_groups": experts.groups if experts else 1,
+            "groups_per_token": experts.groups_per_token if experts else 1,
         }
     )
 
@@ -162,8 +171,8 @@ def case_of(model: Model, system: System, executions: Mapping[str, Any]) -> Case
         executions: columns [rows] or numbers, at least tensor_par, pipeline_par, data_par, microbatch_size and
             batch_size. Read where given: Calculon's pipeline_interleaving, datatype, activation_recompute,
             optimizer_sharding, tensor_par_comm_type, tensor_par_overlap, data_par_overlap; and every field of `Layout`
-            and `Software` by its own name, which has precedence. `attention_kernel`, `launch` and `recompute` may be
-            words or positions.
+            and `Software` by its own name, which has precedence. `attention_kernel`, `launch`, `recompute` and
+            `stage_layout` may be words or positions.
 
     Raises:
         KeyError: one of the five required columns is missing.
@@ -184,6 +193,7 @@ def _layout(e: Mapping[str, Any]) -> Layout:
         "expert_tensor_par": number("expert_tensor_par", tensor),
         "pipeline_interleaving": number("pipeline_interleaving", 1.0),
         "schedule": number("schedule", plain_schedule(number("pipeline_interleaving", 1.0))),
+        "stage_layout": _layouts(e),
         "sequence_par": number("sequence_par", _is(e, "tensor_par_comm_type", "rs_ag", 1.0)),
         "fully_sharded": number("fully_sharded", 0.0),
         "linear_bits": number("linear_bits", _bits(e)),
@@ -194,6 +204,16 @@ def _layout(e: Mapping[str, Any]) -> Layout:
     return Layout.of(values)
 
 
+def _layouts(e: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    """Positions of stage layouts among the words of the field, of words too."""
+    given = np.asarray(e.get("stage_layout", EVEN))
+    if given.dtype.kind in "iufb":
+        return given.astype(np.float64)
+    words, which = np.unique(given.astype(str), return_inverse=True)
+    positions = [canonical(word) and by_name("stage_layout").position(word) for word in words.tolist()]
+    return np.array(positions, np.float64)[which].reshape(given.shape)
+
+
 def _software(system: System, e: Mapping[str, Any]) -> Software:
     number = _numbers(e)
     values = {name: number(name, value) for name, value in SOFTWARE_DEFAULTS.items() if not isinstance(value, str)}
@@ -201,6 +221,7 @@ def _software(system: System, e: Mapping[str, Any]) -> Software:
     values["overlap_tensor"] = number("overlap_tensor", 1.0 - _is(e, "tensor_par_overlap", "none", 1.0))
     values["attention_kernel"] = _word(e, "attention_kernel", ATTENTION_KERNELS, fastest_attention(system))
     values["launch"] = _word(e, "launch", LAUNCHES, "fused")
+    values["token_dispatcher"] = _word(e, "token_dispatcher", DISPATCHERS, "alltoall")
     return Software.of(values)
 
 

@@ -46,7 +46,7 @@ class Calibrated(CostModel):
         "and knows grouped queries, experts, context and expert parallelism, ZeRO and selective recompute. The page "
         "Validation shows how far it is off."
     )
-    version = "calibrated/7"
+    version = "calibrated/8"
     columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS, NOT_READ | IMPLIED)
     datatypes = DATATYPES
     covered = COVERED

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
+from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.case_building import BITS, NEUTRAL, case_of, model_shapes
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
@@ -26,20 +27,23 @@ from engine.cost_models.calibrated.physics.inputs import (
     ModelShapes,
     Software,
 )
+from engine.cost_models.calibrated.physics.layouts import Pattern, pattern_of, problem_of
 from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.schedules import COMBINED, interleaved_where, plain_schedule, refusals
+from engine.cost_models.calibrated.physics.stages import fewest_held
 from engine.cost_models.calibrated.systems import fastest_attention
-from engine.executions.arrays import Flags, Ints
+from engine.executions.arrays import Flags, Ints, distinct
 from engine.executions.codes import ALL_REDUCE, ATTENTION_ONLY, FULL, NONE, RS_AG
 from engine.executions.field_values import absent
-from engine.executions.rules import fewest_blocks, offloads, tokens_undivided, too_few_to_offload, undivided
+from engine.executions.reasons import FITS
+from engine.executions.rules import offloads, tokens_undivided, too_few_to_offload, undivided
 from engine.executions.table import Executions, Malformed, check_fields, mark, parse_columns
 from hardware import System
 from models import Model
 
 __all__ = [
-    "DATATYPES", "IMPLIED", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "read", "schedule_rules",
-    "tensor_rules", "zero_rules",
+    "DATATYPES", "IMPLIED", "NOT_READ", "Fields", "case_of_fields", "check", "defaults", "layout_rules", "read",
+    "schedule_rules", "tensor_rules", "zero_rules",
 ]  # fmt: skip
 
 Numbers = npt.NDArray[np.int16]
@@ -149,7 +153,12 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
     stages = pipeline * np.maximum(f["pipeline_interleaving"], 1)
     blocks = int(shapes.num_blocks)
     # With embedding and loss as layers a chunk of one layer at an end would hold no block.
-    even = (blocks % stages == 0) | (((blocks + 2) % stages == 0) & (stages <= blocks))
+    even = (blocks % stages == 0) | (((blocks + 2) % stages == 0) & (stages <= blocks)) | (f["stage_layout"] != EVEN)
+    # Nothing is cut into more stages than there are blocks, however many a table asks for.
+    cut = np.where((reason == FITS) & (pipeline <= blocks), np.maximum(f["stage_layout"], EVEN), EVEN)
+    layouts = layout_rules(shapes, {**f, "pipeline_par": pipeline, "stage_layout": cut})
+    divided = np.where(np.logical_or.reduce(list(layouts.values())), EVEN, cut)
+    fewest = fewest_held(shapes, pipeline, stages // pipeline, np.maximum(f["schedule"], 0), divided)
     present = np.array([name in system.matrix for name in DATATYPES], bool)
     stages_of_zero = zero_rules(f, single_replica=data * context == 1, pipelined=pipeline > 1)
     degrees = [f[name] for name in ("context_par", "expert_par", "expert_tensor_par")]
@@ -175,7 +184,8 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
             ("network_too_small", f["num_procs"] > farthest(system)),
             ("pipeline_exceeds_blocks", pipeline > blocks),
             ("stages_not_even", (f["pipeline_interleaving"] > 1) & ~even),
-            ("offload_needs_three_blocks", offloads(f) & too_few_to_offload(fewest_blocks(blocks, pipeline))),
+            *layouts.items(),
+            ("offload_needs_three_blocks", offloads(f) & too_few_to_offload(fewest)),
             (
                 "sequence_not_divisible",
                 (f["tensor_par_comm_type"] != ALL_REDUCE)
@@ -186,6 +196,26 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
             ("datatype_not_on_system", ~present[f["datatype"]]),
         ),
     )
+
+
+def layout_rules(shapes: ModelShapes, f: Mapping[str, Any]) -> dict[str, Flags]:
+    """Tells where a stage layout does not cut the blocks of a model, by reason code.
+
+    Args:
+        shapes: shapes of the model.
+        f: fields of the executions by name, arrays that broadcast; degrees are positive.
+    """
+    cut, stages, chunks = f["stage_layout"], f["pipeline_par"], np.maximum(f["pipeline_interleaving"], 1)
+    alone: Flags = (cut != EVEN) & (stages == 1)
+    wrong = np.zeros(np.broadcast_shapes(np.shape(cut), np.shape(stages), np.shape(chunks)), bool)
+    rows = np.flatnonzero(np.broadcast_to((cut != EVEN) & (stages > 1), wrong.shape))
+    if len(rows):
+        pattern = Pattern(*(int(each) for each in pattern_of(shapes)))
+        keys = [np.broadcast_to(each, wrong.shape).ravel()[rows] for each in (stages, chunks, cut)]
+        first, which = distinct(*keys)
+        found = [bool(problem_of(pattern, *(int(key[row]) for key in keys))) for row in first.tolist()]
+        wrong.ravel()[rows] = np.array(found, bool)[which]
+    return {"layout_needs_pipeline": alone, "layout_not_of_blocks": wrong}
 
 
 def tensor_rules(shapes: ModelShapes, tensor_par: Any) -> dict[str, Any]:

@@ -15,8 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
+from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ, tensor_rules, zero_rules
+from engine.cost_models.calibrated.layout_choice import layouts_tried
+from engine.cost_models.calibrated.physics.layouts import Pattern, Work, pattern_of, work_of
 from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
 from engine.cost_models.calibrated.physics.schedules import (
@@ -44,12 +47,14 @@ FEWEST_TOKENS = 4096
 
 COVERED: dict[str, str] = {
     "tensor_par": "divisors of the processors that divide the attention heads and fit the heads of keys and values",
-    "pipeline_par": "divisors up to the number of blocks; where they divide neither the blocks nor two more (embedding "
-    "and loss as layers), the last stages before the end hold one block more",
+    "pipeline_par": "divisors up to the number of blocks",
     "context_par": f"divisors that leave every rank {FEWEST_TOKENS:,} tokens of a sequence; others with a limit",
     "expert_par": "divisors of the experts, where there are any",
     "expert_tensor_par": "1 and tensor_par, where there are experts",
-    "pipeline_interleaving": "numbers of chunks that divide a stage evenly; 1 where stages are uneven",
+    "pipeline_interleaving": "numbers of chunks that divide a stage evenly, or that a stage layout has",
+    "stage_layout": "even, where blocks that divide neither by themselves nor with embedding and loss leave one more "
+    "for the last stages before the end; embedding or loss counted, and balanced, also with 2 and 4 chunks where even "
+    "has none, where that leaves the busiest stage less to do; others with a limit",
     "schedule": "1F1B, interleaved where stages have several chunks, and Megatron's combined 1F1B where experts are "
     "spread; others with a limit",
     "microbatch_size": "divisors of a replica's batch",
@@ -82,7 +87,7 @@ OFFERED = (ONE_F_ONE_B, INTERLEAVED, COMBINED)
 
 FIELDS_OF_A_MODE: tuple[str, ...] = (
     *MODE_FIELDS,
-    *(column.name for column in EXTENSIONS if column.name not in (*FURTHER_DEGREES, "schedule")),
+    *(column.name for column in EXTENSIONS if column.name not in (*FURTHER_DEGREES, "schedule", "stage_layout")),
 )
 TENSOR, PIPELINE, REPLICAS = 4, 2, 1
 """Bits of a cell's kind."""
@@ -182,15 +187,14 @@ class CalibratedSpace(Space):
     def _cells(self) -> tuple[Cell, ...]:
         shapes, limits, model = model_shapes(self.model), self.limits, self.model
         allow = {column.name: permits(limits, column.name) for column in ALL_FIELDS}
-        blocks = int(shapes.num_blocks)
         cells: list[Cell] = []
         tried = 0
         for tensor in divisors(self.num_procs):
             if any(tensor_rules(shapes, tensor).values()) or not allow["tensor_par"](tensor):
                 continue
             for pipeline in divisors(self.num_procs // tensor):
-                interleavings = self._interleavings(blocks, pipeline)
-                if not interleavings or not allow["pipeline_par"](pipeline):
+                ways_to_cut = self._chunks_and_layouts(pipeline)
+                if not ways_to_cut or not allow["pipeline_par"](pipeline):
                     continue
                 for context in self._contexts(self.num_procs // tensor // pipeline):
                     data = self.num_procs // tensor // pipeline // context
@@ -219,42 +223,37 @@ class CalibratedSpace(Space):
                             continue
                         counts = tuple(batch // data // size for size in microbatches)
                         for expert, split in ways:
-                            chunks, schedules = self._schedules(interleavings, pipeline, counts, expert > 1)
+                            chunks, schedules, cuts = self._schedules(ways_to_cut, pipeline, counts, expert > 1)
                             if chunks:
                                 cells.append(
                                     Cell(
                                         tensor, pipeline, data, batch, chunks, microbatches, kind, 1, context, expert,
-                                        split, schedules,
+                                        split, schedules, cuts,
                                     )
                                 )  # fmt: skip
         return tuple(cells)
 
     def _schedules(
-        self, interleavings: tuple[int, ...], pipeline: int, counts: tuple[int, ...], spread: bool
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Numbers of chunks and the schedule that goes with each, of those that run with some of these numbers of
-        microbatches; 1F1B and interleaved first.
+        self, ways_to_cut: tuple[tuple[int, int], ...], pipeline: int, counts: tuple[int, ...], spread: bool
+    ) -> tuple[tuple[int, ...], ...]:
+        """Numbers of chunks, and the schedule and the stage layout that go with each, of those that run with some of
+        these numbers of microbatches; even stages first, and of these 1F1B and interleaved.
 
         spread: whether experts are.
         """
         limit = self.limits.get("schedule")
         choices = by_name("schedule").choices
         wanted = OFFERED if limit is None else tuple(choices.index(word) for word in limit)
-        return _chunks_and_schedules(interleavings, pipeline, counts, spread, frozenset(wanted))
+        return _with_schedules(ways_to_cut, pipeline, counts, spread, frozenset(wanted))
 
-    def _interleavings(self, blocks: int, pipeline: int) -> tuple[int, ...]:
-        """Numbers of chunks at a pipeline degree; none where it does not fit."""
-        allowed = permits(self.limits, "pipeline_interleaving")
-        if pipeline == 1:
-            return (1,) if allowed(1) else ()
-        even = sorted(
-            {v for total in (blocks, blocks + 2) if total % pipeline == 0 for v in divisors(total // pipeline)}
-        )
-        if 1 not in even:
-            even = [1, *even]
-        # With two layers more than blocks every end stage holds one less: a chunk of one block would be empty there.
-        found = [v for v in even if v * pipeline <= blocks]
-        return tuple(v for v in found if allowed(v)) if pipeline <= blocks else ()
+    def _chunks_and_layouts(self, pipeline: int) -> tuple[tuple[int, int], ...]:
+        """Numbers of chunks at a pipeline degree and the stage layout of each; none where it does not fit."""
+        allowed, limit = permits(self.limits, "pipeline_interleaving"), self.limits.get("stage_layout")
+        shapes = model_shapes(self.model)
+        pattern = Pattern(*(int(number) for number in pattern_of(shapes)))
+        work = Work(*(int(number) for number in work_of(shapes)))
+        wanted = None if limit is None else tuple(by_name("stage_layout").position(word) for word in limit)
+        return tuple(pair for pair in layouts_tried(pattern, work, pipeline, wanted) if allowed(pair[0]))
 
     def _contexts(self, ranks: int) -> list[int]:
         """Context-parallel degrees among `ranks`."""
@@ -298,20 +297,26 @@ class CalibratedSpace(Space):
 
 
 @lru_cache(maxsize=4096)
-def _chunks_and_schedules(
-    interleavings: tuple[int, ...], pipeline: int, counts: tuple[int, ...], spread: bool, wanted: frozenset[int]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _with_schedules(
+    ways_to_cut: tuple[tuple[int, int], ...],
+    pipeline: int,
+    counts: tuple[int, ...],
+    spread: bool,
+    wanted: frozenset[int],
+) -> tuple[tuple[int, ...], ...]:
     """See `CalibratedSpace._schedules`."""
-    plain = [(chunks, int(plain_schedule(chunks))) for chunks in interleavings]
-    found = [(chunks, schedule) for chunks, schedule in plain if schedule in wanted]
-    for schedule in sorted(wanted - {ONE_F_ONE_B, INTERLEAVED}) if pipeline > 1 else ():
-        if schedule == COMBINED and not spread:
-            continue
-        for chunks in interleavings:
-            broken = refusals(schedule, pipeline, np.array(counts), chunks).values()
-            if not np.logical_or.reduce([np.broadcast_to(each, len(counts)) for each in broken]).all():
-                found.append((chunks, schedule))
-    return tuple(chunks for chunks, _ in found), tuple(schedule for _, schedule in found)
+    found: list[tuple[int, int, int]] = []
+    for cuts in ([pair for pair in ways_to_cut if (pair[1] == EVEN) is even] for even in (True, False)):
+        plain = [(chunks, int(plain_schedule(chunks)), layout) for chunks, layout in cuts]
+        found += [each for each in plain if each[1] in wanted]
+        for schedule in sorted(wanted - {ONE_F_ONE_B, INTERLEAVED}) if pipeline > 1 else ():
+            if schedule == COMBINED and not spread:
+                continue
+            for chunks, layout in cuts:
+                broken = refusals(schedule, pipeline, np.array(counts), chunks).values()
+                if not np.logical_or.reduce([np.broadcast_to(each, len(counts)) for each in broken]).all():
+                    found.append((chunks, schedule, layout))
+    return tuple(zip(*found, strict=True)) if found else ((), (), ())
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,8 @@ import pyarrow as pa
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
+from engine.cost_models.calibrated.physics.layouts import Pattern, pattern_of, problem_of
 from engine.cost_models.calibrated.physics.memory import (
     StageMemory,
     activation_bytes,
@@ -26,13 +27,13 @@ from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.offload import RESERVE, tiers, with_state
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.stage_times import block_level, offloaded_flow, pipeline_flow
+from engine.cost_models.calibrated.physics.stages import fewest_held
 from engine.cost_models.calibrated.physics.step import pipeline_level, straggling, update_level
 from engine.cost_models.calibrated.step_figures import flow_part, step_part, with_exchange
 from engine.executions import reasons
 from engine.executions.codes import OFFLOADS
 from engine.executions.field_values import absent, objects
 from engine.executions.outcome import given_words, outcome_table, words_array
-from engine.executions.rules import fewest_blocks
 from engine.executions.sentences import excesses
 from hardware import GIB, System
 from models import Model
@@ -46,6 +47,9 @@ CHUNK = 16_384
 """Rows at a time: bounds the memory for intermediate arrays."""
 
 GIGA, TERA = 1e9, 1e12
+
+OTHER_LAYOUTS = ", the blocks of the ends, such as first_7_last_6, or a list, such as Et*3|(tt|)*29m|L"
+"""What a stage layout may be beside its choices."""
 
 
 def perfect_seconds(model: Model, system: System, datatype: str) -> float:
@@ -124,7 +128,7 @@ def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
             continue
         default: Any = added[column.name]
         if column.choices:
-            default = pd.array(np.array(column.choices, object)[default], dtype="str")
+            default = pd.array(np.array(column.words, object)[default], dtype="str")
         default = pd.Series(default, index=table.index)
         given = table[column.name] if column.name in table.columns else default
         empty = absent(given)
@@ -221,7 +225,7 @@ def _quantities(
     result: dict[str, Any] = {
         "expert_ranks": f["tensor_par"] * f["context_par"] * f["data_par"],
         "local_batch": f["batch_size"] // np.maximum(f["data_par"], 1),
-        "blocks_per_proc": fewest_blocks(int(shapes.num_blocks), np.maximum(f["pipeline_par"], 1)),
+        "blocks_per_proc": _fewest(shapes, f, code),
         "batch_seq": f["microbatch_size"] * model.seq_size,
         "microbatches": f["batch_size"] // np.maximum(f["data_par"] * f["microbatch_size"], 1),
         "accepted": ", ".join(name for name in DATATYPES if name in system.matrix),
@@ -246,9 +250,25 @@ def _quantities(
         factors = (f[name].astype(object) for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))
         products: Any = math.prod(factors)
         result["product"] = [f"{number:,}" for number in products]
+    if code == "layout_not_of_blocks":
+        result["layout_problem"] = _layout_problems(shapes, f)
     if code in ("unknown_word", "extension_not_positive"):
         result |= _first_fault(given, f, rows, code)
     return {name: result[name] for name in reasons.placeholders(code)}
+
+
+def _fewest(shapes: ModelShapes, f: Fields, code: str) -> Any:
+    """Blocks of the stage that has fewest of rows that one reason keeps from running."""
+    if code != "offload_needs_three_blocks":
+        return 0
+    return fewest_held(shapes, f["pipeline_par"], f["pipeline_interleaving"], f["schedule"], f["stage_layout"])
+
+
+def _layout_problems(shapes: ModelShapes, f: Fields) -> pa.Array:
+    """Why the stage layout of each row does not cut the blocks of the model."""
+    pattern = Pattern(*(int(each) for each in pattern_of(shapes)))
+    keys = zip(*(f[name].tolist() for name in ("pipeline_par", "pipeline_interleaving", "stage_layout")), strict=True)
+    return pa.array([problem_of(pattern, *key) for key in keys], pa.string())
 
 
 def _first_fault(given: pd.DataFrame, f: Fields, rows: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
@@ -261,6 +281,7 @@ def _first_fault(given: pd.DataFrame, f: Fields, rows: npt.NDArray[np.intp], cod
         wrong = np.array([f[name] < 1 for name in names])
     which = np.argmax(wrong, axis=0)
     accepted = [", ".join(DATATYPES if name == "datatype" else by_name(name).choices) for name in names]
+    accepted = [words + OTHER_LAYOUTS * (name == "stage_layout") for words, name in zip(accepted, names, strict=True)]
     values = [given_words(given[name], rows).to_pylist() for name in names]
     return {
         "field": words_array(which, names),

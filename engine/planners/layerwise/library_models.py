@@ -14,6 +14,10 @@ from typing import Any, Final, cast
 import pandas as pd
 
 import engine
+from engine import Scenario
+from engine.columns import choice_label
+from engine.columns.stage_layouts import canonical
+from engine.executions.codes import OFFLOADS
 from engine.planners.contract import PlanError
 from engine.planners.layerwise.cluster import Cluster, Machine, cluster_of
 from engine.planners.layerwise.planner import planned
@@ -28,7 +32,10 @@ from models import Architecture, Model, model_of
 from models.loader import ModelLike
 from models.parameters import embedding_weights, layer_weights, norm_weights, position_weights
 
-__all__ = ["ModelPlan", "compared", "evaluated", "library_profile", "plan_model", "system_cluster"]
+__all__ = [
+    "ModelPlan", "compared", "evaluated", "execution_of", "library_profile", "plan_model", "scenario_of",
+    "system_cluster",
+]  # fmt: skip
 
 COST_MODEL: Final = "calibrated"
 SHORT: Final = {"tensor_par": "TP", "pipeline_par": "PP", "data_par": "DP", "microbatch_size": "microbatch"}
@@ -193,8 +200,7 @@ def plan_model(
 def evaluated(
     found: ModelPlan, model: ModelLike, system: SystemLike, calibration: Calibration | None = None
 ) -> pd.DataFrame:
-    """Evaluates the plan's execution by the calibrated cost model, with stages as even as it has them: one row of all
-    statistics.
+    """Evaluates the plan's execution by the calibrated cost model, with the plan's stages: one row of all statistics.
 
     Args:
         found: a plan that `plan_model` returned for this model and system.
@@ -204,10 +210,42 @@ def evaluated(
 
     Raises `PlanError` where the plan is no execution.
     """
+    table = pd.DataFrame([dict(execution_of(found))], dtype=object)
+    return engine.evaluate(model, system, table, cost_model=COST_MODEL, calibration=calibration)
+
+
+def execution_of(found: ModelPlan) -> Mapping[str, Any]:
+    """Returns the fields of the plan's execution, its stages as `stage_layout` among them.
+
+    Args:
+        found: a plan that `plan_model` returned.
+
+    Raises `PlanError` where the plan is no execution.
+    """
     if found.execution is None:
         raise PlanError("Stages with different numbers of replicas are no execution of the cost model.")
-    table = pd.DataFrame([dict(found.execution)], dtype=object)
-    return engine.evaluate(model, system, table, cost_model=COST_MODEL, calibration=calibration)
+    return found.execution
+
+
+def scenario_of(found: ModelPlan, model: ModelLike, system: SystemLike) -> Scenario:
+    """Returns a scenario whose space is the plan's degrees, microbatch and stages, whatever else an execution chooses.
+
+    Args:
+        found: a plan that `plan_model` returned for this model and system.
+        model: name, path or model itself.
+        system: name, path or system itself.
+
+    Raises `PlanError` where the plan is no execution.
+    """
+    execution = execution_of(found)
+    limits = {name: [execution[name]] for name in (*SHORT, "batch_size", "activation_recompute")}
+    if "stage_layout" in execution:
+        limits |= {name: [execution[name]] for name in ("stage_layout", "pipeline_interleaving")}
+    limits |= {name: [False] for name in OFFLOADS}
+    return Scenario.of(
+        model, system, num_procs=int(execution["num_procs"]), max_batch_size=int(execution["batch_size"]),
+        datatype=str(execution["datatype"]), cost_model=COST_MODEL, limits=limits,
+    )  # fmt: skip
 
 
 def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors: int) -> list[str]:
@@ -224,19 +262,25 @@ def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors:
     if found.execution is None:
         told.append("Stages with different numbers of replicas are no execution of the cost model.")
     else:
-        row = evaluated(found, model, system).iloc[0]
-        degrees = ", ".join(f"{short} {found.execution[name]}" for name, short in SHORT.items())
-        if row["status"] == "ok":
-            told.append(f"Cost model, {degrees}, stages as even as it has them: {row['sample_rate']:.4g} samples/s.")
-        else:
-            told.append(f"Cost model, {degrees}, stages as even as it has them: {row['reason_text']}")
+        planned = dict(found.execution)
+        table = pd.DataFrame([planned, {**planned, "stage_layout": "even"}], dtype=object)
+        rows = engine.evaluate(model, system, table, cost_model=COST_MODEL)
+        degrees = ", ".join(f"{short} {planned[name]}" for name, short in SHORT.items())
+        says = [
+            f"{row['sample_rate']:.4g} samples/s" if row["status"] == "ok" else str(row["reason_text"]).rstrip(".")
+            for _, row in rows.iterrows()
+        ]
+        even = "" if says[0] == says[1] else f" With even stages: {says[1]}."
+        told.append(f"Cost model, {degrees}, with these stages: {says[0]}.{even}")
     batch, datatype = found.plan.problem.global_batch, "bfloat16"
     best = engine.best(
         model, system, num_procs=processors, max_batch_size=batch, datatype=datatype, cost_model=COST_MODEL
     )
     if best:
         degrees = ", ".join(f"{short} {best[name]}" for name, short in SHORT.items())
-        told.append(f"Best of all executions by the cost model: {best['sample_rate']:.4g} samples/s with {degrees}.")
+        stages = "" if best["pipeline_par"] == 1 else f", {choice_label('stage_layout', best['stage_layout'])} stages"
+        rate = f"{best['sample_rate']:.4g} samples/s"
+        told.append(f"Best of all executions by the cost model: {rate} with {degrees}{stages}.")
     else:
         told.append("By the cost model no execution runs.")
     return told
@@ -254,6 +298,9 @@ def _as_execution(
     made = _execution(tensor_par, len(plan.stages), copies, mine, batch, datatype, model, systems[0][0])
     made["optimizer_sharding"] = copies > 1
     made["activation_recompute"] = "full" if any(stage.recompute for stage in plan.stages) else "none"
+    layout = megatron_layout(plan)
+    if layout is not None and len(plan.stages) > 1:
+        made["stage_layout"] = canonical(layout)
     return made
 
 

@@ -13,12 +13,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.physics.schedules import plain_schedule
 from engine.executions.arrays import Floats
 
 __all__ = [
-    "ATTENTION_KERNELS", "GENERATIONS", "LAUNCHES", "RECOMPUTES", "Accelerators", "Case", "Floats", "Layout",
-    "ModelShapes", "Software",
+    "ATTENTION_KERNELS", "DISPATCHERS", "GENERATIONS", "LAUNCHES", "RECOMPUTES", "Accelerators", "Case", "Floats",
+    "Layout", "ModelShapes", "Software",
 ]  # fmt: skip
 
 
@@ -32,6 +33,10 @@ LAUNCHES = ("eager", "fused", "compiled", "graphs", "blocking", "partial_graphs"
 """How kernels reach the accelerator: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs,
 plain calls that each wait for the accelerator (CUDA_LAUNCH_BLOCKING), so that host time adds to device time,
 or CUDA graphs of the attention half only."""
+
+DISPATCHERS = ("alltoall", "deepep")
+"""How tokens reach their experts: a collective all-to-all; kernels that forward tokens from the network to the links of
+a host as they come (DeepEP, HybridEP)."""
 
 RECOMPUTES = (
     "none", "selective", "full", "half", "operators", "save_projections", "save_dots", "modules", "modules_mla",
@@ -96,7 +101,8 @@ class ModelShapes(_Arrays):
     Blocks are numbered from 1. With a `window` [tokens], multiples of `full_attention_every` attend to everything (none
     where it is 0), and `window_chunked` is 1 where the sequence is cut into chunks of that size rather than the window
     moving along. With `experts`, blocks after the first `leading_dense` have them that are multiples of
-    `experts_every`; the others have a plain feed-forward layer of width `feedforward`.
+    `experts_every`; the others have a plain feed-forward layer of width `feedforward`. All experts of a token are in
+    `groups_per_token` of `expert_groups` groups of equally many.
     """
 
     hidden: Floats
@@ -123,6 +129,12 @@ class ModelShapes(_Arrays):
     shared_experts: Floats
     leading_dense: Floats
     experts_every: Floats
+    expert_groups: Floats
+    groups_per_token: Floats
+
+    @classmethod
+    def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"expert_groups": 1.0, "groups_per_token": 1.0, **values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +172,7 @@ class Layout(_Arrays):
     `data_par` counts replicas; `context_par` is not part of it. `expert_par` divides data x context (x tensor)
     processors; `expert_tensor_par` splits each expert. `zero_stage` 0-3; `fully_sharded` is 1 where weights are
     gathered layer by layer. `linear_bits` 16, 8 or 4. `recompute` a position in `RECOMPUTES`, `schedule` one in
-    `engine.cost_models.calibrated.physics.schedules.SCHEDULES`.
+    `engine.cost_models.calibrated.physics.schedules.SCHEDULES`, `stage_layout` one among the words of that field.
     """
 
     tensor_par: Floats
@@ -171,6 +183,7 @@ class Layout(_Arrays):
     expert_tensor_par: Floats
     pipeline_interleaving: Floats
     schedule: Floats
+    stage_layout: Floats
     microbatch_size: Floats
     batch_size: Floats
     sequence_par: Floats
@@ -182,7 +195,7 @@ class Layout(_Arrays):
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"schedule": plain_schedule(values["pipeline_interleaving"]), **values}
+        return {"schedule": plain_schedule(values["pipeline_interleaving"]), "stage_layout": EVEN, **values}
 
     @property
     def groups(self) -> tuple[Floats, Floats, Floats]:
@@ -201,7 +214,9 @@ class Software(_Arrays):
     `gather_bytes` per parameter in fully sharded gathers, `shard_gradient_bytes` in fully sharded reductions.
     `unfused_elementwise` is 1 where norms and activations run as plain framework operators.
     `gather_cast_bytes` per parameter and pass for casts of gathered weights. `partial_graphs` is 1 where graphs cover
-    part of a block only.
+    part of a block only. `token_dispatcher` is a position in `DISPATCHERS`, `dispatch_bytes` per element of a token on
+    its way to an expert, with its scales, `kept_bytes` per element of what linear layers and activation functions keep
+    for the backward pass.
     """
 
     attention_kernel: Floats
@@ -223,6 +238,13 @@ class Software(_Arrays):
     messages: Floats
     moment_bytes: Floats
     age_years: Floats
+    token_dispatcher: Floats
+    dispatch_bytes: Floats
+    kept_bytes: Floats
+
+    @classmethod
+    def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"token_dispatcher": 0.0, "dispatch_bytes": 2.0, "kept_bytes": 2.0, **values}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.residence import has_unlike_chunks, kept_blocks
 from engine.cost_models.calibrated.physics.schedules import activations_in_flight
 from engine.cost_models.calibrated.physics.stages import BOTH, ENDS, TURN, Stage, fullest_stages, placement_of
 from engine.cost_models.calibrated.physics.weights import LocalWeights, held_on, local_weights, replicas_of
@@ -95,6 +96,9 @@ def activation_bytes(case: Case) -> Activations:
     # Values are a view of the expanded latent, keys a copy of its other part.
     up = 2.0 * tokens * (model.attn_size - model.rope_size) * model.attn_heads / t
     attention = attention + np.where(latent, 2.0 * tokens * ranks + up, 0.0)
+    # Queries, keys and values, which are made again from the latents; those and the output of attention stay
+    # (DeepSeek-V3, arXiv:2412.19437, section 3.2.3).
+    expanded = 2.0 * tokens * (2.0 * model.attn_size + model.value_size) * model.attn_heads / t + up
     branches = np.where(model.gated > 0, 3.0, 2.0)
     dense = 2.0 * tokens * branches * model.feedforward / t
     split = layout.expert_tensor_par / t
@@ -104,6 +108,10 @@ def activation_bytes(case: Case) -> Activations:
         + 6.0 * tokens * model.shared_experts * model.expert_feedforward / t
         + 8.0 * case.split_tokens * model.experts
     )
+
+    # What products and activation functions keep, in the datatype that they keep it in.
+    low = case.software.kept_bytes / 2.0
+    dense, sparse = low * dense, low * sparse
 
     unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     scores = 5.0 * model.attn_heads * model.seq_size * case.tokens / t
@@ -125,14 +133,15 @@ def activation_bytes(case: Case) -> Activations:
         operators = OPERATOR_SHARES[0] * norm + OPERATOR_SHARES[1] * attention + OPERATOR_SHARES[2] * feed
         projections = boundary + 2.0 * tokens * widths / t
         modules = norm / 2.0 + attention + feed * 2.0 / 3.0
+        modules_mla = modules - np.where(latent, expanded, 0.0)
         value = np.select(
             [
                 is_kind("full"), is_kind("selective"), is_kind("half"), is_kind("operators"),
-                is_kind("save_projections"), is_kind("save_dots"), is_kind("modules", "modules_mla"),
+                is_kind("save_projections"), is_kind("save_dots"), is_kind("modules"), is_kind("modules_mla"),
             ],
             [
                 boundary, without_scores, (everything + boundary) / 2.0, operators, projections,
-                projections + 2.0 * tokens * (branches - 1.0) * model.feedforward / t, modules,
+                projections + low * 2.0 * tokens * (branches - 1.0) * model.feedforward / t, modules, modules_mla,
             ],
             everything,
         )  # fmt: skip
@@ -147,7 +156,8 @@ def activation_bytes(case: Case) -> Activations:
 def in_flight(case: Case, position: Floats | float) -> Floats:
     """Returns how many microbatches' activations a stage keeps at once [rows] [microbatches of a whole stage].
 
-    See `schedules.activations_in_flight`. Which of its chunks they are is not told apart: every chunk counts as often.
+    See `schedules.activations_in_flight`. Which of its chunks they are is not told apart: every chunk counts as often,
+    but for layouts with unlike chunks (`residence`).
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
@@ -318,11 +328,16 @@ def _stage_memory(case: Case, common: _Common, stage: Stage, number: int) -> Sta
     kept_copies = stage.dense * flying, stage.experts * flying
     everything = blocks + experts
     largest_blocks = _two_largest(copies, (local.dense, local.sparse + local.experts))
-    kept_blocks = _two_largest(kept_copies, (kept.dense, kept.sparse))
     activations = flying * activations
+    unlike = has_unlike_chunks(case)
+    if unlike.any():
+        dense, sparse = kept_blocks(case, stage)
+        kept_copies = np.where(unlike, dense, kept_copies[0]), np.where(unlike, sparse, kept_copies[1])
+        activations = np.where(unlike, dense * kept.dense + sparse * kept.sparse, activations)
+    kept_largest = _two_largest(kept_copies, (kept.dense, kept.sparse))
     return StageMemory(
         weights, gradients, optimizer, activations, working, logits, temporaries, held.weights(blocks, experts),
-        1.0 - largest_blocks / np.maximum(everything, 1.0), 1.0 - kept_blocks / np.maximum(activations, 1.0),
+        1.0 - largest_blocks / np.maximum(everything, 1.0), 1.0 - kept_largest / np.maximum(activations, 1.0),
     )  # fmt: skip
 
 

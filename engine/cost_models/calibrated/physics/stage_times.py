@@ -42,8 +42,8 @@ from engine.cost_models.calibrated.physics.stages import (
 from engine.cost_models.calibrated.physics.weights import local_weights
 
 __all__ = [
-    "BLOCK_FIELDS", "BlockLevel", "Flow", "OffloadedFlow", "block_level", "largest", "of_kinds", "offloaded_flow",
-    "pipeline_flow",
+    "BLOCK_FIELDS", "BlockLevel", "Flow", "OffloadedFlow", "block_level", "largest", "of_kinds",
+    "offloaded_flow", "pipeline_flow",
 ]  # fmt: skip
 
 BLOCK_FIELDS = (

@@ -4,13 +4,11 @@ A model's blocks are of up to four kinds: a dense feed-forward layer or experts,
 window. Their order is data of the model: leading dense blocks, experts in every n-th, full attention in every n-th.
 Stages are cut from that order, so what a stage holds is counted, never averaged.
 
-Where blocks do not divide evenly and blocks + 2 do, frameworks count embedding and loss as layers, so the first and the
-last chunk hold one block less (Megatron-LM, `account_for_embedding_in_pipeline_split`). Otherwise the remainder goes to
-the last chunks before the last one: they keep the fewest microbatches, and the ends have embedding and head to do.
-With interleaving, chunk c of stage i is the (c p + i)-th of p v (Narayanan et al., arXiv:2104.04473, section 2.2). In
-the shape of a V, stage i has the chunks i and 2 p - 1 - i of 2 p, so that the first has both ends of the model (Qi et
-al., arXiv:2405.15362). In both directions, stage i has the chunks i and p - 1 - i of p, each for half of the
-microbatches, so that it counts as having half of either (DualPipe, arXiv:2412.19437).
+How many blocks a chunk holds is for `layouts` to say. With interleaving, chunk c of stage i is the (c p + i)-th of p v
+(Narayanan et al., arXiv:2104.04473, section 2.2). In the shape of a V, stage i has the chunks i and 2 p - 1 - i of 2 p,
+so that the first has both ends of the model (Qi et al., arXiv:2405.15362). In both directions, stage i has the chunks i
+and p - 1 - i of p, each for half of the microbatches, so that it counts as having half of either (DualPipe,
+arXiv:2412.19437).
 
 Sources: Megatron-LM, Narayanan et al. 2021, Qi et al. 2024 and DeepSeek-V3, as cited.
 """
@@ -19,19 +17,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import lcm
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.columns.stage_layouts import BALANCED, EVEN
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
-from engine.cost_models.calibrated.physics.schedules import DUALPIPE, SCHEDULES, V_SHAPED
+from engine.cost_models.calibrated.physics.layouts import (
+    UNWEIGHED,
+    Pattern,
+    Work,
+    blocks_of_chunks,
+    counted,
+    pattern_of,
+    work_of,
+)
+from engine.cost_models.calibrated.physics.pace import pace
+from engine.cost_models.calibrated.physics.schedules import COMBINED, DUALPIPE, INTERLEAVED, SCHEDULES, V_SHAPED
 from engine.executions.arrays import Ints, distinct
+from engine.executions.rules import fewest_blocks
 
 __all__ = [
-    "BOTH", "ENDS", "KINDS", "LOOP", "TURN", "Kind", "Stage", "blocks_by_kind", "blocks_of_stages", "fullest_stages",
-    "pattern_of", "placement_of", "slowest_stages",
+    "BOTH", "ENDS", "KINDS", "LOOP", "TURN", "Kind", "Pattern", "Stage", "alike", "blocks_by_kind",
+    "blocks_of_model_stages", "blocks_of_stages", "fewest_held", "fullest_stages", "layout_of", "pace_of", "pattern_of",
+    "placement_of", "slowest_stages",
 ]  # fmt: skip
 
 
@@ -58,18 +68,6 @@ PLACEMENTS[[*V_SHAPED]], PLACEMENTS[DUALPIPE] = TURN, BOTH
 """Where a schedule places its chunks, by its position in `schedules.SCHEDULES`."""
 
 
-class Pattern(NamedTuple):
-    """The order of a model's blocks as whole numbers.
-
-    `experts_every` is 0 without experts; `full_every` 0 where no block, 1 where every block attends to everything.
-    """
-
-    blocks: int
-    leading_dense: int
-    experts_every: int
-    full_every: int
-
-
 class Stage(NamedTuple):
     """A stage of every row: its position from 0, its blocks by kind and those of all stages before it; arrays [rows] or
     plain numbers.
@@ -92,26 +90,43 @@ class Stage(NamedTuple):
         return self.blocks[2] + self.blocks[3]
 
 
-def pattern_of(model: ModelShapes) -> tuple[Floats, ...]:
-    """Returns the fields of `Pattern` of every row [rows].
-
-    Args:
-        model: shapes of the models, numbers or arrays [rows].
-    """
-    full = np.where(model.window > 0, model.full_attention_every, 1.0)
-    return model.num_blocks, model.leading_dense, np.where(model.experts > 0, model.experts_every, 0.0), full
-
-
 def blocks_by_kind(model: ModelShapes) -> tuple[Floats, ...]:
     """Returns how many blocks of every kind the whole model has, in the order of `KINDS` [rows] [blocks].
 
     Args:
         model: shapes of the models, numbers or arrays [rows].
     """
-    first, which, shape = _alike(*pattern_of(model))
-    counted = [_counted(Pattern(*key), np.array([key[0]]))[:, 0] for key in first]
-    table = np.array(counted, np.float64).reshape(-1, len(KINDS))
+    first, which, shape = alike(*pattern_of(model))
+    found = [counted(Pattern(*key), np.array([key[0]]))[:, 0] for key in first]
+    table = np.array(found, np.float64).reshape(-1, len(KINDS))
     return tuple(table[:, kind].take(which).reshape(shape) for kind in range(len(KINDS)))
+
+
+def fewest_held(model: ModelShapes, stages: Ints, chunks: Ints, schedule: Ints, layout: Ints) -> Ints:
+    """Returns how many blocks the stage holds that has fewest [rows] [blocks].
+
+    Args:
+        model: shapes of one model.
+        stages, chunks: stages of the pipeline and chunks of each [rows].
+        schedule: positions in `schedules.SCHEDULES` [rows].
+        layout: positions among the words of the field `stage_layout` that divide the blocks [rows].
+    """
+    found = fewest_blocks(int(model.num_blocks), stages)
+    if not np.any(layout):
+        return np.asarray(found)
+    work = [int(each) for each in work_of(model)]
+    placement = np.asarray(PLACEMENTS[np.asarray(schedule, np.intp)])
+    keys, which, shape = alike(
+        stages.astype(np.float64), chunks.astype(np.float64), placement, layout.astype(np.float64)
+    )
+    pattern = Pattern(*(int(each) for each in pattern_of(model)))
+    least = [
+        fewest_blocks(pattern.blocks, key[0])
+        if key[-1] == EVEN
+        else int(blocks_of_stages(pattern, *key, Work(*work)).sum(axis=0).min())
+        for key in keys
+    ]
+    return np.asarray(least).take(which).reshape(shape)
 
 
 def slowest_stages(case: Case) -> tuple[Stage, ...]:
@@ -123,6 +138,43 @@ def slowest_stages(case: Case) -> tuple[Stage, ...]:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     return _stages(case, _slowest)
+
+
+def blocks_of_model_stages(case: Case) -> npt.NDArray[Any]:
+    """Returns how many blocks of every kind every stage of the model has, in the order in which a token passes them
+    [kinds, stages of the model] [blocks].
+
+    Args:
+        case: shapes, layout, software and accelerators of one row.
+    """
+    layout, work = case.layout, (int(np.ravel(each)[0]) for each in work_of(case.model))
+    degrees = (layout.pipeline_par, layout.pipeline_interleaving, layout.stage_layout)
+    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
+    sizes = blocks_of_chunks(pattern, *(int(np.ravel(each)[0]) for each in degrees), Work(*work))
+    return np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1)
+
+
+def pace_of(case: Case) -> Floats:
+    """Returns the time of a microbatch in the steady state of an interleaved pipeline, as a multiple of what its
+    busiest stage does for it [rows] [dimensionless]; a plain number where no layout makes stages wait for each other.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    layout, cut = case.layout, layout_of(case)
+    if not np.any((cut != EVEN) & (layout.pipeline_interleaving > 1)):
+        return np.ones(())
+    keys, which, shape = alike(
+        layout.pipeline_par, layout.pipeline_interleaving, layout.schedule, cut, *work_of(case.model),
+        *pattern_of(case.model),
+    )  # fmt: skip
+    found = [
+        pace(Pattern(*numbers), stages, chunks, number_of_layout, Work(head, dense, experts), schedule == COMBINED)
+        if number_of_layout != EVEN and schedule in (INTERLEAVED, COMBINED)
+        else 1.0
+        for stages, chunks, schedule, number_of_layout, head, dense, experts, *numbers in keys
+    ]
+    return np.asarray(found).take(which).reshape(shape)
 
 
 def fullest_stages(case: Case) -> tuple[Stage, ...]:
@@ -139,7 +191,12 @@ def fullest_stages(case: Case) -> tuple[Stage, ...]:
 
 @lru_cache(maxsize=4096)
 def blocks_of_stages(
-    pattern: Pattern, stages: int, chunks: int, placement: int = LOOP
+    pattern: Pattern,
+    stages: int,
+    chunks: int,
+    placement: int = LOOP,
+    layout: int = EVEN,
+    work: Work = UNWEIGHED,
 ) -> npt.NDArray[Any]:
     """Returns how many blocks of every kind every stage has [kinds, stages] [blocks].
 
@@ -150,16 +207,13 @@ def blocks_of_stages(
         stages: stages of the pipeline.
         chunks: chunks of each stage.
         placement: how chunks are placed on stages: `LOOP`, `TURN` or `BOTH`.
+        layout: position among the words of the field `stage_layout`.
+        work: what blocks and head do, which the balanced layout reads.
+
+    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide these blocks.
     """
-    slots = stages * chunks
-    least, more = divmod(pattern.blocks, slots)
-    sizes = np.full(slots, least)
-    if more and (pattern.blocks + 2) % slots == 0:
-        sizes[:] = (pattern.blocks + 2) // slots
-        sizes[[0, -1]] -= 1
-    else:
-        sizes[slots - 1 - more : slots - 1] += 1
-    before = _counted(pattern, np.concatenate([[0], np.cumsum(sizes)]))
+    sizes = blocks_of_chunks(pattern, stages, chunks, layout, work)
+    before = counted(pattern, np.concatenate([[0], np.cumsum(sizes)]))
     every = np.diff(before, axis=1).reshape(len(KINDS), chunks, stages)
     found: npt.NDArray[Any] = every.sum(axis=1)
     if placement == TURN:
@@ -170,29 +224,23 @@ def blocks_of_stages(
     return found
 
 
-def _counted(pattern: Pattern, layers: Ints) -> Ints:
-    """Blocks of every kind among the first `layers` [kinds, layers]."""
-    leading, every, full = pattern.leading_dense, pattern.experts_every, pattern.full_every
-    none = np.zeros_like(layers)
-
-    def multiples(step: int, after: int) -> Ints:
-        return layers // step - np.minimum(layers, after) // step if step else none
-
-    experts, everything = multiples(every, leading), multiples(full, 0)
-    both = multiples(lcm(every, full), leading)
-    return np.array([everything - both, layers - everything - experts + both, both, experts - both])
+@lru_cache(maxsize=4096)
+def _slowest(pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work) -> tuple[int, ...]:
+    blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
+    return _maximal(blocks, stages, of_first=False) if layout == EVEN else _not_covered(blocks)
 
 
 @lru_cache(maxsize=4096)
-def _slowest(pattern: Pattern, stages: int, chunks: int, placement: int) -> tuple[int, ...]:
-    return _maximal(blocks_of_stages(pattern, stages, chunks, placement), stages, of_first=False)
-
-
-@lru_cache(maxsize=4096)
-def _fullest(pattern: Pattern, stages: int, chunks: int, placement: int) -> tuple[int, ...]:
+def _fullest(pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work) -> tuple[int, ...]:
     # A window changes nothing of what a block keeps.
-    blocks = blocks_of_stages(pattern, stages, chunks, placement)
-    return _maximal(np.array([blocks[0] + blocks[1], blocks[2] + blocks[3]]), stages, of_first=True)
+    blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
+    held = np.array([blocks[0] + blocks[1], blocks[2] + blocks[3]])
+    if layout != EVEN and chunks > 1 and placement == LOOP:
+        # Which chunk has them matters, too: a stage keeps the first ones longest.
+        sizes = blocks_of_chunks(pattern, stages, chunks, layout, work)
+        each = np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1).reshape(len(KINDS), chunks, stages)
+        held = np.concatenate([held, each[0] + each[1], each[2] + each[3]])
+    return _maximal(held, stages, of_first=True)
 
 
 def _maximal(blocks: npt.NDArray[Any], stages: int, *, of_first: bool) -> tuple[int, ...]:
@@ -211,8 +259,31 @@ def _maximal(blocks: npt.NDArray[Any], stages: int, *, of_first: bool) -> tuple[
     return 0, stages - 1, *sorted(set(kept) - {0})
 
 
-def _alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp], tuple[int, ...]]:
-    """Distinct combinations of whole numbers, which of them each row has, and the shape of the rows."""
+def _not_covered(blocks: npt.NDArray[Any]) -> tuple[int, ...]:
+    """The first stage, the last, and those between whose path may be the longest, whatever each kind of block takes.
+
+    A path of 1F1B is no longer than that by a later stage with as much or more of every kind, where none between the
+    two has more than the earlier: what the later waits for less, the others have done before it.
+    """
+    inner, stages = [], blocks.shape[1]
+    for stage in range(stages - 2, 0, -1):
+        for later in range(stage + 1, stages - 1):
+            if (blocks[:, later] >= blocks[:, stage]).all():
+                break
+            if (blocks[:, later] > blocks[:, stage]).any():
+                inner.append(stage)
+                break
+        else:
+            inner.append(stage)
+    return 0, stages - 1, *sorted(inner)
+
+
+def alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp], tuple[int, ...]]:
+    """Returns distinct combinations of whole numbers, which of them each row has, and the shape of the rows.
+
+    Args:
+        columns: whole numbers, plain or arrays that broadcast to [rows].
+    """
     shape = np.broadcast_shapes(*(np.shape(column) for column in columns))
     # Plain numbers tell no rows apart, and most models come as plain numbers.
     telling = [position for position, column in enumerate(columns) if np.size(column) != 1]
@@ -235,16 +306,28 @@ def placement_of(case: Case) -> Floats:
     return found if found.any() else np.zeros(())
 
 
-def _stages(case: Case, choose: Callable[[Pattern, int, int, int], tuple[int, ...]]) -> tuple[Stage, ...]:
-    layout = case.layout
-    keys, which, shape = _alike(
-        layout.pipeline_par, layout.pipeline_interleaving, placement_of(case), *pattern_of(case.model)
+def layout_of(case: Case) -> Floats:
+    """Returns the stage layout of every row [rows]; a plain number where all are even.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    found = np.asarray(case.layout.stage_layout)
+    return found if found.any() else np.zeros(())
+
+
+def _stages(case: Case, choose: Callable[[Pattern, int, int, int, int, Work], tuple[int, ...]]) -> tuple[Stage, ...]:
+    layout, cut = case.layout, layout_of(case)
+    # What blocks and head do matters to one layout only.
+    work = work_of(case.model) if np.any(cut == BALANCED) else tuple(map(np.asarray, UNWEIGHED))
+    keys, which, shape = alike(
+        layout.pipeline_par, layout.pipeline_interleaving, placement_of(case), cut, *work, *pattern_of(case.model)
     )
     chosen, blocks = [], []
-    for stages, chunks, placement, *numbers in keys:
-        pattern = Pattern(*numbers)
-        chosen.append(choose(pattern, stages, chunks, placement))
-        blocks.append(blocks_of_stages(pattern, stages, chunks, placement))
+    for stages, chunks, placement, number_of_layout, head, dense, experts, *numbers in keys:
+        each = Pattern(*numbers), stages, chunks, placement, number_of_layout, Work(head, dense, experts)
+        chosen.append(choose(*each))
+        blocks.append(blocks_of_stages(*each))
     found = []
     for number in range(max(map(len, chosen), default=2)):
         held = np.zeros((len(KINDS), len(keys)))

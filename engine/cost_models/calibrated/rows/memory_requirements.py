@@ -13,15 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import schedule_rules
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import StageMemory, stage_memories
 from engine.cost_models.calibrated.physics.offload import offloadable, tiers_of
 from engine.cost_models.calibrated.physics.schedules import INTERLEAVED
+from engine.cost_models.calibrated.physics.stages import fewest_held
 from engine.cost_models.calibrated.rows.schedule_points import KEPT_FIELDS, OFFLOADS, STATE_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Flags, Ints, distinct
-from engine.executions.rules import fewest_blocks, offloads, too_few_to_offload
+from engine.executions.rules import offloads, too_few_to_offload
 from engine.space.schedule_points import StepModes
 from hardware import GIB
 
@@ -111,7 +113,7 @@ def refused(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) 
         modes: modes of memory, time and optimizer that executions of the space combine.
         point: fields of the schedule points by name, each [points].
     """
-    found = {"offload_needs_three_blocks": without_room_to_offload(space, modes, point["pipeline_par"])}
+    found = {"offload_needs_three_blocks": without_room_to_offload(space, modes, point)}
     if np.any(point["schedule"] > INTERLEAVED):
         recompute = modes.memory_modes["activation_recompute"][:, None]
         shape = np.broadcast_shapes(recompute.shape, point["schedule"].shape)
@@ -120,14 +122,15 @@ def refused(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) 
     return found
 
 
-def without_room_to_offload(space: CalibratedSpace, modes: StepModes, pipeline_par: Ints) -> Flags:
+def without_room_to_offload(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) -> Flags:
     """Tells which (memory mode, schedule point) pairs offload from stages of too few blocks [memory modes, points].
 
     Args:
         space: the space of executions.
         modes: modes of memory, time and optimizer that executions of the space combine.
-        pipeline_par: pipeline-parallel degree of every schedule point [points].
+        point: fields of the schedule points by name, each [points].
     """
-    few = too_few_to_offload(fewest_blocks(space.num_blocks, pipeline_par))
+    names = ("pipeline_par", "pipeline_interleaving", "schedule", "stage_layout")
+    few = too_few_to_offload(fewest_held(model_shapes(space.model), *(point[name] for name in names)))
     found: Flags = offloads(modes.memory_modes)[:, None] & few
     return found

@@ -78,6 +78,7 @@ class PointTable:
             kind=points.kind[chosen],
             interleaving=points.interleaving[chosen],
             schedule=points.schedule[chosen],
+            layout=points.layout[chosen],
             microbatch_size=points.microbatch_size[chosen],
             first=points.first[chosen],
             stride=points.stride[chosen],
@@ -102,7 +103,7 @@ def point_table_of(space: CalibratedSpace, numbers: range) -> PointTable:
     names = ("tensor_par", "pipeline_par", "data_par", "batch_size", "context_par", "expert_par", "expert_tensor_par")
     point: dict[str, Ints] = {name: getattr(cells, name)[points.cell] for name in names}
     point["microbatch_size"], point["pipeline_interleaving"] = points.microbatch_size, points.interleaving
-    point["schedule"] = points.schedule
+    point["schedule"], point["stage_layout"] = points.schedule, points.layout
     return PointTable(cells, points, step_modes(space.modes, GRAINS), point)
 
 

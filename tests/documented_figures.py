@@ -1,6 +1,6 @@
-"""The figures of the README that a computation gives, each with the sentence it stands in.
+"""The figures of README and guide that a computation gives, each with the sentence it stands in.
 
-`python -m tests.readme_figures` puts what is computed now into the README. A sentence has `{}` where a figure is; line
+`python -m tests.documented_figures` puts what is computed now into them. A sentence has `{}` where a figure is; line
 breaks do not matter. What comes of timings is measured by `python -m tests.benchmarks` instead.
 """
 
@@ -21,12 +21,14 @@ from engine.cost_models.calibrated import library_calibration
 from engine.validation.gate import stored_errors, stored_left_out_errors, stored_memory_errors
 from engine.validation.selection import headline
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+GUIDE = ROOT / "dashboard" / "guide"
+DOCUMENTS = (ROOT / "README.md", *sorted(GUIDE.glob("*.md")))
 FIGURE = r"([+−]?\d(?:[\d,]*\d)?(?:\.\d+)?)"
 
 
 class Stated(NamedTuple):
-    """A sentence of the README with `{}` for each figure, and what these are."""
+    """A sentence of a document with `{}` for each figure, and what these are."""
 
     sentence: str
     figures: Callable[[], list[str]]
@@ -38,29 +40,34 @@ def figures_of(stated: Stated) -> list[str]:
     return stated.figures()
 
 
-def found_in(readme: str, sentence: str) -> re.Match[str] | None:
-    """Where a sentence is in the README, with its figures as groups."""
+def found_in(text: str, sentence: str) -> re.Match[str] | None:
+    """Where a sentence is in a document, with its figures as groups."""
     words = [re.escape(word).replace(r"\{\}", FIGURE) for word in sentence.split()]
-    return re.search(r"\s+".join(words), readme)
+    return re.search(r"\s+".join(words), text)
 
 
-def outdated(readme: str) -> Iterator[tuple[str, str, str]]:
+def everything() -> str:
+    """All documents, one after the other."""
+    return "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
+
+
+def outdated(text: str) -> Iterator[tuple[str, str, str]]:
     """Sentences that are missing or have other figures than computed now: (sentence, as it is, as it should be)."""
     for stated in STATED:
-        place = found_in(readme, stated.sentence)
+        place = found_in(text, stated.sentence)
         should = stated.sentence.format(*figures_of(stated))
         if place is None or " ".join(place[0].split()) != " ".join(should.split()):
             yield stated.sentence, "missing" if place is None else " ".join(place[0].split()), should
 
 
-def updated(readme: str) -> str:
-    """The README with the figures of now; sentences that it does not have are left to be written."""
+def updated(text: str) -> str:
+    """A document with the figures of now; sentences that it does not have are not its own."""
     for stated in STATED:
-        place = found_in(readme, stated.sentence)
+        place = found_in(text, stated.sentence)
         if place is not None:
             for number, figure in reversed(list(enumerate(figures_of(stated), 1))):
-                readme = readme[: place.start(number)] + figure + readme[place.end(number) :]
-    return readme
+                text = text[: place.start(number)] + figure + text[place.end(number) :]
+    return text
 
 
 def one(value: float) -> str:
@@ -74,7 +81,7 @@ def whole(value: float) -> str:
 
 
 def signed(value: float) -> str:
-    """With one decimal and its sign, as the README writes it."""
+    """With one decimal and its sign, as the documents write it."""
     text = f"{abs(value):.1f}"
     return text if text == "0.0" else ("−" if value < 0 else "+") + text
 
@@ -273,11 +280,11 @@ def both(first: str, second: str) -> list[str]:
 
 
 def main() -> None:
-    """Rewrite the README and say what changed."""
-    readme = README.read_text(encoding="utf-8")
-    for _, now, should in outdated(readme):
+    """Rewrite the documents and say what changed."""
+    for _, now, should in outdated(everything()):
         print(f"{now}\n  -> {should}")
-    README.write_text(updated(readme), encoding="utf-8")
+    for document in DOCUMENTS:
+        document.write_text(updated(document.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

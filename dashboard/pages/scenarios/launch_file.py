@@ -1,0 +1,129 @@
+"""A launch configuration as a scenario: what it is, where it stands on the current system, what would change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.link import scenario_parameters, state
+from dashboard.link.document_validation import PROBLEMS, Refused, sentence
+from dashboard.words.executions import choices, title
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import count, format_value, percent, signed_percent
+from engine import Scenario, launch
+from engine.columns import ALL_FIELDS, called
+from engine.launch import Reading, Standing
+
+__all__ = ["ENDINGS", "draw", "is_launch", "parameters"]
+
+ENDINGS: Final = ("sh", "slurm", "sbatch", "txt", "py", "yaml", "yml", "toml")
+"""Endings of files that are launch configurations where they are anything; JSON may be one, too."""
+_LABELS: Final = {column.name: called(column.name) for column in ALL_FIELDS}
+_MOST_SENTENCES: Final = 12
+"""Sentences of a list that are shown."""
+
+
+def is_launch(name: str, content: bytes) -> bool:
+    """Tells whether a file is a launch configuration, whatever can be read of it."""
+    if name.lower().rpartition(".")[2] in ENDINGS:
+        return True
+    try:
+        launch.read_text(content, name)
+    except launch.LaunchError:
+        return False
+    return True
+
+
+def draw(name: str, content: bytes) -> Mapping[str, str] | None:
+    """Draws what a configuration says and where it stands; returns the parameters of a link to it, None where it is not
+    enough for a scenario. Raises `Refused`."""
+    now = state.current_scenario()
+    try:
+        reading = launch.read_text(content, name)
+    except launch.LaunchError as problem:
+        raise Refused(str(problem)) from None
+    _said(reading)
+    try:
+        stands = _standing(content, name, now, now.key)
+    except (*PROBLEMS, launch.LaunchError) as problem:
+        st.warning(literal(sentence(problem)), icon=":material/help:")
+        return None
+    _stands(stands)
+    return parameters(stands)
+
+
+@st.cache_data(show_spinner="Evaluating …", max_entries=16)
+def _standing(content: bytes, name: str, _now: Scenario, key: str) -> Standing:
+    """Where the execution stands on the current system; the model is the configuration's, else the current one."""
+    reading = launch.read_text(content, name)
+    try:
+        model = launch.model_of_shape(reading.model, name.partition(".")[0][:60])
+    except launch.LaunchError:
+        if reading.model.get("layers") is not None:
+            raise
+        model = _now.model
+    return launch.standing(reading.execution, model, _now.system, cost_model=_now.cost_model,
+                           calibration=_now.calibration)  # fmt: skip
+
+
+def parameters(stands: Standing) -> dict[str, str]:
+    """Returns the parameters of a link to the scenario with the execution selected, or its cell where it has no id."""
+    scenario = scenario_parameters.carried(stands.scenario)
+    row = stands.row
+    found = {**scenario_parameters.parameters_of(scenario), "cell": f"{row['tensor_par']}x{row['pipeline_par']}"}
+    return found if stands.id is None else {**found, "id": str(stands.id)}
+
+
+def _said(reading: Reading) -> None:
+    framework = launch.FRAMEWORKS[reading.framework]
+    gpus = f"{count(reading.num_procs)} GPUs" if reading.num_procs else "GPUs not said"
+    named = launch.named_shape(reading.model)
+    of = named or (f"{reading.model['layers']} layers" if "layers" in reading.model else "model not described")
+    st.markdown(f"**{framework.title}** · {literal(of)} · {gpus}")
+    if reading.refused:
+        st.warning(literal(f"The framework would not start it: {reading.refused}."), icon=":material/block:")
+    for heading, sentences in (
+        ("Left to other sources", [_LABELS.get(each, each) for each in reading.left]),
+        ("Set there, not modelled here", reading.not_modelled),
+        ("Not read", reading.unread), ("Remarks", reading.remarks),
+    ):  # fmt: skip
+        _list(heading, sentences)
+
+
+def _list(heading: str, sentences: Sequence[str]) -> None:
+    if not sentences:
+        return
+    more = len(sentences) - _MOST_SENTENCES
+    lines = [f"**{heading}**", "", *(f"- {literal(each)}" for each in sentences[:_MOST_SENTENCES])]
+    st.caption("\n".join([*lines, f"- and {more} more"] if more > 0 else lines))
+
+
+def _stands(stands: Standing) -> None:
+    """Its place, its distance to the best, and the way there."""
+    row: Mapping[str, Any] = stands.row
+    system = stands.scenario.system
+    st.html(markup.head(title(row), f"on {system.title or system.name}"))
+    st.caption(literal(" · ".join(f"{name} {value}" for name, value in choices(row, system))))
+    best = stands.best
+    if not stands.runs:
+        st.markdown(f"**It does not run there.** {literal(str(row['reason_text']))}")
+    elif best is not None:
+        place = ""
+        if stands.faster is not None and stands.feasible is not None:
+            place = f", rank {count(stands.faster + 1)} of {count(stands.feasible)}"
+        st.markdown(f"**{format_value('sample_rate', row['sample_rate'])}**{place}.")
+    if best is None:
+        st.markdown("Nothing runs there.")
+        return
+    if not stands.steps:
+        return
+    far = "" if stands.distance is None else f", {percent(stands.distance)} more"
+    st.markdown(f"The best reaches {format_value('sample_rate', best['sample_rate'])}{far}. What leads there:")
+    lines = []
+    for step in stands.steps:
+        gain = "makes it run" if step.gain == float("inf") else signed_percent(step.gain)
+        lines.append(f"- **{gain}**: {literal(', '.join(map(str, step.changes)))}")
+    st.caption("\n".join(lines))

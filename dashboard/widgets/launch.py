@@ -1,0 +1,111 @@
+"""An execution as the configuration that a training framework starts with: a card, and the same behind a button."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.widgets.window import is_narrow
+from dashboard.words.markdown import literal
+from engine import Scenario, launch
+
+__all__ = ["card", "chosen_framework", "popover"]
+
+_CHOSEN: Final = "launch_framework"
+"""Key under which a session keeps which framework was chosen last, on whatever page."""
+_USUAL_NODE: Final = 8
+"""GPUs of a node at most."""
+_HELP: Final = "A complete configuration that starts this execution in a training framework."
+
+
+def card(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
+    """Draws the card: framework, configuration, what cannot be said, what is set beyond the execution.
+
+    key: of its widgets.
+    """
+    with st.container(border=True, gap="xsmall", key=f"{key}_card"):
+        st.html(markup.head("Launch", "this execution as a configuration of a training framework"))
+        _drawn(scenario, dict(execution), key)
+
+
+@st.fragment
+def popover(
+    scenario: Scenario, execution: Mapping[Any, Any], key: str, *, label: str = "Launch", plain: bool = False
+) -> None:
+    """Draws a button that opens the same; nothing is written before it is opened.
+
+    key: of the button, and of the widgets in it. label: on the button. plain: whether it stands among links.
+    """
+    menu = st.popover(label, icon=":material/rocket_launch:", key=key, help=_HELP, on_change="rerun",
+                      type="tertiary" if plain else "secondary")  # fmt: skip
+    if menu.open:
+        with menu:
+            _content(scenario, execution, key)
+
+
+@st.fragment
+def _drawn(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
+    _content(scenario, execution, key)
+
+
+def _content(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
+    framework = launch.FRAMEWORKS[_framework(key)]
+    try:
+        made = launch.write(execution, scenario.model, framework=framework.name, nodes=_nodes(scenario, execution))
+    except launch.LaunchError as refused:
+        st.info(literal(str(refused)), icon=":material/block:")
+        return
+    for number, file in enumerate(made.files):
+        if len(made.files) > 1:
+            st.caption(literal(file.name))
+        st.code(file.text, language=file.language, height=330, wrap_lines=is_narrow())
+        st.download_button(
+            f"Download {file.name}", file.text, file.name, "text/plain", key=f"{key}_download_{number}",
+            on_click="ignore", icon=":material/download:",
+        )  # fmt: skip
+    with st.container(horizontal=True, gap="medium", key=f"{key}_lists"):
+        _list("Not expressible there", made.not_expressible, "Everything that is modelled is said.")
+        _list("Set there, not modelled here", made.not_modelled, "Nothing beyond the execution is set.")
+        _list("Remarks", made.remarks, "")
+    st.caption(f"For {framework.title}, {literal(made.version)}. The file has the same lists as comments.")
+
+
+def chosen_framework() -> str:
+    """Returns the name of the framework that was chosen last, on whatever page of the session."""
+    return str(st.session_state.get(_CHOSEN, next(iter(launch.FRAMEWORKS))))
+
+
+def _framework(key: str) -> str:
+    """Draws the choice of a framework; returns its name. All pages of a session share it."""
+    names, last = list(launch.FRAMEWORKS), chosen_framework()
+    widget = f"{key}_framework"
+    if st.session_state.get(widget) != last:
+        st.session_state[widget] = last
+
+    def changed() -> None:
+        st.session_state[_CHOSEN] = st.session_state[widget]
+
+    chosen = st.selectbox("Framework", names, key=widget, on_change=changed, width=280,
+                          format_func=lambda name: launch.FRAMEWORKS[name].title)  # fmt: skip
+    return str(chosen)
+
+
+def _nodes(scenario: Scenario, execution: Mapping[Any, Any]) -> int | None:
+    """How many machines the GPUs stand in: as many of them in each as its fastest network has, eight at most."""
+    each, gpus = min(scenario.system.networks[0].size, _USUAL_NODE), int(execution.get("num_procs", 0))
+    return gpus // each if gpus and gpus % each == 0 else None
+
+
+def _list(heading: str, sentences: Sequence[str], none: str) -> None:
+    """A list under its heading; without any, the sentence that says so, and nothing at all without that."""
+    if not sentences and not none:
+        return
+    with st.container(gap="xxsmall", width="stretch"):
+        st.html(markup.head(heading))
+        if sentences:
+            st.caption("\n".join(f"- {literal(each)}" for each in sentences))
+        else:
+            st.caption(none)

@@ -1,0 +1,60 @@
+"""Fields that have more words than a list can name: those that follow a grammar get a number when they are first seen.
+
+Numbers are of this process alone: what is kept or sent has the words.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["MOST_WORDS", "OpenWords"]
+
+MOST_WORDS: Final = 30_000
+"""Words of a field that a process tells apart at most."""
+
+
+class OpenWords:
+    """The words of a field: named ones first, then every other in the order in which it was met.
+
+    `canonical` brings a text into the form that equal words share, and raises ValueError with a sentence where it is
+    none of the field's.
+    """
+
+    def __init__(self, named: tuple[str, ...], canonical: Callable[[str], str]) -> None:
+        self._canonical = canonical
+        self._words = list(named)
+        self._position = {word: number for number, word in enumerate(named)}
+        self._lock = threading.Lock()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All words that have a number, in their order."""
+        return tuple(self._words)
+
+    def word(self, position: int) -> str:
+        """Returns the word of a number.
+
+        Args:
+            position: what `position` returned.
+        """
+        return self._words[position]
+
+    def position(self, text: str) -> int:
+        """Returns the number of a word. Raises ValueError with a sentence that says what would be a word.
+
+        Args:
+            text: what was given.
+        """
+        known = self._position.get(text)
+        if known is not None:
+            return known
+        word = self._canonical(text)
+        with self._lock:
+            if word not in self._position:
+                if len(self._words) >= MOST_WORDS:
+                    raise ValueError(f"More than {MOST_WORDS:,} different values were given; start again with fewer.")
+                self._words.append(word)
+                self._position[word] = len(self._words) - 1
+            return self._position[word]

@@ -1,0 +1,39 @@
+"""Executions as launch configurations of training frameworks, and back.
+
+`write` turns an execution of a model into everything a framework needs to run it, with two lists: what the framework
+cannot say, and what the configuration sets without a field here. `read` and `read_flags` go the other way, and name
+what they could not read. Each framework is a room of its own behind `engine.launch.contract.Framework`; the registry
+names them. Facts about the frameworks, their flags, defaults and silent corrections, have their versions beside them.
+
+    >>> written = engine.launch.write(execution, "llama-3-70B", framework="megatron")     # doctest: +SKIP
+    >>> engine.launch.read_flags("megatron", written.flags, gpus=64).execution            # doctest: +SKIP
+"""
+
+from engine.launch.contract import Framework, LaunchError, LaunchFile, Reading, Written
+from engine.launch.conversion import complete, evaluable, read, read_flags, read_text, write
+from engine.launch.registry import FRAMEWORKS, framework_of
+from engine.launch.shapes import model_of_shape, named_shape, shape_of
+from engine.launch.standing import Change, Standing, Step, standing
+
+__all__ = [
+    "FRAMEWORKS",
+    "Change",
+    "Framework",
+    "LaunchError",
+    "LaunchFile",
+    "Reading",
+    "Standing",
+    "Step",
+    "Written",
+    "complete",
+    "evaluable",
+    "framework_of",
+    "model_of_shape",
+    "named_shape",
+    "read",
+    "read_flags",
+    "read_text",
+    "shape_of",
+    "standing",
+    "write",
+]

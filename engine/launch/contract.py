@@ -1,0 +1,184 @@
+"""What a framework has to be able to do, what is asked of it, and what comes back.
+
+A framework is one object in `engine.launch.registry`: it writes an `Order` and reads flags. Everything that is said in
+words, such as which flag stands for which field, is data (`Framework.terms`), so that pages, guide and remarks say the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from models import Model
+
+__all__ = ["Found", "Framework", "LaunchError", "LaunchFile", "Order", "Reading", "Written"]
+
+
+class LaunchError(ValueError):
+    """A configuration cannot be written or read; the message is one sentence that says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFile:
+    """A file of a launch configuration: its name, its text, and the language it is highlighted in."""
+
+    name: str
+    text: str
+    language: str = "bash"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What shall be written.
+
+    `execution` has every field of the register: those that were not given have their default, but `attention_kernel`,
+    which is then None: the framework chooses. `zero_stage` agrees with `optimizer_sharding`. `shape` is the model as
+    `engine.launch.shapes.shape_of` has it.
+    """
+
+    execution: Mapping[str, Any]
+    model: Model
+    shape: Mapping[str, Any]
+    nodes: int
+    gpus_per_node: int
+
+    @property
+    def replica_microbatches(self) -> int:
+        """Returns how many microbatches a replica works on in a step."""
+        e = self.execution
+        return int(e["batch_size"]) // (int(e["data_par"]) * int(e["microbatch_size"]))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A complete configuration. `files` has the one to start first; `flags` are its keys and values, as `read_flags`
+    takes them."""
+
+    framework: str
+    title: str
+    version: str
+    files: tuple[LaunchFile, ...]
+    flags: Mapping[str, Any]
+    not_expressible: tuple[str, ...] = ()
+    """What the execution has and the framework has no place for, a sentence each."""
+    not_modelled: tuple[str, ...] = ()
+    """What the configuration sets and no field here stands for, a sentence each."""
+    remarks: tuple[str, ...] = ()
+    """What was changed to the nearest the framework has, or has to be seen to by whoever starts it."""
+
+    @property
+    def text(self) -> str:
+        """Returns all files as one text, with their names where there are several."""
+        if len(self.files) == 1:
+            return self.files[0].text
+        return "\n".join(f"# ===== {each.name} =====\n{each.text}" for each in self.files)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Returns the text of every file by its name."""
+        return {each.name: each.text for each in self.files}
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a configuration says. Fields that it does not speak of are absent; nothing is invented.
+
+    `execution` and `model` are by field name; those of the model are listed in `engine.launch.shapes`.
+    """
+
+    framework: str
+    version: str
+    execution: dict[str, Any]
+    model: dict[str, Any]
+    num_procs: int | None = None
+    not_modelled: tuple[str, ...] = ()
+    """What the configuration sets and no field here stands for."""
+    unread: tuple[str, ...] = ()
+    """Flags and words that are not known or not understood."""
+    remarks: tuple[str, ...] = ()
+    """What was read as the nearest that there is here, or corrected as the framework does it."""
+    left: tuple[str, ...] = ()
+    """What other sources have to say, as the configuration does not: a field or a thing each."""
+    refused: str = ""
+    """Why the framework itself would not start this; empty where nothing speaks against it."""
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    """What was read, by the framework's names."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Returns the remarks."""
+        return self.remarks
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a file of a framework holds before it is understood: its flags, and what its launcher says."""
+
+    flags: Mapping[str, Any]
+    gpus: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class Framework(Protocol):
+    """A training framework."""
+
+    @property
+    def name(self) -> str:
+        """Returns the word for it in commands and links."""
+
+    @property
+    def title(self) -> str:
+        """Returns its name on screen."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Returns other words for it that are understood."""
+
+    @property
+    def version(self) -> str:
+        """Returns which version what is written is for."""
+
+    @property
+    def source(self) -> str:
+        """Returns where the facts about it were read."""
+
+    @property
+    def terms(self) -> Mapping[str, str]:
+        """Returns, by field of an execution, the flags that say it, as one shows them; fields that the framework has
+        no word for are absent."""
+
+    def write(self, order: Order) -> Written:
+        """Returns the configuration.
+
+        Args:
+            order: what shall be written.
+
+        Raises `LaunchError` where the framework would refuse the execution, with its reason.
+        """
+
+    def find(self, text: str, name: str) -> Found | None:
+        """Returns what a file holds, None where it is not one of this framework's.
+
+        Args:
+            text: of the file, at most `engine.launch.conversion.MOST_BYTES` long.
+            name: of the file, without folders.
+
+        Raises `LaunchError` for a file of this framework that cannot be read.
+        """
+
+    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
+        """Returns what flags say.
+
+        Args:
+            flags: values by the framework's names; True for a flag without a value.
+            gpus: how many there are, where something other than the flags says it.
+
+        Raises `LaunchError` where a value that decides is no such value at all.
+        """

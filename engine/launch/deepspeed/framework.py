@@ -1,0 +1,115 @@
+"""DeepSpeed as one of the frameworks: what its files look like, and which key says which field."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from engine.launch.contract import Found, LaunchError, Order, Reading, Written
+from engine.launch.deepspeed.keys import TELLING
+from engine.launch.deepspeed.reading import read
+from engine.launch.deepspeed.writing import TITLE, VERSION, write
+from engine.launch.launchers import launch_of
+from models.documents import shown
+
+__all__ = ["DEEPSPEED", "DeepSpeed"]
+
+_LAUNCHER: Final = re.compile(r"^[^#\n]*\bdeepspeed\b[^\n]*\.py\b", re.MULTILINE)
+_TRIES: Final = 20
+
+
+class DeepSpeed:
+    """DeepSpeed."""
+
+    name = "deepspeed"
+    title = TITLE
+    aliases = ("ds", "zero")
+    version = VERSION
+    source = "deepspeedai/DeepSpeed, commit edaa7221 and version 0.19.8 (Apache-2.0)"
+    terms: Mapping[str, str] = {
+        "num_procs": "deepspeed --num_nodes, --num_gpus",
+        "tensor_par": "tensor_parallel.autotp_size",
+        "tensor_par_overlap": "tensor_parallel.tp_overlap_comm",
+        "context_par": "sequence_parallel_size",
+        "data_par": "data_parallel_size, or the GPUs that are left",
+        "expert_par": "expert_parallel.autoep_size",
+        "expert_tensor_par": "expert_parallel.expert_tensor_parallel_size",
+        "pipeline_par": "PipelineModule(num_stages=...) in the code",
+        "batch_size": "train_batch_size",
+        "microbatch_size": "train_micro_batch_size_per_gpu",
+        "datatype": "bf16.enabled, fp16.enabled",
+        "zero_stage": "zero_optimization.stage",
+        "optimizer_sharding": "zero_optimization.stage",
+        "data_par_overlap": "zero_optimization.overlap_comm",
+        "weight_offload": "zero_optimization.offload_param.device",
+        "optimizer_offload": "zero_optimization.offload_optimizer.device",
+        "activations_offload": "activation_checkpointing.cpu_checkpointing",
+        "gradient_datatype": "communication_data_type",
+        "optimizer_datatype": "bf16.bf16_optimizer_states, bf16.bf16_master_weights_and_grads",
+        "launch": "compile.deepcompile",
+    }
+
+    def write(self, order: Order) -> Written:
+        """Returns the JSON and its command; see `engine.launch.contract.Framework`."""
+        return write(order)
+
+    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
+        """Returns what the document says; see `engine.launch.contract.Framework`."""
+        return read(flags, gpus)
+
+    def find(self, text: str, name: str) -> Found | None:
+        """Returns the JSON of a file, which may stand within a script; see `engine.launch.contract.Framework`."""
+        alone = text.lstrip().startswith("{")
+        document = _document(text, name) if alone else _within(text)
+        if document is None or not TELLING & set(document):
+            if not alone and _LAUNCHER.search(text) and "--deepspeed" in text:
+                raise LaunchError(
+                    "The command starts DeepSpeed, which is configured by the JSON file it names; give that file."
+                )
+            return None
+        outside = "" if alone else text
+        launch = launch_of(outside, ("--deepspeed",)) if "--deepspeed" in outside else None
+        return Found(document, None if launch is None else launch.gpus)
+
+
+def _document(text: str, name: str) -> dict[str, Any] | None:
+    """Returns a file that is JSON altogether, but for a launcher behind it; None where it is something else."""
+    try:
+        found, _ = json.JSONDecoder(object_pairs_hook=_once).raw_decode(text.lstrip())
+    except (json.JSONDecodeError, RecursionError) as problem:
+        if not any(f'"{key}"' in text for key in TELLING):
+            return None
+        told = f"line {problem.lineno}: {problem.msg}" if isinstance(problem, json.JSONDecodeError) else "nested deep"
+        raise LaunchError(f"{shown(name)[1:-1]} is not JSON ({told}).") from None
+    return found if isinstance(found, dict) else None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object whose keys are all different; of two that are equal JSON would keep the last silently."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise LaunchError(f"The key {shown(key)} stands there twice; leave one of them out.")
+        found[key] = value
+    return found
+
+
+def _within(text: str) -> dict[str, Any] | None:
+    """Returns the first JSON object of DeepSpeed's within a text, such as a script that writes it."""
+    place, decoder = -1, json.JSONDecoder(object_pairs_hook=_once)
+    for _ in range(_TRIES):
+        place = text.find("{", place + 1)
+        if place < 0:
+            return None
+        try:
+            found, _end = decoder.raw_decode(text, place)
+        except (json.JSONDecodeError, RecursionError):
+            continue
+        if isinstance(found, dict) and TELLING & set(found):
+            return found
+    return None
+
+
+DEEPSPEED: Final = DeepSpeed()

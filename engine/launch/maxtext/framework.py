@@ -1,0 +1,102 @@
+"""MaxText as one of the frameworks: what its files look like, and which key says which field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from engine.launch.contract import Found, Order, Reading, Written
+from engine.launch.launchers import launch_of
+from engine.launch.maxtext.flat_yaml import read_flat_yaml, scalar
+from engine.launch.maxtext.reading import read
+from engine.launch.maxtext.writing import TITLE, VERSION, write
+from models.documents import shown
+
+__all__ = ["MAXTEXT", "MaxText"]
+
+_TELLING: Final = frozenset(
+    {
+        "base_config", "per_device_batch_size", "max_target_length", "remat_policy", "ici_fsdp_parallelism",
+        "dcn_fsdp_parallelism", "dcn_data_parallelism", "ici_tensor_parallelism", "base_emb_dim",
+        "base_num_decoder_layers", "scan_layers",
+    }
+)  # fmt: skip
+"""Keys by which a file is known as MaxText's; two of them at least."""
+_MARKS: Final = tuple(f"{name}=" for name in sorted(_TELLING | {"model_name", "run_name"}))
+
+
+class MaxText:
+    """MaxText."""
+
+    name = "maxtext"
+    title = TITLE
+    aliases = ("max-text",)
+    version = VERSION
+    source = "AI-Hypercomputer/maxtext, commit e591f30c and version 0.2.5 (Apache-2.0)"
+    terms: Mapping[str, str] = {
+        "num_procs": "NNODES, and the product of ici_* and dcn_*",
+        "tensor_par": "ici_tensor_sequence_parallelism, ici_tensor_parallelism",
+        "pipeline_par": "dcn_pipeline_parallelism, ici_pipeline_parallelism",
+        "data_par": "data, fsdp, fsdp_transpose and expert axes of ici_* and dcn_*",
+        "context_par": "ici_context_parallelism, dcn_context_parallelism",
+        "expert_par": "ici_expert_parallelism, dcn_expert_parallelism",
+        "batch_size": "per_device_batch_size x GPUs x gradient_accumulation_steps",
+        "microbatch_size": "num_pipeline_microbatches, gradient_accumulation_steps",
+        "pipeline_interleaving": "num_layers_per_pipeline_stage, num_pipeline_repeats",
+        "zero_stage": "ici_fsdp_parallelism, dcn_fsdp_parallelism, shard_optimizer_over_data",
+        "optimizer_sharding": "shard_optimizer_over_data",
+        "activation_recompute": "remat_policy",
+        "selective_recompute": "remat_policy",
+        "tensor_par_comm_type": "ici_tensor_sequence_parallelism",
+        "tensor_par_overlap": "te_comm_gemm_overlap",
+        "datatype": "dtype, quantization",
+        "gradient_datatype": "grad_dtype",
+        "optimizer_datatype": "mu_dtype (the first moment)",
+        "weight_offload": "parameter_memory_host_offload",
+        "optimizer_offload": "optimizer_memory_host_offload",
+        "activations_offload": "remat_policy minimal_offloaded",
+        "attention_kernel": "attention",
+        "expert_overlap": "use_batch_split_schedule",
+    }
+
+    def write(self, order: Order) -> Written:
+        """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
+        return write(order)
+
+    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
+        """Returns what keys and values say; see `engine.launch.contract.Framework`."""
+        return read(flags, gpus)
+
+    def find(self, text: str, name: str) -> Found | None:
+        """Returns what a YAML file or a command holds; see `engine.launch.contract.Framework`."""
+        if name.lower().endswith((".yml", ".yaml")) or (text.lstrip()[:1] not in ("{", "#!") and "=" not in text):
+            if sum(f"\n{key}:" in f"\n{text}" for key in _TELLING) < 2:
+                return None
+            flags, unread = read_flat_yaml(text)
+            return Found(flags, unread=unread)
+        if "maxtext" not in text.lower() and sum(mark in text for mark in _MARKS) < 3:
+            return None
+        launch = launch_of(text, _MARKS)
+        return None if launch is None else _from_words(launch.words, launch.environment)
+
+
+def _from_words(words: tuple[str, ...], environment: Mapping[str, str]) -> Found:
+    """Returns the keys of a command's words; a later one counts more than an earlier one."""
+    flags: dict[str, Any] = {}
+    unread: list[str] = []
+    remarks: list[str] = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and key.isidentifier():
+            flags[key] = scalar(value)
+        elif word.endswith((".yml", ".yaml")):
+            if not word.endswith("base.yml"):
+                remarks.append(f"The command reads {shown(word)[1:-1]}, too, which is not at hand.")
+        else:
+            unread.append(word)
+    if unread:
+        remarks.append(f"Words without = are skipped: {' '.join(unread[:6])[:200]}.")
+    return Found(flags, environment=environment, unread=tuple(unread), remarks=tuple(remarks))
+
+
+MAXTEXT: Final = MaxText()

@@ -1,0 +1,152 @@
+"""What Megatron's parser, its configurations and its process groups refuse, with their reasons.
+
+Source: Megatron-LM, megatron/training/arguments.py `validate_args`, transformer_config.py `__post_init__`,
+parallel_state.py `initialize_model_parallel`; core 0.19 and 0.20.
+"""
+
+from __future__ import annotations
+
+from engine.launch.megatron.arguments import Arguments
+
+__all__ = ["refusal"]
+
+
+def refusal(args: Arguments, gpus: int) -> str:
+    """Returns why arguments would not start, in the framework's terms; empty where nothing speaks against them.
+
+    Args:
+        args: what is said.
+        gpus: how many there are.
+    """
+    for rule in (_degrees, _batch, _pipeline, _overlap, _recompute, _memory, _precision):
+        if found := rule(args, gpus):
+            return found
+    return ""
+
+
+def _degrees(args: Arguments, gpus: int) -> str:
+    tensor, pipeline = args.number("tensor_model_parallel_size", 1), args.number("pipeline_model_parallel_size", 1)
+    context = args.number("context_parallel_size", 1)
+    if gpus % (tensor * pipeline * context):
+        return f"{gpus} GPUs are no multiple of {tensor * pipeline * context}, the product of the degrees"
+    if args["num_attention_heads"] is not None:
+        heads = args.number("num_attention_heads")
+        groups = args.number("num_query_groups", 1) if args.on("group_query_attention") else heads
+        if heads % tensor:
+            return f"{heads} attention heads are no multiple of tensor parallel {tensor}"
+        if groups % tensor and tensor % groups and not args.on("multi_latent_attention"):
+            return f"{groups} query groups and tensor parallel {tensor} do not divide each other"
+    if context > 1 and args["seq_length"] is not None and args.number("seq_length") % (2 * context):
+        return f"a sequence of {args['seq_length']} is no multiple of twice context parallel {context}"
+    if args["num_experts"] is None:
+        return ""
+    expert, split = args.number("expert_model_parallel_size", 1), args.number("expert_tensor_parallel_size", tensor)
+    if args.number("num_experts") % expert:
+        return f"{args['num_experts']} experts are no multiple of expert parallel {expert}"
+    if gpus % (split * expert * pipeline):
+        return f"{gpus} GPUs are no multiple of {split * expert * pipeline}, the degrees of experts and pipeline"
+    if split > 1 and args["add_bias_linear"] is not False and args.on("add_bias_linear"):
+        return "experts with biases need expert tensor parallel 1"
+    return ""
+
+
+def _batch(args: Arguments, gpus: int) -> str:
+    if args["global_batch_size"] is None or args["micro_batch_size"] is None:
+        return ""
+    each = args.number("tensor_model_parallel_size", 1) * args.number("pipeline_model_parallel_size", 1)
+    replicas = gpus // (each * args.number("context_parallel_size", 1))
+    share = replicas * args.number("micro_batch_size")
+    batch, pipeline = args.number("global_batch_size"), args.number("pipeline_model_parallel_size", 1)
+    if share and batch % share:
+        return f"a batch of {batch} is no multiple of {share}, a microbatch of every replica"
+    chunks = args.number("num_virtual_stages_per_pipeline_rank", 1)
+    if chunks > 1 and pipeline > 1 and share and (batch // share) % pipeline:
+        return f"interleaving needs microbatches in groups of {pipeline}; a replica has {batch // share}"
+    return ""
+
+
+def _pipeline(args: Arguments, gpus: int) -> str:
+    pipeline = args.number("pipeline_model_parallel_size", 1)
+    chunks = args.number("num_virtual_stages_per_pipeline_rank", 1)
+    if chunks > 1 and pipeline == 1:
+        return "interleaving needs a pipeline"
+    if args["num_layers"] is None or args["pipeline_model_parallel_layout"]:
+        return ""
+    layers = args.number("num_layers")
+    accounted = args.on("account_for_embedding_in_pipeline_split") + args.on("account_for_loss_in_pipeline_split")
+    first, last = args["decoder_first_pipeline_num_layers"], args["decoder_last_pipeline_num_layers"]
+    if first is not None or last is not None:
+        ends = args.number("decoder_first_pipeline_num_layers", 0, 0)
+        ends += args.number("decoder_last_pipeline_num_layers", 0, 0)
+        middle = pipeline - (first is not None) - (last is not None)
+        if (layers - ends) % max(middle, 1) or (middle == 0 and layers != ends):
+            return f"{layers} layers less {ends} of the ends do not divide over {middle} stages"
+        return ""
+    if (layers + accounted) % (pipeline * chunks):
+        return f"{layers} layers are no multiple of {pipeline} stages of {chunks} chunks"
+    return ""
+
+
+def _overlap(args: Arguments, gpus: int) -> str:
+    switched_off = args.dialect.overlap_needs_sequence_parallel
+    if args.on("tp_comm_overlap") and not args.on("sequence_parallel") and not switched_off:
+        return "--tp-comm-overlap needs --sequence-parallel"
+    sharded = args.on("use_distributed_optimizer") or args.on("use_megatron_fsdp")
+    if args.on("overlap_param_gather") and not (args.on("overlap_grad_reduce") and sharded):
+        return "--overlap-param-gather needs --overlap-grad-reduce and the distributed optimizer"
+    if args.on("overlap_moe_expert_parallel_comm"):
+        if args.number("expert_model_parallel_size", 1) == 1:
+            return "overlap of expert communication needs expert parallelism"
+        if args.word("recompute_granularity") == "full":
+            return "overlap of expert communication does not go with full recomputation"
+        if (
+            args.number("pipeline_model_parallel_size", 1) > 1
+            and args.number("num_virtual_stages_per_pipeline_rank", 1) == 1
+            and not args["num_layers_per_virtual_pipeline_stage"]
+            and not args["pipeline_model_parallel_layout"]
+        ):
+            return "overlap of expert communication in a pipeline needs interleaving"
+        if not (args.on("bf16") or args.on("fp16")):
+            return "overlap of expert communication needs BF16 or FP16"
+    return ""
+
+
+def _recompute(args: Arguments, gpus: int) -> str:
+    kind, modules = args.word("recompute_granularity"), args.words("recompute_modules")
+    if kind == "full" and args.word("cuda_graph_impl") not in ("", "none", "full_iteration"):
+        return "CUDA graphs with full recomputation have to be of full iterations"
+    whole = args.dialect.assumes_model  # elsewhere a recipe may say it
+    if kind == "selective":
+        if args["recompute_method"] is not None:
+            return "selective recomputation takes no --recompute-method"
+        if "moe_act" in modules and whole and not args.on("moe_grouped_gemm"):
+            return "recomputing moe_act needs --moe-grouped-gemm"
+        if "mla_up_proj" in modules and whole and not args.on("multi_latent_attention"):
+            return "recomputing mla_up_proj needs latent attention"
+        if args.word("fp8") and args.word("fp8_recipe") == "delayed" and {"moe_act", "layernorm"} & set(modules):
+            return "FP8 with delayed scaling does not recompute moe_act or layernorm"
+    return ""
+
+
+def _memory(args: Arguments, gpus: int) -> str:
+    named = args.number("cpu_offloading_num_layers", 0, 0)
+    if named:
+        if args.number("pipeline_model_parallel_size", 1) > 1:
+            return "offloading activations by layers needs a pipeline of one stage"
+        if args.word("recompute_granularity"):
+            return "offloading activations by layers does not go with recomputation"
+        if args["num_layers"] is not None and named >= args.number("num_layers"):
+            return "at most all layers but one can be offloaded"
+    if args.on("optimizer_cpu_offload") and not args.on("use_precision_aware_optimizer"):
+        return "offloading the optimizer needs --use-precision-aware-optimizer"
+    if args.on("use_torch_fsdp2") and args.number("pipeline_model_parallel_size", 1) > 1:
+        return "--use-torch-fsdp2 needs a pipeline of one stage"
+    return ""
+
+
+def _precision(args: Arguments, gpus: int) -> str:
+    if args.word("fp8") and args.word("fp4"):
+        return "FP8 and FP4 exclude each other"
+    if args.on("fp16") and args.on("bf16"):
+        return "--fp16 and --bf16 exclude each other"
+    return ""

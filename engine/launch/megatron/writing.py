@@ -1,0 +1,333 @@
+"""From an execution to the arguments of Megatron-Core, by destination, and what cannot be said.
+
+Sources as in `reading`; what stands for what is in `terms`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from engine.columns import called
+from engine.launch.contract import LaunchError, Order
+from engine.launch.megatron.layouts import ENDS, cut_of
+from engine.launch.report import Report
+
+__all__ = ["Groups", "groups_of"]
+
+Groups = dict[str, dict[str, Any]]
+"""Arguments by destination, in groups."""
+
+_DEEPSEEK_V3: Final = {
+    "moe_router_num_groups": 8, "moe_router_group_topk": 4, "moe_router_score_function": "sigmoid",
+    "moe_router_enable_expert_bias": True, "moe_router_pre_softmax": True, "moe_router_topk_scaling_factor": 2.5,
+    "moe_router_dtype": "fp32", "moe_router_load_balancing_type": ["seq_aux_loss"], "moe_aux_loss_coeff": [1e-4],
+}  # fmt: skip
+"""How DeepSeek-V3 routes (arXiv:2412.19437, sections 2.1.2 and 4.2; its config.json), without any bearing on time."""
+_BLACKWELL_AND_HOPPER: Final = "float8 is written for Hopper (tensorwise); on Blackwell --fp8-recipe mxfp8 is usual."
+
+
+def groups_of(order: Order, report: Report) -> Groups:
+    """Returns the arguments that run an execution, in groups; remarks go to the report.
+
+    Args:
+        order: what shall be written.
+        report: where what cannot be said is noted.
+
+    Raises `LaunchError` for an execution that trains nothing.
+    """
+    if not order.execution["training"]:
+        raise LaunchError("The execution is a forward pass only (training is false); training frameworks train.")
+    groups: Groups = {
+        "model": model_arguments(order, report),
+        "parallelism": _parallel(order, report),
+        "batch": {
+            "micro_batch_size": order.execution["microbatch_size"],
+            "global_batch_size": order.execution["batch_size"],
+        },
+        "memory": _memory(order, report),
+        "precision": _precision(order, report),
+        "overlap": _overlap(order, report),
+        "software": _software(order, report),
+    }
+    groups["parallelism"] |= _networks(order, report)
+    return groups
+
+
+def model_arguments(order: Order, report: Report) -> dict[str, Any]:
+    """Returns the arguments that state the model's shape.
+
+    Args:
+        order: what shall be written.
+        report: where what cannot be said is noted.
+    """
+    a, shape = order.model.architecture_or_assumed(), order.shape
+    found: dict[str, Any] = {
+        "num_layers": a.layers, "hidden_size": a.hidden, "ffn_hidden_size": a.ffn, "num_attention_heads": a.heads,
+        "kv_channels": shape["head_dim"],
+    }  # fmt: skip
+    latent = a.latent_attention
+    if latent is None and a.kv_heads != a.heads:
+        found |= {"group_query_attention": True, "num_query_groups": a.kv_heads}
+    longest = max(order.model.seq_size, a.max_seq or 0 if a.positions == "learned" else 0)
+    found |= {"seq_length": order.model.seq_size, "max_position_embeddings": longest}
+    kinds = {"learned": "learned_absolute", "relative": "relative", "none": "none", None: "learned_absolute"}
+    positions = "rope" if a.positions == "rotary" else kinds.get(a.positions, "none")
+    found["position_embedding_type"] = positions
+    if a.positions not in ("rotary", "learned", "relative", "none", None):
+        report.not_expressible(f"positions by {a.positions}: written without positions")
+    if positions == "rope":
+        theta = a.rope_theta or 10_000
+        found["rotary_base"] = int(theta)
+        if latent is not None:
+            found["rope_type"] = "rope"
+    found |= {
+        "swiglu": a.gated_mlp, "normalization": a.norm if a.norm in ("RMSNorm", "LayerNorm") else "LayerNorm",
+        # Models that say nothing have biases where GPT had them: with LayerNorm and without a gate.
+        "add_bias_linear": bool(a.linear_bias) if a.linear_bias is not None else not a.gated_mlp and a.experts is None,
+        "add_qkv_bias": bool(a.qkv_bias), "qk_layernorm": bool(a.qk_norm),
+        "untie_embeddings_and_output_weights": not a.tied_embeddings,
+        "attention_dropout": 0.0, "hidden_dropout": 0.0, "vocab_size": a.vocab_padded,
+    }  # fmt: skip
+    if found["add_bias_linear"]:
+        found["add_qkv_bias"] = False  # part of all linear biases
+    if latent is not None:
+        found |= {"multi_latent_attention": True, "kv_lora_rank": latent.kv_rank, "qk_head_dim": latent.nope_head_dim,
+                  "qk_pos_emb_head_dim": latent.rope_head_dim, "v_head_dim": latent.v_head_dim,
+                  "qk_layernorm": True}  # fmt: skip
+        if latent.q_rank is not None:
+            found["q_lora_rank"] = latent.q_rank
+    if a.experts is not None:
+        found |= _experts(order, report)
+    for what, value in (("a window of attention", a.sliding_window), ("an indexer of attention", a.sparse_attention)):
+        if value is not None:
+            report.not_expressible(f"{what}: not written, all layers attend to everything")
+    if a.prediction_layers:
+        report.remark(f"{a.prediction_layers} layer for multi-token prediction is not written (--mtp-num-layers).")
+    return found
+
+
+def _experts(order: Order, report: Report) -> dict[str, Any]:
+    experts = order.model.architecture_or_assumed().experts
+    assert experts is not None
+    found: dict[str, Any] = {
+        "num_experts": experts.routed, "moe_ffn_hidden_size": experts.ffn, "moe_router_topk": experts.top_k,
+        "moe_layer_freq": _pattern(order.shape["moe_layer_freq"]), "moe_grouped_gemm": True, "moe_permute_fusion": True,
+        "moe_token_dispatcher_type": "alltoall", "moe_router_load_balancing_type": ["aux_loss"],
+        "moe_aux_loss_coeff": [0.01],
+    }  # fmt: skip
+    if experts.shared_width:
+        found["moe_shared_expert_intermediate_size"] = experts.shared_width
+    report.not_modelled(
+        "--moe-token-dispatcher-type alltoall, --moe-grouped-gemm, --moe-permute-fusion, --moe-router-*, "
+        "--moe-aux-loss-coeff: how tokens are routed and sent"
+    )
+    if "deepseek-v3" in (order.model.name, order.model.derived_from):
+        return found | _DEEPSEEK_V3
+    if order.model.family.startswith("DeepSeek") or order.model.name.startswith("kimi"):
+        report.remark("The router of this family (scores by sigmoid, groups, bias) is not written: --moe-router-*.")
+    return found
+
+
+def _pattern(value: Any) -> str:
+    """Which layers have experts, as the shortest text of sums and products of lists."""
+    if not isinstance(value, list):
+        return str(value)
+    runs: list[list[int]] = []
+    for each in value:
+        if runs and runs[-1][0] == each:
+            runs[-1][1] += 1
+        else:
+            runs.append([each, 1])
+    return "(" + "+".join(f"[{each}]*{count}" for each, count in runs) + ")"
+
+
+def _parallel(order: Order, report: Report) -> dict[str, Any]:
+    e, layers = order.execution, int(order.shape["layers"])
+    v, pipeline = e["pipeline_interleaving"], e["pipeline_par"]
+    found: dict[str, Any] = {
+        "tensor_model_parallel_size": e["tensor_par"], "pipeline_model_parallel_size": pipeline,
+        "context_parallel_size": e["context_par"],
+    }  # fmt: skip
+    if e["context_par"] > 1:
+        found["cp_comm_type"] = ["p2p"]
+    if "experts" in order.shape:
+        found |= {
+            "expert_model_parallel_size": e["expert_par"], "expert_tensor_parallel_size": e["expert_tensor_par"],
+        }  # fmt: skip
+    layout = e["stage_layout"]
+    if layout == "balanced" and pipeline > 1:
+        report.not_expressible(f"{called('stage_layout')} balanced: stages are cut as evenly as layers divide")
+        layout = "even"
+    cut = cut_of(layers, pipeline, v, layout)
+    found |= cut
+    if layout == "even" and ENDS[0] in cut:
+        report.remark(
+            f"{layers} layers do not divide over {pipeline} stages: the first has {cut[ENDS[0]]}, the last "
+            f"{cut[ENDS[1]]}, the others the rest evenly."
+        )
+    schedule = e["schedule"]
+    if schedule not in ("1f1b", "interleaved", "combined_1f1b") and pipeline > 1:
+        report.not_expressible(
+            f"{called('schedule')} {schedule}: Megatron-Core has 1F1B, interleaved and combined 1F1B; "
+            + ("interleaved" if v > 1 else "1F1B") + " is written"
+        )  # fmt: skip
+    if schedule == "combined_1f1b" and v == 1 and pipeline > 1:
+        raise LaunchError("Megatron runs combined_1f1b in a pipeline with pipeline_interleaving above 1 only.")
+    return found
+
+
+def _memory(order: Order, report: Report) -> dict[str, Any]:
+    e, layers = order.execution, int(order.shape["layers"])
+    found: dict[str, Any] = {"use_distributed_optimizer": e["zero_stage"] >= 1}
+    if e["zero_stage"] >= 2:
+        found |= {
+            "use_megatron_fsdp": True, "ckpt_format": "fsdp_dtensor", "gradient_accumulation_fusion": False,
+            "data_parallel_sharding_strategy": "optim_grads" if e["zero_stage"] == 2 else "optim_grads_params",
+        }  # fmt: skip
+    found |= _recompute(order, report)
+    if e["optimizer_offload"]:
+        found |= dict.fromkeys(("optimizer_cpu_offload", "use_precision_aware_optimizer"), True)
+        found["optimizer_offload_fraction"] = 1.0
+        if not e["zero_stage"]:
+            found["use_distributed_optimizer"] = True
+            report.remark("Offloading the optimizer needs the distributed optimizer, which is switched on.")
+    if e["activations_offload"]:
+        if e["pipeline_par"] == 1 and e["activation_recompute"] == "none":
+            found["cpu_offloading_num_layers"] = layers - 1
+        else:
+            found |= {"fine_grained_activation_offloading": True, "offload_modules": ["core_attn", "attn_proj"]}
+            if e["launch"] == "graphs":
+                found["fine_grained_offloading_max_inflight_offloads"] = 2
+            report.remark(
+                "Activations of modules are offloaded, not of whole layers, as there is a pipeline or recomputation."
+            )
+    return found
+
+
+def _recompute(order: Order, report: Report) -> dict[str, Any]:
+    e, layers = order.execution, int(order.shape["layers"])
+    kind = e["activation_recompute"]
+    if kind == "none":
+        return {}
+    uniform = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+    if kind == "full":
+        return uniform
+    selected = e["selective_recompute"]
+    if selected == "attention":
+        return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
+    if selected == "modules":
+        modules = ["layernorm"]
+        if "experts" in order.shape:
+            modules.append("moe_act")
+        if "kv_rank" in order.shape:
+            modules.append("mla_up_proj")
+        return {"recompute_granularity": "selective", "recompute_modules": modules}
+    if selected == "half":
+        chunk = -(-layers // (e["pipeline_par"] * e["pipeline_interleaving"]))
+        report.remark("The first half of every chunk's layers is recomputed instead of every second layer.")
+        if chunk > 1:
+            return {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": chunk // 2}
+    report.not_expressible(f"{called('selective_recompute')} {selected}: the attention core is recomputed instead")
+    return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
+
+
+def _precision(order: Order, report: Report) -> dict[str, Any]:
+    e = order.execution
+    found: dict[str, Any] = {}
+    kind = e["datatype"]
+    if kind in ("bfloat16", "float8", "float4"):
+        found["bf16"] = True
+    elif kind == "float16":
+        found["fp16"] = True
+    elif kind != "float32":
+        raise LaunchError(f"Megatron does not train in {kind}; it has float32, float16, bfloat16, float8 and float4.")
+    if kind == "float8":
+        found |= {"fp8": "hybrid", "fp8_recipe": "tensorwise"}
+        report.not_modelled("--fp8-recipe tensorwise: how FP8 values are scaled")
+        report.remark(_BLACKWELL_AND_HOPPER)
+    if kind == "float4":
+        found |= {"fp4": "e2m1", "fp4_recipe": "nvfp4"}
+        report.not_modelled("--fp4-recipe nvfp4: how FP4 values are scaled")
+    if e["gradient_datatype"] == "bfloat16":
+        if kind != "float16":
+            found["grad_reduce_in_bf16"] = True
+    else:
+        found["accumulate_allreduce_grads_in_fp32"] = True
+    if e["zero_stage"] >= 2:
+        found["megatron_fsdp_grad_comm_dtype"] = "bf16" if e["gradient_datatype"] == "bfloat16" else "fp32"
+    if e["optimizer_datatype"] == "bfloat16":
+        found |= {"use_precision_aware_optimizer": True, "exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"}
+    if found.get("use_precision_aware_optimizer") and not e["zero_stage"]:
+        raise LaunchError("Moments in bfloat16 need the distributed optimizer in Megatron: zero_stage 1 or more.")
+    return found
+
+
+def _overlap(order: Order, report: Report) -> dict[str, Any]:
+    e = order.execution
+    kind = e["tensor_par_comm_type"]
+    if kind == "p2p_rs_ag":
+        report.not_expressible(
+            f"{called('tensor_par_comm_type')} p2p_rs_ag: gone from Megatron-Core; all-reduce is written"
+        )
+    sequence = kind == "rs_ag" and e["tensor_par"] > 1
+    found: dict[str, Any] = {"sequence_parallel": sequence, "tp_comm_overlap": False}
+    if e["tensor_par_overlap"] != "none" and e["tensor_par"] > 1:
+        found["tp_comm_overlap"] = sequence
+        if not sequence:
+            report.not_expressible(f"{called('tensor_par_overlap')}: only with sequence parallelism (rs_ag)")
+    found["overlap_grad_reduce"] = bool(e["data_par_overlap"])
+    found["overlap_param_gather"] = bool(e["data_par_overlap"]) and e["zero_stage"] >= 1
+    spread = "experts" in order.shape and e["expert_par"] > 1
+    if spread and e["tensor_par"] > 1 and not sequence:
+        report.remark("Megatron asks for sequence parallelism where both tensor and expert parallel exceed 1.")
+    if spread and (e["expert_overlap"] or (e["schedule"] == "combined_1f1b" and e["pipeline_par"] > 1)):
+        found["overlap_moe_expert_parallel_comm"] = True
+    if e["pipeline_overlap"] and e["pipeline_par"] > 1:
+        report.not_expressible(f"{called('pipeline_overlap')}: transfers of plain 1F1B are not hidden")
+    return found
+
+
+def _software(order: Order, report: Report) -> dict[str, Any]:
+    e = order.execution
+    found: dict[str, Any] = {"transformer_impl": "transformer_engine", "attention_backend": "auto"}
+    kernel = e["attention_kernel"]
+    if kernel == "unfused":
+        found["attention_backend"] = "unfused"
+    elif kernel == "flash2":
+        found |= {"attention_backend": "flash", "flash_attention_version": 2}
+    elif kernel == "native":
+        found["attention_backend"] = "fused"
+    elif kernel == "flash1":
+        report.not_expressible(f"{called('attention_kernel')} flash1: FlashAttention 2 is written")
+        found |= {"attention_backend": "flash", "flash_attention_version": 2}
+    launch = e["launch"]
+    if launch == "graphs":
+        found |= {"cuda_graph_impl": "full_iteration", "check_for_nan_in_loss_and_grad": False}
+    else:
+        found["cuda_graph_impl"] = "none"
+    if launch == "compiled":
+        report.not_expressible(f"{called('launch')} compiled: fused kernels are written")
+    if launch == "eager":
+        found |= {
+            "transformer_impl": "local", "bias_swiglu_fusion": False, "bias_dropout_fusion": False,
+            "masked_softmax_fusion": False, "apply_rope_fusion": False,
+        }  # fmt: skip
+    if e["weight_offload"]:
+        report.not_expressible(f"{called('weight_offload')}: no flag offloads weights")
+    if not e["fused_activation"]:
+        report.not_expressible(f"{called('fused_activation')} off: kernels are fused as a whole")
+    return found
+
+
+def _networks(order: Order, report: Report) -> dict[str, Any]:
+    """Networks follow from the order of ranks, of which there are two; what neither says cannot be said."""
+    e = order.execution
+    tensor, data, pipeline = (
+        e[f"{name}_net"] if e[name] > 1 else None for name in ("tensor_par", "data_par", "pipeline_par")
+    )
+    others = [net for net in (data, pipeline) if net is not None]
+    if tensor is not None and others and tensor > min(others):
+        report.not_expressible("networks: tensor parallel ranks are neighbours, on the lowest tier that there is")
+    if data is not None and pipeline is not None and pipeline < data:
+        return {"use_tp_pp_dp_mapping": True}
+    return {}

@@ -1,0 +1,367 @@
+"""Megatron-Bridge, NeMo's way to train with Megatron-Core: recipes as Python, with keys of one configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import models
+from engine.launch.contract import Found, LaunchError, LaunchFile, Order, Reading, Written
+from engine.launch.launchers import header, launch_of, torchrun
+from engine.launch.megatron.arguments import Arguments, Dialect
+from engine.launch.megatron.constraints import refusal
+from engine.launch.megatron.framework import environment_of
+from engine.launch.megatron.model_reading import read_model
+from engine.launch.megatron.reading import read_execution
+from engine.launch.megatron.writing import Groups, groups_of
+from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS, TERMS
+from engine.launch.megatron_bridge.recipe_text import from_python, from_words, from_yaml
+from engine.launch.report import Report, truth
+from engine.launch.shapes import shape_of
+
+__all__ = ["MEGATRON_BRIDGE", "MegatronBridge"]
+
+BRIDGE: Final = Dialect("Megatron-Bridge", False, "bfloat16", False, True, True)
+_ARGUMENTS: Final = {key: argument for argument, key in KEYS.items()}
+_MARKS: Final = ("model.", "train.", "ddp.", "comm_overlap.", "optimizer.", "mixed_precision", "--recipe")
+_GPUS: Final = re.compile(r"_(\d{1,6})gpus?_")
+_TORCHRUN: Final = re.compile(r"--nproc[_-]per[_-]node[= ](\d{1,4})\s+--nnodes[= ](\d{1,6})")
+_RECIPES: Final[tuple[tuple[str, str], ...]] = (
+    ("llama31_405b", "llama-3.1-405B"), ("llama31_70b", "llama-3.1-70B"), ("llama31_8b", "llama-3.1-8B"),
+    ("llama3_70b", "llama-3-70B"), ("llama3_8b", "llama-3-8B"), ("llama32_1b", "llama-3.2-1B"),
+    ("llama32_3b", "llama-3.2-3B"), ("llama2_7b", "llama-2-7B"), ("deepseek_v3", "deepseek-v3"),
+    ("deepseek_v2_lite", "deepseek-v2-lite"), ("deepseek_v2", "deepseek-v2"), ("gpt3_175b", "gpt3-175B"),
+    ("kimi_k2", "kimi-k2"), ("qwen3_235b_a22b", "qwen3-235B-A22B"), ("qwen3_30b_a3b", "qwen3-30B-A3B"),
+    ("mixtral_8x7b", "mixtral-8x7B"), ("mixtral_8x22b", "mixtral-8x22B"), ("gpt_oss_120b", "gpt-oss-120B"),
+    ("gpt_oss_20b", "gpt-oss-20B"), ("nemotron4_340b", "nemotron-4-340B"),
+)  # fmt: skip
+"""Beginnings of recipes' names, and the model of the library that they train."""
+_RUN: Final[Mapping[str, Any]] = {"train.train_iters": 50}
+_TO_REPLACE: Final = (
+    "train.train_iters, tokenizer and mock data of the recipe vanilla_gpt_pretrain_config: to be replaced by your own"
+)
+_ALSO_READ: Final = frozenset({
+    "model", "mixed_precision", "mixed_precision.grad_reduce_in_fp32", "ddp.grad_reduce_in_fp32", "comm_overlap",
+    "comm_overlap.overlap_grad_reduce", "comm_overlap.overlap_param_gather", "model.cuda_graph_scope",
+    "dist.use_megatron_fsdp", "model.activation_func", "model.should_pad_vocab", "dataset.seq_length",
+    "dataset.sequence_length", "model.tp_comm_overlap", "comm_overlap.overlap_param_gather_with_optimizer_step",
+    "--recipe", "model.max_position_embeddings", "model.overlap_moe_expert_parallel_comm", "ddp.fsdp_double_buffer",
+    "ddp.check_for_nan_in_grad", "ddp.bucket_size", "ddp.pad_buckets_for_high_nccl_busbw", "ddp.check_for_large_grads",
+    "rerun_state_machine.check_for_nan_in_loss", "rerun_state_machine.check_for_nan_in_grad",
+    "comm_overlap.tp_comm_bootstrap_backend", "comm_overlap.batch_p2p_comm", "comm_overlap.align_param_gather",
+    "comm_overlap.bucket_size", "dist.enable_megatron_core_experimental", "dist.distributed_timeout_minutes",
+})  # fmt: skip
+
+
+class MegatronBridge:
+    """Megatron-Bridge, and NeMo before it."""
+
+    name = "megatron-bridge"
+    title = "Megatron-Bridge"
+    aliases = ("bridge", "nemo", "megatron-bridge-nemo")
+    version = "0.7.0 (dev), 2026-08-22"
+    source = "NVIDIA-NeMo/Megatron-Bridge @ 067f987df03b8355b03192d88d70f1709fedf51a"
+    terms = TERMS
+
+    def write(self, order: Order) -> Written:
+        """Returns a Python program for torchrun. Raises `LaunchError` where the framework would refuse the execution.
+
+        Args:
+            order: what shall be written.
+        """
+        report = Report()
+        groups = groups_of(order, report)
+        keys = _keys(groups, order)
+        reason = refusal(self._arguments(keys, Report()), order.nodes * order.gpus_per_node)
+        if reason:
+            raise LaunchError(f"Megatron-Bridge refuses this execution: {reason.replace('--', '')}.")
+        lists = {which: tuple(map(_said_by_keys, report.listed(which)))
+                 for which in ("not_expressible", "not_modelled", "remarks")}  # fmt: skip
+        if order.execution["weight_offload"]:
+            lists["not_expressible"] = tuple(each for each in lists["not_expressible"] if "weight_offload" not in each)
+            if not keys.get("model.cpu_offloading_weights"):
+                lists["not_expressible"] += ("weight_offload: only with offloaded activations of whole layers",)
+        lists["not_modelled"] = (*lists["not_modelled"], _TO_REPLACE)
+        text = _program(self, order, keys, lists)
+        return Written(
+            self.name, self.title, self.version, (LaunchFile("pretrain_megatron_bridge.py", text, "python"),), keys,
+            *lists.values(),
+        )  # fmt: skip
+
+    def find(self, text: str, name: str) -> Found | None:
+        """Returns the keys of a recipe: Python, a command that runs one, or YAML; None where there are none.
+
+        Args:
+            text: of the file.
+            name: of the file.
+        """
+        ending = name.lower().rpartition(".")[2]
+        if ending in ("yaml", "yml"):
+            keys = from_yaml(text)
+            return None if keys is None else Found(keys)
+        if ending == "py" or re.search(r"^\s*(import|from) [a-z_.]+", text, re.MULTILINE):
+            found = from_python(text)
+            if found is None or not any(key in KEYS.values() for key in found[0]):
+                return None
+            started = _TORCHRUN.search(text)
+            gpus = int(started[1]) * int(started[2]) if started else None
+            return Found(found[0], gpus, remarks=tuple(found[1]))
+        launch = launch_of(text, _MARKS)
+        if launch is None or not any(word.startswith(_MARKS) for word in launch.words):
+            return None
+        keys, unread = from_words(launch.words)
+        return Found(keys, launch.gpus, launch.environment, tuple(unread))
+
+    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
+        """Returns what keys say; a key "--recipe" names the recipe that they belong to.
+
+        Args:
+            flags: values by key.
+            gpus: how many there are, None where only the recipe's name may say it.
+        """
+        report = Report()
+        recipe = str(flags.get("--recipe", ""))[:200]
+        named = _GPUS.search(recipe)
+        if gpus is None and named is not None:
+            gpus = int(named[1])
+            report.remark(f"The number of GPUs, {gpus}, is that of the recipe's name.")
+        self._read_recipe(recipe, report)
+        args = self._arguments(flags, report)
+        own = dict(report.model)
+        read_model(args, report)
+        report.model = {**own, **{word: report.model[word] for word in report.model if word not in own or word in
+                                  _stated(args)}}  # fmt: skip
+        if "layers" not in report.model:
+            report.leave("the model's shape")
+        read_execution(args, report, gpus)
+        if "num_procs" in report.execution and (reason := refusal(args, report.execution["num_procs"])):
+            report.refuse(reason)
+        return report.reading(self.name, self.version, flags, report.execution.get("num_procs"))
+
+    @staticmethod
+    def _read_recipe(recipe: str, report: Report) -> None:
+        """The model that a recipe trains, without what only the library says of it."""
+        for beginning, model in _RECIPES:
+            if recipe.startswith(beginning):
+                shape = shape_of(models.load(model))
+                shape.pop("head_dim" if "kv_rank" in shape else "", None)
+                report.model.update(shape)
+                report.remark(f"The model is that of the recipe's name, {model}.")
+                return
+
+    @staticmethod
+    def _arguments(flags: Mapping[str, Any], report: Report) -> Arguments:
+        """The arguments of Megatron-Core that keys come to."""
+        said: dict[str, Any] = {}
+        for key, value in flags.items():
+            if key in _ARGUMENTS:
+                said[_ARGUMENTS[key]] = None if str(value).lower() in ("none", "null") else value
+            elif key not in _ALSO_READ:
+                if key.startswith("model.") and key.removeprefix("model.") in _MODEL_FIELDS_WITHOUT_BEARING:
+                    continue
+                if not key.startswith(_WITHOUT_BEARING):
+                    report.unread(f"{key[:80]} is not read.")
+        _overlaps(said, flags)
+        _precisions(said, flags)
+        for key in ("dataset.seq_length", "dataset.sequence_length"):
+            if key in flags and said.get("seq_length") is None:
+                said["seq_length"] = flags[key]
+        if said.pop("share_embeddings_and_output_weights", None) is not None:
+            shared = flags[KEYS["share_embeddings_and_output_weights"]]
+            said["untie_embeddings_and_output_weights"] = not truth(shared, "share_embeddings_and_output_weights")
+        impl = str(said.get("cuda_graph_impl") or "none").lower()
+        scope = str(flags.get("model.cuda_graph_scope") or "").lower()
+        if impl == "local" and "full_iteration" in scope:
+            said["cuda_graph_impl"] = "full_iteration"
+        if said.get("cpu_offloading") is not None and not truth(said["cpu_offloading"], "model.cpu_offloading"):
+            said["cpu_offloading_num_layers"] = 0
+        for key in ("cpu_offloading_weights", "cpu_offloading_activations", "cpu_offloading"):
+            if said.get(key) is not None:
+                said[key] = truth(said[key], key)
+        if truth(flags.get("dist.use_megatron_fsdp"), "dist.use_megatron_fsdp"):
+            said["use_megatron_fsdp"] = True
+        if truth(flags.get("comm_overlap.overlap_param_gather_with_optimizer_step"), "comm_overlap"):
+            said["overlap_param_gather_with_optimizer_step"] = True
+        return Arguments(said, BRIDGE, {**KEYS, "fp8_recipe": "mixed_precision fp8 recipe", "fp4_recipe":
+                                        "mixed_precision fp4 recipe"})  # fmt: skip
+
+
+_WITHOUT_BEARING: Final = (
+    "train.", "dataset.", "tokenizer.", "logger.", "scheduler.", "checkpoint.", "rng.", "validation.", "profiling.",
+    "optimizer.", "--", "env_vars",
+)  # fmt: skip
+_MODEL_FIELDS_WITHOUT_BEARING: Final = frozenset({
+    "cross_entropy_loss_fusion", "cross_entropy_fusion_impl", "pipeline_dtype", "use_te_rng_tracker",
+    "moe_permute_fusion",
+    "moe_router_fusion", "moe_router_force_load_balancing", "cuda_graph_warmup_steps", "deterministic_mode", "bf16",
+    "params_dtype", "init_method_std", "layernorm_epsilon", "rope_scaling", "apply_rope_fusion", "tp_comm_overlap_cfg",
+    "make_vocab_size_divisible_by", "fp8_output_proj", "moe_router_padding_for_fp8", "qk_clip", "moe_hybridep_num_sms",
+    "bias_dropout_add_fusion", "max_position_embeddings", "moe_router_score_function", "moe_router_group_topk",
+    "moe_router_num_groups", "moe_router_topk_scaling_factor", "moe_router_enable_expert_bias", "moe_router_dtype",
+    "moe_router_pre_softmax", "calculate_per_token_loss", "init_model_with_meta_device", "perform_initialization",
+})  # fmt: skip
+
+
+def _stated(args: Arguments) -> set[str]:
+    """Words of the shape that keys state themselves, which count more than the recipe's name."""
+    words = {
+        "num_layers": "layers", "hidden_size": "hidden", "ffn_hidden_size": "ffn", "num_attention_heads": "heads",
+        "num_query_groups": "kv_heads", "kv_channels": "head_dim", "seq_length": "seq", "vocab_size": "vocab",
+        "num_experts": "experts", "moe_router_topk": "top_k", "moe_ffn_hidden_size": "expert_ffn",
+        "moe_shared_expert_intermediate_size": "shared_ffn", "moe_layer_freq": "moe_layer_freq",
+        "gated_linear_unit": "gated_mlp", "untie_embeddings_and_output_weights": "tied_embeddings",
+        "mtp_num_layers": "mtp_layers",
+    }  # fmt: skip
+    found = {word for name, word in words.items() if args.said.get(name) is not None}
+    return found | ({"positions", "norm", "linear_bias", "qk_norm", "rope_theta"} if "layers" in found else set())
+
+
+def _overlaps(said: dict[str, Any], flags: Mapping[str, Any]) -> None:
+    """Overlap of gradients: a `comm_overlap` object decides, and where it says nothing it is on with several replicas
+    and the distributed optimizer."""
+    if said.get("tp_comm_overlap") is None and flags.get("model.tp_comm_overlap") is not None:
+        said["tp_comm_overlap"] = flags["model.tp_comm_overlap"]
+    if said.get("overlap_moe_expert_parallel_comm") is None:
+        other = flags.get("model.overlap_moe_expert_parallel_comm")
+        if other is not None:
+            said["overlap_moe_expert_parallel_comm"] = other
+    for name in ("overlap_grad_reduce", "overlap_param_gather"):
+        decided = flags.get(f"comm_overlap.{name}")
+        if decided is not None:
+            said[name] = decided
+        elif said.get(name) is None:
+            # The common recipe has both on; one that turns off the first has the second off, too.
+            said[name] = said.get("overlap_grad_reduce", True)
+
+
+def _precisions(said: dict[str, Any], flags: Mapping[str, Any]) -> None:
+    """Datatypes from a recipe of mixed precision, and what is said beside its name."""
+    text = str(flags.get("mixed_precision") or "").lower().replace("-", "_")
+    name = next((each for each in sorted(PRECISIONS, key=len, reverse=True) if each in text), "bf16_mixed")
+    said.update(PRECISIONS[name])
+    if "bf16_with_fp8_mxfp8" in text:
+        said.update(PRECISIONS["bf16_with_mxfp8_mixed"])
+    if "bf16_with_fp4_nvfp4" in text:
+        said.update(PRECISIONS["bf16_with_nvfp4_mixed"])
+    wide: Any = flags.get("mixed_precision.grad_reduce_in_fp32")
+    if wide is None and (found := re.search(r"grad_reduce_in_fp32\s*=\s*(true|false)", text)):
+        wide = found[1]
+    if wide is None and not text:
+        wide = flags.get("ddp.grad_reduce_in_fp32")
+    wide = wide is None or truth(wide, "grad_reduce_in_fp32")
+    said["grad_reduce_in_bf16"] = not wide
+    said["accumulate_allreduce_grads_in_fp32"] = wide
+
+
+def _keys(groups: Groups, order: Order) -> dict[str, Any]:
+    """Keys of the configuration from arguments of Megatron-Core."""
+    a = {name: value for group in groups.values() for name, value in group.items()}
+    keys: dict[str, Any] = {}
+    gated = a.pop("swiglu")
+    a["gated_linear_unit"] = gated
+    a["share_embeddings_and_output_weights"] = not a.pop("untie_embeddings_and_output_weights")
+    a["virtual_pipeline_model_parallel_size"] = a.pop("num_virtual_stages_per_pipeline_rank", None)
+    if not a.pop("group_query_attention", False):
+        a["num_query_groups"] = a["num_attention_heads"]
+    for name in ("recompute_granularity", "recompute_method", "recompute_num_layers"):
+        a.setdefault(name, None)
+    if a.get("cpu_offloading_num_layers"):
+        weights = bool(order.execution["weight_offload"])
+        a |= {"cpu_offloading": True, "cpu_offloading_activations": True, "cpu_offloading_weights": weights}
+    if a["attention_backend"] == "auto":
+        del a["attention_backend"]
+    if a.pop("check_for_nan_in_loss_and_grad", True) is False:
+        keys["ddp.check_for_nan_in_grad"] = False
+        keys["rerun_state_machine.check_for_nan_in_loss"] = False
+    for name in ("cp_comm_type",):
+        if name in a:
+            a[name] = a[name][0]
+    if "moe_aux_loss_coeff" in a:
+        a["moe_aux_loss_coeff"] = a["moe_aux_loss_coeff"][0]
+        a["moe_router_load_balancing_type"] = a["moe_router_load_balancing_type"][0]
+    if str(a.get("moe_layer_freq", "")).startswith("("):
+        a["moe_layer_freq"] = order.shape["moe_layer_freq"]
+    if not a.get("overlap_moe_expert_parallel_comm") and "num_experts" in a:
+        a["overlap_moe_expert_parallel_comm"] = False
+    for name, key in KEYS.items():
+        if name in a:
+            keys[key] = a[name]
+    keys["dataset.seq_length"] = a["seq_length"]
+    keys["mixed_precision"] = _precision_name(a)
+    keys["mixed_precision.grad_reduce_in_fp32"] = not a.get("grad_reduce_in_bf16", False) and (
+        a.get("accumulate_allreduce_grads_in_fp32", False)
+    )
+    keys["ddp.grad_reduce_in_fp32"] = keys["mixed_precision.grad_reduce_in_fp32"]
+    for name in ("overlap_grad_reduce", "overlap_param_gather"):
+        keys[f"comm_overlap.{name}"] = a[name]
+    return {**keys, **_RUN}
+
+
+def _precision_name(a: Mapping[str, Any]) -> str:
+    wanted = {name: a[name] for name in ("bf16", "fp16", "fp8", "fp8_recipe", "fp4", "fp4_recipe") if a.get(name)}
+    for name, precision in PRECISIONS.items():
+        if precision == wanted:
+            return name
+    raise LaunchError("Megatron-Bridge trains in bfloat16, float16, float8 or float4.")
+
+
+def _said_by_keys(sentence: str) -> str:
+    """A remark about flags, with the keys of this framework."""
+    from engine.launch.megatron.parser import flags_by_name
+
+    def key(found: re.Match[str]) -> str:
+        flag = flags_by_name().get(found[0])
+        return KEYS.get(flag.destination, found[0]) if flag is not None else found[0]
+
+    return re.sub(r"--[a-z0-9-]+", key, sentence)
+
+
+_DTYPES: Final = {"bf16": "torch.bfloat16", "fp32": "torch.float32"}
+_FUNCTIONS: Final = {True: "torch.nn.functional.silu", False: "torch.nn.functional.gelu"}
+
+
+def _program(framework: MegatronBridge, order: Order, keys: Mapping[str, Any], lists: Mapping[str, Any]) -> str:
+    """The program: a bare recipe, every key assigned, and the call that trains."""
+    headings = dict(zip(lists, ("Not expressible there", "Set there, not modelled", "Remarks"), strict=True))
+    told = header(f"{framework.title} ({framework.version})", order,
+                  {headings[which]: sentences for which, sentences in lists.items()})  # fmt: skip
+    latent = "model.multi_latent_attention" in keys
+    precision = keys["mixed_precision"]
+    lines = [
+        told, "#", "# On every node:", f"#   {torchrun(order)} pretrain_megatron_bridge.py", "",
+        "import os", "", "import torch",
+        *(["from megatron.bridge.models.mla_provider import MLAModelProvider"] if latent else []),
+        "from megatron.bridge.recipes.gpt.vanilla_gpt import vanilla_gpt_pretrain_config",
+        "from megatron.bridge.training.comm_overlap import CommOverlapConfig",
+        "from megatron.bridge.training.gpt_step import forward_step",
+        f"from megatron.bridge.training.mixed_precision import {precision}",
+        "from megatron.bridge.training.pretrain import pretrain",
+        "from megatron.core.transformer.enums import AttnBackend", "",
+        *(f'os.environ.setdefault("{name}", "{value}")' for name, value in environment_of(order).items()), "",
+        "cfg = vanilla_gpt_pretrain_config()",
+        *(["cfg.model = MLAModelProvider()"] if latent else []),
+        f"cfg.mixed_precision = {precision}()",
+        f"cfg.comm_overlap = CommOverlapConfig(tp_comm_overlap={keys['comm_overlap.tp_comm_overlap']})",
+        f"cfg.model.activation_func = {_FUNCTIONS[bool(keys['model.gated_linear_unit'])]}",
+        f"cfg.tokenizer.vocab_size = {keys['model.vocab_size']}",
+    ]  # fmt: skip
+    for key, value in keys.items():
+        if key in ("mixed_precision", "comm_overlap.tp_comm_overlap"):
+            continue
+        shown = repr(value)
+        if key == "model.attention_backend":
+            shown = f"AttnBackend.{value}"
+        elif key.endswith("_dtype") and key.startswith("optimizer."):
+            shown = _DTYPES[value]
+        elif isinstance(value, list) and len(value) > 12 and set(value) <= {0, 1}:
+            first = value.index(1)
+            if all(value[first:]):
+                shown = f"[0] * {first} + [1] * {len(value) - first}"
+        lines.append(f"cfg.{key} = {shown}")
+    lines += ["", 'if __name__ == "__main__":', "    pretrain(config=cfg, forward_step_func=forward_step)"]
+    return "\n".join(lines) + "\n"
+
+
+MEGATRON_BRIDGE: Final = MegatronBridge()
+"""The framework."""

@@ -1,0 +1,138 @@
+"""What a launch configuration gives, asked for key by key with its type, so that what nobody asked for can be named.
+
+Files and command lines write one value in several ways: `true`, `"True"` and a bare flag; `8`, `"8"` and `8.0`. Readers
+of frameworks ask here and get a number, a truth or a word, or one sentence on what stands there instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from engine.launch.contract import LaunchError
+from models.documents import shown
+
+__all__ = ["LARGEST", "Settings"]
+
+LARGEST = 2**53
+"""No number of a configuration is larger; beyond it floats skip whole numbers."""
+_ON, _OFF = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
+_NOTHING = frozenset({"", "none", "null", "~"})
+
+
+class Settings:
+    """The keys and values of one launch configuration, and which of them have been asked for."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        """Takes the keys and values; keys may have the dashes of flags in front."""
+        self.given: dict[str, Any] = {str(key).lstrip("-"): value for key, value in given.items()}
+        self.asked: set[str] = set()
+
+    def has(self, *names: str) -> bool:
+        """Tells whether one of these keys is given with a value; it counts as asked for."""
+        self.asked.update(names)
+        return any(self._value(name) is not None for name in names)
+
+    def _value(self, name: str) -> Any:
+        self.asked.add(name)
+        value = self.given.get(name)
+        if isinstance(value, str) and value.strip().lower() in _NOTHING:
+            return None
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float | None:
+        """Returns a number, or the default where the key is absent or empty.
+
+        Args:
+            name: of the key.
+            default: what the framework takes where nothing is said.
+
+        Raises LaunchError where something else stands there.
+        """
+        value = self._value(name)
+        if value is None:
+            return default
+        try:
+            found = math.nan if isinstance(value, bool) else float(str(value).strip())
+        except ValueError:
+            found = math.nan
+        if not math.isfinite(found) or abs(found) > LARGEST:
+            raise LaunchError(f"{name} is {shown(value)}; it must be a number.")
+        return found
+
+    def whole(self, name: str, default: int | None = None, *, least: int = 1) -> int | None:
+        """Returns a whole number, or the default where the key is absent or empty.
+
+        Args:
+            name: of the key.
+            default: what the framework takes where nothing is said.
+            least: smallest number that makes sense.
+
+        Raises LaunchError where something else stands there.
+        """
+        if self._value(name) is None:
+            return default
+        try:
+            found = self.number(name)
+        except LaunchError:
+            found = None
+        if found is None or found != int(found) or found < least:
+            raise LaunchError(f"{name} is {shown(self.given[name])}; it must be a whole number from {least} on.")
+        return int(found)
+
+    def truth(self, name: str, default: bool = False) -> bool:
+        """Returns whether a switch is on, or the default where the key is absent or empty.
+
+        Args:
+            name: of the key.
+            default: what the framework takes where nothing is said.
+
+        Raises LaunchError where something else stands there.
+        """
+        value = self._value(name)
+        if value is None:
+            return default
+        if isinstance(value, bool):
+            return value
+        word = str(value).strip().lower()
+        if word in _ON or word in _OFF:
+            return word in _ON
+        raise LaunchError(f"{name} is {shown(value)}; it must be true or false.")
+
+    def word(self, name: str, default: str = "") -> str:
+        """Returns a word, or the default where the key is absent or empty.
+
+        Args:
+            name: of the key.
+            default: what the framework takes where nothing is said.
+
+        Raises LaunchError where a list or a table stands there.
+        """
+        value = self._value(name)
+        if value is None:
+            return default
+        if isinstance(value, (Mapping, list, tuple)):
+            raise LaunchError(f"{name} is {shown(value)}; it must be one word.")
+        return str(value).strip()
+
+    def words(self, name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Returns a list of words, which may be written with commas, or the default where the key is absent.
+
+        Args:
+            name: of the key.
+            default: what the framework takes where nothing is said.
+
+        Raises LaunchError where a table stands there.
+        """
+        value = self._value(name)
+        if value is None:
+            return default
+        if isinstance(value, (list, tuple)):
+            return tuple(str(each) for each in value)
+        text = self.word(name).strip("[]")
+        return tuple(each.strip().strip("'\"") for each in text.replace(",", " ").split())
+
+    def rest(self) -> list[str]:
+        """Returns the keys that nobody has asked for, as they were given."""
+        return [name for name in self.given if name not in self.asked]

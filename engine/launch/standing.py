@@ -1,0 +1,227 @@
+"""Where an execution stands among all of its kind: its place, its distance to the best, and the way there step by step.
+
+The way is greedy: of all changes that lead towards the best, each made of choices that only make sense together, the
+one that gains most comes first. It is a way, not the only one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from engine.columns import by_name, choice_label, fields_of, stored_of
+from engine.exploration.proven_optimum import best_of
+from engine.exploration.result import Exploration
+from engine.exploration.run import explore_scenario
+from engine.launch.conversion import evaluable
+from engine.scenarios.scenario import Scenario
+from engine.store import Condition
+from hardware import Calibration, SystemLike
+from models import ModelLike
+
+__all__ = ["Change", "Standing", "Step", "standing"]
+
+TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
+    ("tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "batch_size",
+     "pipeline_interleaving", "schedule", "stage_layout", "microbatch_size", "optimizer_sharding", "zero_stage"),
+    ("pipeline_interleaving", "schedule", "stage_layout", "microbatch_size"),
+    ("pipeline_interleaving", "schedule", "stage_layout"),
+    ("stage_layout",),
+    ("microbatch_size",),
+    ("optimizer_sharding", "zero_stage"),
+    ("activation_recompute", "selective_recompute"),
+    ("tensor_par_comm_type", "seq_par_ag_redo", "tensor_par_overlap"),
+    ("tensor_par_comm_type", "seq_par_ag_redo"),
+    ("tensor_par_overlap",),
+    ("data_par_overlap",),
+    ("weight_offload",),
+    ("activations_offload",),
+    ("optimizer_offload",),
+    ("expert_overlap",),
+    ("pipeline_overlap",),
+)  # fmt: skip
+"""Choices that change together; larger groups hold what smaller ones change alone."""
+NOT_COMPARED: Final = frozenset({"seq_par_ag_redo", "tensor_par_net", "pipeline_par_net", "data_par_net",
+                                 "fused_activation"})  # fmt: skip
+"""Fields that follow from others, or that no configuration states."""
+KEPT: Final = ("attention_kernel", "launch", "gradient_datatype", "optimizer_datatype", "pipeline_overlap")
+"""Choices of software that are kept as they are, unless asked otherwise."""
+LARGEST_RANKED: Final = 3_000_000
+"""Executions up to which all are evaluated to say the place; of more, the best is proven only."""
+LEAST_GAIN: Final = 5e-4
+"""Share of the throughput below which a step is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A field that changes."""
+
+    field: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        column = by_name(self.field)
+        return f"{column.label} {_worded(column.name, self.old)} → {_worded(column.name, self.new)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step towards the best: what changes together, and what an execution reaches with it [samples/s]."""
+
+    changes: tuple[Change, ...]
+    rate: float
+    gain: float
+    """Throughput over that before the step, less 1."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where an execution stands. `row` and `best` are evaluated executions; `best` is None where nothing runs."""
+
+    scenario: Scenario
+    row: Mapping[str, Any]
+    best: Mapping[str, Any] | None
+    total: int
+    faster: int | None
+    """How many executions of the space are faster; None where the space is too large to evaluate all."""
+    feasible: int | None
+    steps: tuple[Step, ...]
+    id: int | None = None
+    """Number of the execution in its space; None where that does not try it, or was not evaluated whole."""
+
+    @property
+    def runs(self) -> bool:
+        """Returns whether the execution runs on the system."""
+        return bool(self.row["status"] == "ok")
+
+    @property
+    def distance(self) -> float | None:
+        """Returns how much faster the best is: its throughput over that of the execution, less 1; None where either
+        does not run."""
+        if not self.runs or self.best is None:
+            return None
+        return float(self.best["sample_rate"]) / float(self.row["sample_rate"]) - 1.0
+
+
+def standing(
+    execution: Mapping[str, Any],
+    model: ModelLike,
+    system: SystemLike,
+    *,
+    limits: Mapping[str, Any] | None = None,
+    cost_model: str | None = None,
+    calibration: Calibration | None = None,
+) -> Standing:
+    """Returns where an execution stands among all of its model, system, GPUs, batch and datatype.
+
+    Choices of software that configurations state, such as the attention kernel, are the same in all that it is compared
+    with, unless a limit says otherwise.
+
+    Args:
+        execution: values by field, as for `engine.launch.write`.
+        model: name, path or model.
+        system: name, path or system.
+        limits: on the space that it is compared with, as for `engine.explore`.
+        cost_model: name of the cost model, as for `engine.explore`.
+        calibration: of the cost model, where it takes one.
+
+    Raises what `evaluable` and `engine.Scenario.of` raise, and `engine.SpaceError` where there is no such space.
+    """
+    fields = evaluable(execution)
+    probe = Scenario.of(model, system, num_procs=fields["num_procs"], max_batch_size=fields["batch_size"],
+                        datatype=fields["datatype"], cost_model=cost_model, calibration=calibration)  # fmt: skip
+    known = {column.name: column for column in fields_of(probe.cost_model)}
+    same: dict[str, Any] = {
+        name: [fields[name]] for name in KEPT
+        if name in known and name in fields and fields[name] != known[name].default
+    }  # fmt: skip
+    scenario = Scenario.of(
+        probe.model, probe.system, num_procs=probe.num_procs, max_batch_size=probe.max_batch_size,
+        datatype=probe.datatype, limits={**same, **(limits or {})}, cost_model=probe.cost_model,
+        calibration=calibration,
+    )  # fmt: skip
+    names = [name for name in known if name in fields]
+    table = pd.DataFrame([{name: fields[name] for name in names}])
+    (row,) = scenario.evaluate(table).to_dict("records")
+    own = {str(name): value for name, value in row.items()}
+    total = scenario.space.total
+    faster = feasible = ident = None
+    if total <= LARGEST_RANKED:
+        found = explore_scenario(scenario)
+        feasible, best = found.feasible, found.best
+        if own["status"] == "ok":
+            faster = found.rows.count([Condition("sample_rate", ">", float(own["sample_rate"]) * (1 + 1e-9))])
+            ident = _id_of(found, {name: own[name] for name in names})
+    else:
+        optimum = best_of(scenario)
+        best = dict(optimum) if len(optimum) else None
+    if best is not None:
+        (evaluated,) = scenario.evaluate(pd.DataFrame([best])[list(known)]).to_dict("records")
+        best = {str(name): value for name, value in evaluated.items()}
+    steps = _steps(scenario, own, best) if best is not None else ()
+    return Standing(scenario, own, best, total, faster, feasible, steps, ident)
+
+
+def _id_of(found: Exploration, fields: Mapping[str, Any]) -> int | None:
+    """The number of an execution among those that run, None where none has all of its fields."""
+    stored = {column.name for column in stored_of(found.scenario.cost_model)}
+    where = [Condition(name, "=", value) for name, value in fields.items()
+             if name in stored and name not in NOT_COMPARED]  # fmt: skip
+    rows = found.rows.top(1, where=where, names=["id"])["id"].to_pylist()
+    return int(rows[0]) if rows else None
+
+
+def _worded(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return choice_label(by_name(name), value) if isinstance(value, str) else f"{int(value):,}"
+
+
+def _steps(scenario: Scenario, row: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[Step, ...]:
+    """The way from an execution to the best. Where the execution does not run, the first step is one that makes it."""
+    names = [column.name for column in fields_of(scenario.cost_model)]
+    now = {name: row[name] for name in names}
+    rate = float(row["sample_rate"]) if row["status"] == "ok" else 0.0
+    aim = float(best["sample_rate"])
+    steps: list[Step] = []
+    while rate < aim * (1 - LEAST_GAIN) and len(steps) < len(TOGETHER):
+        found = _next(scenario, now, best, rate)
+        if found is None:
+            break
+        changed, reached = found
+        changes = tuple(Change(name, now[name], best[name]) for name in names
+                        if name in changed and name not in NOT_COMPARED)  # fmt: skip
+        steps.append(Step(changes, reached, reached / rate - 1.0 if rate else float("inf")))
+        now |= {name: best[name] for name in changed}
+        rate = reached
+    return tuple(steps)
+
+
+def _next(
+    scenario: Scenario, now: Mapping[str, Any], best: Mapping[str, Any], rate: float
+) -> tuple[tuple[str, ...], float] | None:
+    """The change that gains most, of single groups, else of two, else of all that is left; None where none gains."""
+    differing = {name for name in now if now[name] != best[name]}
+    groups = list(dict.fromkeys(tuple(name for name in group if name in differing) for group in TOGETHER))
+    groups = [group for group in groups if set(group) - NOT_COMPARED]
+    everything = tuple(sorted(differing))
+    tries: Sequence[Sequence[tuple[str, ...]]] = (
+        groups, [tuple(dict.fromkeys((*a, *b))) for a, b in itertools.combinations(groups, 2)], [everything],
+    )  # fmt: skip
+    for options in tries:
+        if not options or not everything:
+            continue
+        table = pd.DataFrame([{**now, **{name: best[name] for name in group}} for group in options])
+        found = scenario.evaluate(table)
+        runs = found["status"] == "ok"
+        rates = [float(each) if run else 0.0 for each, run in zip(found["sample_rate"], runs, strict=True)]
+        # Of changes that gain the same, the smallest.
+        place = min(range(len(options)), key=lambda each: (-round(rates[each], 9), len(options[each])))
+        if rates[place] > rate * (1 + LEAST_GAIN):
+            return options[place], rates[place]
+    return None

@@ -1,0 +1,251 @@
+"""An execution as a command line of torchtitan's main branch (commit b5bcd76c of August 2026).
+
+Batches are in tokens there, CUDA graphs are on unless they are switched off, and shapes are those of flavors in the
+code. What torchtitan would refuse at its start is refused here, in its words' sense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from engine.columns import called, choice_label
+from engine.launch.contract import LaunchError, LaunchFile, Order, Written
+from engine.launch.launchers import header, torchrun
+from engine.launch.report import Report
+from engine.launch.torchtitan.flavors import Config, config_for
+from engine.launch.unsaid import cut_evenly
+
+__all__ = ["TITLE", "VERSION", "write"]
+
+TITLE: Final = "torchtitan"
+VERSION: Final = "main branch of 2026-08-21, commit b5bcd76c"
+_SCHEDULES: Final = {"zb_v": "ZBVZeroBubble", "dualpipev": "DualPipeV"}
+_PLAIN: Final = ("1f1b", "interleaved")
+
+
+def write(order: Order) -> Written:
+    """Returns the command that trains with an execution.
+
+    Args:
+        order: what shall be written.
+
+    Raises LaunchError where torchtitan would refuse it.
+    """
+    report, e = Report(), order.execution
+    _refuse(order)
+    config = config_for(order.shape, str(e["datatype"]))
+    flags: dict[str, Any] = _start(order, config, report)
+    flags |= _degrees(e, report) | _pipeline(order, report) | _batch(order)
+    flags |= _software(e, config, report) | _recompute(e, report)
+    _name_the_rest(order, report)
+    lists = {
+        "Not expressible": report.listed("not_expressible"),
+        "Set here, not modelled": report.listed("not_modelled"),
+        "Remarks": report.listed("remarks"),
+    }
+    words = " \\\n  ".join([f"{torchrun(order)} -m torchtitan.train", *_words(flags)])
+    text = f"#!/bin/bash\n{header(f'{TITLE}, {VERSION}', order, lists)}\n\n{words}\n"
+    return Written("torchtitan", TITLE, VERSION, (LaunchFile("train.sh", text),), flags, *lists.values())
+
+
+def _words(flags: Mapping[str, Any]) -> list[str]:
+    """Returns flags as words; truths are bare, off as `section.no-key`, and sub-commands stand last."""
+    words: list[str] = []
+    for key, value in flags.items():
+        if key == "activation_checkpoint":
+            continue
+        section, _, last = key.rpartition(".")
+        if value is True:
+            words.append(f"--{key}")
+        elif value is False:
+            words.append(f"--{section}.no-{last}")
+        else:
+            words.append(f"--{key} {value}")
+    return [*words, f"activation_checkpoint:{flags['activation_checkpoint']}"]
+
+
+def _refuse(order: Order) -> None:
+    e, shape = order.execution, order.shape
+    if not e["training"]:
+        raise LaunchError("torchtitan trains; an execution of forward passes alone cannot be written for it.")
+    tensor, context, sequence = e["tensor_par"], e["context_par"], shape["seq"]
+    tokens = e["microbatch_size"] * sequence
+    ways = (tensor if e["tensor_par_comm_type"] != "ar" else 1) * (2 * context if context > 1 else 1)
+    if tokens % ways:
+        raise LaunchError(
+            f"torchtitan divides the {tokens:,} tokens of a microbatch {ways} ways (tensor x 2 context); choose "
+            "degrees that divide them."
+        )
+    expert = e["expert_par"]
+    if expert > 1 and (e["data_par"] * context * tensor) % expert:
+        raise LaunchError(
+            f"torchtitan takes expert ranks out of data x context x tensor = {e['data_par'] * context * tensor}; "
+            f"expert parallel {expert} does not divide it."
+        )
+    if shape["heads"] % tensor:
+        raise LaunchError(f"torchtitan gives every tensor rank whole heads; {tensor} does not divide {shape['heads']}.")
+    stages = e["pipeline_par"] * e["pipeline_interleaving"]
+    if shape["layers"] < stages:
+        raise LaunchError(f"torchtitan needs a layer for each of {stages} stages; the model has {shape['layers']}.")
+    if e["pipeline_interleaving"] > 1 and shape["layers"] % stages:
+        raise LaunchError(
+            f"torchtitan cuts {shape['layers']} layers into equal chunks; {stages} stages do not divide them."
+        )
+
+
+def _start(order: Order, config: Config | None, report: Report) -> dict[str, Any]:
+    if config is None:
+        report.not_expressible(
+            f"The model: torchtitan takes shapes from flavors in its code and has none of {_title(order)}; register "
+            "one and a function MODEL_FLAVOR that configures it."
+        )
+        return {"module": "MODEL", "config": "MODEL_FLAVOR"}
+    return {"module": config.module, "config": config.function}
+
+
+def _title(order: Order) -> str:
+    return order.model.title or order.model.name
+
+
+def _degrees(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    stage, replicas, pipelined = e["zero_stage"], e["data_par"], e["pipeline_par"] > 1
+    sharded = replicas * e["context_par"] > 1
+    shard, policy = replicas, "default"
+    if stage == 0:
+        shard = 1
+        if e["context_par"] > 1:
+            report.not_expressible(
+                f"{called('zero_stage')} 0: with context parallelism torchtitan shards over its ranks."
+            )
+    elif stage == 3:
+        policy = "always"
+    elif stage == 2:
+        policy = "never"
+    elif not pipelined:
+        policy = "never"
+        report.not_expressible(
+            f"{called('zero_stage')} 1 without a pipeline: FSDP keeps gathered weights (ZeRO 2) instead."
+        )
+    else:
+        report.remark("FSDP under a pipeline stands for ZeRO stage 1: gathered weights stay for the step.")
+    if stage == 2 and pipelined:
+        report.not_expressible(f"{called('zero_stage')} 2 under a pipeline: gradients are reduced once a step.")
+    if stage and not sharded:
+        report.not_expressible(f"{called('zero_stage')} {stage} with a single replica.")
+    return {
+        "parallelism.tensor_parallel_degree": e["tensor_par"],
+        "parallelism.enable_sequence_parallel": e["tensor_par_comm_type"] != "ar",
+        "parallelism.context_parallel_degree": e["context_par"],
+        "parallelism.pipeline_parallel_degree": e["pipeline_par"],
+        "parallelism.data_parallel_replicate_degree": replicas if shard == 1 else 1,
+        "parallelism.data_parallel_shard_degree": shard,
+        "parallelism.fsdp_reshard_after_forward": policy,
+        "parallelism.expert_parallel_degree": e["expert_par"],
+    }
+
+
+def _pipeline(order: Order, report: Report) -> dict[str, Any]:
+    e = order.execution
+    pipeline, chunks, schedule = e["pipeline_par"], e["pipeline_interleaving"], str(e["schedule"])
+    if pipeline == 1:
+        return {}
+    name = _SCHEDULES.get(schedule, "1F1B" if chunks == 1 else "Interleaved1F1B")
+    if schedule not in (*_PLAIN, *_SCHEDULES):
+        report.not_expressible(f"{called('schedule')} {choice_label('schedule', schedule)}: {name} stands for it.")
+    cut_evenly(order, report)
+    flags: dict[str, Any] = {"parallelism.pipeline_parallel_schedule": name}
+    if order.shape["layers"] % (pipeline * chunks) == 0:
+        flags |= {
+            "parallelism.pipeline_parallel_layers_per_stage": order.shape["layers"] // (pipeline * chunks),
+            "parallelism.pipeline_parallel_first_stage_less_layers": 0,
+            "parallelism.pipeline_parallel_last_stage_less_layers": 0,
+        }
+    flags["parallelism.num_pp_microbatches"] = order.replica_microbatches
+    return flags
+
+
+def _batch(order: Order) -> dict[str, Any]:
+    e, sequence = order.execution, order.shape["seq"]
+    return {
+        "training.max_context_length": sequence,
+        "training.num_tokens_per_microbatch_per_dp_rank": e["microbatch_size"] * sequence,
+        "training.num_tokens_per_train_step": e["batch_size"] * sequence,
+    }
+
+
+def _software(e: Mapping[str, Any], config: Config | None, report: Report) -> dict[str, Any]:
+    ring = e["tensor_par_overlap"] != "none" and e["tensor_par"] > 1
+    launch, graphs = str(e["launch"]), False
+    if launch == "graphs":
+        graphs = e["pipeline_par"] == 1 and e["expert_par"] == 1
+        if not graphs:
+            report.not_expressible(
+                f"{called('launch')} CUDA graphs: torchtitan has none with pipelines or with most exchanges of tokens."
+            )
+    elif launch == "fused":
+        report.not_expressible(
+            f"{called('launch')} fused kernels: kernels are torch's own unless the model is compiled."
+        )
+    if ring and launch != "compiled":
+        report.remark("Overlap of tensor parallel collectives asks for compiled code, so the model is compiled.")
+    found = config.datatype if config is not None else "bfloat16"
+    if e["datatype"] != found:
+        function = config.function if config is not None else "the function"
+        report.not_expressible(
+            f"{called('datatype')} {choice_label('datatype', e['datatype'])}: converters of the function choose it, "
+            f"and {function} trains in {choice_label('datatype', found)}."
+        )
+    offload = bool(e["weight_offload"] and e["optimizer_offload"])
+    if not offload and (e["weight_offload"] or e["optimizer_offload"]):
+        report.not_expressible(
+            f"{called('weight_offload')} and {called('optimizer_offload')} go together or not at all."
+        )
+    compiled = launch == "compiled" or ring
+    return {
+        "training.disable_cuda_graphs": not graphs,
+        "training.enable_cpu_offload": offload,
+        "compile.enable": compiled,
+        "compile.enable_async_tensor_parallel": ring,
+    }
+
+
+def _recompute(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    kind, selection = str(e["activation_recompute"]), str(e["selective_recompute"])
+    if kind != "attn_only":
+        return {"activation_checkpoint": kind}
+    if selection != "operators":
+        report.not_expressible(
+            f"{called('selective_recompute')} {choice_label('selective_recompute', selection)}: torchtitan repeats "
+            "every second product."
+        )
+    return {"activation_checkpoint": "selective"}
+
+
+def _name_the_rest(order: Order, report: Report) -> None:
+    """Notes which fields torchtitan has no place for."""
+    e = order.execution
+    if e["expert_par"] > 1 and e["expert_tensor_par"] != 1:
+        report.not_expressible(f"{called('expert_tensor_par')}: experts are whole where they are spread over ranks.")
+    elif e["expert_par"] == 1 and "experts" in order.shape and e["expert_tensor_par"] != e["tensor_par"]:
+        report.not_expressible(
+            f"{called('expert_tensor_par')}: experts that are not spread are split as everything else."
+        )
+    if e["tensor_par_comm_type"] == "p2p_rs_ag":
+        report.not_expressible(
+            f"{called('tensor_par_comm_type')} p2p RS+AG: sequence parallelism throughout stands for it."
+        )
+    if e["gradient_datatype"] != "float32":
+        report.not_expressible(f"{called('gradient_datatype')} BF16: torchtitan reduces in FP32.")
+    if e["optimizer_datatype"] != "float32":
+        report.not_expressible(f"{called('optimizer_datatype')} BF16: it would take the weights with it.")
+    if not e["data_par_overlap"] and e["data_par"] * e["context_par"] > 1:
+        report.not_expressible(f"{called('data_par_overlap')} off: torchtitan always overlaps them.")
+    if e["activations_offload"]:
+        report.not_expressible(f"{called('activations_offload')}.")
+    if e["expert_overlap"]:
+        report.not_expressible(f"{called('expert_overlap')}: only TOML files of 0.2.2 have it, with DualPipeV.")
+    if e["pipeline_overlap"]:
+        report.not_expressible(f"{called('pipeline_overlap')}.")
+    if e["attention_kernel"] is not None:
+        report.not_expressible(f"{called('attention_kernel')}: the backend of the flavor decides.")

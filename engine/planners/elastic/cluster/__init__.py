@@ -1,0 +1,7 @@
+"""Replay of workloads on a cluster: jobs that arrive, schedulers that give them GPUs, and what becomes of them."""
+
+from engine.planners.elastic.cluster.cluster import Cluster
+from engine.planners.elastic.cluster.replay import PAUSE, ReplayResult, replay
+from engine.planners.elastic.cluster.workload import Job, Workload, workload_from
+
+__all__ = ["PAUSE", "Cluster", "Job", "ReplayResult", "Workload", "replay", "workload_from"]

@@ -1,0 +1,239 @@
+"""Replay of a workload on a cluster, in rounds of equal length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from engine.planners.contract import Cancel, PlanCancelledError, PlanError, Progress, never, unheard
+from engine.planners.elastic.cluster.applications import Application, applications
+from engine.planners.elastic.cluster.cluster import Cluster, ClusterSource, cluster_of
+from engine.planners.elastic.cluster.jobs import ReplayedJob
+from engine.planners.elastic.cluster.policies import policy_of
+from engine.planners.elastic.cluster.policies.policy import Allocations, Policy
+from engine.planners.elastic.cluster.workload import Workload, WorkloadSource, workload_from
+
+__all__ = ["PAUSE", "ReplayResult", "replay"]
+
+PAUSE: Final = 260.0
+"""Seconds for which the published simulator stops a job at its first start and at every change."""
+
+INTERVAL: Final = 60.0
+MOST_ROUNDS: Final = 200_000
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What a replay gives.
+
+    `jobs` has a row per job in the order of submission, `utilisation` a row per round, `placements` a row per change of
+    a job's placement, and `summary` averages, by name; seconds everywhere. `notes` are sentences that whoever reads
+    the figures has to know.
+    """
+
+    policy: str
+    cluster: Cluster
+    jobs: pd.DataFrame
+    utilisation: pd.DataFrame
+    placements: pd.DataFrame
+    summary: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def replay(
+    workload: WorkloadSource,
+    cluster: ClusterSource = "8x8",
+    policy: str | Policy = "artifact",
+    *,
+    pause: float = PAUSE,
+    interval: float = INTERVAL,
+    models: Mapping[str, Application] | None = None,
+    progress: Progress = unheard,
+    cancel: Cancel = never,
+) -> ReplayResult:
+    """Returns what becomes of a workload on a cluster under a policy.
+
+    Args:
+        workload: jobs, as `engine.planners.elastic.cluster.workload.workload_from` takes them.
+        cluster: its nodes, as `engine.planners.elastic.cluster.cluster.cluster_of` takes them.
+        policy: `artifact`, `published`, `first-come` or `equal-share`.
+        pause: how long a job stands still when it is placed first and at every change [s].
+        interval: how long a round takes [s].
+        models: what is known of the workload's models, by name; those of the published replays where None.
+        progress: is told which share of the jobs is through.
+        cancel: says whether the replay shall stop.
+
+    Raises:
+        engine.planners.contract.PlanError: a job, the cluster or the policy cannot be right, or a job never runs.
+        engine.planners.contract.PlanCancelledError: `cancel` said so.
+    """
+    made = workload_from(workload)
+    on = cluster_of(cluster)
+    for title, value, least in (("pause", pause, 0.0), ("interval", interval, 1.0)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 86_400:
+            raise PlanError(f"The {title} is {str(value)[:40]}; it must be {least:g} to 86,400 seconds.")
+    chosen = policy_of(policy, on, float(pause))
+    jobs = _jobs(made, applications() if models is None else models)
+    rounds = _Rounds(on, chosen, jobs, float(pause), float(interval))
+    rounds.run(progress, cancel)
+    return _result(made, rounds)
+
+
+def _jobs(workload: Workload, models: Mapping[str, Application]) -> list[ReplayedJob]:
+    made = []
+    for at, job in enumerate(workload.jobs, start=1):
+        if job.application not in models:
+            listed = ", ".join(sorted(models)[:12])
+            raise PlanError(f"Job {at}: there is no model {job.application[:40]!r}; there are {listed}.")
+        model = models[job.application]
+        made.append(ReplayedJob(job, model, job.steps or _steps(job.duration or 0.0, model, job.gpus, job.plan)))
+    return made
+
+
+def _steps(duration: float, model: Application, gpus: int, plan: str) -> int:
+    """Returns the steps of a job that is given by its duration on the GPUs and the plan that it asks for."""
+    nodes, rest = divmod(gpus, 8)
+    seconds = model.speeds.seconds((8,) * nodes + ((rest,) if rest else ()), plan)
+    if seconds is None:
+        raise PlanError(f"No run of {model.name} on {gpus} GPUs was measured; give the job's steps.")
+    return max(round(duration / seconds), 1)
+
+
+class _Rounds:
+    """The rounds of a replay, and what is kept of them."""
+
+    def __init__(
+        self, cluster: Cluster, policy: Policy, jobs: list[ReplayedJob], pause: float, interval: float
+    ) -> None:
+        self.cluster, self.policy, self.jobs = cluster, policy, jobs
+        self.pause, self.interval = pause, interval
+        self.held = Allocations()
+        self.times: list[float] = []
+        self.allocated: list[int] = []
+        self.pending: list[int] = []
+        self.running: list[int] = []
+
+    def run(self, progress: Progress, cancel: Cancel) -> None:
+        now, waiting, alive = 0.0, 0, [*self.jobs]
+        last = max(each.job.submission for each in self.jobs)
+        while alive:
+            if cancel():
+                raise PlanCancelledError
+            for job in alive:
+                job.run(self.interval)
+            now += self.interval
+            alive = [each for each in alive if each.completion is None]
+            active = [each for each in alive if each.job.submission <= now]
+            if active:
+                self._round(now, active)
+            self._keep(now, active)
+            stuck = bool(active) and not any(each.placement for each in active) and now > last
+            waiting = waiting + 1 if stuck else 0
+            if waiting > 2:
+                raise PlanError(
+                    f"Nothing runs any more, and {len(active):,} jobs wait: {active[0].job.name[:60]} needs GPUs that "
+                    f"{self.cluster.nodes} nodes of {self.cluster.gpus_per_node} cannot give it."
+                )
+            if len(self.times) >= MOST_ROUNDS:
+                raise PlanError(
+                    f"After {MOST_ROUNDS:,} rounds {len(alive):,} jobs are not through; give longer rounds."
+                )
+            if len(self.times) % 32 == 0:
+                progress(1 - len(alive) / len(self.jobs), f"replaying, {now / 3600:.1f} h")
+
+    def _round(self, now: float, active: list[ReplayedJob]) -> None:
+        names = {each.job.name for each in active}
+        held = self.held.without(frozenset(self.held.gpus) - names)
+        self.held = self.policy.allocate(now, active, held)
+        left = self.held.free(self.cluster)
+        if sum(left.values()) != self.cluster.gpus - sum(map(len, self.held.gpus.values())):
+            raise RuntimeError(f"Policy {self.policy.name} gave more GPUs of a node than it has.")
+        for job in active:
+            placement = self.held.placement(job.job.name)
+            if placement:
+                job.place(now, placement, self.held.plans[job.job.name], self.pause)
+            elif not self.policy.keeps_running:
+                job.placement = ()
+
+    def _keep(self, now: float, active: list[ReplayedJob]) -> None:
+        self.times.append(now)
+        self.allocated.append(sum(map(len, self.held.gpus.values())))
+        self.pending.append(sum(not each.placement for each in active))
+        self.running.append(sum(bool(each.placement) for each in active))
+
+
+def _result(workload: Workload, rounds: _Rounds) -> ReplayResult:
+    jobs = pd.DataFrame(
+        {
+            "name": [each.job.name for each in rounds.jobs],
+            "application": [each.job.application for each in rounds.jobs],
+            "submission_s": [each.job.submission for each in rounds.jobs],
+            "requested_gpus": [each.job.gpus for each in rounds.jobs],
+            "requested_plan": [each.job.plan for each in rounds.jobs],
+            "is_sla": [int(each.job.guaranteed) for each in rounds.jobs],
+            "steps": [each.steps for each in rounds.jobs],
+            "first_alloc_seen_s": [each.first_placed for each in rounds.jobs],
+            "completion_s": [each.completion for each in rounds.jobs],
+            "jct_s": [(each.completion or 0.0) - each.job.submission for each in rounds.jobs],
+            "last_seen_restarts": [each.changes for each in rounds.jobs],
+            "n_placements": [len(each.history) for each in rounds.jobs],
+            "paused_s": [each.paused_seconds for each in rounds.jobs],
+            "gpu_s": [each.gpu_seconds for each in rounds.jobs],
+        }
+    )
+    utilisation = pd.DataFrame(
+        {
+            "time_s": rounds.times,
+            "gpus_allocated": rounds.allocated,
+            "pending_jobs": rounds.pending,
+            "running_jobs": rounds.running,
+        }
+    )
+    placements = pd.DataFrame(
+        [
+            (each.job.name, at, "".join(map(str, placement)), sum(placement), plan)
+            for each in rounds.jobs
+            for at, placement, plan in each.history
+        ],
+        columns=["name", "time_s", "placement", "gpus", "plan"],
+    )
+    return ReplayResult(
+        rounds.policy.name, rounds.cluster, jobs, utilisation, placements, _summary(workload, jobs, utilisation)
+    )
+
+
+def _summary(workload: Workload, jobs: pd.DataFrame, utilisation: pd.DataFrame) -> dict[str, Any]:
+    times = sorted(jobs["jct_s"])
+    until = utilisation[utilisation["time_s"] <= workload.last_submission]
+
+    def ranked(share: float) -> float:
+        return float(times[min(math.floor(share * len(times)), len(times) - 1)])
+
+    return {
+        "jobs": len(jobs),
+        "completed": len(jobs),
+        "avg_jct_s": float(jobs["jct_s"].mean()),
+        "median_jct_s": float(jobs["jct_s"].median()),
+        "p90_jct_s": ranked(0.9),
+        "p99_jct_s": ranked(0.99),
+        "max_jct_s": float(times[-1]),
+        "makespan_s": float(utilisation["time_s"].iloc[-1]),
+        "mean_gpus_used": float(utilisation["gpus_allocated"].mean()),
+        "mean_gpus_used_until_last_submit": float(until["gpus_allocated"].mean()) if len(until) else 0.0,
+        "mean_pending": float(utilisation["pending_jobs"].mean()),
+        "max_pending": int(utilisation["pending_jobs"].max()),
+        "avg_restarts": float(jobs["last_seen_restarts"].mean()),
+        "max_restarts": int(jobs["last_seen_restarts"].max()),
+        "total_restarts": int(jobs["last_seen_restarts"].sum()),
+        "jobs_restarted": int((jobs["last_seen_restarts"] > 0).sum()),
+        "avg_jct_by_app_s": _means(jobs, "application"),
+        "avg_jct_by_is_sla_s": _means(jobs, "is_sla"),
+    }
+
+
+def _means(jobs: pd.DataFrame, by: str) -> dict[str, float]:
+    return {str(key): float(value) for key, value in jobs.groupby(by)["jct_s"].mean().items()}

@@ -1,0 +1,162 @@
+"""What has to move when a job changes from one execution on some GPUs to another on others.
+
+A GPU holds a box of the model: a range of the layers, by its pipeline stage; a range of every layer's width, by its
+tensor rank; and of optimizer states, and of weights in ZeRO stage 3, a range of that, by its replica. What it holds
+already of its new box stays; the rest comes from GPUs that hold it, or from a checkpoint where none is left that does.
+Ranks are numbered tensor first, then data, then pipeline. Experts and context parallelism cut what is held further, as
+the cost model's bytes say, and nothing stays where they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from engine.executions.arrays import Floats, Ints
+from hardware import System
+
+__all__ = ["Held", "Movement", "Placed", "movement"]
+
+FULLY_SHARDED: Final = 3
+"""ZeRO stage from which weights are shared out among replicas too."""
+
+OPTIMIZER_SHARDED: Final = 1
+"""ZeRO stage from which optimizer states are."""
+
+
+class Placed(Protocol):
+    """An execution on GPUs."""
+
+    @property
+    def gpus(self) -> int:
+        """Returns all GPUs."""
+
+    @property
+    def system(self) -> System:
+        """Returns the system that they are of."""
+
+    @property
+    def execution(self) -> Mapping[str, Any]:
+        """Returns fields and statistics."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Ranges that each rank holds, [ranks, 2] each, as shares of the whole: layers, width, and what replicas share."""
+
+    layers: Floats
+    width: Floats
+    shard: Floats
+
+
+@dataclass(frozen=True)
+class Movement:
+    """What moves in one change.
+
+    `received` are bytes that each rank of the new execution gets, weights and optimizer states together; `seconds` is
+    how long the one that gets most takes at least, over the network between nodes where the job has several; `lost` are
+    bytes of the whole that no surviving GPU held, which only a checkpoint has.
+    """
+
+    received: Floats
+    seconds: float
+    lost: float
+
+    @property
+    def most(self) -> float:
+        """Returns the bytes of the rank that gets most."""
+        return float(self.received.max(initial=0.0))
+
+    @property
+    def total(self) -> float:
+        """Returns the bytes of all ranks."""
+        return float(self.received.sum())
+
+
+def movement(
+    before: Placed, after: Placed, kept: Sequence[int] | None = None, survivors: Sequence[int] | None = None
+) -> Movement:
+    """Returns what moves from one execution to another.
+
+    Args:
+        before: on its GPUs, numbered from 0.
+        after: on its own.
+        kept: for each GPU of `after` its number in `before`, -1 for a new one; the first ones stay in order where None.
+        survivors: numbers in `before` of the GPUs that can send what they hold; those of `kept` where None.
+    """
+    ranks = np.arange(after.gpus)
+    old = np.where(ranks < before.gpus, ranks, -1) if kept is None else np.array(kept, np.int64)
+    alive = old[old >= 0] if survivors is None else np.array(survivors, np.int64)
+    same_cut = all(
+        _whole(before.execution, name) == _whole(after.execution, name) for name in ("context_par", "expert_par")
+    )
+    received = np.zeros(after.gpus)
+    lost = 0.0
+    for space, stage in (("weight_space", FULLY_SHARDED), ("optimizer_space", OPTIMIZER_SHARDED)):
+        there, here = _held(before.execution, before.gpus, stage), _held(after.execution, after.gpus, stage)
+        size = float(after.execution[space])
+        stays = np.where(old >= 0, _overlap(here, there, np.maximum(old, 0)), 0.0) if same_cut else np.zeros(after.gpus)
+        received += size * (1.0 - stays)
+        lost += _lost(there, alive) * _total(before.execution, space, stage, before.gpus)
+    return Movement(received, float(received.max(initial=0.0)) / _bandwidth(after), lost)
+
+
+def _whole(execution: Mapping[str, Any], name: str) -> int:
+    value = execution.get(name)
+    return 1 if value is None or value != value else int(value)
+
+
+def _held(execution: Mapping[str, Any], gpus: int, stage: int) -> Held:
+    """What each GPU holds of something that replicas share from a ZeRO stage on."""
+    tp, pp, dp = (_whole(execution, name) for name in ("tensor_par", "pipeline_par", "data_par"))
+    cp = _whole(execution, "context_par")
+    ranks: Ints = np.arange(gpus)
+    replica = ranks // (tp * cp) % dp
+    # Cost models without stages of ZeRO say only whether the optimizer is sharded.
+    zero = execution.get("zero_stage", OPTIMIZER_SHARDED if execution.get("optimizer_sharding") else 0)
+    sharded = int(zero) >= stage
+    return Held(
+        _range(ranks // (tp * cp * dp) % pp, pp),
+        _range(ranks % tp, tp),
+        _range(replica, dp) if sharded else _range(np.zeros(gpus, np.int64), 1),
+    )
+
+
+def _range(position: Ints, parts: int) -> Floats:
+    return np.stack([position / parts, (position + 1) / parts], axis=1)
+
+
+def _overlap(here: Held, there: Held, old: Ints) -> Floats:
+    """The share of each rank's new box that lies in the box of the GPU's old rank."""
+    share = np.ones(len(old))
+    for name in ("layers", "width", "shard"):
+        mine, theirs = getattr(here, name), getattr(there, name)[old]
+        common = np.minimum(mine[:, 1], theirs[:, 1]) - np.maximum(mine[:, 0], theirs[:, 0])
+        share *= np.clip(common, 0.0, None) / (mine[:, 1] - mine[:, 0])
+    return share
+
+
+def _lost(there: Held, alive: Ints) -> float:
+    """The share of the model that no surviving GPU holds: boxes are equal or apart, so it is told by counting them."""
+    boxes = np.concatenate([there.layers, there.width, there.shard], axis=1)
+    distinct, which = np.unique(boxes.round(12), axis=0, return_inverse=True)
+    survives = np.zeros(len(distinct), np.bool_)
+    survives[which.reshape(-1)[alive]] = True
+    return float(1.0 - survives.mean())
+
+
+def _total(execution: Mapping[str, Any], space: str, stage: int, gpus: int) -> float:
+    """Bytes of the whole, from those of a rank."""
+    boxes = _held(execution, gpus, stage)
+    volume = np.prod([getattr(boxes, name)[0, 1] - getattr(boxes, name)[0, 0] for name in ("layers", "width", "shard")])
+    return float(execution[space]) / float(volume)
+
+
+def _bandwidth(after: Placed) -> float:
+    """Bytes per second that a GPU can receive: between nodes where the job has several."""
+    networks = after.system.networks
+    network = networks[0] if after.gpus <= networks[0].size or len(networks) == 1 else networks[1]
+    return network.bandwidth_gb_per_s * 1e9 * network.efficiency

@@ -1,0 +1,17 @@
+"""What was measured: iterations of plans on placements, and profiles from which parameters are fitted.
+
+In every file a zero or an absent time says that a plan does not run, or was not measured: it is never a time of 0.
+"""
+
+from engine.planners.elastic.measured.library import measurement_names, measurements, measurements_of
+from engine.planners.elastic.measured.table import MeasurementError, Measurements, read_measurements, save_measurements
+
+__all__ = [
+    "MeasurementError",
+    "Measurements",
+    "measurement_names",
+    "measurements",
+    "measurements_of",
+    "read_measurements",
+    "save_measurements",
+]

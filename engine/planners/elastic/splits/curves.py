@@ -1,0 +1,116 @@
+"""What a job does with any number of GPUs of a node: predictions, and the basis on which splits are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from engine.executions.arrays import Floats
+from engine.planners.contract import PlanError
+from engine.planners.elastic.cards import ModelCard
+from engine.planners.elastic.enumeration import Limits
+from engine.planners.elastic.measured.table import fastest_of_one_node
+from engine.planners.elastic.performance import Variant
+from engine.planners.elastic.placements import gpus_on_nodes, placements_filling
+from engine.planners.elastic.plan_names import parse_plan
+from engine.planners.elastic.resource_curve import kept_smaller, winners
+from engine.planners.elastic.splits.jobs import Job
+
+__all__ = ["JobCurves", "alone", "curve_table", "job_curves"]
+
+
+@dataclass(frozen=True)
+class JobCurves:
+    """A job's curves over 0 to all GPUs: predictions of the scheduler, and the basis on which splits are compared."""
+
+    job: Job
+    predicted: Floats
+    predicted_plans: Sequence[str]
+    kept: Sequence[int]
+    basis: Floats
+    basis_plans: Sequence[str]
+    entries: Sequence[tuple[int, str]]
+    """GPUs and plans that the card's table tries, in its order; empty for a model without one."""
+
+
+def job_curves(job: Job, gpus: int, basis: str, cpu_threads: int, model: Variant) -> JobCurves:
+    """Returns the curves of a job over the GPUs of a node.
+
+    Args:
+        job: with a card, or rates of its own.
+        gpus: of the node.
+        basis: `measured` or `predicted`.
+        cpu_threads: per GPU.
+        model: variant of the performance model.
+
+    Raises `engine.planners.contract.PlanError` where measurements are asked for and there are none.
+    """
+    if job.rates or job.card is None:
+        rates = np.full(gpus + 1, np.nan)
+        rates[1 : 1 + len(job.rates[:gpus])] = job.rates[:gpus]
+        plans = ["", *job.plans[:gpus], *([""] * gpus)][: gpus + 1]
+        return JobCurves(job, rates, plans, _kept(rates), rates, plans, ())
+    card = job.card
+    size = model.node_size(card) or gpus
+    limits = [Limits(placements_filling(number_, size), cpu_threads) for number_ in range(1, gpus + 1)]
+    alone = winners(card, limits, variant=model, families=("DP",) if model.restricted else ("DP", "3D"))
+    predicted = np.append(np.nan, alone.throughput)
+    names = ["", *alone.names()]
+    entries = [
+        (sum(gpus_on_nodes(placement)), _entry(card, placement))
+        for placements in card.placements_of_gpus.values()
+        for placement in placements
+        if len(gpus_on_nodes(placement)) == 1
+    ]
+    whole = winners(card, limits, variant=model)
+    rates, plans = np.append(np.nan, whole.throughput), ["", *whole.names()]
+    if basis == "measured":
+        if job.measured is None:
+            raise PlanError(f"There are no measurements of {job.name}; give some, or take the basis predicted.")
+        fastest = fastest_of_one_node(job.measured)
+        best = [fastest.get(count, ("", np.nan)) for count in range(1, gpus + 1)]
+        rates = np.array([np.nan, *(card.global_batch / seconds for _, seconds in best)])
+        plans = ["", *(plan for plan, _ in best)]
+    return JobCurves(job, predicted, names, _kept(predicted), rates, plans, entries)
+
+
+def _entry(card: ModelCard, placement: str) -> str:
+    """The plan that the card's table takes on a placement, empty where it tells none."""
+    plan = card.plan_of_placement.get(placement, "")
+    return parse_plan(plan, sum(gpus_on_nodes(placement))).text if plan else ""
+
+
+def _kept(rates: Floats) -> list[int]:
+    return [0, *(int(at) + 1 for at in kept_smaller(rates[1:]))]
+
+
+def alone(curves: JobCurves) -> float:
+    """Returns the throughput of the job alone on all GPUs, or on as many as it can use.
+
+    Args:
+        curves: of the job.
+    """
+    best = np.nan_to_num(curves.basis, nan=0.0)
+    return float(best[-1] or best.max() or 1.0)
+
+
+def curve_table(curves: JobCurves) -> pd.DataFrame:
+    """Returns the curves as one row per number of GPUs, from 0: `predicted` and `predicted_plan`, what the scheduler
+    counts with, and `throughput`, `plan` and `normalised` on the basis that was asked for.
+
+    Args:
+        curves: of one job.
+    """
+    return pd.DataFrame(
+        {
+            "gpus": range(len(curves.basis)),
+            "predicted": curves.predicted,
+            "predicted_plan": list(curves.predicted_plans),
+            "throughput": curves.basis,
+            "plan": list(curves.basis_plans),
+            "normalised": np.nan_to_num(curves.basis, nan=0.0) / alone(curves),
+        }
+    )

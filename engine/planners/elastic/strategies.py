@@ -1,0 +1,145 @@
+"""Static strategies: rules that give a plan for any placement, without a performance model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from engine.planners.contract import PlanError
+from engine.planners.elastic.plan_names import OFFLOAD, PlanName, parse_plan
+from models.documents import did_you_mean, shown
+
+__all__ = ["MEGATRON", "STATIC", "Strategy", "megatron", "own_strategy", "strategy_of"]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A rule: its name, what it says in words, and the plan that it gives for the GPUs on each node, None for none."""
+
+    name: str
+    title: str
+    rule: Callable[[tuple[int, ...]], PlanName | None]
+
+    def plan(self, nodes: tuple[int, ...]) -> PlanName | None:
+        """Returns the plan on a placement, None where the rule gives none.
+
+        Args:
+            nodes: GPUs on each node.
+        """
+        return self.rule(nodes)
+
+
+def _whole(pp: float, tp: float, dp: float) -> PlanName | None:
+    """The plan of degrees that are whole numbers from 1 on."""
+    whole = all(each >= 1 and each == int(each) for each in (pp, tp, dp))
+    return PlanName(int(pp), int(tp), int(dp)) if whole else None
+
+
+def megatron(pp: int = 2, tp: int = 2) -> Strategy:
+    """Returns the rule of Megatron's 3D parallelism: the smallest tensor and pipeline degrees that fit, scaled out by
+    data parallelism.
+
+    Args:
+        pp, tp: these degrees; 2 and 2 for LLaMA-2-7B with a batch of 16.
+    """
+    return Strategy(
+        "Megatron 3D",
+        f"{pp} stages of {tp} tensor parallel ranks, replicated",
+        lambda nodes: _whole(pp, tp, sum(nodes) // (pp * tp)),
+    )
+
+
+MEGATRON: Final = megatron()
+
+STATIC: Final[Mapping[str, Strategy]] = {
+    each.name: each
+    for each in (
+        Strategy(
+            "TP+DP",
+            "tensor parallelism inside nodes, data parallelism across them",
+            lambda nodes: _whole(1, nodes[0], sum(nodes) // nodes[0]),
+        ),
+        Strategy(
+            "TP+PP",
+            "tensor parallelism inside nodes, a pipeline across them",
+            lambda nodes: _whole(sum(nodes) // nodes[0], nodes[0], 1),
+        ),
+        MEGATRON,
+        Strategy(
+            "ZeRO-Offload+GC",
+            "ZeRO-Offload with recomputation on all GPUs",
+            lambda nodes: PlanName(zero=OFFLOAD, recompute=True),
+        ),
+    )
+}
+"""The strategies with which figure 7 compares, in its order."""
+
+
+def own_strategy(text: str, name: str | None = None) -> Strategy:
+    """Returns a rule that somebody wrote: a plan for all placements, such as zero-dp+ga, or degrees as products.
+
+    Degrees are three terms with commas, of whole numbers and of n, all GPUs, g, those of a node, and w, nodes, with *
+    and /: `n/g, g, 1` is tensor parallelism inside nodes and a pipeline across them. A degree that is no whole number
+    gives no plan.
+
+    Args:
+        text: the rule.
+        name: what to call it; the text where None.
+
+    Raises `engine.planners.contract.PlanError` for what is no rule.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 1:
+        fixed = parse_plan(text)
+        return Strategy(name or fixed.text, f"always {fixed.text}", lambda nodes: fixed)
+    if len(parts) != 3:
+        raise PlanError(f"{shown(text)} has {len(parts)} terms; a rule has three: pipeline, tensor, data parallel.")
+    terms = [_term(part) for part in parts]
+
+    def rule(nodes: tuple[int, ...]) -> PlanName | None:
+        known = {"n": sum(nodes), "g": nodes[0], "w": len(nodes)}
+        found = _whole(*(_value(term, known) for term in terms))
+        return found if found and found.pp * found.tp * found.dp == known["n"] else None
+
+    return Strategy(name or text, f"{', '.join(parts)} (n GPUs, g on a node, w nodes)", rule)
+
+
+def _term(text: str) -> list[str]:
+    pieces = re.findall(r"[0-9]{1,6}|[ngw]|[*/]", text, re.ASCII)
+    if "".join(pieces) != re.sub(r"\s", "", text) or not pieces or len(pieces) > 19:
+        raise PlanError(f"{shown(text)} is no term; write whole numbers, n, g and w with * and /, such as n/g.")
+    if len(pieces) % 2 == 0 or any((piece in "*/") != bool(at % 2) for at, piece in enumerate(pieces)):
+        raise PlanError(f"{shown(text)} is no term; write factors with * or / between them, such as n/g.")
+    return pieces
+
+
+def _value(term: Sequence[str], known: Mapping[str, int]) -> float:
+    value, divisor = 1, 1
+    for at in range(0, len(term), 2):
+        factor = known[term[at]] if term[at] in known else int(term[at])
+        if at and term[at - 1] == "/":
+            divisor *= factor
+        else:
+            value *= factor
+    return value / divisor if divisor else 0.0
+
+
+def strategy_of(strategy: str | Strategy) -> Strategy:
+    """Returns the strategy that is given: one already, a name of `STATIC`, or the text of a rule.
+
+    Args:
+        strategy: any of these.
+
+    Raises `engine.planners.contract.PlanError` where it is none.
+    """
+    if isinstance(strategy, Strategy):
+        return strategy
+    if strategy in STATIC:
+        return STATIC[strategy]
+    try:
+        return own_strategy(strategy)
+    except PlanError as error:
+        hint = did_you_mean(strategy, list(STATIC))
+        raise PlanError(f"There is no strategy {shown(strategy)}{hint}, and as a rule: {error}") from None

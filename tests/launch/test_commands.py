@@ -1,0 +1,49 @@
+"""The commands `export` and `import`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from engine.cli.main import app
+from tests.launch.test_megatron import DENSE
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize("framework", ["megatron", "megatron-bridge"])
+def test_an_exported_execution_is_imported_as_it_was(framework: str, tmp_path: Path) -> None:
+    asked = tmp_path / "best.json"
+    asked.write_text(json.dumps({"model": "llama-3-70B", "top": [DENSE]}), "utf-8")
+    assert run("export", str(asked), "--to", framework, "--out", str(tmp_path / "made")).exit_code == 0
+    (made,) = (tmp_path / "made").iterdir()
+    assert run("export", str(asked), "--to", framework).stdout.strip() == made.read_text("utf-8").strip()
+    again = tmp_path / "execution.json"
+    told = json.loads(run("import", str(made), "--json", "--out", str(again)).stdout)
+    assert (told["model_name"], told["num_procs"], told["unread"], told["refused"]) == ("llama-3-70B", 64, [], "")
+    assert DENSE.items() <= told["execution"].items()
+    assert DENSE.items() <= json.loads(again.read_text("utf-8")).items()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("export", "{e}", "--to", "megatorn", "--model", "llama-3-70B"), "did you mean megatron?"),
+        (("export", "{e}", "--to", "megatron"), "give it with --model"),
+        (("export", "{e}", "--to", "megatron", "--model", "llama-3-70B", "--nodes", "7"), "give a divisor of 64"),
+        (("import", "{e}"), "is no launch configuration that is known here"),
+        (("import", "nowhere.sh"), "does not exist"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(arguments: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    execution = tmp_path / "execution.json"
+    execution.write_text(json.dumps(DENSE), "utf-8")
+    found = run(*(each.format(e=execution) for each in arguments))
+    assert found.exit_code == 2
+    assert told in " ".join(found.stderr.split())
+    assert "Traceback" not in found.stderr

@@ -1,0 +1,196 @@
+"""Megatron-LM: published scripts mean what its parser makes of them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import models
+from engine import launch
+from tests.launch import fixtures
+
+
+@pytest.mark.parametrize("fixture", fixtures.of("megatron-lm"))
+def test_published_flags_mean_what_the_parser_makes_of_them(fixture: dict[str, Any]) -> None:
+    expected = fixture["expected"]
+    found = launch.read_flags("megatron", fixture["flags"], gpus=fixture["gpus"]["count"])
+    assert found.execution == expected["execution"]
+    assert expected["model"].items() <= found.model.items()
+    assert found.num_procs == fixture["gpus"]["count"]
+    assert not found.unread
+    assert bool(found.refused) == ("rejected_by_framework" in expected)
+    for flag in (word for each in expected.get("not_modelled", ()) for word in each.split() if word.startswith("--")):
+        assert any(flag.rstrip(",") in told for told in found.not_modelled), flag
+
+
+DENSE = {
+    "num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "batch_size": 256, "microbatch_size": 1,
+    "datatype": "bfloat16", "activation_recompute": "none", "pipeline_interleaving": 5, "optimizer_sharding": True,
+    "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "ring", "seq_par_ag_redo": True, "data_par_overlap": True,
+    "zero_stage": 1, "attention_kernel": "flash2", "launch": "fused",
+}  # fmt: skip
+FLAGS_OF_DENSE = """
+    --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 5
+    --sequence-parallel --tp-comm-overlap --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather
+    --micro-batch-size 1 --global-batch-size 256 --attention-backend flash --flash-attention-version 2
+    --transformer-impl transformer_engine --num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672
+    --num-attention-heads 64 --group-query-attention --num-query-groups 8 --kv-channels 128 --seq-length 8192
+    --max-position-embeddings 8192 --position-embedding-type rope --rotary-base 500000 --swiglu
+    --normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights --bf16"""
+
+
+def test_the_published_example_is_written_flag_by_flag() -> None:
+    written = launch.write(DENSE, "llama-3-70B", framework="megatron")
+    text = " ".join(written.text.split())
+    for flag in FLAGS_OF_DENSE.split(" --"):
+        assert "--" + " ".join(flag.split()).removeprefix("--") in text
+    assert "export CUDA_DEVICE_MAX_CONNECTIONS=1" in text
+    assert "torchrun --nproc_per_node 8 --nnodes 8" in text
+    again = launch.read_text(written.text, "launch.sh")
+    assert DENSE.items() <= again.execution.items()
+    assert launch.named_shape(again.model) == "llama-3-70B"
+    assert again.num_procs == 64
+    assert not again.unread
+    assert not again.refused
+
+
+def test_a_title_of_anybody_stays_within_its_comment() -> None:
+    evil = models.load("llama-3-70B").model_copy(update={"title": "x\nrm -rf / #\r\n\x1b[2Jy\u2028z", "name": "x"})
+    for framework in launch.FRAMEWORKS:
+        text = launch.write({**DENSE, "pipeline_interleaving": 1}, evil, framework=framework).text
+        assert "x rm -rf / # [2Jy z" in text
+        assert not [line for line in text.splitlines() if line.startswith("rm")]
+
+
+SCRIPT = r"""#!/bin/bash
+#SBATCH --nodes=8
+GPUS_PER_NODE=8   # of each
+NUM_NODES=${SLURM_NNODES:-8}
+WORLD=$(($GPUS_PER_NODE * NUM_NODES))
+TP=4; export CUDA_DEVICE_MAX_CONNECTIONS=1
+DISTRIBUTED_ARGS=(
+    --nproc_per_node $GPUS_PER_NODE
+    --nnodes $NUM_NODES --master_addr "$MASTER_ADDR"
+)
+MODEL_ARGS=(--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-length 8192
+    --position-embedding-type rope --normalization RMSNorm
+    --max-position-embeddings 8192 --swiglu --ffn-hidden-size 28672 --group-query-attention --num-query-groups 8)
+MORE=" --micro-batch-size 1 \
+    --global-batch-size $((WORLD * 4))"
+DTYPE_ARGS=()
+if [[ "$DTYPE" == "fp8" ]]; then
+    DTYPE_ARGS+=("--bf16" "--fp8-format hybrid")
+fi
+if [ "$MOE" = 1 ]; then
+    MODEL_ARGS+=(--frobnicate 3)
+fi
+torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py \
+    "${MODEL_ARGS[@]}" $MORE ${DTYPE_ARGS[@]} --tensor-model-parallel-size ${TP} \
+    --pipeline-model-parallel-size ${PP:-4} --sequence-parallel 2>&1 | tee log.txt
+"""
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_scripts_are_read_as_people_write_them(wrapped: bool, tmp_path: Path) -> None:
+    script = SCRIPT
+    if wrapped:  # as jobs of SLURM are: the command is in a variable
+        script = SCRIPT.replace("torchrun ${D", 'run_cmd="torchrun ${D').replace(
+            ' "${MODEL_ARGS[@]}" ', " ${MODEL_ARGS[@]} "
+        )
+        script = script.replace(" 2>&1 | tee log.txt", '"\nsrun -N 8 bash -c "$run_cmd"')
+    file = tmp_path / "train.sh"
+    file.write_text(script, "utf-8")
+    found = launch.read(file)
+    assert launch.named_shape(found.model) == "llama-3-70B"
+    told = {"num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "batch_size": 256, "microbatch_size": 1,
+            "tensor_par_comm_type": "rs_ag", "zero_stage": 0, "datatype": "float8"}  # fmt: skip
+    assert told.items() <= found.execution.items()
+    assert [each.split()[0] for each in found.unread] == ["--frobnicate"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("--tensor-model-parallel-size eight --num-layers 8", "--tensor-model-parallel-size is 'eight'"),
+        ("--num-layers 8 --attention-backend magic", "must be one of flash, fused"),
+        ("--num-layers 8 --lr", "--lr has no value"),
+        ("--num-layers 8 --bf16 yes", "takes no value"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, problem: str) -> None:
+    found = launch.read_text(f"pretrain_gpt.py {text} --micro-batch-size 1", "run.sh")
+    assert any(problem in each for each in found.unread)
+    assert found.num_procs is None
+    assert {"num_procs", "data_par"} <= set(found.left)
+
+
+@pytest.mark.parametrize("flags", [
+    {"--moe-layer-freq": "([0]*99999999+[1]*99999999)", "--num-experts": 8, "--num-layers": 2, "--hidden-size": 8,
+     "--num-attention-heads": 2},
+    {"--pipeline-model-parallel-layout": "((" * 5000, "--pipeline-model-parallel-size": 4},
+    {"--pipeline-model-parallel-layout": "(((t*99999)*99999)*99999)*99999", "--pipeline-model-parallel-size": 4},
+    {"--tensor-model-parallel-size": "9" * 4000}, {"--global-batch-size": -4}, {"--micro-batch-size": "NaN"},
+    {"--num-layers": True}, {"--recompute-modules": [1, None]}, {"x" * 10_000: "y" * 10_000},
+    {"--optimizer-cpu-offload": True, "--optimizer-offload-fraction": "inf"},
+])  # fmt: skip
+def test_hostile_flags_are_refused_or_read_quickly(flags: dict[str, Any]) -> None:
+    try:
+        found = launch.read_flags("megatron", flags, gpus=8)
+    except launch.LaunchError as error:
+        assert len(str(error)) < 400  # noqa: PT017
+    else:
+        assert all(len(each) < 400 for each in (*found.unread, *found.not_modelled, *found.remarks))
+
+
+@pytest.mark.parametrize("text", ["$((" * 3000, "${" * 3000, "a=$a$a\n" * 200 + "x --num-layers $a", "'" + "x" * 9999,
+                                  "A=(" + "--num-layers $B " * 500 + ")\n" + "B=1\n" * 10])  # fmt: skip
+def test_hostile_scripts_take_no_time(text: str) -> None:
+    start = time.process_time()
+    try:
+        launch.read_text(text, "a.sh")
+    except launch.LaunchError as error:
+        assert str(error).endswith(".")  # noqa: PT017
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "flags", "layout"),
+    [
+        (61, 8, "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6", None),  # what even means
+        (61, 8, "--decoder-first-pipeline-num-layers 5 --decoder-last-pipeline-num-layers 8", "first_5_last_8"),
+        (80, 4, "--decoder-last-pipeline-num-layers 17", "last_17"),
+        (6, 8, "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", None),
+        (31, 8, "--account-for-loss-in-pipeline-split", "loss_counted"),
+        (61, 8, "--pipeline-model-parallel-layout 'Et*3|(tt|)*29m|L'", "Et*3|(tt|)*29m|L"),
+    ],
+)
+def test_how_layers_are_cut_into_stages(layers: int, pipeline: int, flags: str, layout: str | None) -> None:
+    text = f"torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py --num-layers {layers} --hidden-size 64 {flags} "
+    text += (
+        f"--num-attention-heads 4 --micro-batch-size 1 --global-batch-size 64 --pipeline-model-parallel-size {pipeline}"
+    )
+    found = launch.read_text(text, "run.sh")
+    assert found.execution.get("stage_layout") == layout
+    assert not found.unread
+    chunks = 4 if layout and "|" in layout else 1
+    assert found.execution["pipeline_interleaving"] == chunks
+
+
+def test_the_arguments_that_a_log_prints_are_read_as_the_script_was() -> None:
+    fixture = next(each for each in fixtures.ALL if each["id"] == "mlm-test-vp2-account-for")
+    flags = launch.read_flags("megatron", fixture["flags"], gpus=8)
+    lines = {name.removeprefix("--").replace("-", "_"): value for name, value in fixture["flags"].items()}
+    lines |= {"world_size": 8, "cp_comm_type": ["p2p"], "recompute_granularity": None, "fp8": None, "lr": 1e-4,
+              "rank": 0, "overlap_p2p_comm": True, "swiglu": False, "data_parallel_size": 2}  # fmt: skip
+    log = "\n".join(f"0: [rank0]   {name} {'.' * 20} {value}" for name, value in lines.items())
+    found = launch.read_text(f"------ arguments ------\n{log}\n------ end of arguments ------\n", "log.txt")
+    assert found.execution == flags.execution
+    assert expected_model(flags.model) == expected_model(found.model)
+    assert found.num_procs == 8
+
+
+def expected_model(model: dict[str, Any]) -> dict[str, Any]:
+    return {word: model[word] for word in ("layers", "hidden", "ffn", "heads", "kv_heads", "seq", "tied_embeddings")}

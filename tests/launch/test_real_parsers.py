@@ -1,0 +1,61 @@
+"""What is written is what Megatron-LM's own parser takes, where that is installed: `megatron-core` 0.19.2 and torch.
+
+In the normal suite a snapshot of the parser stands for it; here the snapshot itself is checked.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from engine import launch
+from engine.launch.launchers import launch_of
+from tests.launch.test_round_trip import executions
+
+HAS_PARSER = all(importlib.util.find_spec(name) for name in ("torch", "megatron")) and importlib.util.find_spec(
+    "megatron.training"
+)
+pytestmark = pytest.mark.skipif(not HAS_PARSER, reason="megatron-core 0.19.2 with torch is not installed")
+
+
+def asked(what: str, given: object = None) -> Any:
+    program = str(Path(__file__).with_name("megatron_parser.py"))
+    told = subprocess.run([sys.executable, program, what], input=json.dumps(given), capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    assert told.returncode == 0, told.stderr[-2000:]
+    return json.loads(told.stdout.splitlines()[-1])
+
+
+def test_the_snapshot_has_every_flag_of_the_parser() -> None:
+    document = json.loads((files("engine.launch.megatron") / "parser_flags.json").read_text("utf-8"))
+    assert [[names, destination, kind, choices, default]
+            for names, destination, kind, _, choices, default in document["flags"]] == asked("flags")  # fmt: skip
+
+
+def test_the_parser_takes_what_is_written() -> None:
+    cases: list[tuple[int, list[str], dict[str, str]]] = []
+
+    @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(executions())
+    def collect(chosen: tuple[str, dict[str, Any]]) -> None:
+        model, execution = chosen
+        try:
+            written = launch.write(execution, model, framework="megatron")
+        except launch.LaunchError:
+            return
+        started = launch_of(written.text, ("--num-layers",))
+        assert started is not None
+        cases.append((execution["num_procs"], list(started.words), dict(started.environment)))
+
+    collect()
+    random.shuffle(cases)
+    assert [each for each in asked("try", cases) if each] == []
