@@ -240,7 +240,10 @@ class _Run:
     def _explained(self, problem: Exception) -> Exception:
         """What an executor raises, as a sentence; a fault of our own as it is."""
         kind = type(problem).__module__.split(".")[0]
-        if not isinstance(problem, CancelledError) and kind not in ("distributed", "dask", "tornado"):
+        lost = isinstance(problem, CancelledError | OSError | ModuleNotFoundError)
+        if isinstance(self._executor, HereExecutor | Interpreters) and not isinstance(problem, CancelledError):
+            return problem
+        if not lost and kind not in ("distributed", "dask", "tornado"):
             return problem
         name = type(problem).__name__
         if name == "KilledWorker":
