@@ -1,0 +1,251 @@
+"""The Intra-operator page: the plan under a limit of memory, every vector, the blocks, what changes the answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.intra_operator import Measured, rate_bars, rate_curves, time_bars, vector_points
+from dashboard.link import state
+from dashboard.pages.intra_operator.inputs import Question, question
+from dashboard.pages.intra_operator.layers import draw_layers
+from dashboard.pages.intra_operator.queries import NO_LIMIT, SWEEPS, limited, swept, systems_table, whole_plan
+from dashboard.pages.intra_operator.tables import published_table, vectors_table
+from dashboard.widgets.controls import given, key_for, segments, show
+from dashboard.widgets.link_numbers import DECIMAL
+from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, relative
+from engine.planners.intra_operator import Chosen, IntraOperatorPlan
+from engine.planners.intra_operator.names import DATA_PARALLEL, MEGATRON, MIXED
+from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS
+from hardware import names as system_names
+
+__all__ = ["View", "parse", "render"]
+
+GIB: Final = 2.0**30
+BARS: Final = 12
+COMPARED: Final = ("v100_32g_sxm", "a100_80g_sxm", "h100_80g_sxm", "h200_141g_sxm", "b200_180g_sxm", "mi300x_192g",
+                   "l40s_48g", "tpu_v5p_95g")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of the whole page; its inputs read their parts themselves."""
+
+    mode: str
+    """The theme: "light" or "dark"."""
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    return View(state.theme_mode())
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    try:
+        asked = question()
+        whole = whole_plan(asked)
+        limit = _limit(asked, whole)
+        found = limited(asked, limit)
+    except ValueError as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+        return
+    if found.chosen is None:
+        st.warning(literal(_too_little(asked, whole, limit)), icon=":material/memory_alt:")
+    else:
+        st.html(markup.figure_strip(_tiles(asked, found, found.chosen)))
+    _points(asked, whole, found, view.mode)
+    _vectors(asked, found, view.mode)
+    draw_layers(asked, found.chosen, view.mode)
+    _changes(asked, found, limit, view.mode)
+    for note in found.notes:
+        st.caption(literal(note))
+
+
+def _limit(asked: Question, whole: IntraOperatorPlan) -> float | None:
+    """Draws the slider; returns the limit [bytes], None where there is none.
+
+    The slider goes from a little less than the least that a plan takes to the most that the fastest takes.
+    """
+    low = math.floor(float(whole.frontier["memory"].min()) / GIB * 9) / 10
+    high = math.ceil(max(float(whole.frontier["memory"].max()) / GIB * 1.1, low + 1) * 10) / 10
+    capacity = asked.mesh.memory
+    default = high if capacity is None else min(max(math.floor(capacity / GIB * 10) / 10, low), high)
+    text = state.url_value("intra_operator_limit", "", DECIMAL)
+    wanted = float(text) if text else default
+    value = min(max(wanted, low), high)
+    key = key_for("_intra_operator_limit", value)
+
+    def changed() -> None:
+        new = float(given(key))
+        state.set_url_value("intra_operator_limit", None if abs(new - default) < 0.05 else f"{new:.1f}")
+
+    of = "" if capacity is None else f" · a device has {gibibytes(capacity)}"
+    st.slider(
+        f"Memory limit of a device, GiB{of}", low, high, value, 0.1, key=key, on_change=changed, format="%.1f GiB"
+    )
+    if not text:
+        return capacity
+    return wanted * GIB
+
+
+def _too_little(asked: Question, whole: IntraOperatorPlan, limit: float | None) -> str:
+    least = float(whole.frontier["memory"].min())
+    return (
+        f"No plan fits {gibibytes(limit or NO_LIMIT)} of a device; the least that {asked.title} with "
+        f"{counted(asked.layers, 'layer')} takes on {counted(asked.mesh.devices, 'device')} is {gibibytes(least)}. "
+        "Fewer layers, a smaller batch or more devices take less."
+    )
+
+
+def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[markup.Tile]:
+    several = len(set(chosen.vectors))
+    devices = asked.mesh.devices
+    tiles = [
+        markup.Tile("Chosen", chosen.solution[:1].upper() + chosen.solution[1:],
+                    "one vector for all layers" if several == 1 else f"{several} different vectors"),
+        markup.Tile("Step", format_value("total_time", chosen.seconds),
+                    f"collectives {percent(chosen.communication_seconds / chosen.seconds)}"),
+        markup.Tile("Throughput", f"{plain(found.tflops)} TFLOP/s",
+                    f"of {counted(devices, 'device')}; {plain(found.tflops / devices)} of each"),
+        markup.Tile("Volume", f"{plain(chosen.volume / 1e9)} GB", "of collectives, a device and step"),
+        markup.Tile("Memory", gibibytes(chosen.memory), "of a device"),
+    ]  # fmt: skip
+    named = found.named
+    for name, label in ((DATA_PARALLEL, "Data parallel"), (MEGATRON, "Megatron TP")):
+        rows = named[named["solution"] == name]
+        if rows.empty:
+            continue
+        row = rows.iloc[0]
+        told = str(row["reason"]) or ("does not fit" if not row["fits"] else "")
+        ratio = relative(float(row["seconds"]), chosen.seconds)
+        context = told if len(told) < 34 else "cannot be split so"
+        tiles.append(markup.Tile(label, format_value("total_time", float(row["seconds"])),
+                                 context or ("as chosen" if ratio == "±0" else f"{ratio} on the chosen")))  # fmt: skip
+    return tiles
+
+
+def _points(asked: Question, whole: IntraOperatorPlan, found: IntraOperatorPlan, mode: str) -> None:
+    """Draws every vector against memory and against volume."""
+    best, limit, table = found.chosen, found.memory_limit, found.vectors
+    left, right = st.columns(2, gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("What memory buys", "each point one vector in all layers; the line mixes vectors"))
+        chosen = {} if best is None else {"memory": best.memory, "seconds": best.seconds}
+        most = float(whole.vectors["memory"].max())
+        line = limit if limit is not None and limit < 1.5 * most else None
+        chart = vector_points(table, "memory", "seconds", mode, chosen=chosen, frontier=whole.frontier, limit=line)
+        show(chart, "intra_operator_memory")
+        st.markdown(literal(chart.alt))
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Volume against time", "collectives of a step, on a device"))
+        chosen = {} if best is None else {"volume": best.volume, "communication_seconds": best.communication_seconds}
+        measured = _measured_points(asked)
+        chart = vector_points(table, "volume", "communication_seconds", mode, chosen=chosen, measured=measured)
+        show(chart, "intra_operator_volume")
+        st.markdown(literal(chart.alt))
+        if measured:
+            st.markdown(
+                "Crosses are CFP’s measurements of the same vectors: an all-to-all takes 3.5 times as long per byte as "
+                "other collectives, so that volume alone does not rank plans. See the table of published volumes."
+            )
+
+
+def _measured_points(asked: Question) -> list[Measured]:
+    here = {"model": asked.model, "batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices}
+    if here != dict(MEASURED_ON):
+        return []
+    return [
+        Measured(",".join(map(str, each.vector)), each.volume, each.communication_seconds)
+        for each in MEASURED_VECTORS if each.communication_seconds is not None
+    ]  # fmt: skip
+
+
+def _vectors(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
+    """Draws the table of vectors and where the time of the best goes."""
+    left, right = st.columns([1.35, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        vectors_table(found)
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Where the time goes", "the fastest that fit, and those with a name"))
+        chart = time_bars(_bars(found), mode)
+        show(chart, "intra_operator_times")
+        st.markdown(literal(chart.alt))
+
+
+def _bars(found: IntraOperatorPlan) -> pd.DataFrame:
+    """The chosen plan, then the fastest vectors that fit, and those with a name."""
+    table = found.vectors[found.vectors["reason"] == ""].sort_values("seconds", kind="stable")
+    fitting = table[table["fits"]]
+    named = table[table["solution"] != MIXED]
+    rows = pd.concat([fitting.head(BARS - len(named)), named]).drop_duplicates("vector")
+    rows = rows.sort_values("seconds", kind="stable")
+    labels = [
+        ",".join(map(str, row["vector"])) + ("" if row["solution"] == MIXED else f" {_short(row['solution'])}")
+        + ("" if row["fits"] else " (too large)")
+        for row in rows.to_dict("records")
+    ]  # fmt: skip
+    rows = rows.assign(label=labels)
+    best = found.chosen
+    if best is not None and len(set(best.vectors)) > 1:
+        own = {"label": "chosen, layers differ", "seconds": best.seconds, "compute_seconds": best.compute_seconds,
+               **{f"{name}_seconds": seconds for name, seconds in best.collective_seconds.items()}}  # fmt: skip
+        rows = pd.concat([pd.DataFrame([own]), rows])
+    return rows.reset_index(drop=True)
+
+
+def _short(solution: str) -> str:
+    return {DATA_PARALLEL: "data", MEGATRON: "Megatron"}.get(solution, "expert")
+
+
+def _changes(asked: Question, found: IntraOperatorPlan, limit: float | None, mode: str) -> None:
+    """Draws sweeps, other systems, and what is published."""
+    left, right = st.columns(2, gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("What changes the answer", "everything else as above"))
+        over = segments("Along", SWEEPS, "intra_operator_over")
+        labels = {"batch": "Batch, sequences", "layers": "Layers", "devices": "Devices",
+                  "memory": "Memory limit of a device, GiB"}  # fmt: skip
+        here = {"batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices,
+                "memory": (found.chosen.memory if found.chosen else 0.0) / GIB}[over]  # fmt: skip
+        curves = swept(asked, over, limit)
+        chart = rate_curves(curves, labels[over], here, mode, whole=over != "memory")
+        show(chart, "intra_operator_sweep")
+        st.markdown(literal(chart.alt))
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        _systems(asked, mode)
+    if asked.published:
+        with st.container(border=True, gap="xsmall"):
+            published_table(asked)
+
+
+def _systems(asked: Question, mode: str) -> None:
+    st.html(markup.head("On other systems", "as many devices, at most those of one network"))
+    known = set(system_names())
+    names = tuple(each for each in dict.fromkeys((asked.system_id, *COMPARED)) if each in known)
+    rows = systems_table(asked, names)
+    told = [
+        row["reason"] if not row["solution"] else
+        f"{plain(float(row['rate']))} on {counted(row['devices'], 'device')}, {row['solution']}"
+        for row in rows.to_dict("records")
+    ]  # fmt: skip
+    rows = rows.assign(told=[text if len(text) < 60 else "does not fit or run" for text in told])
+    chart = rate_bars(rows, asked.system, mode)
+    show(chart, "intra_operator_systems")
+    st.markdown(literal(chart.alt))
+    with st.expander("As table"):
+        shown = rows[["label", "devices", "seconds", "rate", "solution", "memory", "reason"]].assign(
+            memory=rows["memory"].astype(float) / GIB
+        )
+        shown.columns = ["system", "devices", "step, s", "TFLOP/s each", "solution", "memory, GiB", "why not"]
+        st.dataframe(
+            shown, hide_index=True, height=height_of(len(shown), 400), placeholder="–",
+            key="intra_operator_systems_table", alt="Every system with its devices, step and solution.",
+        )  # fmt: skip
