@@ -136,7 +136,7 @@ def _table(source: str | os.PathLike[str]) -> pd.DataFrame:
     try:
         return pd.read_csv(StringIO(text.removeprefix(BYTE_ORDER_MARK)), dtype=str, skipinitialspace=True)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
-        raise PlanError(f"The workload is no CSV table: {str(error)[:120]}.") from None
+        raise PlanError(f"The workload is no CSV table ({' '.join(str(error).split())[:120]}).") from None
 
 
 def _row(job: Job) -> dict[str, Any]:
