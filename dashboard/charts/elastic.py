@@ -1,0 +1,108 @@
+"""Plans under changing resources: throughput over time by strategy, and over one resource by the plan that wins."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
+from dashboard.charts.elements.template import Chart, base, empty, noted
+from dashboard.words.numbers import counted, plain
+from engine.planners.elastic import Timeline
+
+__all__ = ["resource_curve", "throughput_over_time"]
+
+HEIGHT: Final = 360
+_BELOW: Final = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}
+_DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+
+def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
+    """Draws the throughput of every strategy as steps over the phases; the planner's comes first and stands out.
+
+    Args:
+        found: throughput over time.
+        mode: the theme.
+    """
+    colours = palette(mode)
+    figure = base(colours, HEIGHT)
+    names = found.table["strategy"].unique().tolist()
+    for place, name in enumerate(names):
+        times, rates = found.steps(name)
+        figure.add_trace(
+            go.Scatter(
+                x=[time / 60 for time in times], y=rates, mode="lines", name=name,
+                line={"color": SCENARIOS[colours.mode][place] if place < 4 else colours.muted,
+                      "width": 2.8 if place == 0 else 1.6, "dash": _DASHES[place % len(_DASHES)]},
+                hovertemplate=f"<b>{name}</b><br>%{{x:.4g}} min: %{{y:.4g}} samples/s<extra></extra>",
+            )
+        )  # fmt: skip
+    phases = found.table[found.table["strategy"] == names[0]].to_dict("records")
+    end = phases[-1]["end_s"] / 60
+    shapes, notes = _phases(phases, end, colours)
+    figure.update_xaxes(title_text="time [min]", range=[0, end])
+    figure.update_yaxes(title_text="throughput [samples/s]", rangemode="tozero", showgrid=True)
+    figure.update_layout(
+        showlegend=True, legend=_BELOW, margin={"t": 34, "b": 104}, shapes=shapes,
+        annotations=notes,
+    )  # fmt: skip
+    told = found.summary()
+    means = ", ".join(f"{row['strategy']} {plain(row['mean'], 3)}" for row in told.to_dict("records"))
+    span = f"{plain(end, 3)} minutes in {counted(len(phases), 'phase')}"
+    return Chart(figure, f"Throughput over {span}. Mean, samples/s: {means}.")
+
+
+def _phases(phases: list[dict[Any, Any]], end: float, colours: Palette) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Returns grounds of every second phase, and the placement of those that are wide enough to say it."""
+    shapes: list[dict[str, Any]] = []
+    notes = []
+    for place, phase in enumerate(phases):
+        start, stop = phase["start_s"] / 60, phase["end_s"] / 60
+        if place % 2:
+            shapes.append({"type": "rect", "x0": start, "x1": stop, "y0": 0, "y1": 1, "yref": "paper",
+                           "fillcolor": colours.panel, "line": {"width": 0}, "layer": "below"})  # fmt: skip
+        if stop - start > 0.12 * end:
+            notes.append(noted(str(phase["placement"]) or "none", colours, x=(start + stop) / 2, y=1.01, yref="paper",
+                               yanchor="bottom"))  # fmt: skip
+    return shapes, notes
+
+
+def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "light") -> Chart:
+    """Draws the best throughput along one resource, each point in the colour of the plan that wins there.
+
+    Args:
+        curve: as `engine.planners.elastic.curve` returns it.
+        over: the column of the resource.
+        label: what the resource is called, with its unit.
+        mode: the theme.
+    """
+    colours = palette(mode)
+    runs = curve[curve["raw_best"].notna()]
+    if not len(runs):
+        return empty(colours, HEIGHT, "No plan runs anywhere along this resource.")
+    figure = base(colours, HEIGHT)
+    figure.add_trace(
+        go.Scatter(x=curve[over], y=curve["stored_best"], mode="lines", name="best up to here", hoverinfo="skip",
+                   line={"color": colours.muted, "width": 1, "shape": "hv"})
+    )  # fmt: skip
+    shades = SCENARIOS[colours.mode]
+    for place, (plan, own) in enumerate(runs.groupby("raw_plan", sort=False)):
+        figure.add_trace(
+            go.Scatter(
+                x=own[over], y=own["raw_best"], mode="markers", name=str(plan),
+                marker={"size": 8, "color": shades[place % len(shades)], "symbol": place % 8},
+                customdata=own[["gain"]], hovertemplate=f"<b>{plan}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s, "
+                "%{customdata[0]:+.3g} by the last<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.update_xaxes(title_text=label, nticks=10)
+    figure.update_yaxes(title_text="throughput [samples/s]", rangemode="tozero", showgrid=True)
+    figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
+    best = runs.sort_values("raw_best", kind="stable").iloc[-1]
+    gains = curve["gain"].iloc[1:].dropna()
+    step = f" One more step brings at most {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
+    most = plain(float(best["raw_best"]), 4) if math.isfinite(best["raw_best"]) else "none"
+    return Chart(figure, f"Most at {label} {best[over]:g}: {most} samples/s with {best['raw_plan']}.{step}")
