@@ -17,14 +17,14 @@ if not runs_page():
 
     from dashboard.compat.addresses import ask_nobody
     from dashboard.compat.memory_allocator import few_arenas
-    from dashboard.files import downloads
+    from dashboard.files import downloads, plotly_library
     from dashboard.shell import middleware, root_address
 
     few_arenas()
     ask_nobody()
     app = st.App(
         __file__,
-        routes=[*downloads.routes(), *root_address.routes()],
+        routes=[*downloads.routes(), *plotly_library.routes(), *root_address.routes()],
         middleware=[Middleware(middleware.Framed)],
         lifespan=middleware.greeting,
     )

@@ -13,7 +13,8 @@ from dashboard.charts.elastic import resource_curve, throughput_over_time
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
 from dashboard.link import state
-from dashboard.widgets.controls import choose, given, key_for, segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, given, key_for, segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, percent, plain

@@ -11,7 +11,8 @@ from dashboard.charts.elements import markup
 from dashboard.charts.layer_blocks import segment_map
 from dashboard.pages.intra_operator.inputs import Question
 from dashboard.pages.intra_operator.queries import kind_blocks, layers_of
-from dashboard.widgets.controls import segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from engine.planners.intra_operator import Chosen, ParallelBlock

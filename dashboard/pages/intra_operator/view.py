@@ -16,7 +16,8 @@ from dashboard.pages.intra_operator.inputs import Question, question
 from dashboard.pages.intra_operator.layers import draw_layers
 from dashboard.pages.intra_operator.queries import NO_LIMIT, SWEEPS, limited, swept, systems_table, whole_plan
 from dashboard.pages.intra_operator.tables import published_table, vectors_table
-from dashboard.widgets.controls import given, key_for, segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import given, key_for, segments
 from dashboard.widgets.link_numbers import DECIMAL
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
