@@ -65,7 +65,7 @@ export default function ({data, parentElement, setTriggerValue}) {
     own.place.setAttribute("role", "figure");
     parentElement.append(own.place);
     own.draw = () => redraw(own).catch((error) => {
-      console.error(error);
+      console.warn(error);
       if (!own.listens) own.place.textContent = own.place.ariaLabel; // what it shows, in words
     });
     own.observer = new ResizeObserver(own.draw);
