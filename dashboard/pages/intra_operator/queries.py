@@ -56,7 +56,9 @@ def whole_plan(asked: Question) -> IntraOperatorPlan:
 
 def limited(asked: Question, limit: float | None) -> IntraOperatorPlan:
     """Returns the search under a limit of memory [bytes]; None is none."""
-    return whole_plan(asked) if limit is None else _searched(asked.key, limit, asked)
+    if limit is None:
+        return replace(whole_plan(asked), memory_limit=None)
+    return _searched(asked.key, limit, asked)
 
 
 @remembered(24)

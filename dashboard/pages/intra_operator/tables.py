@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -69,7 +70,7 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
                                    icon=":material/download:", type="tertiary")  # fmt: skip
     rows = table.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable")
     rows = {"fits": rows[rows["fits"]], "all": rows, "named": rows[rows["solution"] != MIXED]}[which]
-    rows = rows[[_matches(each, like) for each in rows["vector"]]]
+    rows = rows[np.array([_matches(each, like) for each in rows["vector"]], dtype=bool)]
     shown = pd.DataFrame({
         "vector": [",".join(map(str, each)) for each in rows["vector"]], "solution": rows["solution"],
         "step": rows["seconds"] * 1e3, "collectives": rows["communication_seconds"] * 1e3,
@@ -104,8 +105,10 @@ def _pattern() -> str:
         new = re.sub(r"[^\d*,]", "", str(given(key)))
         state.set_url_value("intra_operator_like", new if LIKE.fullmatch(new) else None)
 
-    st.text_input("Vectors like", value, key=key, on_change=changed, max_chars=40, width=130, placeholder="0,2,*,*",
-                  label_visibility="collapsed", help="Strategies of the blocks in order; * stands for any.")  # fmt: skip
+    st.text_input(
+        "Vectors like", value, key=key, on_change=changed, max_chars=40, width=130, placeholder="0,2,*,*",
+        label_visibility="collapsed", help="Strategies of the blocks in order; * stands for any.",
+    )  # fmt: skip
     return value
 
 
@@ -168,6 +171,7 @@ def _run(run: Run) -> dict[str, object]:
         "devices": devices, "step, s": run.seconds, "TFLOP/s": round(rate, 2),
         "of each": None if devices is None else round(rate / devices, 2),
         "computed, s": None if chosen is None or devices is None else round(chosen.seconds, 4),
-        "solution": "" if chosen is None or devices is None else chosen.solution,
+        "published vectors": " ".join(",".join(map(str, each)) for each in dict.fromkeys(run.vectors)),
+        "computed": "" if chosen is None or devices is None else chosen.solution,
     }  # fmt: skip
 

@@ -14,7 +14,15 @@ from dashboard.charts.intra_operator import Measured, along_curves, rate_bars, t
 from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import Question, question
 from dashboard.pages.intra_operator.layers import chosen_words, draw_layers
-from dashboard.pages.intra_operator.queries import NO_LIMIT, SWEEPS, layers_of, limited, swept, systems_table, whole_plan
+from dashboard.pages.intra_operator.queries import (
+    NO_LIMIT,
+    SWEEPS,
+    layers_of,
+    limited,
+    swept,
+    systems_table,
+    whole_plan,
+)
 from dashboard.pages.intra_operator.tables import published_table, vectors_table
 from dashboard.widgets.controls import given, key_for, segments, show
 from dashboard.widgets.link_numbers import DECIMAL
