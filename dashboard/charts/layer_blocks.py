@@ -34,7 +34,7 @@ def segment_map(
     fills = {name: _KINDS[key].colour(colours) or colours.muted
              for name, key in zip(kinds, ("forward", "backward", "optimizer"), strict=False)}  # fmt: skip
     rows = min(-(-len(names) // _ACROSS), _MOST_ROWS)
-    figure = base(colours, 22 + 34 * rows)
+    figure = base(colours, 16 + 34 * rows)
     for name in kinds:
         cells = [at for at, each in enumerate(names[: rows * _ACROSS]) if each == name]
         figure.add_trace(go.Bar(

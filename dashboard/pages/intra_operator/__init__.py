@@ -21,6 +21,8 @@ PAGE = Page(
         "intra_operator_alpha": "time of a collective", "intra_operator_width": "width of an element",
         "intra_operator_state": "bytes of a parameter", "intra_operator_zero": "ZeRO",
         "intra_operator_limit": "memory limit", "intra_operator_shown": "vectors to show",
+        "intra_operator_like": "pattern of vectors",
         "intra_operator_layer": "kind of layer", "intra_operator_over": "parameter of the sweep",
+        "intra_operator_result": "figure of the sweep",
     },
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Final
 
 import streamlit as st
 
+from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems
 from dashboard.widgets.controls import choose, given, key_for, segments, switch
@@ -28,6 +29,8 @@ CAPACITY: Final = 40e9
 WIDTHS: Final = {"4": "FP32", "2": "16 bit"}
 CASES: Final = {"gpt": (16, 2), "moe": (64, 4), "llama": (32, 4)}
 """Batch and layers that CFP ran, by family."""
+GONE: Final = ("intra_operator_layers", "intra_operator_limit", "intra_operator_layer")
+"""Parameters that mean nothing any more with another model."""
 MOST_LAYERS: Final = 128
 MOST_DEVICES: Final = 4096
 TYPES: Final = {"bfloat16": "BF16", "float16": "FP16", "float8": "FP8", "float4": "FP4", "float32": "FP32"}
@@ -61,24 +64,24 @@ class Question:
         return isinstance(self.model, str)
 
 
-def question() -> Question:
-    """Draws the inputs and returns what they ask.
+def question(place: Place) -> Question:
+    """Draws the inputs, rates and memory in a place of their own; returns what is asked.
 
     Raises `engine.planners.contract.PlanError` or what loading a model or a system raises.
     """
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        source = segments("Model from", SOURCES, "intra_operator_from", gone=("intra_operator_layers",))
+        source = segments("Model from", SOURCES, "intra_operator_from", gone=(*GONE, "intra_operator_system"))
         model: str | Model
         if source == "published":
             titles = {name: _suite_title(name) for name in _suites()}
             model = choose("Model", titles, "intra_operator_suite", default="gpt F", width=230,
-                           gone=("intra_operator_layers", "intra_operator_limit"))  # fmt: skip
+                           gone=GONE)  # fmt: skip
             title, depth = titles[model].partition(" ·")[0], suite_depth(model)
             batch, layers = CASES[model.partition(" ")[0]]
         else:
             known = {name: model_of(name).title or name for name in model_names()}
             name = choose("Model", known, "intra_operator_model", default="llama-3-8B", width=230,
-                          gone=("intra_operator_layers", "intra_operator_limit"))  # fmt: skip
+                          gone=GONE)  # fmt: skip
             model = model_of(name)
             title, depth = known[name], model.architecture_or_assumed().layers
             batch, layers = 8, min(depth, MOST_LAYERS)
@@ -95,13 +98,13 @@ def question() -> Question:
         layers = whole_in_link(
             "intra_operator_layers", "Layers", layers, MOST_LAYERS, f"The model has {depth}."
         )
-        with st.popover("Rates and memory", icon=":material/tune:", help="Rates of devices, what a parameter takes."):
-            mesh, datatype = _mesh(chosen, devices)
-            width = choose("Width of an element", WIDTHS, "intra_operator_width",
-                           default="4" if source == "published" else "2")  # fmt: skip
-            kept = _decimal("Bytes of a parameter", "state", 16.0, "With its gradient and its optimizer state.")
-            zero = switch("Split gradients and optimizer state (ZeRO)", "intra_operator_zero",
-                          help="Where a parameter is not split itself.")  # fmt: skip
+    with place.popover("Rates and memory", icon=":material/tune:", help="Rates of devices, what a parameter takes."):
+        mesh, datatype = _mesh(chosen, devices)
+        width = choose("Width of an element", WIDTHS, "intra_operator_width",
+                       default="4" if source == "published" else "2")  # fmt: skip
+        kept = _decimal("Bytes of a parameter", "state", 16.0, "With its gradient and its optimizer state.")
+        zero = switch("Split gradients and optimizer state (ZeRO)", "intra_operator_zero",
+                      help="Where a parameter is not split itself.")  # fmt: skip
     return Question(
         model, title, chosen, machines[chosen], datatype, mesh, size, layers, float(width), kept, zero
     )  # fmt: skip
@@ -110,11 +113,13 @@ def question() -> Question:
 def system_question(asked: Question, system: str) -> Question:
     """Returns the same question about another system, on as many devices as its first network joins at most.
 
+    Products are in the datatype that is asked about, in BF16 where that system has it not or where rates are given.
+
     Raises what building the mesh raises.
     """
     found = system_of(system)
     devices = min(asked.mesh.devices, found.networks[0].size)
-    datatype = _datatype(list(found.matrix), asked.datatype)
+    datatype = _datatype(list(found.matrix), "" if asked.system_id == OWN else asked.datatype)
     mesh = system_mesh(found, devices, datatype=datatype)
     return replace(asked, system_id=system, system=system_name(found), datatype=datatype, mesh=mesh)
 

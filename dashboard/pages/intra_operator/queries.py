@@ -56,7 +56,9 @@ def whole_plan(asked: Question) -> IntraOperatorPlan:
 
 def limited(asked: Question, limit: float | None) -> IntraOperatorPlan:
     """Returns the search under a limit of memory [bytes]; None is none."""
-    return whole_plan(asked) if limit is None else _searched(asked.key, limit, asked)
+    if limit is None:
+        return replace(whole_plan(asked), memory_limit=None)
+    return _searched(asked.key, limit, asked)
 
 
 @remembered(24)
@@ -143,12 +145,13 @@ def _systems_table(key: str, names: tuple[str, ...], _asked: Question) -> pd.Dat
             asked = system_question(_asked, name)
             found = _search(asked, asked.mesh.memory or NO_LIMIT)
         except ValueError as problem:
-            rows.append({"system": name, "label": name, "devices": 0, "rate": None, "seconds": None, "solution": "",
-                         "memory": None, "reason": str(problem)})  # fmt: skip
+            rows.append({"system": name, "label": name, "devices": 0, "datatype": "", "rate": None, "seconds": None,
+                         "solution": "", "memory": None, "reason": str(problem)})  # fmt: skip
             continue
         best = found.chosen
         rows.append({
-            "system": name, "label": asked.system, "devices": asked.mesh.devices,
+            "system": name, "label": asked.system.partition(",")[0], "devices": asked.mesh.devices,
+            "datatype": asked.datatype,
             "rate": None if best is None else found.tflops / asked.mesh.devices,
             "seconds": None if best is None else best.seconds, "solution": "" if best is None else best.solution,
             "memory": None if best is None else best.memory, "reason": found.infeasible,
@@ -157,6 +160,6 @@ def _systems_table(key: str, names: tuple[str, ...], _asked: Question) -> pd.Dat
 
 
 def systems_table(asked: Question, names: tuple[str, ...]) -> pd.DataFrame:
-    """Returns the best plan of the same model on other systems: label, devices, rate [TFLOP/s of a device], seconds,
-    solution, memory [bytes], reason why there is none."""
+    """Returns the best plan of the same model on other systems: label, devices, datatype of products, rate [TFLOP/s
+    of a device], seconds, solution, memory [bytes], reason why there is none."""
     return _systems_table(asked.key, names, asked)
