@@ -13,10 +13,13 @@ from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted
 from dashboard.words.numbers import counted, plain
 from engine.planners.elastic import Timeline
+from engine.planners.elastic.resource_curve import KEEP_SMALLER
 
 __all__ = ["measured_and_predicted", "model_phases_steps", "resource_curve", "throughput_over_time"]
 
 HEIGHT: Final = 360
+MOST_PLANS: Final = 12
+"""Plans that a curve names; others are told where one points at them."""
 _BELOW: Final = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
@@ -72,7 +75,8 @@ def _phases(phases: list[dict[Any, Any]], end: float, colours: Palette) -> tuple
 
 
 def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "light") -> Chart:
-    """Draws the best throughput along one resource, each point in the colour of the plan that wins there.
+    """Draws the best throughput along one resource, each point in the colour of the plan that wins there; those that
+    reach less than fewer of the resource, and plans beyond the first dozen, are faint.
 
     Args:
         curve: as `engine.planners.elastic.curve` returns it.
@@ -90,7 +94,20 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
                    line={"color": colours.muted, "width": 1, "shape": "hv"})
     )  # fmt: skip
     shades = SCENARIOS[colours.mode]
-    for place, (plan, own) in enumerate(runs.groupby("raw_plan", sort=False)):
+    ahead = runs["raw_best"] >= runs["stored_best"] * (1 - KEEP_SMALLER)
+    plans = list(dict.fromkeys(runs.loc[ahead, "raw_plan"]))[:MOST_PLANS]
+    named = ahead & runs["raw_plan"].isin(plans)
+    groups = [(str(plan), runs[named & (runs["raw_plan"] == plan)]) for plan in plans]
+    if not named.all():
+        rest = runs[~named]
+        figure.add_trace(
+            go.Scatter(
+                x=rest[over], y=rest["raw_best"], mode="markers", name="others",
+                marker={"size": 5, "color": colours.muted}, customdata=rest[["raw_plan"]],
+                hovertemplate=f"<b>%{{customdata[0]}}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
+            )
+        )  # fmt: skip
+    for place, (plan, own) in enumerate(groups):
         figure.add_trace(
             go.Scatter(
                 x=own[over], y=own["raw_best"], mode="markers", name=str(plan),

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
 from dashboard.charts.elements.template import Chart, base
-from dashboard.words.numbers import counted, plain
+from dashboard.words.numbers import plain
 
 __all__ = ["WAYS", "cluster_over_time", "split_bars"]
 
@@ -90,7 +90,7 @@ def cluster_over_time(
         showlegend=True, margin={"t": 8, "b": 96},
         legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
     )  # fmt: skip
-    return Chart(figure, f"Mean of {label}, {counted(len(lines), 'line')}: {'; '.join(means)}.")
+    return Chart(figure, f"{label}, mean: {'; '.join(means)}.")
 
 
 def _averaged(rows: pd.DataFrame, column: str) -> Any:

@@ -24,9 +24,9 @@ __all__ = ["accuracy"]
 
 RUNS: Final = {"all": "All runs", "one": "On one node", "3d": "With degrees"}
 _RANKING: Final = {
-    "placement": "placement", "cpu_threads": "CPU threads", "plans": "plans", "best_measured": "fastest measured", "best_predicted": "picked",
-    "regret_pct": "slower by, %", "mean_error_pct": "mean error, %", "worst_error_pct": "largest, %",
-    "spearman": "rank correlation",
+    "placement": "placement", "cpu_threads": "CPU threads", "plans": "plans", "best_measured": "fastest measured",
+    "best_predicted": "picked", "regret_pct": "slower by, %", "mean_error_pct": "mean error, %",
+    "worst_error_pct": "largest, %", "spearman": "rank correlation",
 }  # fmt: skip
 _CLASSES: Final = {"variant": "model", "plan_class": "plans", "avg_pct": "mean error, %", "max_pct": "largest, %",
                    "cases": "runs"}  # fmt: skip

@@ -41,8 +41,8 @@ _CURVE: Final = {
     "chosen": "what else is chosen",
 }  # fmt: skip
 _FAILURE: Final = {
-    "way": "way", "throughput": "samples/s", "plan": "PP, TP, DP", "moves_gib": "a GPU receives, GiB",
-    "checkpoint_gib": "from a checkpoint, GiB", "pause_s": "standstill, s", "samples": "samples until the repair",
+    "way": "way", "samples": "samples", "throughput": "samples/s", "pause_s": "standstill, s", "plan": "PP, TP, DP",
+    "moves_gib": "a GPU receives, GiB", "checkpoint_gib": "from a checkpoint, GiB",
 }  # fmt: skip
 _PHASES: Final = {
     "phase": "phase", "gpus": "GPUs", "plan": "PP, TP, DP", "throughput": "samples/s",
@@ -54,7 +54,7 @@ _PHASES: Final = {
 def asked_system() -> str:
     """Draws the choice of a system and returns its name."""
     machines = {name: system_name(system_of(name)) for name in systems()}
-    return choose("System", machines, "elastic_system", default="h100_80g_sxm", width=210)
+    return choose("System", machines, "elastic_system", default="h100_80g_sxm", width=190)
 
 
 def library_model(mode: str) -> None:
@@ -99,7 +99,7 @@ def library_model(mode: str) -> None:
 def _question() -> ModelCurvesQuestion:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         known = {name: model_of(name).title or name for name in usable_models()}
-        model = choose("Model", known, "elastic_model", default="llama-3-8B", width=210)
+        model = choose("Model", known, "elastic_model", default="llama-3-8B", width=180)
         system = system_of(asked_system())
         size = system.networks[0].size
         batch = whole_in_link("elastic_batch", "Global batch", 64, 10**6, "Samples of a step, the same at every size.")
@@ -132,7 +132,7 @@ def _steps_field(gpus: int, lost: int) -> str:
         new = str(given(key)).strip()
         state.set_url_value("elastic_steps", None if new in ("", default) else new)
 
-    st.text_input("Phases: minutes @ GPUs", value, key=key, on_change=changed, max_chars=300, width=260,
+    st.text_input("Phases: minutes @ GPUs", value, key=key, on_change=changed, max_chars=300, width=215,
                   help="Separated by commas. 60@56 is an hour on 56 GPUs, 5@0 five minutes without any.")  # fmt: skip
     return value
 

@@ -27,7 +27,7 @@ def worded(table: pd.DataFrame, columns: Mapping[str, str], key: str, alt: str) 
     shown: Any = table[list(kept)].copy()
     for name in kept:
         if shown[name].dtype.kind == "f":
-            shown[name] = [float(f"{value:.4g}") for value in shown[name]]
+            shown[name] = [float(f"{value:.4g}") if abs(value) < 1e3 else round(value, 1) for value in shown[name]]
         elif name == "is_sla":
             shown[name] = shown[name] > 0
     st.dataframe(shown.rename(columns=kept), hide_index=True, height=height_of(len(shown), 380), placeholder="–",
