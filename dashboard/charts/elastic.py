@@ -76,7 +76,7 @@ def _phases(phases: list[dict[Any, Any]], end: float, colours: Palette) -> tuple
 
 def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "light") -> Chart:
     """Draws the best throughput along one resource, each point in the colour of the plan that wins there; those that
-    reach less than fewer of the resource, and plans beyond the first dozen, are faint.
+    reach less than fewer of the resource, and all plans but the last dozen, are faint.
 
     Args:
         curve: as `engine.planners.elastic.curve` returns it.
@@ -95,7 +95,7 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
     )  # fmt: skip
     shades = SCENARIOS[colours.mode]
     ahead = runs["raw_best"] >= runs["stored_best"] * (1 - KEEP_SMALLER)
-    plans = list(dict.fromkeys(runs.loc[ahead, "raw_plan"]))[:MOST_PLANS]
+    plans = list(dict.fromkeys(runs.loc[ahead, "raw_plan"]))[-MOST_PLANS:]
     named = ahead & runs["raw_plan"].isin(plans)
     groups = [(str(plan), runs[named & (runs["raw_plan"] == plan)]) for plan in plans]
     if not named.all():
