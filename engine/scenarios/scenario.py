@@ -21,7 +21,7 @@ from engine.scenarios.dispatch import evaluate
 from engine.space.space import Space, SpaceError, checked_size
 from hardware import Calibration, System, SystemLike, system_of
 from models import Model, ModelLike, dimensions, model_of
-from models.documents import DocumentError, check_format, shown
+from models.documents import OR_A_FILE, DocumentError, check_format, shown
 
 __all__ = ["FORMAT", "Scenario", "ScenarioError", "loaded"]
 
@@ -224,4 +224,7 @@ def loaded(given: Any, where: str, by_name: Callable[[str], Entity], whole: Call
         return whole(given, where)
     if any(mark in given for mark in "/\\") or given.endswith(".json"):
         raise ScenarioError(f"{where} is {shown(given)}, a path; it must be a name of the library or a whole document.")
-    return by_name(given)
+    try:
+        return by_name(given)
+    except DocumentError as unknown:
+        raise type(unknown)(str(unknown).replace(OR_A_FILE, "")) from None
