@@ -137,12 +137,16 @@ def test_the_installed_packages_import_only_the_agreed_dependencies():
     found = set().union(*map(imported, ours))
     # pydantic_core is part of pydantic's own interface, starlette of Streamlit's; _typeshed is for type checkers only
     allowed = {*DEPENDENCIES, *ours, *sys.stdlib_module_names, "pydantic_core", "starlette", "_typeshed"}
-    optional = {_name(each) for each in PROJECT["project"]["optional-dependencies"]["measure"]}
-    assert found <= allowed | optional
+    places = {"measure": "engine/measure/", "mcp": "engine/cli/mcp_server.py"}
+    extras = PROJECT["project"]["optional-dependencies"]
+    optional = {_name(each): place for extra, place in places.items() for each in extras[extra]}
+    assert found <= allowed | set(optional)
     for path in tracked():
-        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ours:
+        name = path.relative_to(ROOT).as_posix()
+        if path.suffix == ".py" and name.split("/")[0] in ours:
             imports = set(re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
-            assert not imports & optional or path.relative_to(ROOT).parts[:2] == ("engine", "measure"), path
+            for one in imports & set(optional):
+                assert name.startswith(optional[one]), name
 
 
 @pytest.mark.parametrize(
