@@ -12,8 +12,9 @@ import plotly.graph_objects as go
 from dashboard.charts.elements.palette import SCENARIOS, TIME_KINDS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, noted
 from dashboard.words.numbers import counted, percent, plain
+from dashboard.words.strategies import vector_text
 
-__all__ = ["Measured", "along_curves", "rate_bars", "time_bars", "vector_points"]
+__all__ = ["Measured", "along_curves", "best_named", "rate_bars", "time_bars", "vector_points"]
 
 HEIGHT: Final = 340
 ROW: Final = 26
@@ -25,6 +26,7 @@ RESULTS: Final = {"rate": "Rate of a device", "seconds": "Step", "memory": "Memo
 PARTS: Final = (
     ("compute_seconds", "computation", "forward"), ("all_reduce_seconds", "all-reduce", "data"),
     ("all_gather_seconds", "all-gather", "tensor"), ("all_to_all_seconds", "all-to-all", "offload"),
+    ("reduce_scatter_seconds", "reduce-scatter", "pipeline"),
 )  # fmt: skip
 """Column, word, and the kind of time whose colour it has."""
 LOOKS: Final = (("circle", "solid"), ("square", "dash"), ("diamond", "dot"), ("triangle-up", "dashdot"))
@@ -63,8 +65,8 @@ def vector_points(
     title = "step" if up == "seconds" else "collectives"
     scale, ticks = _time_unit(shown[up])
     figure = base(colours, HEIGHT)
-    named = [name for name in dict.fromkeys(shown["solution"]) if name != MIXED]
-    _cloud(figure, _apart(shown[shown["solution"] == MIXED], across, up), across, up, (factor, scale), colours)
+    named = best_named(shown, up)
+    _cloud(figure, _apart(shown[~shown["solution"].isin(named)], across, up), across, up, (factor, scale), colours)
     for name, colour, (symbol, _) in zip(named, SCENARIOS[colours.mode], LOOKS, strict=False):
         rows = shown[shown["solution"] == name].sort_values(up).head(1)
         _mark(figure, rows, across, up, (factor, scale), colour, symbol, name, colours)
@@ -97,6 +99,12 @@ def vector_points(
     return Chart(figure, f"{counted(len(shown), 'vector')}; time of {title}: {'; '.join(told) or 'none has a name'}.")
 
 
+def best_named(rows: pd.DataFrame, by: str = "seconds") -> list[str]:
+    """Returns the solutions that have a mark of their own: those with the least time, no more than there are marks."""
+    named = rows[rows["solution"] != MIXED].sort_values(by, kind="stable")
+    return list(dict.fromkeys(named["solution"]))[: len(LOOKS)]
+
+
 def _apart(rows: pd.DataFrame, across: str, up: str) -> pd.DataFrame:
     """Rows that fall on points of their own."""
     if len(rows) <= PIXELS:
@@ -109,10 +117,11 @@ def _cloud(
     figure: go.Figure, rows: pd.DataFrame, across: str, up: str, scales: tuple[float, float], colours: Palette
 ) -> None:
     many = len(rows) > 200
+    name = "other vectors" if (rows["solution"] != MIXED).any() else MIXED
     figure.add_trace(go.Scatter(
-        x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=MIXED, showlegend=True,
+        x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=name, showlegend=True,
         marker={"size": 3 if many else 6, "color": colours.muted, "opacity": 0.5, "line": {"width": 0}},
-        hovertext=[_vector(each) for each in rows["vector"]],
+        hovertext=[vector_text(each) for each in rows["vector"]],
         hovertemplate="<b>%{hovertext}</b><br>%{x:.4g}, %{y:.4g}<extra></extra>",
     ))  # fmt: skip
 
@@ -124,7 +133,7 @@ def _mark(
     figure.add_trace(go.Scatter(
         x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=name, showlegend=True,
         marker={"size": 11, "color": colour, "symbol": symbol, "line": {"width": 1, "color": colours.background}},
-        hovertext=[_vector(each) for each in rows["vector"]],
+        hovertext=[vector_text(each) for each in rows["vector"]],
         hovertemplate=f"<b>{name}, %{{hovertext}}</b><br>%{{x:.4g}}, %{{y:.4g}}<extra></extra>",
     ))  # fmt: skip
 
@@ -135,7 +144,7 @@ def _measured(
     """Crosses for measured points, each joined to what is computed of the same vector."""
     if not measured:
         return
-    computed = {_vector(row["vector"]): row for row in rows.to_dict("records")}
+    computed = {vector_text(row["vector"]): row for row in rows.to_dict("records")}
     x: list[float | None] = []
     y: list[float | None] = []
     for one in measured:
@@ -176,7 +185,7 @@ def time_bars(rows: pd.DataFrame, mode: str = "light") -> Chart:
             hovertext=list(rows["label"]),
             hovertemplate=f"<b>%{{hovertext}}</b><br>{word} %{{x:.4g}} {unit}<extra></extra>",
         )
-        for column, word, kind in PARTS
+        for column, word, kind in PARTS if column in rows
     ]  # fmt: skip
     figures = [f"{plain(float(each) * scale)} {unit}" for each in rows["seconds"]]
     figure = _named_rows(traces, list(rows["label"]), figures, 62, colours)
@@ -244,7 +253,7 @@ def along_curves(
         return empty(colours, HEIGHT, "Nothing fits at any of these points.")
     scale, unit = {"rate": (1.0, "TFLOP/s"), "memory": (1 / GIB, "GiB")}.get(shown) or _time_unit(best["seconds"])
     figure = base(colours, HEIGHT)
-    others = [name for name in dict.fromkeys(rows["name"]) if name != "best"]
+    others = [name for name in dict.fromkeys(rows["name"]) if name != "best"][: len(LOOKS)]
     for name, colour, (symbol, dash) in zip(others, SCENARIOS[colours.mode], LOOKS, strict=False):
         own = rows[rows["name"] == name]
         figure.add_trace(go.Scatter(
@@ -315,7 +324,3 @@ def rate_bars(rows: pd.DataFrame, here: str, mode: str = "light") -> Chart:
     told = f"{names[0]} comes first with {plain(float(rates.iloc[0]))} TFLOP/s of a device"
     return Chart(figure, f"{told}, {shown['solution'].iloc[0]}." if figures[0] != "does not fit" else
                  "The model fits none of these systems.", rows=True)  # fmt: skip
-
-
-def _vector(vector: Sequence[int]) -> str:
-    return ",".join(map(str, vector))

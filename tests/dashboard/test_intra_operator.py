@@ -14,7 +14,7 @@ from dashboard.charts.intra_operator import Measured, along_curves, rate_bars, t
 from dashboard.charts.layer_blocks import segment_map
 from dashboard.pages.intra_operator.layers import plans_frame, strategies_frame
 from dashboard.pages.intra_operator.tables import json_text, vectors_csv
-from engine.planners.intra_operator import blocks, mesh_of, search
+from engine.planners.intra_operator import blocks, mesh_of, search, sharding_annotations
 from tests.dashboard.pages import figure, html, page_alone, plainly
 
 MESH = {"devices": 4, "matrix_rate": 83.8e12, "bandwidth": 20.65e9}
@@ -81,7 +81,7 @@ def test_links_that_cannot_be_are_sentences() -> None:
     for value in NONSENSE:
         app = run(dict.fromkeys((*NUMBERS, *CHOICES), value))
         assert len(app.get("plotly_chart")) == 6
-    assert "joins 8 processors, not 4,096" in said(run({"system": "h100_80g_sxm", "devices": "9999"}))
+    assert "cannot be split over 4096 devices" in said(run({"system": "h100_80g_sxm", "devices": "9999"}))
     assert "no whole groups" in said(run({"suite": "moe E", "batch": "3"}))
 
 
@@ -101,6 +101,9 @@ def test_files_of_a_plan_come_back() -> None:
                    memory_limit=document["memory_limit"])  # fmt: skip
     assert again.chosen is not None
     assert json.loads(json.dumps(again.chosen.document())) == document["chosen"]
+    annotations = sharding_annotations(plan)
+    back = pd.read_csv(io.StringIO(annotations.to_csv(index=False)), keep_default_na=False)
+    pd.testing.assert_frame_equal(back, annotations.astype({"shape": str}))
 
 
 def test_block_tables_hold_the_published_plans() -> None:

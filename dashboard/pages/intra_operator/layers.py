@@ -5,44 +5,58 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.layer_blocks import segment_map
-from dashboard.pages.intra_operator.inputs import Question
-from dashboard.pages.intra_operator.queries import kind_blocks, layers_of
 from dashboard.widgets.controls import segments, show
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
-from engine.planners.intra_operator import Chosen, ParallelBlock
+from dashboard.words.numbers import counted
+from engine.planners.intra_operator import (
+    BlockList,
+    Chosen,
+    IntraOperatorPlan,
+    ParallelBlock,
+    Vector,
+    sharding_annotations,
+)
 from engine.planners.intra_operator.contractions import Contraction, backward
+from engine.planners.intra_operator.parallel_blocks import layer_blocks
 
 __all__ = ["chosen_words", "draw_layers", "plans_frame", "strategies_frame"]
 
 LABELS: Final = {
     "b": "sequences", "s": "positions", "h": "hidden", "a": "heads", "f": "MLP width", "e": "experts", "g": "groups",
     "t": "tokens of a group", "c": "places", "d": "head width", "z": "key positions", "r": "query heads",
+    "n": "visits", "latent_q": "query latent", "latent_kv": "key-value latent", "rope": "rotated key",
+    "wide": "key and value", "value": "value head", "shared": "shared width",
 }  # fmt: skip
 """Labels of dimensions in words."""
 RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def chosen_words(asked: Question, chosen: Chosen) -> str:
+def chosen_words(plan: IntraOperatorPlan, chosen: Chosen) -> str:
     """Returns what the plan does with every block, layers that do the same together."""
-    graphs, kinds = layers_of(asked), kind_blocks(asked)
-    pairs = [(graph.name, vector) for graph, vector in zip(graphs, chosen.vectors, strict=True)]
+    kinds = _kinds(plan)
+    pairs = [(graph.name, vector) for graph, vector in zip(plan.layers, chosen.vectors, strict=True)]
     order = list(dict.fromkeys(pairs))
     parts = []
     for pair in order[:3]:
         at = [number for number, each in enumerate(pairs, 1) if each == pair]
         which = "all layers" if len(at) == len(pairs) else f"layer {at[0]}" if len(at) == 1 else _which(at)
         parts.append(f"{which}: {_vector_words(kinds[pair[0]], pair[1])}")
-    more = f"; {len(order) - 3} further kinds of layers" if len(order) > 3 else ""
+    more = f"; {counted(len(order) - 3, 'further kind')} of layers" if len(order) > 3 else ""
     text = "; ".join(parts) + more
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def _kinds(plan: IntraOperatorPlan) -> dict[str, BlockList]:
+    """The blocks of every different layer by its name."""
+    return {name: layer_blocks(graph) for name, graph in {each.name: each for each in plan.layers}.items()}
 
 
 def _which(at: list[int]) -> str:
@@ -53,21 +67,26 @@ def _which(at: list[int]) -> str:
     return f"every second layer from {at[0]} to {at[-1]}" if apart == {2} else f"{len(at)} layers from {at[0]} on"
 
 
-def _vector_words(blocks: Iterable[ParallelBlock], vector: tuple[int, ...]) -> str:
+def _vector_words(blocks: Iterable[ParallelBlock], vector: Vector) -> str:
     """What is split, block by block; blocks that split the same together."""
-    split = [(LABELS.get(block.labels[number], block.labels[number]), block)
-             for block, number in zip(blocks, vector, strict=True)]  # fmt: skip
+    split = [(_splits(block, chosen), block) for block, chosen in zip(blocks, vector, strict=True)]
     parts = []
-    for label, several in groupby(split, lambda each: each[0]):
+    for words, several in groupby(split, lambda each: each[0]):
         names = [block.root.name for _, block in several]
-        parts.append(f"{', '.join(names)} by {label}")
+        parts.append(f"{', '.join(names)} by {words}")
     return ", ".join(parts)
 
 
-def draw_layers(asked: Question, chosen: Chosen | None, mode: str) -> None:
-    """Draws the segments and the blocks."""
-    graphs = layers_of(asked)
-    kinds = kind_blocks(asked)
+def _splits(block: ParallelBlock, chosen: Any) -> str:
+    """What a strategy of a block splits; on two mesh axes what both do."""
+    labels = [block.labels[each] for each in (chosen if isinstance(chosen, tuple) else (chosen,))]
+    words = [LABELS.get(each, each) for each in labels]
+    return words[0] if len(set(words)) == 1 else f"{words[0]} outside and {words[1]} inside"
+
+
+def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
+    """Draws the segments, the blocks, and the plan as sharding annotations."""
+    graphs, kinds, chosen = plan.layers, _kinds(plan), plan.chosen
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Segments", "layers of one kind are one segment; strategies chosen of its blocks"))
         names = [each.name for each in graphs]
@@ -99,7 +118,30 @@ def draw_layers(asked: Question, chosen: Chosen | None, mode: str) -> None:
         right.caption(
             "Plan tables: for each strategy of the block, the own strategy of every contraction and of its gradients, "
             "and the dimension that it splits. Where that is summed over, an all-reduce follows."
+            + (" On two axes every axis has a strategy of its own: 12 is 1 outside and 2 inside."
+               if len(plan.mesh.shape) > 1 else "")
+        )  # fmt: skip
+        if chosen is not None:
+            _annotations(plan)
+
+
+def _annotations(plan: IntraOperatorPlan) -> None:
+    """Offers the sharding of every weight and activation, to read and as a file."""
+    with st.expander("Sharding annotations of the chosen plan"):
+        table = sharding_annotations(plan)
+        shown = table.drop(columns=["shape"])
+        st.dataframe(
+            shown, hide_index=True, height=height_of(len(shown), 420), key="intra_operator_annotations",
+            alt="Every weight and activation with the mesh axes that split it.",
+        )  # fmt: skip
+        st.caption(
+            "P(…) is JAX’s PartitionSpec, with an entry for each dimension; placements are PyTorch’s for DTensor, one "
+            "for each mesh axis. The collective adds up what a contraction leaves in parts."
         )
+        st.download_button(
+            "Annotations (CSV)", lambda: table.to_csv(index=False), "annotations.csv", "text/csv",
+            key="intra_operator_annotations.csv", on_click="ignore", icon=":material/download:", type="tertiary",
+        )  # fmt: skip
 
 
 def _raised(number: int) -> str:

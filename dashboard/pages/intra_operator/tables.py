@@ -16,6 +16,7 @@ from dashboard.pages.intra_operator.inputs import Question
 from dashboard.widgets.controls import given, key_for, segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.numbers import counted
+from dashboard.words.strategies import matches, vector_text
 from engine.planners.intra_operator import IntraOperatorPlan, search, vector_volumes
 from engine.planners.intra_operator.names import MIXED
 from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS, RUNS, Run
@@ -25,13 +26,13 @@ __all__ = ["json_text", "published_table", "vectors_csv", "vectors_table"]
 GIB: Final = 2.0**30
 SHOWN: Final = {"fits": "That fit", "all": "All", "named": "With a name"}
 MOST: Final = 1000
-LIKE: Final = re.compile(r"(\d|\*)(,(\d|\*)){0,15}")
+LIKE: Final = re.compile(r"(\d{1,2}|\*)(,(\d{1,2}|\*)){0,31}")
 """A pattern of vectors: strategies or stars."""
 COLUMNS: Final = {
     "step": ("step, ms", "Time of a step.", 74), "collectives": ("comm., ms", "Of it collectives.", 84),
     "memory": ("GiB", "Memory of a device.", 60), "volume": ("GB", "Volume of all collectives.", 60),
     "reduce": ("AR, GB", "All-reduce.", 66), "gather": ("AG, GB", "All-gather.", 66),
-    "exchange": ("A2A, GB", "All-to-all.", 72),
+    "exchange": ("A2A, GB", "All-to-all.", 72), "scatter": ("RS, GB", "Reduce-scatter.", 66),
 }  # fmt: skip
 """Column -> header, help, width [px]."""
 A100: Final = {"matrix_rate": 83.8e12, "bandwidth": 20.65e9}
@@ -39,7 +40,7 @@ A100: Final = {"matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 
 def vectors_csv(plan: IntraOperatorPlan) -> str:
     """Returns every vector as CSV, with units in the names; a vector is its strategies with commas."""
-    table = plan.vectors.assign(vector=[",".join(map(str, each)) for each in plan.vectors["vector"]])
+    table = plan.vectors.assign(vector=[vector_text(each) for each in plan.vectors["vector"]])
     return table.rename(columns={"volume": "volume_bytes", "memory": "memory_bytes"}).to_csv(index=False)
 
 
@@ -70,12 +71,13 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
                                    icon=":material/download:", type="tertiary")  # fmt: skip
     rows = table.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable")
     rows = {"fits": rows[rows["fits"]], "all": rows, "named": rows[rows["solution"] != MIXED]}[which]
-    rows = rows[np.array([_matches(each, like) for each in rows["vector"]], dtype=bool)]
+    rows = rows[np.array([matches(vector_text(each), like) for each in rows["vector"]], dtype=bool)]
     shown = pd.DataFrame({
-        "vector": [",".join(map(str, each)) for each in rows["vector"]], "solution": rows["solution"],
+        "vector": [vector_text(each) for each in rows["vector"]], "solution": rows["solution"],
         "step": rows["seconds"] * 1e3, "collectives": rows["communication_seconds"] * 1e3,
         "memory": rows["memory"] / GIB, "volume": rows["volume"] / 1e9, "reduce": rows["all_reduce"] / 1e9,
         "gather": rows["all_gather"] / 1e9, "exchange": rows["all_to_all"] / 1e9,
+        **({"scatter": rows["reduce_scatter"] / 1e9} if "reduce_scatter" in rows else {}),
         "reason": _why_not(rows, plan.memory_limit),
     }).head(MOST)  # fmt: skip
     if which == "fits":
@@ -110,14 +112,6 @@ def _pattern() -> str:
         label_visibility="collapsed", help="Strategies of the blocks in order; * stands for any.",
     )  # fmt: skip
     return value
-
-
-def _matches(vector: tuple[int, ...], pattern: str) -> bool:
-    """Whether a vector begins as a pattern says; an empty one says nothing."""
-    wanted = [each for each in pattern.split(",") if each]
-    return len(wanted) <= len(vector) and all(
-        each == "*" or each == str(number) for each, number in zip(wanted, vector, strict=False)
-    )
 
 
 def _why_not(rows: pd.DataFrame, limit: float | None) -> list[str]:
