@@ -12,8 +12,9 @@ import plotly.graph_objects as go
 from dashboard.charts.elements.palette import SCENARIOS, TIME_KINDS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, noted
 from dashboard.words.numbers import counted, percent, plain
+from dashboard.words.strategies import vector_text
 
-__all__ = ["COLLECTIVE_WORDS", "Measured", "rate_bars", "rate_curves", "time_bars", "vector_points"]
+__all__ = ["Measured", "along_curves", "best_named", "rate_bars", "time_bars", "vector_points"]
 
 HEIGHT: Final = 340
 ROW: Final = 26
@@ -21,10 +22,11 @@ GIB: Final = 2.0**30
 PIXELS: Final = 240
 """Vectors that fall into the same of so many steps of either axis are drawn once."""
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
-COLLECTIVE_WORDS: Final = {"all_reduce": "all-reduce", "all_gather": "all-gather", "all_to_all": "all-to-all"}
+RESULTS: Final = {"rate": "Rate of a device", "seconds": "Step", "memory": "Memory of a device"}
 PARTS: Final = (
     ("compute_seconds", "computation", "forward"), ("all_reduce_seconds", "all-reduce", "data"),
     ("all_gather_seconds", "all-gather", "tensor"), ("all_to_all_seconds", "all-to-all", "offload"),
+    ("reduce_scatter_seconds", "reduce-scatter", "pipeline"),
 )  # fmt: skip
 """Column, word, and the kind of time whose colour it has."""
 LOOKS: Final = (("circle", "solid"), ("square", "dash"), ("diamond", "dot"), ("triangle-up", "dashdot"))
@@ -61,10 +63,10 @@ def vector_points(
         return empty(colours, HEIGHT, "No vector can be split over these devices.")
     factor, unit, label = (GIB, "GiB", "Memory of a device") if across == "memory" else (1e9, "GB", "Volume of a step")
     title = "step" if up == "seconds" else "collectives"
-    scale, ticks = (1.0, "s") if float(shown[up].max()) >= 1 else (1e3, "ms")
+    scale, ticks = _time_unit(shown[up])
     figure = base(colours, HEIGHT)
-    named = [name for name in dict.fromkeys(shown["solution"]) if name != MIXED]
-    _cloud(figure, _apart(shown[shown["solution"] == MIXED], across, up), across, up, (factor, scale), colours)
+    named = best_named(shown, up)
+    _cloud(figure, _apart(shown[~shown["solution"].isin(named)], across, up), across, up, (factor, scale), colours)
     for name, colour, (symbol, _) in zip(named, SCENARIOS[colours.mode], LOOKS, strict=False):
         rows = shown[shown["solution"] == name].sort_values(up).head(1)
         _mark(figure, rows, across, up, (factor, scale), colour, symbol, name, colours)
@@ -82,22 +84,25 @@ def vector_points(
     if chosen:
         figure.add_trace(go.Scatter(
             x=[chosen[across] / factor], y=[chosen[up] * scale], mode="markers", name="chosen", showlegend=True,
-            marker={"size": 16, "color": "rgba(0,0,0,0)", "line": {"width": 2.5, "color": colours.text},
-                    "symbol": "circle-open"},
+            marker={"size": 17, "color": colours.text, "symbol": "circle-open", "line": {"width": 2.5}},
             hovertemplate=f"chosen plan: %{{x:.4g}} {unit}, %{{y:.4g}} {ticks}<extra></extra>",
         ))  # fmt: skip
-    figure.update_xaxes(title_text=f"{label}, {unit}", showgrid=True, rangemode="tozero", nticks=7)
+    figure.update_xaxes(title_text=f"{label}, {unit}", showgrid=True, nticks=7)
+    if across == "volume":
+        figure.update_xaxes(rangemode="tozero")
     figure.update_yaxes(title_text=f"Time of {title}, {ticks}", showgrid=True, rangemode="tozero", nticks=7)
-    figure.update_layout(
-        showlegend=True, shapes=shapes, margin={"t": 46},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False,
-                "itemdoubleclick": False, "font": {"size": 11, "color": colours.text}},
-    )  # fmt: skip
+    figure.update_layout(showlegend=True, shapes=shapes, margin={"t": 42}, legend=_legend(colours))
     told = [
         f"{name} {plain(float(rows[up].min()) * scale)} {ticks}, {plain(float(rows[across].iloc[0]) / factor)} {unit}"
         for name in named if len(rows := shown[shown["solution"] == name].sort_values(up))
     ]  # fmt: skip
     return Chart(figure, f"{counted(len(shown), 'vector')}; time of {title}: {'; '.join(told) or 'none has a name'}.")
+
+
+def best_named(rows: pd.DataFrame, by: str = "seconds") -> list[str]:
+    """Returns the solutions that have a mark of their own: those with the least time, no more than there are marks."""
+    named = rows[rows["solution"] != MIXED].sort_values(by, kind="stable")
+    return list(dict.fromkeys(named["solution"]))[: len(LOOKS)]
 
 
 def _apart(rows: pd.DataFrame, across: str, up: str) -> pd.DataFrame:
@@ -111,10 +116,12 @@ def _apart(rows: pd.DataFrame, across: str, up: str) -> pd.DataFrame:
 def _cloud(
     figure: go.Figure, rows: pd.DataFrame, across: str, up: str, scales: tuple[float, float], colours: Palette
 ) -> None:
+    many = len(rows) > 200
+    name = "other vectors" if (rows["solution"] != MIXED).any() else MIXED
     figure.add_trace(go.Scatter(
-        x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=MIXED, showlegend=True,
-        marker={"size": 6, "color": colours.muted, "opacity": 0.55, "line": {"width": 0}},
-        hovertext=[_vector(each) for each in rows["vector"]],
+        x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=name, showlegend=True,
+        marker={"size": 3 if many else 6, "color": colours.muted, "opacity": 0.5, "line": {"width": 0}},
+        hovertext=[vector_text(each) for each in rows["vector"]],
         hovertemplate="<b>%{hovertext}</b><br>%{x:.4g}, %{y:.4g}<extra></extra>",
     ))  # fmt: skip
 
@@ -126,7 +133,7 @@ def _mark(
     figure.add_trace(go.Scatter(
         x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=name, showlegend=True,
         marker={"size": 11, "color": colour, "symbol": symbol, "line": {"width": 1, "color": colours.background}},
-        hovertext=[_vector(each) for each in rows["vector"]],
+        hovertext=[vector_text(each) for each in rows["vector"]],
         hovertemplate=f"<b>{name}, %{{hovertext}}</b><br>%{{x:.4g}}, %{{y:.4g}}<extra></extra>",
     ))  # fmt: skip
 
@@ -137,7 +144,7 @@ def _measured(
     """Crosses for measured points, each joined to what is computed of the same vector."""
     if not measured:
         return
-    computed = {_vector(row["vector"]): row for row in rows.to_dict("records")}
+    computed = {vector_text(row["vector"]): row for row in rows.to_dict("records")}
     x: list[float | None] = []
     y: list[float | None] = []
     for one in measured:
@@ -146,12 +153,13 @@ def _measured(
             x += [float(own["volume"]) / scales[0], one.volume / scales[0], None]
             y += [float(own["communication_seconds"]) * scales[1], one.seconds * scales[1], None]
     figure.add_trace(go.Scatter(
-        x=x, y=y, mode="lines", hoverinfo="skip", line={"color": colours.muted, "width": 1, "dash": "dot"},
+        x=x, y=y, mode="lines", hoverinfo="skip", showlegend=False,
+        line={"color": colours.muted, "width": 1, "dash": "dot"},
     ))  # fmt: skip
     figure.add_trace(go.Scatter(
         x=[one.volume / scales[0] for one in measured], y=[one.seconds * scales[1] for one in measured],
         mode="markers+text", name="measured", showlegend=True, text=[one.vector for one in measured],
-        textposition=["top center" if one.seconds < 1 else "bottom center" for one in measured],
+        textposition=["middle left" if one.volume > 8e9 else "top center" for one in measured],
         textfont={"size": 11, "color": colours.text}, cliponaxis=False,
         marker={"symbol": "x", "size": 9, "color": colours.worse},
         hovertemplate="measured %{text}: %{x:.4g} GB, %{y:.4g}<extra></extra>",
@@ -162,79 +170,111 @@ def time_bars(rows: pd.DataFrame, mode: str = "light") -> Chart:
     """Draws what a step of each plan is spent on, computation first, then its collectives.
 
     Args:
-        rows: columns label, seconds, those of `PARTS` [s], and why, the reason for which it is not chosen, if any.
+        rows: columns label, seconds, and those of `PARTS` [s].
         mode: the theme.
     """
     colours = palette(mode)
     if rows.empty:
         return empty(colours, 120, "No vector can be drawn.")
-    scale, unit = (1.0, "s") if float(rows["seconds"].max()) >= 1 else (1e3, "ms")
-    figure = base(colours, 64 + ROW * len(rows))
-    places = list(range(len(rows)))
-    for column, word, kind in PARTS:
-        colour = _KINDS[kind].colour(colours) or colours.muted
-        figure.add_trace(go.Bar(
+    scale, unit = _time_unit(rows["seconds"])
+    places = list(range(len(rows)))[::-1]
+    traces = [
+        go.Bar(
             x=rows[column] * scale, y=places, orientation="h", width=0.62, name=word, showlegend=True,
-            marker={"color": colour, "line": {"color": colours.background, "width": 0.6}},
+            marker={"color": _KINDS[kind].colour(colours), "line": {"color": colours.background, "width": 0.6}},
             hovertext=list(rows["label"]),
             hovertemplate=f"<b>%{{hovertext}}</b><br>{word} %{{x:.4g}} {unit}<extra></extra>",
-        ))  # fmt: skip
-    longest = float(rows["seconds"].max()) * scale
-    notes = [
-        noted(f" {plain(float(row['seconds']) * scale)} {unit}", colours, x=float(row["seconds"]) * scale, y=place,
-              xanchor="left", colour=colours.text)
-        for place, row in enumerate(rows.to_dict("records"))
+        )
+        for column, word, kind in PARTS if column in rows
     ]  # fmt: skip
-    figure.update_xaxes(range=[0, longest * 1.16], title_text=f"Time of a step, {unit}", showgrid=True, nticks=6)
-    figure.update_yaxes(
-        autorange="reversed", tickvals=places, ticktext=list(rows["label"]), tickfont={"color": colours.text},
+    figures = [f"{plain(float(each) * scale)} {unit}" for each in rows["seconds"]]
+    figure = _named_rows(traces, list(rows["label"]), figures, 62, colours)
+    figure.update_xaxes(
+        range=[0, float(rows["seconds"].max()) * scale * 1.01], title_text=f"Time of a step, {unit}", showgrid=True,
+        nticks=6,
     )  # fmt: skip
-    figure.update_layout(
-        barmode="stack", bargap=0, annotations=notes, margin={"t": 30}, showlegend=True, uniformtext=None,
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "traceorder": "normal", "itemclick": False,
-                "itemdoubleclick": False, "font": {"size": 11, "color": colours.text}},
-    )  # fmt: skip
+    figure.update_layout(barmode="stack", showlegend=True, margin={"t": 42}, legend=_legend(colours))
     first = rows.iloc[0]
+    label = str(first["label"])
     share = 1 - float(first["compute_seconds"]) / float(first["seconds"])
-    return Chart(figure, f"{first['label']}: {plain(float(first['seconds']) * scale)} {unit}, "
-                         f"{percent(share)} of it collectives.")  # fmt: skip
+    told = f"{label[:1].upper()}{label[1:]}: {figures[0]}, {percent(share)} of it collectives."
+    return Chart(figure, told, rows=True)
 
 
-def rate_curves(rows: pd.DataFrame, label: str, here: float, mode: str = "light", *, whole: bool = True) -> Chart:
-    """Draws the rate of a device along a parameter: the best plan, and every named solution where it fits.
+def _named_rows(
+    traces: Sequence[go.Bar], names: Sequence[str], figures: Sequence[str], room: int, colours: Palette
+) -> go.Figure:
+    """Bars from the top, each with its name before and its figure behind, as `stacked` takes them.
+
+    room: for the figures [px].
+    """
+    figure = base(colours, 70 + ROW * len(names))
+    places = list(range(len(names)))[::-1]
+    notes = [
+        noted(text, colours, x=1, xref="paper", xanchor="right", xshift=room, y=place, colour=colours.text)
+        for text, place in zip(figures, places, strict=True)
+    ]
+    figure.add_traces(list(traces))
+    figure.update_yaxes(
+        tickvals=places, ticktext=list(names), range=[-0.55, len(names) - 0.45],
+        tickfont={"size": 12, "color": colours.text},
+    )  # fmt: skip
+    figure.update_layout(bargap=0, annotations=notes, uniformtext={"mode": False}, margin={"t": 8, "r": room})
+    return figure
+
+
+def _time_unit(seconds: pd.Series[float]) -> tuple[float, str]:
+    """The factor and the unit in which times read best."""
+    return (1.0, "s") if float(seconds.max()) >= 1 else (1e3, "ms")
+
+
+def _legend(colours: Palette) -> dict[str, Any]:
+    return {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left", "traceorder": "normal",
+            "itemclick": False, "itemdoubleclick": False, "font": {"size": 11, "color": colours.text}}  # fmt: skip
+
+
+def along_curves(
+    rows: pd.DataFrame, label: str, here: float, shown: str = "rate", mode: str = "light", *, steps: bool = False
+) -> Chart:
+    """Draws a figure of the plans along a parameter: the best plan, and every named solution where it fits.
 
     Args:
-        rows: columns value, name ("best" is the plan, others solutions), solution of the best, rate [TFLOP/s].
+        rows: columns value, name ("best" is the plan, others solutions), solution of the best, rate [TFLOP/s of a
+            device], seconds [s], memory [bytes].
         label: of the parameter.
         here: its value now.
+        shown: the column that is drawn.
         mode: the theme.
-        whole: whether values are whole numbers, each with a mark.
+        steps: whether the best holds until the next value, on a linear axis; else values are in ratios.
     """
     colours = palette(mode)
     best = rows[rows["name"] == "best"]
     if best.empty:
-        return empty(colours, 300, "Nothing fits at any of these points.")
-    figure = base(colours, 320)
-    others = [name for name in dict.fromkeys(rows["name"]) if name != "best"]
+        return empty(colours, HEIGHT, "Nothing fits at any of these points.")
+    scale, unit = {"rate": (1.0, "TFLOP/s"), "memory": (1 / GIB, "GiB")}.get(shown) or _time_unit(best["seconds"])
+    figure = base(colours, HEIGHT)
+    others = [name for name in dict.fromkeys(rows["name"]) if name != "best"][: len(LOOKS)]
     for name, colour, (symbol, dash) in zip(others, SCENARIOS[colours.mode], LOOKS, strict=False):
         own = rows[rows["name"] == name]
         figure.add_trace(go.Scatter(
-            x=own["value"], y=own["rate"], mode="lines+markers", name=name, showlegend=True,
-            line={"color": colour, "dash": dash, "width": 1.6}, marker={"symbol": symbol, "size": 7},
-            hovertemplate=f"{name}, %{{x:.4g}}: %{{y:.4g}} TFLOP/s<extra></extra>",
+            x=own["value"], y=own[shown] * scale, mode="lines+markers", name=name, showlegend=True,
+            line={"color": colour, "dash": dash, "width": 1.6}, marker={"symbol": symbol, "size": 8},
+            hovertemplate=f"{name}, %{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
         ))  # fmt: skip
     figure.add_trace(go.Scatter(
-        x=best["value"], y=best["rate"], mode="lines+markers" if whole else "lines", name="best plan", showlegend=True,
-        line={"color": colours.accent, "width": 2.4, "shape": "linear" if whole else "hv"},
-        marker={"size": 6}, hovertext=list(best["solution"]),
-        hovertemplate="<b>%{hovertext}</b><br>%{x:.4g}: %{y:.4g} TFLOP/s<extra></extra>",
+        x=best["value"], y=best[shown] * scale, mode="lines" if steps else "lines+markers", name="best plan",
+        showlegend=True, line={"color": colours.accent, "width": 2.4, "shape": "hv" if steps else "linear"},
+        marker={"size": 5}, hovertext=list(best["solution"]),
+        hovertemplate=f"<b>%{{hovertext}}</b><br>%{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
     ))  # fmt: skip
-    figure.update_xaxes(title_text=label, nticks=8)
-    figure.update_yaxes(title_text="TFLOP/s of a device", rangemode="tozero", showgrid=True, nticks=6)
+    values = sorted(set(rows["value"]))
+    if steps:
+        figure.update_xaxes(title_text=label, nticks=8)
+    else:
+        figure.update_xaxes(title_text=label, type="log", tickvals=values, ticktext=[plain(each) for each in values])
+    figure.update_yaxes(title_text=f"{RESULTS[shown]}, {unit}", rangemode="tozero", showgrid=True, nticks=6)
     figure.update_layout(
-        showlegend=True, margin={"t": 46},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False,
-                "itemdoubleclick": False, "font": {"size": 11, "color": colours.text}},
+        showlegend=True, margin={"t": 42}, legend=_legend(colours),
         shapes=[{"type": "line", "x0": here, "x1": here, "y0": 0, "y1": 1, "yref": "paper",
                  "line": {"color": colours.text, "width": 1, "dash": "dot"}}],
     )  # fmt: skip
@@ -251,7 +291,7 @@ def _told(best: pd.DataFrame, label: str) -> str:
             spans.append((str(name), float(value), float(value)))
     parts = [f"{name} at {plain(low)}" if low == high else f"{name} from {plain(low)} to {plain(high)}"
              for name, low, high in spans[:6]]  # fmt: skip
-    more = f"; {len(spans) - 6} further changes" if len(spans) > 6 else ""
+    more = f"; {counted(len(spans) - 6, 'further change')}" if len(spans) > 6 else ""
     return f"Best plan by {label[:1].lower()}{label[1:]}: {'; '.join(parts)}{more}."
 
 
@@ -259,7 +299,7 @@ def rate_bars(rows: pd.DataFrame, here: str, mode: str = "light") -> Chart:
     """Draws the rate of a device of several systems, the highest first, each with its number of devices.
 
     Args:
-        rows: columns label, rate [TFLOP/s of a device], told (text behind the bar); without a rate nothing fits.
+        rows: columns label, rate [TFLOP/s of a device], devices, solution; without a rate nothing fits.
         here: label of the system in view.
         mode: the theme.
     """
@@ -267,29 +307,20 @@ def rate_bars(rows: pd.DataFrame, here: str, mode: str = "light") -> Chart:
     if rows.empty:
         return empty(colours, 120, "There is no system to compare.")
     shown = rows.sort_values("rate", ascending=False, na_position="last", kind="stable")
-    figure = base(colours, 44 + ROW * len(shown))
-    places = list(range(len(shown)))
-    rates = shown["rate"].fillna(0.0)
-    forward = _KINDS["forward"].colour(colours) or colours.muted
-    deep = _KINDS["backward"].colour(colours) or colours.muted
-    figure.add_trace(go.Bar(
-        x=rates, y=places, orientation="h", width=0.62,
+    rates = shown["rate"].astype(float).fillna(0.0)
+    deep, forward = (_KINDS[key].colour(colours) for key in ("backward", "forward"))
+    names = [f"{label} × {devices}" if devices else str(label)
+             for label, devices in zip(shown["label"], shown["devices"], strict=True)]  # fmt: skip
+    figures = [f"{plain(rate)}, {solution}" if solution else "does not fit"
+               for rate, solution in zip(rates, shown["solution"], strict=True)]  # fmt: skip
+    bars = go.Bar(
+        x=rates, y=list(range(len(shown)))[::-1], orientation="h", width=0.62,
         marker={"color": [deep if each == here else forward for each in shown["label"]], "line": {"width": 0}},
-        hovertext=[f"<b>{one}</b><br>{told}" for one, told in zip(shown["label"], shown["told"], strict=True)],
+        hovertext=[f"<b>{name}</b><br>{told}" for name, told in zip(names, figures, strict=True)],
         hovertemplate="%{hovertext}<extra></extra>",
-    ))  # fmt: skip
-    notes = [
-        noted(f" {told}", colours, x=rate, y=place, xanchor="left", colour=colours.text)
-        for place, (rate, told) in enumerate(zip(rates, shown["told"], strict=True))
-    ]  # fmt: skip
-    figure.update_xaxes(range=[0, max(float(rates.max()), 1e-9) * 1.9], title_text="TFLOP/s of a device", nticks=6)
-    figure.update_yaxes(
-        autorange="reversed", tickvals=places, ticktext=list(shown["label"]), tickfont={"color": colours.text},
     )  # fmt: skip
-    figure.update_layout(bargap=0, annotations=notes)
-    first = shown.iloc[0]
-    return Chart(figure, f"{first['label']} comes first with {first['told']}.")
-
-
-def _vector(vector: Sequence[int]) -> str:
-    return ",".join(map(str, vector))
+    figure = _named_rows([bars], names, figures, 8 + round(6.2 * max(map(len, figures))), colours)
+    figure.update_xaxes(range=[0, max(float(rates.max()), 1e-9) * 1.01], title_text="TFLOP/s of a device", nticks=5)
+    told = f"{names[0]} comes first with {plain(float(rates.iloc[0]))} TFLOP/s of a device"
+    return Chart(figure, f"{told}, {shown['solution'].iloc[0]}." if figures[0] != "does not fit" else
+                 "The model fits none of these systems.", rows=True)  # fmt: skip

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from itertools import cycle
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import TIME_KINDS, palette
 from dashboard.charts.elements.template import Chart, base
 from dashboard.words.numbers import counted
+from dashboard.words.strategies import vector_text
 
 __all__ = ["segment_map"]
 
 _ACROSS: Final = 8
 _MOST_ROWS: Final = 16
+_FILLS: Final = ("forward", "backward", "optimizer", "recompute")
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 
 
 def segment_map(
-    names: Sequence[str], dots: Mapping[str, int], vectors: Sequence[Sequence[int]] | None, mode: str = "light"
+    names: Sequence[str], dots: Mapping[str, int], vectors: Sequence[Sequence[Any]] | None, mode: str = "light"
 ) -> Chart:
     """Draws every layer as a cell in the colour of its segment, with the strategies of its blocks.
 
@@ -32,15 +35,15 @@ def segment_map(
     colours = palette(mode)
     kinds = list(dict.fromkeys(names))
     fills = {name: _KINDS[key].colour(colours) or colours.muted
-             for name, key in zip(kinds, ("forward", "backward", "optimizer"), strict=False)}  # fmt: skip
+             for name, key in zip(kinds, cycle(_FILLS), strict=False)}  # fmt: skip
     rows = min(-(-len(names) // _ACROSS), _MOST_ROWS)
-    figure = base(colours, 22 + 34 * rows)
+    figure = base(colours, 16 + 34 * rows)
     for name in kinds:
         cells = [at for at, each in enumerate(names[: rows * _ACROSS]) if each == name]
         figure.add_trace(go.Bar(
             x=[0.94] * len(cells), base=[at % _ACROSS + 0.03 for at in cells], y=[at // _ACROSS for at in cells],
             orientation="h", width=0.84, marker={"color": fills[name], "line": {"width": 0}},
-            text=["" if vectors is None else ",".join(map(str, vectors[at])) for at in cells],
+            text=["" if vectors is None else vector_text(vectors[at]) for at in cells],
             textposition="inside", insidetextanchor="middle", textangle=0,
             textfont={"size": 11, "color": colours.ink_on(fills[name])},
             hovertext=[_interval(names, dots, at) for at in cells], hovertemplate="%{hovertext}<extra></extra>",

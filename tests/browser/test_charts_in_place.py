@@ -24,6 +24,8 @@ def test_the_map_is_the_same_element_after_clicks_and_says_what_it_shows(visit: 
     expect_cell(page, 2, 2)
     expect(page.locator(MAP)).to_have_attribute("aria-label", re.compile("utilisation by tensor parallel"))
     expect(page.locator(f"{MAP} .main-svg").first).to_have_attribute("data-first", "yes")
+    # Plotly fades what is not selected: nothing ever is, charts frame what was clicked.
+    assert page.locator(MAP).evaluate("plot => plot._fullLayout.clickmode") == "event"
     page.set_viewport_size({"width": 820, "height": 900})
     room = "plot => plot._fullLayout.width - plot.clientWidth"
     page.wait_for_function(f"() => ({room})(document.querySelector('{MAP}')) === 0")

@@ -19,8 +19,12 @@ PAGE = Page(
         "intra_operator_layers": "number of layers", "intra_operator_rate": "matrix rate",
         "intra_operator_bandwidth": "bandwidth", "intra_operator_exchange": "bandwidth of all-to-alls",
         "intra_operator_alpha": "time of a collective", "intra_operator_width": "width of an element",
-        "intra_operator_state": "bytes of a parameter", "intra_operator_zero": "ZeRO",
+        "intra_operator_state": "bytes of a parameter",
+        "intra_operator_sharded": "what is split where a weight is whole", "intra_operator_sweeps": "sweeps",
+        "intra_operator_sequence": "sequence parallelism", "intra_operator_beside": "comparison with executions",
         "intra_operator_limit": "memory limit", "intra_operator_shown": "vectors to show",
+        "intra_operator_like": "pattern of vectors",
         "intra_operator_layer": "kind of layer", "intra_operator_over": "parameter of the sweep",
+        "intra_operator_result": "figure of the sweep",
     },
 )  # fmt: skip

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+import re
+from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
+from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import Question
-from dashboard.widgets.controls import segments
+from dashboard.widgets.controls import given, key_for, segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.numbers import counted
+from dashboard.words.strategies import matches, vector_text
 from engine.planners.intra_operator import IntraOperatorPlan, search, vector_volumes
 from engine.planners.intra_operator.names import MIXED
 from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS, RUNS, Run
@@ -22,12 +26,21 @@ __all__ = ["json_text", "published_table", "vectors_csv", "vectors_table"]
 GIB: Final = 2.0**30
 SHOWN: Final = {"fits": "That fit", "all": "All", "named": "With a name"}
 MOST: Final = 1000
+LIKE: Final = re.compile(r"(\d{1,2}|\*)(,(\d{1,2}|\*)){0,31}")
+"""A pattern of vectors: strategies or stars."""
+COLUMNS: Final = {
+    "step": ("step, ms", "Time of a step.", 74), "collectives": ("comm., ms", "Of it collectives.", 84),
+    "memory": ("GiB", "Memory of a device.", 60), "volume": ("GB", "Volume of all collectives.", 60),
+    "reduce": ("AR, GB", "All-reduce.", 66), "gather": ("AG, GB", "All-gather.", 66),
+    "exchange": ("A2A, GB", "All-to-all.", 72), "scatter": ("RS, GB", "Reduce-scatter.", 66),
+}  # fmt: skip
+"""Column -> header, help, width [px]."""
 A100: Final = {"matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 
 
 def vectors_csv(plan: IntraOperatorPlan) -> str:
     """Returns every vector as CSV, with units in the names; a vector is its strategies with commas."""
-    table = plan.vectors.assign(vector=[",".join(map(str, each)) for each in plan.vectors["vector"]])
+    table = plan.vectors.assign(vector=[vector_text(each) for each in plan.vectors["vector"]])
     return table.rename(columns={"volume": "volume_bytes", "memory": "memory_bytes"}).to_csv(index=False)
 
 
@@ -48,6 +61,7 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
     st.html(markup.head("Every vector", f"{possible:,} of {len(table):,} can be, {int(table['fits'].sum()):,} fit"))
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         which = segments("Vectors", SHOWN, "intra_operator_shown")
+        like = _pattern()
         with st.popover("Export", icon=":material/download:", help="Every vector and the chosen plan as files."):
             for label, name, mime, content in (
                 ("Vectors (CSV)", "vectors.csv", "text/csv", lambda: vectors_csv(plan)),
@@ -57,22 +71,47 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
                                    icon=":material/download:", type="tertiary")  # fmt: skip
     rows = table.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable")
     rows = {"fits": rows[rows["fits"]], "all": rows, "named": rows[rows["solution"] != MIXED]}[which]
+    rows = rows[np.array([matches(vector_text(each), like) for each in rows["vector"]], dtype=bool)]
     shown = pd.DataFrame({
-        "vector": [",".join(map(str, each)) for each in rows["vector"]], "solution": rows["solution"],
-        "step, ms": rows["seconds"] * 1e3, "collectives, ms": rows["communication_seconds"] * 1e3,
-        "volume, GB": rows["volume"] / 1e9, "all-reduce, GB": rows["all_reduce"] / 1e9,
-        "all-gather, GB": rows["all_gather"] / 1e9, "all-to-all, GB": rows["all_to_all"] / 1e9,
-        "memory, GiB": rows["memory"] / GIB, "why not": _why_not(rows, plan.memory_limit),
+        "vector": [vector_text(each) for each in rows["vector"]], "solution": rows["solution"],
+        "step": rows["seconds"] * 1e3, "collectives": rows["communication_seconds"] * 1e3,
+        "memory": rows["memory"] / GIB, "volume": rows["volume"] / 1e9, "reduce": rows["all_reduce"] / 1e9,
+        "gather": rows["all_gather"] / 1e9, "exchange": rows["all_to_all"] / 1e9,
+        **({"scatter": rows["reduce_scatter"] / 1e9} if "reduce_scatter" in rows else {}),
+        "reason": _why_not(rows, plan.memory_limit),
     }).head(MOST)  # fmt: skip
     if which == "fits":
-        shown = shown.drop(columns=["why not"])
-    config = {name: st.column_config.NumberColumn(name, format="%.4g") for name in map(str, shown) if ", " in name}
+        shown = shown.drop(columns=["reason"])
+    config: dict[str, Any] = {
+        name: st.column_config.NumberColumn(label, help=help, format="%.4g", width=width)
+        for name, (label, help, width) in COLUMNS.items()
+    }
+    longest = max(map(len, shown["vector"]), default=0)
+    config["vector"] = st.column_config.TextColumn(width=30 + 6 * longest)
+    config["solution"] = st.column_config.TextColumn(width=166)
+    config["reason"] = st.column_config.TextColumn("why not", width=320)
     st.dataframe(
         shown, hide_index=True, height=height_of(len(shown), 430), column_config=config, key="intra_operator_vectors",
         alt="Every vector with its solution, times, volumes and memory.",
     )  # fmt: skip
     if len(rows) > MOST:
-        st.markdown(f"The first {MOST:,} of {len(rows):,}; the files have all.")
+        st.caption(f"The first {MOST:,} of {len(rows):,}; the files have all.")
+
+
+def _pattern() -> str:
+    """Draws the field for a pattern of vectors; returns it, empty for all."""
+    value = state.url_value("intra_operator_like", "", LIKE)
+    key = key_for("_intra_operator_like", value)
+
+    def changed() -> None:
+        new = re.sub(r"[^\d*,]", "", str(given(key)))
+        state.set_url_value("intra_operator_like", new if LIKE.fullmatch(new) else None)
+
+    st.text_input(
+        "Vectors like", value, key=key, on_change=changed, max_chars=40, width=130, placeholder="0,2,*,*",
+        label_visibility="collapsed", help="Strategies of the blocks in order; * stands for any.",
+    )  # fmt: skip
+    return value
 
 
 def _why_not(rows: pd.DataFrame, limit: float | None) -> list[str]:
@@ -101,7 +140,7 @@ def published_table(asked: Question) -> None:
     with left:
         st.dataframe(pd.DataFrame(rows).round(4), hide_index=True, height=height_of(len(rows)), placeholder="–",
                      key="intra_operator_published", alt="Published and computed volumes of four vectors.")  # fmt: skip
-        st.markdown(
+        st.caption(
             "Volumes of GPT F, batch 16, two layers. They are **not reproduced** but for the third vector: the others "
             "published are about 1.57 times what the state machine of Alpa’s edges counts, probably by conversions "
             "inside GELU and norms. The order of the best two is the same."
@@ -110,7 +149,7 @@ def published_table(asked: Question) -> None:
         runs = pd.DataFrame([_run(each) for each in RUNS])
         st.dataframe(runs, hide_index=True, height=height_of(len(runs)), placeholder="–", key="intra_operator_runs",
                      alt="Published runs with their devices, and the step computed here.")  # fmt: skip
-        st.markdown(
+        st.caption(
             "Throughput is that of all devices together; on twice as many, Alpa’s 158 TFLOP/s are 19.7 of each device, "
             "CFP’s 203 are 50.8. One point predicted is no validation."
         )
@@ -126,6 +165,7 @@ def _run(run: Run) -> dict[str, object]:
         "devices": devices, "step, s": run.seconds, "TFLOP/s": round(rate, 2),
         "of each": None if devices is None else round(rate / devices, 2),
         "computed, s": None if chosen is None or devices is None else round(chosen.seconds, 4),
-        "solution": "" if chosen is None or devices is None else chosen.solution,
+        "published vectors": " ".join(",".join(map(str, each)) for each in dict.fromkeys(run.vectors)),
+        "computed": "" if chosen is None or devices is None else chosen.solution,
     }  # fmt: skip
 
