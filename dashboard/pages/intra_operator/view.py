@@ -15,14 +15,12 @@ from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import OWN, Question, question
 from dashboard.pages.intra_operator.layers import chosen_words, draw_layers
 from dashboard.pages.intra_operator.queries import (
-    NO_LIMIT,
     SWEEPS,
     beside_table,
     effort,
     limited,
     swept,
     systems_table,
-    whole_plan,
 )
 from dashboard.pages.intra_operator.tables import published_table, vectors_table
 from dashboard.widgets.controls import given, key_for, segments, show, switch
@@ -69,22 +67,23 @@ def render(view: View) -> None:
     try:
         with first:
             asked = question(place)
-        whole = whole_plan(asked)
-        with place:
-            limit = _limit(asked, whole)
+        text = state.url_value("intra_operator_limit", "", DECIMAL)
+        limit = float(text) * GIB if text else asked.mesh.memory
         found = limited(asked, limit)
+        with place:
+            _slider(asked, found)
     except ValueError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     if found.chosen is None:
-        st.warning(literal(_too_little(asked, whole, limit)), icon=":material/memory_alt:")
+        st.warning(literal(_too_little(asked, found)), icon=":material/memory_alt:")
     else:
         st.html(markup.figure_strip(_tiles(asked, found, found.chosen)))
         st.caption(literal(chosen_words(found, found.chosen)))
-    _points(asked, whole, found, view.mode)
+    _points(asked, found, view.mode)
     _vectors(asked, found, view.mode)
     draw_layers(found, view.mode)
-    _changes(asked, whole, found, limit, view.mode)
+    _changes(asked, found, view.mode)
     if asked.published:
         with st.container(border=True, gap="xsmall"):
             published_table(asked)
@@ -94,18 +93,14 @@ def render(view: View) -> None:
         st.caption(literal(note))
 
 
-def _limit(asked: Question, whole: IntraOperatorPlan) -> float | None:
-    """Draws the slider; returns the limit [bytes], None where there is none.
-
-    The slider goes from a little less than the least that a plan takes to the most that the fastest takes.
-    """
-    low = math.floor(float(whole.frontier["memory"].min()) / GIB * 9) / 10
-    high = math.ceil(max(float(whole.frontier["memory"].max()) / GIB * 1.1, low + 1) * 10) / 10
+def _slider(asked: Question, found: IntraOperatorPlan) -> None:
+    """Draws the limit of memory, from a little less than the least that a plan takes to what the fastest takes."""
+    low = math.floor(float(found.frontier["memory"].min()) / GIB * 9) / 10
+    high = math.ceil(max(float(found.frontier["memory"].max()) / GIB * 1.1, low + 1) * 10) / 10
     capacity = asked.mesh.memory
     default = high if capacity is None else min(max(math.floor(capacity / GIB * 10) / 10, low), high)
-    text = state.url_value("intra_operator_limit", "", DECIMAL)
-    wanted = float(text) if text else default
-    value = min(max(wanted, low), high)
+    wanted = default if found.memory_limit is None else found.memory_limit / GIB
+    value = round(min(max(wanted, low), high), 1)
     key = key_for("_intra_operator_limit", value)
 
     def changed() -> None:
@@ -116,15 +111,12 @@ def _limit(asked: Question, whole: IntraOperatorPlan) -> float | None:
     st.slider(
         f"Memory limit of a device{of}", low, high, value, 0.1, key=key, on_change=changed, format="%.1f GiB", width=520
     )
-    if not text:
-        return capacity
-    return wanted * GIB
 
 
-def _too_little(asked: Question, whole: IntraOperatorPlan, limit: float | None) -> str:
-    least = float(whole.frontier["memory"].min())
+def _too_little(asked: Question, found: IntraOperatorPlan) -> str:
+    least = float(found.frontier["memory"].min())
     return (
-        f"No plan fits {gibibytes(limit or NO_LIMIT)} of a device; the least that {asked.title} with "
+        f"No plan fits {gibibytes(found.memory_limit)} of a device; the least that {asked.title} with "
         f"{counted(asked.layers, 'layer')} takes on {counted(asked.mesh.devices, 'device')} is {gibibytes(least)}. "
         "Fewer layers, a smaller batch or more devices take less."
     )
@@ -157,16 +149,16 @@ def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[ma
     return tiles
 
 
-def _points(asked: Question, whole: IntraOperatorPlan, found: IntraOperatorPlan, mode: str) -> None:
+def _points(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
     """Draws every vector against memory and against volume."""
     best, limit, table = found.chosen, found.memory_limit, found.vectors
     left, right = st.columns(2, gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("What memory buys", "each point one vector in all layers; the line mixes vectors"))
         chosen = {} if best is None else {"memory": best.memory, "seconds": best.seconds}
-        most = float(whole.vectors["memory"].max())
+        most = float(found.vectors["memory"].max())
         line = limit if limit is not None and limit < 1.5 * most else None
-        chart = vector_points(table, "memory", "seconds", mode, chosen=chosen, frontier=whole.frontier, limit=line)
+        chart = vector_points(table, "memory", "seconds", mode, chosen=chosen, frontier=found.frontier, limit=line)
         show(chart, "intra_operator_memory")
         st.caption(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):
@@ -206,10 +198,10 @@ def _vectors(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
 
 
 def _bars(found: IntraOperatorPlan) -> pd.DataFrame:
-    """The chosen plan, then the fastest vectors that fit, and those with a name."""
+    """The chosen plan, then the fastest vectors that fit, and the fastest of those with a name."""
     table = found.vectors[found.vectors["reason"] == ""].sort_values("seconds", kind="stable")
     fitting = table[table["fits"]]
-    named = table[table["solution"] != MIXED]
+    named = table[table["solution"].isin(best_named(table))].drop_duplicates("solution")
     rows = pd.concat([fitting.head(BARS - len(named)), named]).drop_duplicates("vector")
     rows = rows.sort_values("seconds", kind="stable")
     labels = [
@@ -232,15 +224,14 @@ def _uniform(found: IntraOperatorPlan, chosen: Chosen) -> bool:
     return len(pairs) == len({name for name, _ in pairs})
 
 
-def _changes(
-    asked: Question, whole: IntraOperatorPlan, found: IntraOperatorPlan, limit: float | None, mode: str
-) -> None:
+def _changes(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
     """Draws sweeps, other systems, and what is published."""
     best = found.chosen
-    if effort(asked) > QUICK:
+    took = effort(asked, found.memory_limit)
+    if took > QUICK:
         with st.container(border=True, gap="xsmall"):
             st.html(markup.head("What changes the answer", "sweeps and other systems"))
-            seconds = f"{20 * effort(asked):.0f} s"
+            seconds = f"{20 * took:.0f} s"
             on = switch(f"Compute them, which may take {seconds}", "intra_operator_sweeps")
         if not on:
             return
@@ -252,9 +243,9 @@ def _changes(
             result = segments("Show", RESULTS, "intra_operator_result")
         labels = {"batch": "Batch, sequences", "layers": "Layers", "devices": "Devices",
                   "memory": "Memory limit of a device, GiB"}  # fmt: skip
-        memory = float(whole.frontier["memory"].min()) if best is None else best.memory
+        memory = float(found.frontier["memory"].min()) if best is None else best.memory
         here = {"batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices, "memory": memory / GIB}
-        curves = swept(asked, over, limit)
+        curves = swept(asked, over, found)
         chart = along_curves(curves, labels[over], here[over], result, mode, steps=over == "memory")
         show(chart, "intra_operator_sweep")
         st.caption(literal(chart.alt))
