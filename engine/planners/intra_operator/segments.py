@@ -8,15 +8,17 @@ the exact numbers. Source: CFP (published README), analysis pass.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import pandas as pd
 
+from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.parallel_blocks import layer_blocks
-from engine.planners.intra_operator.search import layers_of
+from engine.planners.intra_operator.steps import layers_of
 from models.loader import ModelLike
 
-__all__ = ["segment_map"]
+__all__ = ["segment_map", "segments_of"]
 
 MASKED: Final = "experts"
 """The layer of masks, whose last contraction the log does not count."""
@@ -40,7 +42,15 @@ def segment_map(model: ModelLike, *, batch: int = 16, layers: int | None = None)
         PlanError: the model or a number is none that there can be.
         models.ModelFileError: there is no such model.
     """
-    _, graphs, _ = layers_of(model, batch=batch, layers=layers)
+    return segments_of(layers_of(model, batch=batch, layers=layers)[1])
+
+
+def segments_of(graphs: Sequence[LayerGraph]) -> pd.DataFrame:
+    """Returns the segments of layers; see `segment_map`.
+
+    Args:
+        graphs: the layers, from the first.
+    """
     rows = []
     templates: dict[str, tuple[int, tuple[int, int]]] = {}
     start = printed = 0
