@@ -8,7 +8,7 @@ import pytest
 
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator import AlpaMesh, linear_chain, published_runs, published_volumes, segment_map
-from engine.planners.intra_operator.factors import LAST, REPLICATED, TOKENS, Account
+from engine.planners.intra_operator.costs.factors import LAST, REPLICATED, TOKENS, Account
 
 # Expected objectives of Alpa's tests of its solver (alpa, playground/auto_sharding_solver/test_solver_mlp.py and
 # tests/shard_parallel/test_mlp.py; Apache-2.0): batch, hidden size, layers, devices, beta, all-reduces of weights over

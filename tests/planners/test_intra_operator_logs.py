@@ -1,5 +1,6 @@
 """Published logs read, set beside predictions and fitted; plans printed in the same forms and read again."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,23 @@ def test_a_vector_of_another_model_is_told(vector: str, words: str) -> None:
         overlay(points, A100)
     with pytest.raises(PlanError, match="on how many devices"):
         fit_rates(points, model="gpt F", batch=16, layers=2)
+
+
+def test_the_command_prints_forms_and_sets_measured_points_beside(shardscape: Any, tmp_path: Path) -> None:
+    ask = ("plan", "operators", "gpt F", "--devices", 4, "--batch", 24, "--layers", 2)
+    code, out, _ = shardscape(*ask, "--form", "search")
+    assert (code, out.splitlines()[1]) == (0, f"searched ParallelBlock Strategies solution: {[1] * 8}")
+    sixteen = ("plan", "operators", "gpt F", "--devices", 4, "--batch", 16, "--layers", 2, "--csv")
+    code, out, told = shardscape(*sixteen, "--measured", REFERENCE / "gpt_f_16_enumeration.log", "--fit")
+    assert (code, "Fitted bandwidth [GB/s]: 13.572" in told) == (0, True)
+    assert len(pd.read_csv(io.StringIO(out))) == 4
+    code, out, _ = shardscape(*ask, "--segments", "--csv")
+    assert list(pd.read_csv(io.StringIO(out))["template"]) == [0, 0]
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("vector,seconds\n0,soon\n")
+    code, _, told = shardscape(*ask, "--measured", wrong)
+    assert (code, "row 1, seconds: 'soon' is no number of 0 or more." in told) == (2, True)
+    code, _, told = shardscape(*ask, "--measured", tmp_path / "none.log")
+    assert (code, "does not exist" in told) == (2, True)
+    code, _, told = shardscape(*ask, "--form", "haiku")
+    assert (code, "no text form 'haiku'" in told) == (2, True)

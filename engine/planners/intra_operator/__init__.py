@@ -10,16 +10,16 @@ from engine.planners.intra_operator.annotations import sharding_annotations
 from engine.planners.intra_operator.beside_exploration import beside_exploration, plan_degrees
 from engine.planners.intra_operator.layer_costs import Vector
 from engine.planners.intra_operator.library import system_mesh
-from engine.planners.intra_operator.measured_points import measured_points, measured_points_of
+from engine.planners.intra_operator.measured.overlay import FittedRates, fit_rates, overlay
+from engine.planners.intra_operator.measured.points import measured_points, measured_points_of
+from engine.planners.intra_operator.measured.published import published_runs, published_volumes
+from engine.planners.intra_operator.measured.text_forms import TEXT_FORMS, log_text
 from engine.planners.intra_operator.mesh import Axis, Mesh, mesh_of
-from engine.planners.intra_operator.overlay import FittedRates, fit_rates, overlay
 from engine.planners.intra_operator.parallel_blocks import BlockList, ParallelBlock, layer_blocks
-from engine.planners.intra_operator.published import published_runs, published_volumes
 from engine.planners.intra_operator.search import IntraOperatorPlan, search
 from engine.planners.intra_operator.segments import segment_map
 from engine.planners.intra_operator.steps import Chosen, evaluate_vectors, layers_of
 from engine.planners.intra_operator.suites import suite_parameters, tflop_count
-from engine.planners.intra_operator.text_forms import TEXT_FORMS, log_text
 from engine.planners.intra_operator.volumes import vector_volumes
 from models.loader import ModelLike
 

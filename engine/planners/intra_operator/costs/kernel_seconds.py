@@ -10,9 +10,9 @@ import numpy as np
 from engine.cost_models.contract import KernelTimes
 from engine.executions.arrays import Floats
 from engine.planners.intra_operator.contractions import Contraction, Dim
+from engine.planners.intra_operator.costs.options import BlockOptions
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import Mesh
-from engine.planners.intra_operator.options import BlockOptions
 from engine.planners.intra_operator.parallel_blocks import Member, ParallelBlock
 
 __all__ = ["block_seconds", "norm_seconds"]

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from engine.executions.arrays import Flags, Ints
-from engine.planners.intra_operator.factors import BY_EXPERT, LAST, REPLICATED, TOKENS
+from engine.planners.intra_operator.costs.factors import BY_EXPERT, LAST, REPLICATED, TOKENS
 from engine.planners.intra_operator.parallel_blocks import ParallelBlock
 
 __all__ = ["COLUMNS", "EXPERTS", "ROWS", "SPLIT_TOKENS", "BlockOptions", "Widths", "block_options"]

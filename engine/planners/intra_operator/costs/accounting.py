@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.executions.arrays import Floats, Ints
 from engine.planners.intra_operator.contractions import Contraction, Operand
-from engine.planners.intra_operator.factors import (
+from engine.planners.intra_operator.costs.factors import (
     BEFORE,
     BY_EXPERT,
     LAST,
@@ -20,10 +20,10 @@ from engine.planners.intra_operator.factors import (
     Factor,
     all_states,
 )
-from engine.planners.intra_operator.kernel_seconds import block_seconds, norm_seconds
+from engine.planners.intra_operator.costs.kernel_seconds import block_seconds, norm_seconds
+from engine.planners.intra_operator.costs.options import COLUMNS, ROWS, SPLIT_TOKENS, BlockOptions, Widths
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import Mesh
-from engine.planners.intra_operator.options import COLUMNS, ROWS, SPLIT_TOKENS, BlockOptions, Widths
 from engine.planners.intra_operator.parallel_blocks import ParallelBlock
 
 __all__ = ["accounted"]
