@@ -19,9 +19,9 @@ import pandas as pd
 
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.contractions import Contraction, Dim, Operand
+from engine.planners.intra_operator.costs.options import SPLIT_TOKENS, Widths
 from engine.planners.intra_operator.layer_costs import Vector
 from engine.planners.intra_operator.layer_graphs import LayerGraph
-from engine.planners.intra_operator.options import SPLIT_TOKENS, Widths
 from engine.planners.intra_operator.parallel_blocks import Member, ParallelBlock, layer_blocks
 from engine.planners.intra_operator.search import IntraOperatorPlan
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any, Final
 
-from engine.planners.intra_operator.options import Widths
+from engine.planners.intra_operator.costs.options import Widths
 
 __all__ = [
     "DATA_PARALLEL", "EXPERT_PARALLEL", "FSDP", "MEGATRON", "MIXED", "SEQUENCE_PARALLEL",
