@@ -10,10 +10,11 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.intra_operator import Measured, along_curves, best_named, rate_bars, time_bars, vector_points
+from dashboard.charts.intra_operator import along_curves, best_named, rate_bars, time_bars, vector_points
 from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import OWN, Question, question
 from dashboard.pages.intra_operator.layers import chosen_words, draw_layers
+from dashboard.pages.intra_operator.measured import draw_measured, draw_published, measured_marks, upload
 from dashboard.pages.intra_operator.queries import (
     SWEEPS,
     beside_table,
@@ -22,7 +23,7 @@ from dashboard.pages.intra_operator.queries import (
     swept,
     systems_table,
 )
-from dashboard.pages.intra_operator.tables import published_table, vectors_table
+from dashboard.pages.intra_operator.tables import vectors_table
 from dashboard.widgets.controls import given, key_for, segments, show, switch
 from dashboard.widgets.link_numbers import DECIMAL
 from dashboard.widgets.tables import height_of
@@ -31,7 +32,6 @@ from dashboard.words.numbers import counted, format_value, gibibytes, percent, p
 from dashboard.words.strategies import short_solution, vector_text
 from engine.planners.intra_operator import Chosen, IntraOperatorPlan
 from engine.planners.intra_operator.names import MIXED
-from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS
 from hardware import names as system_names
 
 __all__ = ["View", "parse", "render"]
@@ -67,6 +67,7 @@ def render(view: View) -> None:
     try:
         with first:
             asked = question(place)
+        points = upload(place, asked)
         text = state.url_value("intra_operator_limit", "", DECIMAL)
         limit = float(text) * GIB if text else asked.mesh.memory
         found = limited(asked, limit)
@@ -80,13 +81,15 @@ def render(view: View) -> None:
     else:
         st.html(markup.figure_strip(_tiles(asked, found, found.chosen)))
         st.caption(literal(chosen_words(found, found.chosen)))
-    _points(asked, found, view.mode)
+    _points(asked, found, points, view.mode)
     _vectors(asked, found, view.mode)
+    if points is not None:
+        draw_measured(asked, points)
     draw_layers(found, view.mode)
     _changes(asked, found, view.mode)
     if asked.published:
         with st.container(border=True, gap="xsmall"):
-            published_table(asked)
+            draw_published()
     if not asked.published:
         _beside(asked, found)
     for note in found.notes:
@@ -149,7 +152,7 @@ def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[ma
     return tiles
 
 
-def _points(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
+def _points(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame | None, mode: str) -> None:
     """Draws every vector against memory and against volume."""
     best, limit, table = found.chosen, found.memory_limit, found.vectors
     left, right = st.columns(2, gap="medium")
@@ -164,25 +167,15 @@ def _points(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Volume against time", "collectives of a step, on a device"))
         chosen = {} if best is None else {"volume": best.volume, "communication_seconds": best.communication_seconds}
-        measured = _measured_points(asked)
+        measured = measured_marks(asked, found, points)
         chart = vector_points(table, "volume", "communication_seconds", mode, chosen=chosen, measured=measured)
         show(chart, "intra_operator_volume")
         st.caption(literal(chart.alt))
-        if measured:
+        if measured and points is None:
             st.caption(
                 "Crosses are CFP’s measurements of the same vectors: an all-to-all takes 3.5 times as long per byte as "
                 "other collectives, so that volume alone does not rank plans. See the table of published volumes."
             )
-
-
-def _measured_points(asked: Question) -> list[Measured]:
-    here = {"model": asked.model, "batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices}
-    if here != dict(MEASURED_ON):
-        return []
-    return [
-        Measured(vector_text(each.vector), each.volume, each.communication_seconds)
-        for each in MEASURED_VECTORS if each.communication_seconds is not None
-    ]  # fmt: skip
 
 
 def _vectors(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
