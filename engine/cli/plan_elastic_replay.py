@@ -77,9 +77,9 @@ def replay(
     shown = summaries(found)
     write_table(shown if csv else shown.dropna(axis="columns", how="all"), json=False, csv=csv)
     if not csv:
-        for result in found.values():
+        for name, result in found.items():
             for note in result.notes:
-                write(note)
+                write(f"{name}: {note}")
 
 
 def _rows(found: Mapping[str, ReplayResult], table: str) -> pd.DataFrame:

@@ -65,6 +65,9 @@ def workload(mode: str) -> None:
     found = answer
     table = summaries(found)
     st.html(markup.figure_strip(_tiles(table, titles)))
+    for name, result in found.items():
+        for note in result.notes:
+            st.markdown(literal(f"{titles[name]}: {note}"))
     policy = segments("Policy", titles, "elastic_policy")
     lines = {titles[name]: result.utilisation for name, result in found.items()}
     gpus = next(iter(found.values())).cluster.gpus
@@ -86,8 +89,6 @@ def workload(mode: str) -> None:
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Every job", f"under: {titles[policy]}"))
         worded(chosen.jobs, _JOBS, "elastic_replayed", "Every job with when it was submitted, started and through.")
-        for note in chosen.notes:
-            st.markdown(literal(note))
     tables = {"Policies": table, "Jobs": chosen.jobs, "Rounds": chosen.utilisation, "Changes": chosen.placements}
     downloads(tables, f"elastic_{policy}")
 
