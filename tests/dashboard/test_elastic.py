@@ -74,6 +74,8 @@ def test_a_workload_runs_under_all_policies() -> None:
     assert len(table) == 4
     assert table["mean completion, s"].iloc[0] == pytest.approx(895.6, abs=0.1)
     assert len(app.dataframe[1].value) == 10
+    app = run({"elastic_show": "workload", "elastic_workload": "today", "elastic_nodes": "4"})
+    assert len(app.dataframe[1].value) == 16
 
 
 def test_both_variants_stand_beside_what_was_measured() -> None:

@@ -14,10 +14,19 @@ from engine.cli.main import app
 from engine.planners.contract import PlanCancelledError, PlanError
 from engine.planners.elastic import load_card, replay
 from engine.planners.elastic.cards import changed_card
-from engine.planners.elastic.cluster import compared, summaries, workload_from
+from engine.planners.elastic.cluster import (
+    Cluster,
+    asked_models,
+    compared,
+    library_applications,
+    summaries,
+    workload_from,
+)
 from engine.planners.elastic.cluster.applications import application, applications
 from engine.planners.elastic.cluster.policies import POLICIES
 from engine.planners.elastic.cluster.policies.published import LENIENCE
+from engine.planners.elastic.library_models import model_point
+from models import load
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "elastic" / "replays"
 WORKLOADS = Path(__file__).parents[2] / "engine" / "planners" / "elastic" / "cluster" / "data"
@@ -93,6 +102,23 @@ def test_policies_side_by_side_and_models_of_one_s_own() -> None:
         application(changed_card(load_card("vit"), {}, "mine"))
     with pytest.raises(PlanError, match=r"cannot be read.*base, bp, mt, naive"):
         replay("nonesuch")
+
+
+def test_models_of_the_library_are_replayed_on_their_proven_optima() -> None:
+    job = HEADER + "a,0,1200,llama-3-8B*64,8,any,,1\nb,0,1200,vit,1,ga,,0\n"
+    asked = asked_models(workload_from(job), load)
+    assert list(asked) == ["llama-3-8B*64"]
+    known = library_applications(asked, "h100_80g_sxm", Cluster(2, 8))
+    model = known["llama-3-8B*64"]
+    best = model_point("llama-3-8B", "h100_80g_sxm", placement="8", batch=64).throughput
+    assert model.speeds.seconds((8,), "any") == pytest.approx(64 / best, rel=1e-12)
+    assert [gpus for gpus, _ in model.table] == [1, 2, 4, 8, 16]
+    for policy in POLICIES:
+        result = replay(job, "2x8", policy, models={**applications(), **known})
+        # What it asked for takes 1,200 s; with the first pause and on more GPUs it is within twice that.
+        assert 0 < result.jobs["jct_s"].max() < 2400
+    with pytest.raises(PlanError, match="no model 'llama-3-8B"):
+        replay(job, "2x8")
 
 
 def test_the_command_prints_text_csv_and_json(tmp_path: Path) -> None:
