@@ -35,7 +35,7 @@ from dashboard.queries.filters import Filter, asked_of
 from dashboard.queries.nearest_fit import ways
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
-from dashboard.widgets import recommended
+from dashboard.widgets import examples, recommended
 from dashboard.widgets.controls import choose, given, key_for, segments, switch
 from dashboard.widgets.filters.chips import in_link
 from dashboard.widgets.filters.popover import bar as filter_bar
@@ -155,6 +155,7 @@ def parse(exploration: Exploration) -> View:
 
 def render(view: View) -> None:
     """Draws the page."""
+    examples.cards()
     _overview(view.exploration, view.others)
 
 
@@ -173,6 +174,9 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
         st.rerun()
     strip = st.container()
     advised = st.container()
+    if not whole and exploration.feasible:
+        with advised:
+            recommended.band_to_come()
     left, right = st.columns([1.86, 1], gap="medium")
     # In one column: the answer, the map, the cell, and only then the rest.
     below = st.container() if is_narrow() else None
