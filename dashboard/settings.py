@@ -26,6 +26,8 @@ class Settings:
     """Explorations that stay open."""
     process: bool = False
     """Whether what takes long runs in processes of its own, which keeps pages quick (see `dashboard.jobs.worker`)."""
+    ahead: bool = False
+    """Whether what a first visit opens on is explored when the server starts."""
     problems: tuple[str, ...] = ()
     """A sentence per variable that could not be used."""
 
@@ -37,6 +39,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
     `.shardscape/results.duckdb` in `folder` (the working directory), or in the user's data directory where that cannot
     be written. SHARDSCAPE_LARGEST_SPACE, SHARDSCAPE_LONGEST_SECONDS, SHARDSCAPE_QUEUE, SHARDSCAPE_KEPT: whole numbers,
     see `Settings`. SHARDSCAPE_PROCESS: `off` to compute everything within the server's own process.
+    SHARDSCAPE_AHEAD: `off` to explore nothing before somebody asks.
     """
     problems: list[str] = []
 
@@ -64,6 +67,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
         queue=number("SHARDSCAPE_QUEUE", 64, 1_000),
         kept=number("SHARDSCAPE_KEPT", 12, 1_000),
         process=switch("SHARDSCAPE_PROCESS"),
+        ahead=switch("SHARDSCAPE_AHEAD"),
         problems=tuple(problems),
     )
 
