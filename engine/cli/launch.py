@@ -66,11 +66,9 @@ def export(
         raise LaunchError(f"{execution} does not name its model; give it with --model.")
     made = written_for(chosen, network, framework=framework, nodes=nodes)
     if json:
-        write(as_json({
-            "framework": made.framework, "version": made.version, "files": made.texts, "flags": dict(made.flags),
-            "not_expressible": list(made.not_expressible), "not_modelled": list(made.not_modelled),
-            "remarks": list(made.remarks),
-        }))  # fmt: skip
+        from engine.questions.executions import written_document
+
+        write(as_json(written_document(made)))
         return
     if out is None:
         write(made.text)
