@@ -19,6 +19,7 @@ import typer
 from engine.cli import compat
 from engine.cli.best import best
 from engine.cli.calibrate import calibrate
+from engine.cli.codesign import codesign
 from engine.cli.cost import cost
 from engine.cli.evaluate import evaluate
 from engine.cli.explore import explore
@@ -59,6 +60,7 @@ Examples:
   shardscape export execution.json --model llama-3-70B --to megatron
   shardscape import pretrain_gpt.sh
   shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256 --tpot 0.03
+  shardscape codesign study.json --count
   shardscape simulate schedule interleaved --stages 4 --microbatches 8 --chunks 2
   shardscape validate --runs measured.csv
   shardscape calibrate measured.csv --system h100_80g_sxm --out ours.json
@@ -144,7 +146,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, explore, best, evaluate, layers, export, inference, cost, validate, calibrate, measure, mcp):
+for command in (
+    serve, explore, best, evaluate, layers, export, inference, cost, codesign, validate, calibrate, measure, mcp,
+):  # fmt: skip
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(models_app, name="models")

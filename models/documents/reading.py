@@ -332,7 +332,7 @@ def _fault(error: ErrorDetails, schema: type[BaseModel], by_alias: bool) -> str:
             wanted = str(context.get("expected"))
         case "bool_type":
             wanted = "true or false"
-        case "tuple_type":
+        case "tuple_type" | "list_type":
             wanted = "a list"
         case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
             wanted = "an object with named keys"
