@@ -22,7 +22,7 @@ from engine.cli.options import (
     SystemOrNone,
 )
 from engine.cli.output import ExitCode, ProgressLine, as_json, executions_table, write
-from engine.cli.recommended import recommendation_document, write_recommendation
+from engine.cli.recommended import write_recommendation
 
 __all__ = ["best"]
 
@@ -97,6 +97,8 @@ def best(
         advice = recommend(scenario, headroom=headroom, offload=allow_offload, unmeasured=allow_unmeasured)
     table = best_table(found)
     if json:
+        from engine.questions.recommendations import recommendation_document
+
         further = {} if advice is None else {"recommended": recommendation_document(advice)}
         rows = {"top": table.to_dict("records"), "seconds": seconds}
         write(as_json({**best_document(found, table), **rows, **further}))
