@@ -131,7 +131,9 @@ def import_(
     named = named_shape(found.model)
     stands = None if system is None else _standing(found, file, system, model, limit, cost_model, calibration)
     if json:
-        place = {} if stands is None else {"standing": _standing_document(stands, found.framework)}
+        from engine.questions.standings import standing_document
+
+        place = {} if stands is None else {"standing": standing_document(stands, found.framework)}
         write(as_json({
             "framework": found.framework, "version": found.version, "num_procs": found.num_procs, "model_name": named,
             "model": found.model, "execution": found.execution, "left": list(found.left),
@@ -159,24 +161,6 @@ def _standing(
         found.execution, network, system, limits=parse_limits(limit or []), cost_model=cost_model,
         calibration=calibration_of(calibration),
     )  # fmt: skip
-
-
-def _standing_document(stands: Standing, framework: str) -> dict[str, Any]:
-    from engine.launch import flag_changes
-
-    rate = float(stands.row["sample_rate"]) if stands.runs else None
-    return {
-        "runs": stands.runs, "reason_text": str(stands.row["reason_text"] or ""), "sample_rate": rate,
-        "best_sample_rate": None if stands.best is None else float(stands.best["sample_rate"]),
-        "faster": stands.faster, "feasible": stands.feasible, "total": stands.total,
-        "steps": [
-            {"changes": [{"field": each.field, "old": each.old, "new": each.new} for each in step.changes],
-             "flags": [{"flag": each.flag, "old": each.old, "new": each.new} for each in flags],
-             "sample_rate": step.rate, "gain": step.gain if step.gain < float("inf") else None}
-            for step, flags in zip(stands.steps, flag_changes(stands, framework=framework), strict=True)
-        ],
-        "execution": dict(stands.row), "best": None if stands.best is None else dict(stands.best),
-    }  # fmt: skip
 
 
 def _print_standing(stands: Standing, framework: str) -> None:

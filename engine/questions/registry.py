@@ -18,6 +18,7 @@ from engine.questions.explorations import BEST, EXPLORE
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
+from engine.questions.standings import STANDING
 from engine.questions.verb import QuestionError, Verb
 from models.documents import did_you_mean, sentence, shown
 
@@ -28,6 +29,7 @@ VERBS: Final[Mapping[str, Verb]] = {
     for each in (
         LIST_MODELS, LIST_SYSTEMS, LIST_COLUMNS, EXPLORE, BEST, RECOMMEND, EVALUATE, LIST_PARAMETERS, WHAT_IF,
         SENSITIVITY, PLAN_LAYERS, PLAN_ELASTIC, PLAN_OPERATORS, EXPORT_LAUNCH, IMPORT_LAUNCH,
+        STANDING,
     )
 }  # fmt: skip
 """What can be asked, in the order in which it is offered."""

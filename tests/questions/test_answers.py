@@ -106,6 +106,17 @@ def test_rows_are_executions_for_every_other_verb(best: Any) -> None:
     }
 
 
+def test_an_execution_that_somebody_runs_has_its_place(best: Any) -> None:
+    row = {**best["top"][0], "activation_recompute": "full"}
+    question = {"execution": row, "model": LLAMA["model"], "system": LLAMA["system"], "statistics": ["total_time"]}
+    found = asked("standing", question)
+    expected = launch.standing(row, "llama-3-8B", "h100_80g_sxm")
+    assert (found["runs"], found["faster"], found["feasible"]) == (True, expected.faster, expected.feasible)
+    assert found["best_sample_rate"] == best["top"][0]["sample_rate"]
+    assert [step["gain"] for step in found["steps"]] == [step.gain for step in expected.steps]
+    assert found["steps"][0]["flags"][0] == {"flag": "--recompute-granularity", "old": "full", "new": None}
+
+
 def test_changes_are_those_of_what_if() -> None:
     named = {row["name"]: row for row in asked("list_parameters", {"scenario": DENSE})["parameters"]}
     double = 2 * named["hbm_bandwidth"]["value"]
