@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.cli.frames import write_table
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.planners.intra_operator import IntraOperatorPlan
+    from engine.planners.intra_operator import IntraOperatorPlan, Vector
 
 __all__ = ["operators"]
 
@@ -44,11 +46,26 @@ def operators(
         float | None, typer.Option("--all-to-all", metavar="GB/S", help="The same of an all-to-all [GB/s].")
     ] = None,
     alpha: Annotated[float, typer.Option("--alpha", metavar="S", help="Time of a collective besides [s].")] = 0.0,
-    element_bytes: Annotated[float, typer.Option("--element-bytes", metavar="B", help="Width of an element.")] = 4.0,
+    element_bytes: Annotated[
+        float | None,
+        typer.Option("--element-bytes", metavar="B", help="Width of an element; 4 or, of library models, 2."),
+    ] = None,
     state_bytes: Annotated[
         float, typer.Option("--state-bytes", metavar="B", help="A parameter with gradient and optimizer state [bytes].")
     ] = 16.0,
     zero: Annotated[bool, typer.Option("--zero", help="Split gradients and optimizer state (ZeRO).")] = False,
+    fsdp: Annotated[bool, typer.Option("--fsdp", help="Split parameters, too (FSDP, ZeRO stage 3).")] = False,
+    sequence_parallel: Annotated[
+        bool | None,
+        typer.Option("--sequence-parallel/--no-sequence-parallel", help="Split what rows give by tokens."),
+    ] = None,
+    tiers: Annotated[int, typer.Option("--tiers", metavar="1|2", help="Mesh axes of a system: networks.")] = 1,
+    annotations: Annotated[
+        bool, typer.Option("--annotations", help="Print the sharding of every weight and activation.")
+    ] = False,
+    beside: Annotated[
+        bool, typer.Option("--beside", help="Set the plan beside the best of all executions; with --system.")
+    ] = False,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Vectors to print.")] = 10,
     csv: Annotated[bool, typer.Option("--csv", help="Print all vectors as CSV.")] = False,
     json: JsonOption = False,
@@ -63,7 +80,8 @@ def operators(
     Examples:
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2 --memory-limit 10 --csv
-      shardscape plan operators llama-3-8B --devices 8 --batch 8 --system h100_80g_sxm --element-bytes 2
+      shardscape plan operators llama-3-8B --devices 8 --batch 8 --system h100_80g_sxm --zero --beside
+      shardscape plan operators deepseek-v2-lite --devices 32 --tiers 2 --batch 32 --system h100_80g_sxm --annotations
 
     Exit code 1 when no plan fits the limit.
     """
@@ -72,6 +90,8 @@ def operators(
 
     if csv and json:
         raise PlanError("Give --csv or --json, not both.")
+    if annotations and beside:
+        raise PlanError("Give --annotations or --beside, not both.")
     mesh: dict[str, Any] = {
         "devices": devices,
         "matrix_rate": matrix_rate * 1e12,
@@ -79,7 +99,9 @@ def operators(
         "alpha": alpha,
     }
     if system is not None:
-        mesh = system_mesh(system, devices, datatype=datatype).document()
+        mesh = system_mesh(system, devices, datatype=datatype, tiers=tiers).document()
+    elif beside or tiers != 1:
+        raise PlanError(f"{'--beside' if beside else '--tiers'} needs --system.")
     if all_to_all is not None:
         mesh["all_to_all_bandwidth"] = all_to_all * 1e9
     found = search(
@@ -91,7 +113,19 @@ def operators(
         element_bytes=element_bytes,
         state_bytes=state_bytes,
         zero=zero,
+        fsdp=fsdp,
+        sequence_parallel=sequence_parallel,
     )
+    if annotations or beside:
+        from engine.planners.intra_operator import beside_exploration, sharding_annotations
+
+        table = (
+            sharding_annotations(found)
+            if annotations or system is None
+            else beside_exploration(found, model, system, batch=batch, datatype=datatype)
+        )
+        write_table(table, json=json, csv=csv)
+        return
     if json:
         write(as_json(_document(found)))
     elif csv:
@@ -137,9 +171,9 @@ def _print(found: IntraOperatorPlan, top: int) -> None:
         write(note)
 
 
-def _runs(vectors: tuple[tuple[int, ...], ...]) -> list[tuple[tuple[int, ...], int]]:
+def _runs(vectors: Sequence[Vector]) -> list[tuple[Vector, int]]:
     """Equal vectors of layers that follow each other, with their number."""
-    found: list[tuple[tuple[int, ...], int]] = []
+    found: list[tuple[Vector, int]] = []
     for each in vectors:
         if found and found[-1][0] == each:
             found[-1] = (each, found[-1][1] + 1)
@@ -148,8 +182,9 @@ def _runs(vectors: tuple[tuple[int, ...], ...]) -> list[tuple[tuple[int, ...], i
     return found
 
 
-def _text(vector: tuple[int, ...]) -> str:
-    return ",".join(map(str, vector))
+def _text(vector: Vector) -> str:
+    """Strategies of the blocks; on two axes both, as 10."""
+    return ",".join("".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in vector)
 
 
 def _table(table: pd.DataFrame) -> None:

@@ -38,7 +38,7 @@ NUMBERS = COUNTS + MEASURES
 TRUTHS = ("gated_mlp", "tied_embeddings", "seq_parallel", "fsdp")
 TEXTS = (
     "id", "source", "date", "framework", "family", "model", "attn", "hardware", "scaleup", "scaleout", "recompute",
-    "dtype", "schedule", "mem_kind", "status", "notes", "group", "split", "completeness",
+    "dtype", "schedule", "layout", "mem_kind", "status", "notes", "group", "split", "completeness",
 )  # fmt: skip
 MAY_BE_ZERO = frozenset({"moe_experts", "moe_topk", "moe_ffn", "moe_shared", "moe_dense_layers", "zero_stage", "core"})
 NONE_IS_ZERO = frozenset({"cp", "ep", "vpp"})

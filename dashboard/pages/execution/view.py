@@ -24,7 +24,7 @@ from dashboard.pages.execution.step_parts import parts_of_step
 from dashboard.queries import accuracy
 from dashboard.queries.economics import days_for, utilisation
 from dashboard.queries.executions import evaluated
-from dashboard.widgets import launch, uncertainty
+from dashboard.widgets import launch, recommended, uncertainty
 from dashboard.widgets.controls import given, key_for, menu_key, show, shut, whole, whole_field
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
@@ -89,6 +89,7 @@ def render(view: View) -> None:
         st.caption("An execution that is rejected for another reason than memory has no figures.")
         return
     st.html(markup.figure_strip(accuracy.marked(_tiles(exploration, row, other), exploration.scenario, row)))
+    recommended.band(exploration, "execution")
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the time goes", "per step" + ("; B is the thin bar" if other else "")))

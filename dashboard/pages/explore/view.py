@@ -35,6 +35,7 @@ from dashboard.queries.filters import Filter, asked_of
 from dashboard.queries.nearest_fit import ways
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
+from dashboard.widgets import recommended
 from dashboard.widgets.controls import choose, given, key_for, segments, switch
 from dashboard.widgets.filters.chips import in_link
 from dashboard.widgets.filters.popover import bar as filter_bar
@@ -171,6 +172,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
     if axes.of_datatypes and not others:  # just chosen
         st.rerun()
     strip = st.container()
+    advised = st.container()
     left, right = st.columns([1.86, 1], gap="medium")
     # In one column: the answer, the map, the cell, and only then the rest.
     below = st.container() if is_narrow() else None
@@ -199,6 +201,9 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
         panel_part(exploration, view)
     if not whole:
         return
+    if exploration.feasible:
+        with advised:
+            recommended.band(exploration, "explore")
     with below or left:
         costs(exploration, metric, where)
     with below or right:

@@ -136,7 +136,7 @@ class _Rounds:
             if waiting > 2:
                 raise PlanError(
                     f"Nothing runs any more, and {len(active):,} jobs wait: {active[0].job.name[:60]} needs GPUs that "
-                    f"{self.cluster.nodes} nodes of {self.cluster.gpus_per_node} cannot give it."
+                    f"a cluster of {self.cluster.nodes}x{self.cluster.gpus_per_node} cannot give it."
                 )
             if len(self.times) >= MOST_ROUNDS:
                 raise PlanError(
