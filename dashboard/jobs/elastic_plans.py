@@ -15,7 +15,9 @@ from dashboard.jobs.worker import Task, Worker
 from engine import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.planners.elastic import Phase, Split, after_failure, model_curve, model_job, model_phases, split
-from engine.planners.elastic.cluster import ReplayResult, compared
+from engine.planners.elastic.cluster import ReplayResult, compared, library_applications
+from engine.planners.elastic.cluster.applications import applications
+from engine.planners.elastic.cluster.cluster import cluster_of
 from hardware import System
 from models import Model
 
@@ -74,10 +76,13 @@ class SharedCluster:
 
 @dataclass(frozen=True, slots=True)
 class ReplayQuestion:
-    """A workload, by its name or as the text of a CSV file, on nodes of equally many GPUs under several policies."""
+    """A workload, by its name or as the text of a CSV file, on nodes of equally many GPUs under several policies.
+    `models` are those of the library that it names, with their batches, on the GPUs of `system`."""
 
     workload: str
     cluster: str
+    models: Mapping[str, tuple[Model, int]]
+    system: System
     policies: tuple[str, ...]
     pause: float
 
@@ -116,10 +121,7 @@ def found_answer(task: Task, question: Question) -> Answer:
             return _curves(task, question)
         if isinstance(question, SharedClusterQuestion):
             return _shared(task, question)
-        return compared(
-            question.workload, question.cluster, question.policies, pause=question.pause, progress=_teller(task),
-            cancel=task.stops,
-        )  # fmt: skip
+        return _replayed(task, question)
     except PlanCancelledError:
         raise ExplorationCancelled from None
 
@@ -158,6 +160,17 @@ def _shared(task: Task, asked: SharedClusterQuestion) -> SharedCluster:
         for at, (name, model, batch, guarantee) in enumerate(asked.jobs)
     ]  # fmt: skip
     return SharedCluster(split(jobs, asked.gpus, basis="predicted"))
+
+
+def _replayed(task: Task, asked: ReplayQuestion) -> Mapping[str, ReplayResult]:
+    share = 0.7 if asked.models else 0.0  # the curves take longer than the replays
+    known = library_applications(
+        asked.models, asked.system, cluster_of(asked.cluster), progress=_teller(task, share), cancel=task.stops
+    )
+    return compared(
+        asked.workload, asked.cluster, asked.policies, pause=asked.pause, models={**applications(), **known},
+        progress=_teller(task, 1 - share, share), cancel=task.stops,
+    )  # fmt: skip
 
 
 class ElasticJob(Job):

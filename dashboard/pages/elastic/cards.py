@@ -21,7 +21,7 @@ from engine.planners.elastic import Measurements, ModelCard
 from engine.planners.elastic.cards import changed_card, load_card_document, to_document
 from engine.planners.elastic.measured import measurements_of
 
-__all__ = ["OWN", "Chosen", "chosen_card"]
+__all__ = ["Chosen", "ask_for_card", "chosen_card"]
 
 OWN: Final = "own"
 MOST_MEGABYTES: Final = 2
@@ -77,9 +77,12 @@ def chosen_card() -> Chosen | None:
         if found is not None:
             _editor(found)
             _downloads(found)
-    if found is None:
-        st.info("Upload a card in the menu Card, or change one of the library there.", icon=":material/upload_file:")
     return found
+
+
+def ask_for_card() -> None:
+    """Says where a card of one's own comes from."""
+    st.info("Upload a card in the menu Card, or change one of the library there.", icon=":material/upload_file:")
 
 
 def _files() -> None:

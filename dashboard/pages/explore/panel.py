@@ -18,7 +18,7 @@ from dashboard.charts.time_bar import time_pieces
 from dashboard.link import page_links, state
 from dashboard.pages.explore import prefetch
 from dashboard.queries import accuracy, explorations
-from dashboard.queries.economics import Metric, utilisation
+from dashboard.queries.economics import Metric, told, utilisation
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter
 from dashboard.queries.memory_requirements import REMEDIES
@@ -99,7 +99,10 @@ def _fits(
         ("step", format_value("total_time", execution["total_time"])),
         ("of filtered best" if filtered else "of best", _share(value, group.best, metric.column.better == "lower")),
     ]
-    st.html(facts(pairs))
+    rates = [("tokens/s per GPU", told(scenario, "tokens_per_gpu", rate).split()[0]),
+             ("TFLOP/s per GPU", told(scenario, "tflops_per_gpu", rate).split()[0]),
+             ("1 T tokens cost", told(scenario, "usd", rate)), ("and take", told(scenario, "energy", rate))]
+    st.html(facts(pairs) + facts(rates))
     others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
     uncertainty.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")
     if others:
