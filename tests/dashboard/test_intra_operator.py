@@ -29,6 +29,8 @@ from engine.planners.intra_operator import (
     sharding_annotations,
 )
 from engine.planners.intra_operator import segment_map as segments_of
+from engine.planners.intra_operator.records import VectorRecords
+from engine.store import Store
 from tests.dashboard.pages import figure, html, page_alone, plainly
 
 MESH = {"devices": 4, "matrix_rate": 83.8e12, "bandwidth": 20.65e9}
@@ -146,6 +148,23 @@ def test_a_file_that_names_a_path_as_its_model_is_refused() -> None:
     with pytest.raises(PlanError, match=r"There is no model '/etc/passwd\.json'"):
         completed(points, asked)
     assert list(completed(points.assign(model=None), asked)["devices"]) == [4]
+
+
+def test_vectors_are_kept_in_the_store_once(tmp_path: Path) -> None:
+    plan = search("gpt F", MESH, batch=16, layers=2)
+    with Store(tmp_path / "kept.duckdb") as store:
+        records = VectorRecords(store)
+        assert (records.add(plan), records.add(search("gpt F", MESH, batch=16, layers=2, memory_limit=7e9))) == (81, 0)
+        assert records.add(search("gpt F", MESH, batch=24, layers=2)) == 81
+        kept = records.find(plan)
+        assert list(kept["seconds"]) == list(plan.vectors["seconds"])
+        assert list(kept["vector"])[:2] == ["0,0,0,0", "0,0,0,1"]
+        with patch("dashboard.pages.intra_operator.tables.explorations") as server:
+            server.return_value.store = store
+            app = run({"batch": "32"})
+            app.button(key="intra_operator_keep").click().run()
+            assert "81 vectors kept." in said(app)
+        assert len(records) == 3 * 81
 
 
 def test_block_tables_hold_the_published_plans() -> None:
