@@ -2,7 +2,8 @@
 
 Two styles say the same: JAX's PartitionSpec has an entry per dimension of the tensor, the mesh axes that split it or
 None; PyTorch's DTensor placements have one per mesh axis, Shard(dimension) or Replicate(). Where a contraction leaves
-parts of sums, the annotation is that behind the collective that adds them up, which is named.
+parts of sums, the annotation is that behind the collective that adds them up, which is named. Heads of keys and values
+that are fewer than the devices are repeated, and are annotated as replicated.
 
 Sources: JAX, "Distributed arrays and automatic parallelization" (jax.sharding.PartitionSpec); PyTorch,
 torch.distributed.tensor (placement types).
@@ -10,6 +11,7 @@ torch.distributed.tensor (placement types).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,7 +21,7 @@ import pandas as pd
 
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.contractions import Contraction, Dim, Operand
-from engine.planners.intra_operator.costs.options import SPLIT_TOKENS, Widths
+from engine.planners.intra_operator.costs.options import SPLIT_TOKENS, Widths, repeated_heads
 from engine.planners.intra_operator.layer_costs import Vector
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.parallel_blocks import Member, ParallelBlock, layer_blocks
@@ -95,13 +97,13 @@ def sharding_annotations(
         number = len(list(run))
         which = str(at) if number == 1 else f"{at}-{at + number - 1}"
         at += number
-        found = _layer_rows(kinds[name], vector, plan.widths, names)
+        found = _layer_rows(kinds[name], vector, plan.widths, names, plan.mesh.shape)
         rows.extend({"layers": which, "layer": name, **row} for row in found)
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def _layer_rows(
-    graph: LayerGraph, vector: Vector, widths: Widths, names: Sequence[str]
+    graph: LayerGraph, vector: Vector, widths: Widths, names: Sequence[str], mesh: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
     blocks = layer_blocks(graph)
     if len(vector) != len(blocks):
@@ -111,7 +113,7 @@ def _layer_rows(
         if not all(isinstance(each, int) and 0 <= each < block.space for each in strategies):
             raise PlanError(f"The strategy {str(chosen)[:40]} of {block.name} is none of 0 to {block.space - 1}.")
         for member in block.members:
-            yield from _member_rows(graph, block, member, strategies, widths, names)
+            yield from _member_rows(graph, block, member, strategies, widths, names, mesh)
 
 
 def _member_rows(
@@ -121,6 +123,7 @@ def _member_rows(
     strategies: Sequence[int],
     widths: Widths,
     names: Sequence[str],
+    mesh: Sequence[int],
 ) -> Iterator[dict[str, Any]]:
     each = member.contraction
     labels = [member.labels[one] for one in strategies]
@@ -136,6 +139,10 @@ def _member_rows(
         split = [next((at for at, dim in enumerate(dims) if dim[0] == label), None) for label in labels]
         if weight and widths.fsdp:
             split = [0 if one == SPLIT_TOKENS else at for one, at in zip(strategies, split, strict=True)]
+        if each.name in ("k", "v") or operand.name in ("k", "v"):
+            parts = math.prod(devices for label, devices in zip(labels, mesh, strict=True) if label == "a")
+            if repeated_heads(graph.sizes, parts):
+                split = [None if label == "a" else at for label, at in zip(labels, split, strict=True)]
         if kind == "output":
             split = [
                 _behind(dims, block, each, widths) if label in summed else at
