@@ -81,15 +81,16 @@ def sharding_annotations(
     Raises:
         PlanError: no plan fits, or names or vectors are not as many as axes or layers.
     """
-    names = tuple(AXIS_NAMES[len(plan.mesh.shape)] if axis_names is None else axis_names)
+    names = tuple(AXIS_NAMES[len(plan.mesh.shape)] if axis_names is None else map(str, axis_names))
     if len(names) != len(plan.mesh.shape) or len(set(names)) != len(names) or not all(map(str.isidentifier, names)):
         raise PlanError(f"axis_names {', '.join(names)[:60]!r} are not {len(plan.mesh.shape)} different identifiers.")
     if vectors is None:
         if plan.chosen is None:
             raise PlanError(plan.infeasible)
         vectors = plan.chosen.vectors
-    if len(vectors) != len(plan.layers):
-        raise PlanError(f"{len(vectors):,} vectors are not one for each of {len(plan.layers):,} layers.")
+    if isinstance(vectors, str) or not isinstance(vectors, Sequence) or len(vectors) != len(plan.layers):
+        number = len(vectors) if isinstance(vectors, Sequence) else 1
+        raise PlanError(f"{number:,} vectors are not one for each of {len(plan.layers):,} layers.")
     rows: list[dict[str, Any]] = []
     kinds = {each.name: each for each in plan.layers}
     at = 0
@@ -106,12 +107,15 @@ def _layer_rows(
     graph: LayerGraph, vector: Vector, widths: Widths, names: Sequence[str], mesh: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
     blocks = layer_blocks(graph)
-    if len(vector) != len(blocks):
+    if not isinstance(vector, (tuple, list)) or len(vector) != len(blocks):
         raise PlanError(f"The vector {str(vector)[:60]} is not one strategy for each of {len(blocks)} blocks.")
     for block, chosen in zip(blocks, vector, strict=True):
-        strategies = chosen if isinstance(chosen, tuple) else (chosen,)
-        if not all(isinstance(each, int) and 0 <= each < block.space for each in strategies):
-            raise PlanError(f"The strategy {str(chosen)[:40]} of {block.name} is none of 0 to {block.space - 1}.")
+        strategies = tuple(chosen) if isinstance(chosen, (tuple, list)) else (chosen,)
+        right = all(isinstance(each, int) and 0 <= each < block.space for each in strategies)
+        if not right or len(strategies) != len(mesh):
+            raise PlanError(
+                f"The strategy {str(chosen)[:40]} of {block.name} is none of 0 to {block.space - 1} for each axis."
+            )
         for member in block.members:
             yield from _member_rows(graph, block, member, strategies, widths, names, mesh)
 
