@@ -198,11 +198,11 @@ def _replayed(task: Task, asked: ReplayQuestion) -> Mapping[str, ReplayResult]:
 
 def _fitted(task: Task, asked: FitQuestion) -> Fitted:
     runs = profile_of(asked.profile) if asked.profile in profile_names() else profile_table(asked.profile)
-    environment = Environment(pcie=asked.pcie, nvlink=asked.nvlink)
+    environment, tell = Environment(pcie=asked.pcie, nvlink=asked.nvlink), _teller(task)
     found = fit_parameters(runs, environment)
     if task.stops():
         raise PlanCancelledError("The fit is not wanted any more.")
-    _teller(task)(0.3, "")
+    tell(0.3, "")
     left_out = held_out(runs, environment, starts=HELD_OUT_STARTS)
     return Fitted(found, left_out, runs.notes)
 
