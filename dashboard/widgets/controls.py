@@ -221,5 +221,6 @@ def show(chart: Any, key: str, **more: Any) -> Any:
     figure = stacked(chart.figure) if chart.rows and is_narrow() else chart.figure
     if "on_select" in more:
         keep_unselected(figure)
-    config = {**CONFIG, **more.pop("config", {})}
+    named = CONFIG | {"toImageButtonOptions": CONFIG["toImageButtonOptions"] | {"filename": f"shardscape_{key}"}}
+    config = {**named, **more.pop("config", {})}
     return st.plotly_chart(figure, config=config, alt=chart.alt, key=key, **more)

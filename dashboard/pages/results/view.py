@@ -101,7 +101,7 @@ def _drawn(exploration: Exploration, view: View) -> None:
     with toolbar:
         by = choose("Sort by", _sortable(exploration, register), "results_sort", default="sample_rate", width=300,
                     gone=(PAGE,))
-    if not there(exploration, [*asked_of(filters), by]):
+    if not there(exploration, [*asked_of(filters), "sample_rate" if by in _DERIVED else by]):
         return
     where = conditions(filters)
     left = _count(exploration, exploration.key, tuple(_frozen(where)))
