@@ -145,7 +145,7 @@ def test_the_schedule_names_only_what_is_in_it() -> None:
         legends = [each.value for each in page.html if "gradient exchange, exposed" in str(each.value)]
         assert len(legends) == 1
         assert words in legends[0].replace("</i>", ">").replace("</span>", "<")
-        said = next(each.value for each in page.caption if each.value.startswith("A bar is a chunk"))
+        said = next(each.value for each in page.caption if each.value.startswith("Each bar: one chunk"))
         assert ("recompute" in said) == (recompute == "full")
         assert ("offload" in said) == (row["fw_offload_exposed_time"] + row["bw_offload_exposed_time"] > 0)
     alone = found.rows.top(1, where=[("data_par", "=", 1)], names=["id"])["id"]

@@ -9,8 +9,12 @@ import plotly.graph_objects as go
 from dashboard.charts.elements.palette import Palette
 from dashboard.compat.plotly_figures import unchecked
 
-CONFIG: Final[dict[str, Any]] = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
-"""Plotly options for every chart: no tool bar; exports are in the page's own menu."""
+CONFIG: Final[dict[str, Any]] = {
+    "displayModeBar": "hover", "displaylogo": False, "modeBarButtons": [["toImage"]], "scrollZoom": False,
+    "doubleClick": False, "toImageButtonOptions": {"format": "png", "scale": 2, "filename": "shardscape"},
+}  # fmt: skip
+"""Plotly options for every chart: of its tool bar only the picture, as PNG at twice the size; data are exported by the
+page's own menu."""
 
 TICK_SIZE: Final = 11
 _LINE: Final = 16

@@ -11,7 +11,7 @@ import streamlit as st
 from dashboard.charts.elastic import measured_and_predicted
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
-from dashboard.pages.elastic.cards import Chosen, chosen_card
+from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
 from dashboard.pages.elastic.one_job import VARIANTS
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
@@ -47,6 +47,7 @@ def accuracy(mode: str) -> None:
         chosen = chosen_card()
         runs = segments("Runs", RUNS, "elastic_runs")
     if chosen is None:
+        ask_for_card()
         return
     rows, absent = _rows(chosen, runs)
     for sentence in absent:

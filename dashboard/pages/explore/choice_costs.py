@@ -22,6 +22,7 @@ from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, percent
 from engine import Exploration
 from engine.columns import by_name
+from hardware import network_names
 
 __all__ = ["costs", "infeasible"]
 
@@ -71,7 +72,7 @@ def _costs(
     if not dear:
         return None, cheap
     shown = table[table["field"].isin(dear)].reset_index(drop=True)
-    tiers = tuple(f"tier {number}" for number in range(len(_exploration.scenario.system.networks)))
+    tiers = network_names(_exploration.scenario.system)
     return choices(shown, _metric.column, mode, tier_names=tiers, narrow=narrow), cheap
 
 

@@ -303,7 +303,7 @@ def _pick_cell() -> None:
 
 def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     """The least HBM with which each cell would have an execution."""
-    st.html(markup.head("The least HBM each cell would do with", "over every hidden choice; hatched does not fit"))
+    st.html(markup.head("Minimum HBM per cell", "over every hidden choice; hatched does not fit"))
     fits = int(needs["fits"].sum())
     if len(needs) and fits == len(needs):
         which = "The one cell has" if fits == 1 else f"All {fits:,} cells have"

@@ -137,7 +137,7 @@ def _says(board: Board, run: StudyJob, sizes: list[Size]) -> str:
     falls, beaten = fall_off(sizes), slower(sizes)
     share = percent(FALLS, 0)
     # Of these sizes alone: some between likely ones may do better.
-    told = f" All of these sizes from {count(falls)} GPUs on stay below {share} of the best per GPU." if falls else ""
+    told = f" From {count(falls)} GPUs on, throughput per GPU is under {share} of the best." if falls else ""
     if beaten:
         verb = "does" if len(beaten) == 1 else "do"
         told += f" {len(beaten):,} of {total:,} sizes {verb} less than a smaller one."

@@ -15,7 +15,7 @@ from dashboard.charts.tornado import Swing, tornado
 from dashboard.files import exports
 from dashboard.link import state
 from dashboard.pages.whatif import files as whatif_files
-from dashboard.pages.whatif import scaling_study
+from dashboard.pages.whatif import marginal, scaling_study
 from dashboard.pages.whatif.board import AROUND, FACTORS, GRIDS, STEPS, Board
 from dashboard.queries.economics import token_flops
 from dashboard.widgets.chart import clicked, show
@@ -80,12 +80,14 @@ def _tornado(board: Board) -> None:
     chart = board.chart(board.tornado, base, lambda: tornado(swings, told, board.mode))
     show(chart, "whatif_tornado", on_click=_pick_row)
     job_card(board.tornado, mark="tornado")
+    if base > 0 and swings:
+        marginal.draw(board, swings, high)
     if base > 0:
         together = " Compute grows with power, at the same energy per operation." if "compute" in board.every else ""
         st.caption(
             "Best model FLOP per second when one parameter changes: for hardware that is throughput, and another model "
-            "is not better for having less to compute. Bars: the whole space searched again. Lines: the same execution "
-            f"kept. Click a bar to sweep it.{together}"
+            "is not better for having less to compute. Bars: the whole space searched again. Lines: the layout "
+            f"fixed. Click a bar to sweep it.{together}"
         )
     elif board.tornado.state == "done":
         st.caption(_helps(board, told))
