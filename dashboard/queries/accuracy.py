@@ -18,7 +18,8 @@ from dashboard.words.numbers import SPACE, percent, signed_percent
 from engine import Exploration, Scenario
 from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
-from engine.validation.uncertainty import OFFLOADS, SHARE, Interval, interval_of, is_modelled
+from engine.recommendation import fit_of
+from engine.validation.uncertainty import OFFLOADS, SHARE, Interval, interval_of, is_modelled, memory_interval_of
 
 __all__ = [
     "EXACT", "EXPLAINED", "FITTED", "MODELLED", "ErrorOf", "beside", "error_of", "founded", "is_tied", "label_of",
@@ -83,14 +84,32 @@ def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, An
     """Returns headline figures with their labels, and those that follow from the time of a step with their interval or
     what was never measured."""
     time, rate = (founded(scenario, execution, kind) for kind in ("time", "rate"))
-    counted = {"origin": EXACT if label_of(scenario) == EXACT else MODELLED}
+    if label_of(scenario) == EXACT:  # the sentence names the cost model; figures carry no claim of truth
+        return list(tiles)
+    counted = {"origin": MODELLED}
     found = []
     for tile in tiles:
         known = (
-            time if tile.label in _TIMES else rate if tile.label in _RATES else counted if tile.label in _MEMORY else {}
-        )
+            time if tile.label in _TIMES else rate if tile.label in _RATES
+            else counted | _memory(scenario, execution, tile.label) if tile.label in _MEMORY else {}
+        )  # fmt: skip
         found.append(tile._replace(**known))
     return found
+
+
+def _memory(scenario: Scenario, execution: Mapping[Any, Any], label: str) -> dict[str, str]:
+    """How far predicted memory may be off, and whether that leaves open that it fits."""
+    error = memory_interval_of(scenario)
+    if error is None:
+        return {}
+    second = label == "Host memory"
+    needed = float(execution[f"proc_mem_tier{2 if second else 1}_cap_req"])
+    if not needed > 0.0:
+        return {}
+    told = f"{span(error.low, error.high)} ({percent(SHARE, 0)})"
+    if fit_of(scenario, needed, error.high - 1.0, second=second) == "may not fit":
+        return {"error": f"may not fit: {span(error.low, error.high)}", "tone": "worse"}
+    return {"error": told}
 
 
 def founded(scenario: Scenario, execution: Mapping[Any, Any], kind: Literal["time", "rate"]) -> dict[str, str]:

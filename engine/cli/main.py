@@ -27,6 +27,7 @@ from engine.cli.inference import inference
 from engine.cli.launch import export, import_
 from engine.cli.layers import layers
 from engine.cli.library import models_app, systems_app
+from engine.cli.mcp import mcp
 from engine.cli.measure import measure
 from engine.cli.output import ExitCode, write
 from engine.cli.plan import plan_app
@@ -67,6 +68,7 @@ Examples:
   shardscape models list
   shardscape store check results.duckdb
   shardscape plan layers bert_48 --batch 64
+  shardscape mcp
 
 MODEL and SYSTEM are library names or paths of JSON files, in our format or Calculon's.
 
@@ -145,7 +147,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 for command in (
-    serve, explore, best, evaluate, layers, export, inference, cost, codesign, validate, calibrate, measure,
+    serve, explore, best, evaluate, layers, export, inference, cost, codesign, validate, calibrate, measure, mcp,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_)

@@ -29,7 +29,7 @@ from hardware import Calibration, SystemLike
 from models import ModelLike
 from models.documents import shown
 
-__all__ = ["POINTS_OF_A_SEARCH", "Optimum", "Search", "best", "best_of"]
+__all__ = ["POINTS_OF_A_SEARCH", "Optimum", "Search", "best", "best_of", "executions_above"]
 
 
 SAFETY = 1.0 - 1e-9
@@ -154,6 +154,25 @@ def best_of(
         found, scenario=scenario, feasible=search.feasible, evaluated=search.evaluated, tied=search.tied(), top=top,
         by_cell=cells,
     )  # fmt: skip
+
+
+def executions_above(scenario: Scenario, least: float) -> pd.DataFrame:
+    """Returns every execution of at least a throughput [id, sample_rate], fastest first, of equal ones the first
+    enumerated.
+
+    Args:
+        scenario: what is searched.
+        least: throughput [samples/s].
+    """
+    space, search = scenario.space, _Above(scenario.space, least)
+    cost_model = cost_model_of(space)
+    for numbers in slabs(space, POINTS_SEARCHED_TOGETHER if cost_model.searches_by_bounds else None):
+        if cost_model.searches_by_bounds:
+            search.look_over(cost_model.bound_search(space, numbers), space)
+        else:
+            prepared = cost_model.prepare(space, numbers, rows=False)
+            search.look(prepared, cost_model.candidates(prepared))
+    return search.result()[0]
 
 
 class Search:
@@ -295,6 +314,24 @@ class Search:
                 "id": self._cell_id,
             }
         )
+
+
+class _Above(Search):
+    """Every execution of at least a throughput [samples/s]."""
+
+    def __init__(self, space: Space, least: float) -> None:
+        super().__init__(space, k=space.total, by_cell=False)
+        self._floor = least
+
+    @property
+    def _first_look(self) -> int:
+        return FIRST_LOOK
+
+    def _take(self, ids: Ints, rates: Floats, cells: Ints) -> None:
+        self.evaluated += len(ids)
+        kept = rates >= self._floor
+        self._ids.append(ids[kept])
+        self._rates.append(rates[kept])
 
 
 def _largest(values: Floats, count: int) -> npt.NDArray[np.intp]:

@@ -18,12 +18,12 @@ from engine.validation.mapping import Mapped, map_runs
 from engine.validation.predict import validate
 from engine.validation.reading import Runs, library_runs
 from engine.validation.refit import ratios_without_pairs
-from engine.validation.selection import defective, headline, one_machine, sets_of, sources_of
+from engine.validation.selection import defective, headline, one_machine, reported, sets_of, sources_of
 from engine.validation.uncertainty import UNSEEN, coverage_table, kinds_of
 
 __all__ = [
-    "TOLERANCE", "accept", "current_predictions", "differences", "stored_coverage", "stored_errors",
-    "stored_left_out_errors", "stored_memory_errors", "stored_predictions",
+    "TOLERANCE", "accept", "current_memory_residuals", "current_predictions", "differences", "stored_coverage",
+    "stored_errors", "stored_left_out_errors", "stored_memory_errors", "stored_predictions",
 ]  # fmt: skip
 
 TOLERANCE = 1e-4
@@ -108,8 +108,22 @@ def accept() -> list[str]:
     memory_table(runs.table, table).to_csv(_file("memory_errors.csv"), index=False, float_format="%.4g")
     mapped = map_runs(runs)
     _accept_measured(mapped)
+    current_memory_residuals(mapped, table).to_csv(_file("memory_residuals.csv"), index=False, float_format="%.5g")
     _accept_intervals(mapped, runs)
     return changed
+
+
+def current_memory_residuals(mapped: Mapped, predictions: pd.DataFrame) -> pd.DataFrame:
+    """Returns the errors of predicted memory as `engine.validation.uncertainty.memory_residuals` has them stored.
+
+    Args:
+        mapped: runs as the cost model reads them [rows].
+        predictions: what `validate` returned for them.
+    """
+    found = kinds_of(mapped).assign(ratio=1.0 / (1.0 + predictions["memory_error"].to_numpy(np.float64)))
+    found.insert(0, "id", mapped.table["id"])
+    rows = reported(mapped.table) & np.isfinite(found["ratio"].to_numpy(np.float64))
+    return found.iloc[np.flatnonzero(rows)]
 
 
 def _scored(mapped: Mapped) -> npt.NDArray[np.bool_]:

@@ -10,7 +10,7 @@ errors the ceil((n + 1) share)-th smallest.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEAST_ROWS", "LEAST_SOURCES", "OFFLOADS", "SHARE", "SHARES", "UNSEEN", "Interval", "coverage_of",
-    "coverage_table", "interval", "interval_of", "is_modelled", "kinds_of", "residuals",
+    "coverage_table", "interval", "interval_of", "is_modelled", "kinds_of", "memory_interval_of", "memory_residuals",
+    "residuals",
 ]  # fmt: skip
 
 SHARE = 0.8
@@ -47,6 +48,8 @@ LEAST_ROWS, LEAST_SOURCES = 15, 2
 """Runs, and sources beside the one that an interval is for, that an interval needs."""
 CONDITIONS = (("experts", "generation"), ("experts",))
 """What comparable runs agree on, the first of these that has enough runs."""
+MEMORY_CONDITIONS = (*CONDITIONS, ())
+"""The same for memory: bytes are counted in the same way for every model, so runs of any model tell something."""
 LOWEST_SHARE, HIGHEST_SHARE = 0.5, 0.99
 UNSEEN = "all runs of sources left out"
 """Name of the first group of a table of coverage."""
@@ -86,6 +89,17 @@ def residuals() -> pd.DataFrame:
         return pd.read_csv(file)
 
 
+@cache
+def memory_residuals() -> pd.DataFrame:
+    """Returns the errors of predicted memory: `id`, `source`, `generation`, `experts`, `ratio` (measured over
+    predicted).
+
+    Bytes are counted, not fitted to these runs; what the driver holds beside tensors is one stated factor.
+    """
+    with files("engine.validation").joinpath("data", "memory_residuals.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)
+
+
 def interval(
     *,
     generation: str,
@@ -93,6 +107,7 @@ def interval(
     share: float = SHARE,
     without: str = "",
     table: pd.DataFrame | None = None,
+    conditions: Sequence[tuple[str, ...]] = CONDITIONS,
 ) -> Interval | None:
     """Returns an interval for predictions of a kind of run; None where too few runs of the kind were measured.
 
@@ -102,6 +117,7 @@ def interval(
         share: of comparable runs inside the interval, 0.5 to 0.99.
         without: a source whose runs do not count, which a run of that source asks for.
         table: errors to take it from, `residuals` where None.
+        conditions: what comparable runs agree on, the first of these that has enough runs.
 
     Raises:
         ValueError: `share` is outside its range.
@@ -112,14 +128,15 @@ def interval(
     wanted = {"generation": generation, "experts": experts}
     if generation not in set(table["generation"]):
         return None
-    for names in CONDITIONS:
-        found = table[(table["source"] != without) & np.logical_and.reduce([table[n] == wanted[n] for n in names])]
+    for names in conditions:
+        agree = (table[[*names]] == pd.Series({name: wanted[name] for name in names})).all(axis=1)
+        found = table[(table["source"] != without) & agree]
         rank = math.ceil((len(found) + 1) * share)
         sources = found["source"].nunique()
         if len(found) >= max(LEAST_ROWS, rank) and sources >= LEAST_SOURCES:
             factor = math.exp(float(np.sort(np.abs(np.log(found["ratio"])))[rank - 1]))
             where = generation_words(generation) if "generation" in names else "any generation"
-            described = f"{kind_words(experts)} on {where}"
+            described = f"{kind_words(experts) if 'experts' in names else 'any model'} on {where}"
             return Interval(1.0 / factor, factor, len(found), sources, described, share)
     return None
 
@@ -150,6 +167,24 @@ def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float =
         return None
     experts = bool(model_shapes(scenario.model).experts > 0)
     return interval(generation=generation_of(scenario.system), experts=experts, share=share)
+
+
+def memory_interval_of(scenario: Scenario, share: float = SHARE) -> Interval | None:
+    """Returns an interval for the predicted memory of a GPU: factors on it, as `interval_of` has them for the time.
+
+    None under a cost model that predicts no measurement, and on generations without measured runs.
+
+    Args:
+        scenario: of any cost model.
+        share: of comparable runs inside the interval, 0.5 to 0.99.
+
+    Raises ValueError for a share that `interval` does not take.
+    """
+    if not cost_model_of(scenario).takes_calibration:
+        return None
+    experts = bool(model_shapes(scenario.model).experts > 0)
+    return interval(generation=generation_of(scenario.system), experts=experts, share=share, table=memory_residuals(),
+                    conditions=MEMORY_CONDITIONS)  # fmt: skip
 
 
 def kinds_of(mapped: Mapped) -> pd.DataFrame:

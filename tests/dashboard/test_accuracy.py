@@ -16,7 +16,7 @@ from dashboard.files.report import build
 from dashboard.queries import accuracy
 from dashboard.words.numbers import SPACE
 from engine import Exploration, Scenario
-from engine.validation.uncertainty import SHARE, interval, residuals
+from engine.validation.uncertainty import SHARE, interval, memory_interval_of, residuals
 from tests.dashboard.pages import exploration, run
 from tests.dashboard.test_calibrated_pages import NO_OFFLOAD, experts, rows, words
 from tests.dashboard.test_calibrated_pages import dense as offloading
@@ -76,10 +76,13 @@ def test_rates_err_the_other_way_round() -> None:
     assert time.error.startswith(accuracy.span(error.most.low, error.most.high))
     assert rate.error.startswith(accuracy.span(1 / error.most.high, 1 / error.most.low))
     assert (time.origin, memory.origin, bubble.origin) == ("calibrated", "modelled", "")
-    assert memory.error == bubble.error == ""
+    room = memory_interval_of(dense().scenario)
+    assert room is not None
+    assert accuracy.span(room.low, room.high) in memory.error  # bytes have errors of their own
+    assert bubble.error == ""
     assert "calibrated" in figure_strip([time])
     plain = accuracy.marked(tiles, exploration().scenario, row)
-    assert [tile.origin for tile in plain] == ["exact", "exact", "exact", ""]
+    assert not any(tile.origin for tile in plain)
     assert not any(tile.error for tile in plain)
     assert "ss-tile-error" not in figure_strip(plain)
 
@@ -116,7 +119,7 @@ def test_pages_show_labels_and_ties() -> None:
     assert "measured runs" in text
     assert "other executions lie within the error" in text
     assert "mixtures of experts on any generation" in text
-    assert "other executions here lie within the error" in words(run("explore", dense()))
+    assert "others here are too close to call" in words(run("explore", dense()))
     assert "to the last digit" in words(run("execution", exploration()))
 
 

@@ -15,6 +15,8 @@ PAGE = Page(
     parameters={
         "metric": "metric", "download": "choice of executions to download", "map_x": "axis across",
         "map_y": "axis up", "map_facet": "field with a map per value", "map_at": "cell", "map_domain": "colours",
-        "map_table": "switch to a table",
+        "map_table": "switch to a table", "recommended_headroom": "memory kept free",
+        "recommended_offload": "whether offload may be recommended",
+        "recommended_unmeasured": "whether what was never measured may be recommended",
     },
 )  # fmt: skip

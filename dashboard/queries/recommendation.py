@@ -1,0 +1,63 @@
+"""Which execution to run rather than the fastest, as pages show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dashboard.compat.caches import remembered
+from engine import Exploration, Scenario
+from engine.recommendation import Contender, Terms, fit_of, mechanisms_of, recommend
+from engine.recommendation.room import Fit
+from engine.validation.uncertainty import Interval, memory_interval_of
+
+__all__ = ["Advice", "advice", "fit", "memory_error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What is recommended: see `engine.recommendation.Recommendation`."""
+
+    execution: Mapping[str, Any] | None
+    fastest: Mapping[str, Any] | None
+    difference: float | None
+    mechanisms: tuple[str, ...]
+    takes: tuple[str, ...]
+    why: str
+    close: int
+    terms: Terms
+    waived: tuple[str, ...]
+    contenders: tuple[Contender, ...]
+
+
+@remembered(entries=64)
+def advice(
+    _exploration: Exploration, key: str, headroom: float | None = None, offload: bool = False, unmeasured: bool = False
+) -> Advice:
+    """Returns what is recommended of an exploration.
+
+    key: of the exploration. headroom: share of the predicted memory to keep free, of measured runs where None. offload,
+    unmeasured: what may be recommended.
+    """
+    found = recommend(_exploration, headroom=headroom, offload=offload, unmeasured=unmeasured)
+    mechanisms = () if found.execution is None else tuple(mechanisms_of(found.execution).values())
+    return Advice(
+        found.execution, found.fastest, found.difference, mechanisms, found.takes, found.why, found.close, found.terms,
+        found.waived, found.contenders,
+    )  # fmt: skip
+
+
+def memory_error(scenario: Scenario) -> Interval | None:
+    """Returns how far predicted memory may be off, as factors on it; None where no measured run tells."""
+    return memory_interval_of(scenario)
+
+
+def fit(scenario: Scenario, needed: float, *, second: bool = False) -> Fit:
+    """Returns whether predicted memory [bytes] fits, given how far it may be off; where no measured run tells, whether
+    it is at most the capacity.
+
+    second: whether it is of the second tier.
+    """
+    error = memory_interval_of(scenario)
+    return fit_of(scenario, needed, 0.0 if error is None else error.high - 1.0, second=second)

@@ -1,0 +1,121 @@
+"""The recommended execution beside the fastest: what each is, what the difference takes, and why others lose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard.charts.elements.advice import Side, rows_table, sides
+from dashboard.charts.elements.markup import head
+from dashboard.link import state
+from dashboard.queries.recommendation import Advice, advice, memory_error
+from dashboard.widgets.controls import given, key_for, switch
+from dashboard.widgets.window import is_narrow
+from dashboard.words.executions import title
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, format_value, gibibytes, percent
+from engine import Exploration, Scenario
+from hardware import GIB
+
+__all__ = ["band", "band_to_come"]
+
+_NUMBER: Final = re.compile(r"|\d{1,3}(\.\d{1,3})?")
+_HBM: Final = "proc_mem_tier1_cap_req"
+
+
+def band(exploration: Exploration, key: str) -> None:
+    """Draws what is recommended beside the fastest, with a click to either. key: of its widgets."""
+    text = state.url_value("recommended_headroom", "", _NUMBER)
+    offload, unmeasured = (
+        state.url_value(f"recommended_{name}", "off", ("on", "off")) == "on" for name in ("offload", "unmeasured")
+    )
+    found = advice(exploration, exploration.key, float(text) / 100.0 if text else None, offload, unmeasured)
+    if found.fastest is None:
+        return
+    scenario = exploration.scenario
+    with st.container(border=True, gap="xsmall", key=f"{key}_band"):
+        st.html(sides(_sides(scenario, found, state.selected_id())))
+        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+            if found.execution is not None:
+                st.button("Show recommended", icon=":material/verified:", type="tertiary", key=f"{key}_take",
+                          on_click=state.select, args=(int(found.execution["id"]),))  # fmt: skip
+            st.button("Show fastest", icon=":material/star:", type="tertiary", key=f"{key}_fastest",
+                      on_click=state.reset_selection)  # fmt: skip
+            with st.popover("Why not the others", icon=":material/format_list_numbered:", type="tertiary",
+                            key=f"{key}_why", help="The ten best, and why each is not recommended."):  # fmt: skip
+                _why(scenario, found, key)
+
+
+def band_to_come() -> None:
+    """Keeps the room of the band, so that nothing moves when it comes."""
+    st.container(border=True, height=290 if is_narrow() else 142)
+
+
+def _sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side]:
+    own, fastest = found.execution, found.fastest
+    assert fastest is not None
+    if own is None:
+        note = "Nothing can be recommended: all that runs offloads, may not fit, or rests on what was never measured."
+        return [_side(scenario, "Fastest", fastest, note, selected)]
+    if not found.difference:
+        alike = f"the simplest of {counted(found.close, 'execution')} too close to call"
+        return [_side(scenario, "Recommended, and fastest", own, alike, selected)]
+    behind = f"{percent(found.difference)} behind the fastest" if found.difference < 10 else "far behind the fastest"
+    within = found.difference <= found.terms.error
+    close = f", too close to call; simplest of {found.close:,} such" if within else f"; simplest of {found.close:,}"
+    further = tuple(words for words in found.takes if "offload" not in words)
+    takes = f"; takes {_listed(further)}" if further and "takes" not in found.why else ""
+    return [
+        _side(scenario, "Recommended", own, f"{behind}{close}", selected),
+        _side(scenario, "Fastest", fastest, found.why + takes, selected),
+    ]
+
+
+def _side(scenario: Scenario, name: str, row: Mapping[str, Any], note: str, selected: int | None) -> Side:
+    error, needed = memory_error(scenario), float(row[_HBM])
+    span = "" if error is None else f" ({needed * error.low / GIB:.0f} to {needed * error.high / GIB:.0f})"
+    memory = f"{gibibytes(needed)}{span} of {gibibytes(scenario.system.mem1.capacity_gib * GIB)} HBM"
+    shown = " · shown" if selected == int(row["id"]) else ""
+    return Side(f"{name}{shown}", title(row), format_value("sample_rate", row["sample_rate"]), memory, note)
+
+
+def _why(scenario: Scenario, found: Advice, key: str) -> None:
+    """The ten best with their reasons, and the terms, which can be changed."""
+    terms = found.terms
+    st.html(head("Why not the others", "the best of different layouts, fastest first"))
+    headers = ("Layout", "samples/s", "HBM [GiB]", "Why not")
+    st.html(rows_table(headers, [
+        (title(one.execution), format_value("sample_rate", one.execution["sample_rate"]).split()[0],
+         f"{float(one.execution[_HBM]) / GIB:.1f}", one.reason or "recommended")
+        for one in found.contenders
+    ], texts=(0, 3)))  # fmt: skip
+    st.html(head("On these terms"))
+    basis = "stated, as no measured run tells"
+    if terms.time is not None:
+        basis = f"half the width of the interval of {terms.time.rests_on}"
+    st.markdown(literal(f"Too close to call: within {percent(terms.error)}, {basis}."))
+    if terms.memory is not None:
+        st.markdown(literal(
+            f"Memory: {terms.memory.rests_on} took {terms.memory.low:.2f} to {terms.memory.high:.2f} times what is "
+            f"predicted ({percent(terms.memory.share, 0)} of them)."
+        ))  # fmt: skip
+    if found.waived:
+        st.markdown(literal(f"Never measured, whatever the execution: {_listed(found.waived)}."))
+    value = round(100.0 * terms.headroom, 1)
+    field = key_for(f"_{key}_headroom", value)
+
+    def changed() -> None:
+        new = given(field)
+        state.set_url_value("recommended_headroom", None if new is None else f"{new:g}")
+
+    st.number_input("Memory kept free, % of what is predicted", 0.0, 200.0, value, 1.0, format="%.1f", key=field,
+                    on_change=changed, width=280)  # fmt: skip
+    switch("Offload may be recommended", "recommended_offload")
+    switch("What was never measured may be recommended", "recommended_unmeasured")
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")

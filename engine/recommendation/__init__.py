@@ -1,0 +1,20 @@
+"""Which execution to run: the simplest whose throughput cannot be told from the best, with room to spare in memory."""
+
+from engine.recommendation.contenders import Contender
+from engine.recommendation.mechanisms import mechanisms, mechanisms_of, more_than
+from engine.recommendation.recommended import Recommendation, recommend
+from engine.recommendation.room import UNTOLD_ERROR, UNTOLD_HEADROOM, Terms, fit_of, terms_of
+
+__all__ = [
+    "UNTOLD_ERROR",
+    "UNTOLD_HEADROOM",
+    "Contender",
+    "Recommendation",
+    "Terms",
+    "fit_of",
+    "mechanisms",
+    "mechanisms_of",
+    "more_than",
+    "recommend",
+    "terms_of",
+]

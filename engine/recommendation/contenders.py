@@ -1,0 +1,101 @@
+"""The executions among which one is recommended: of a stored exploration, or of a space that is searched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from engine.columns import fields_of
+from engine.executions.codes import OFFLOADS
+from engine.exploration.proven_optimum import best_of, executions_above
+from engine.exploration.result import Exploration
+from engine.scenarios.scenario import Scenario
+from engine.store import Condition
+
+__all__ = ["LAYOUT", "Contender", "Explored", "Searched", "Sought"]
+
+MEMORY: Final = ("proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")
+FIGURES: Final = ("sample_rate", "total_time", *MEMORY)
+LAYOUT: Final = ("tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par")
+"""Fields that make up a layout: the ten best are of different ones, since hundreds that differ in a switch lie closer
+together than any two layouts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One of the best: `id`, its fields and figures, and why it is not the recommended one; empty where it is."""
+
+    id: int
+    execution: Mapping[str, Any]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Which executions are wanted: those of at least `rate` [samples/s]; without offload where `plain`; that need at
+    most so much of the two tiers of memory [bytes]."""
+
+    rate: float
+    plain: bool = False
+    first: float = math.inf
+    second: float = math.inf
+
+
+class Explored:
+    """Executions of an exploration, by its rows."""
+
+    def __init__(self, exploration: Exploration) -> None:
+        self.scenario = exploration.scenario
+        self._rows = exploration.rows
+        found = exploration.reductions.best()
+        self.best_rate = None if found is None else float(found[1])
+
+    def find(self, sought: Sought) -> pd.DataFrame:
+        """Returns executions: `id`, fields and figures [rows].
+
+        Args:
+            sought: which.
+        """
+        where = [Condition("sample_rate", ">=", sought.rate)]
+        where += [Condition(name, "=", False) for name in OFFLOADS if sought.plain]
+        for name, most in zip(MEMORY, (sought.first, sought.second), strict=True):
+            if math.isfinite(most):
+                where.append(Condition(name, "<=", most))
+        names = ["id", *_names(self.scenario), *FIGURES]
+        found: pd.DataFrame = self._rows.table(names, where=where).to_pandas()
+        words = {str(name): object for name in found.select_dtypes("category")}
+        return found.astype(words)
+
+
+class Searched:
+    """Executions of a scenario, by a search that proves all others slower."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.best_rate: float | None = best_of(scenario).get("sample_rate")
+
+    def find(self, sought: Sought) -> pd.DataFrame:
+        """Returns executions, see `Explored.find`.
+
+        Args:
+            sought: which.
+        """
+        space = self.scenario.space
+        ids = executions_above(self.scenario, sought.rate)["id"].to_numpy()
+        if sought.plain and len(ids):
+            fields = space.fields(ids)
+            ids = ids[~np.logical_or.reduce([np.asarray(fields[name], bool) for name in OFFLOADS])]
+        found = self.scenario.evaluate(space.table(ids))
+        found = found[[*_names(self.scenario), *FIGURES]].assign(id=np.asarray(ids))
+        first, second = (found[name].to_numpy() for name in MEMORY)
+        return found[(first <= sought.first) & (second <= sought.second)]
+
+
+def _names(scenario: Scenario) -> list[str]:
+    """Fields of an execution."""
+    return [column.name for column in fields_of(scenario.cost_model)]

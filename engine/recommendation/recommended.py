@@ -1,0 +1,251 @@
+"""The recommendation: which execution, on what terms, and why each of the best others is not it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from engine.executions.arrays import Flags
+from engine.executions.codes import OFFLOADS
+from engine.exploration.result import Exploration
+from engine.recommendation.contenders import LAYOUT, Contender, Explored, Searched, Sought
+from engine.recommendation.mechanisms import more_than, number_of_mechanisms
+from engine.recommendation.room import Terms, fit_of, terms_of
+from engine.scenarios.scenario import Scenario
+from hardware import GIB
+
+__all__ = ["Recommendation", "recommend"]
+
+LEVELS: Final = (0.97, 0.9, 0.75, 0.5, 0.0)
+"""Shares of the best throughput down to which is looked, one after the other, until there are enough."""
+LOOKED_AT: Final = 4_096
+"""Executions at each level of which is asked, from the fastest on, whether they were measured."""
+KEPT: Final = {"weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer"}
+_AT_ONCE: Final = 256
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Which execution to run.
+
+    `execution` is the recommended one, `fastest` the one of highest throughput, of equal ones the simplest: `id`,
+    fields and figures; None where there is none. `terms`: see `Terms`. `waived`: what no execution of the scenario
+    does without although it was never measured, so that it does not count against any. `close`: how many executions
+    are allowed and too close to call, the recommended one among them. `contenders`: the best executions of different
+    layouts, best first.
+    """
+
+    scenario: Scenario
+    execution: Mapping[str, Any] | None
+    fastest: Mapping[str, Any] | None
+    terms: Terms
+    waived: tuple[str, ...] = ()
+    close: int = 0
+    contenders: tuple[Contender, ...] = ()
+
+    @property
+    def is_fastest(self) -> bool:
+        """Whether none is faster."""
+        return self.difference == 0.0
+
+    @property
+    def difference(self) -> float | None:
+        """How much faster the fastest is: its throughput over that of the recommended one, less 1."""
+        if self.execution is None or self.fastest is None:
+            return None
+        return float(self.fastest["sample_rate"]) / float(self.execution["sample_rate"]) - 1.0
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """What the fastest takes that the recommended one does without, in words."""
+        return () if self.execution is None or self.fastest is None else more_than(self.fastest, self.execution)
+
+    @property
+    def why(self) -> str:
+        """Why the fastest is not the recommended one, in words; empty where it is."""
+        if self.execution is None or self.fastest is None or self.is_fastest:
+            return ""
+        return _Judge(self.scenario, self.terms, self.waived).reason(self.fastest, self.execution)
+
+
+def recommend(
+    asked: Exploration | Scenario,
+    *,
+    error: float | None = None,
+    headroom: float | None = None,
+    offload: bool = False,
+    unmeasured: bool = False,
+    contenders: int = 10,
+) -> Recommendation:
+    """Returns which execution to run: of all within the error of the best the one with the fewest mechanisms, of
+    equally simple ones the fastest.
+
+    Only executions count that offload nothing, rest on nothing that was never measured, and fit with headroom. Where
+    none of those comes within the error of the fastest, the best of them takes its place.
+
+    Args:
+        asked: an exploration, whose rows are read, or a scenario, whose space is searched.
+        error: share of the throughput that is too close to call; of comparable measured runs where None.
+        headroom: share of the predicted memory to keep free; of measured runs where None.
+        offload: whether executions that offload may be recommended.
+        unmeasured: whether executions that rest on something never measured may be.
+        contenders: how many of the best to say of why they lose.
+
+    Raises ValueError for a share that cannot be, and what exploring or reading raises.
+    """
+    source = Explored(asked) if isinstance(asked, Exploration) else Searched(asked)
+    given: dict[str, Any] = {"error": error, "headroom": headroom, "offload": offload, "unmeasured": unmeasured}
+    terms = terms_of(source.scenario, None, **given)  # refuses what cannot be
+    if source.best_rate is None:
+        return Recommendation(source.scenario, None, None, terms)
+    judge, allowed, first = _allowed(source, source.best_rate, given)
+    chosen, close = (None, 0) if first is None else judge.choose(allowed, first, source.best_rate)
+    best = _of_layouts(source, source.best_rate, contenders)
+    told = tuple(
+        Contender(int(row["id"]), row, "" if chosen is None else judge.reason(row, chosen))
+        for row in (_row(best, place) for place in range(min(contenders, len(best))))
+    )
+    return Recommendation(source.scenario, chosen, _row(best, 0), judge.terms, tuple(judge.waived), close, told)
+
+
+def _allowed(
+    source: Explored | Searched, best: float, given: Mapping[str, Any]
+) -> tuple[_Judge, pd.DataFrame, int | None]:
+    """The executions that fit and offload nothing, down to what is too close to call, and the fastest of those that
+    were measured, too."""
+    scenario = source.scenario
+    judge = _Judge(scenario, terms_of(scenario, None, **given), ())
+    found, first = pd.DataFrame(), None
+    for share in LEVELS:
+        found = _sorted(source.find(judge.sought(best * share)))
+        first = judge.first(found)
+        if first is None and share == LEVELS[-1]:
+            judge = _Judge(scenario, judge.terms, _common(scenario, found))
+            first = judge.first(found)
+        if first is None:
+            continue
+        judge = _Judge(scenario, terms_of(scenario, _row(found, first), **given), judge.waived)
+        floor = _floor(float(found["sample_rate"].iloc[first]), best, judge.terms.error)
+        if floor < best * share:
+            found = _sorted(source.find(judge.sought(floor)))
+            first = judge.first(found)
+        break
+    return judge, found, first
+
+
+def _of_layouts(source: Explored | Searched, best: float, number: int) -> pd.DataFrame:
+    """The fastest executions of different layouts, with and without offload."""
+    for share in LEVELS:
+        found = _sorted(source.find(Sought(best * share)))
+        apart = [*(name for name in LAYOUT if name in found), "offloads"]
+        found = found[~found.assign(offloads=_offloading(found)).duplicated(apart)]
+        if len(found) >= number:
+            break
+    return found
+
+
+def _floor(allowed: float, best: float, error: float) -> float:
+    """The throughput that cannot be told from the best, or from the best that is allowed where that falls short."""
+    floor = best / (1.0 + error)
+    return floor if allowed >= floor else allowed / (1.0 + error)
+
+
+def _sorted(found: pd.DataFrame) -> pd.DataFrame:
+    """Fastest first, of equal ones the simplest."""
+    found = found.assign(mechanisms=number_of_mechanisms(found))
+    offloads = found[[name for name in OFFLOADS if name in found]].sum(axis=1)
+    order = np.lexsort((found["id"], found["mechanisms"], offloads, -found["sample_rate"]))
+    return found.iloc[order].reset_index(drop=True)
+
+
+def _row(found: pd.DataFrame, place: int) -> dict[str, Any]:
+    return {str(name): value for name, value in found.iloc[place].to_dict().items() if name != "mechanisms"}
+
+
+def _common(scenario: Scenario, found: pd.DataFrame) -> frozenset[str]:
+    """What was never measured and no execution does without."""
+    told = scenario.not_measured_of_rows(found.head(LOOKED_AT)) if len(found) else []
+    return frozenset(one for one in told[0] if all(one in other for other in told)) if told else frozenset()
+
+
+def _offloading(found: pd.DataFrame) -> Flags:
+    return np.asarray(found[[name for name in OFFLOADS if name in found]].any(axis=1).to_numpy(bool))
+
+
+class _Judge:
+    """What is allowed on some terms, and why others are not chosen."""
+
+    def __init__(self, scenario: Scenario, terms: Terms, waived: Collection[str]) -> None:
+        self.scenario, self.terms, self.waived = scenario, terms, frozenset(waived)
+
+    def sought(self, rate: float) -> Sought:
+        """Returns what executions of at least a throughput [samples/s] have to be to be allowed, measured or not."""
+        first, second = (
+            tier.capacity_gib * GIB / (1.0 + self.terms.headroom)
+            for tier in (self.scenario.system.mem1, self.scenario.system.mem2)
+        )
+        return Sought(rate, not self.terms.offload, first, second)
+
+    def _unknown(self, rows: pd.DataFrame) -> list[list[str]]:
+        """What counts against executions because it was never measured."""
+        return [[one for one in told if one not in self.waived] for told in self.scenario.not_measured_of_rows(rows)]
+
+    def _measured(self, found: pd.DataFrame, places: np.ndarray[Any, Any]) -> int | None:
+        """The first of some places whose execution rests on nothing that was never measured."""
+        if self.terms.unmeasured:
+            return int(places[0]) if len(places) else None
+        for start in range(0, min(len(places), LOOKED_AT), _AT_ONCE):
+            here = places[start : start + _AT_ONCE]
+            for place, unknown in zip(here, self._unknown(found.iloc[here]), strict=True):
+                if not unknown:
+                    return int(place)
+        return None
+
+    def first(self, found: pd.DataFrame) -> int | None:
+        """Returns the place of the fastest execution that is allowed; None without any."""
+        return self._measured(found, np.arange(len(found)))
+
+    def choose(self, found: pd.DataFrame, first: int, best: float) -> tuple[dict[str, Any], int]:
+        """Returns the simplest execution that is allowed and too close to call, and how many are, measured or not."""
+        floor = _floor(float(found["sample_rate"].iloc[first]), best, self.terms.error)
+        near = np.flatnonzero(found["sample_rate"].to_numpy() >= floor)
+        simplest = near[np.argsort(found["mechanisms"].to_numpy()[near], kind="stable")]
+        place = self._measured(found, simplest)
+        return _row(found, first if place is None else place), len(near)
+
+    def reason(self, row: Mapping[str, Any], chosen: Mapping[str, Any]) -> str:
+        """Returns why an execution is not the chosen one, in words; empty where it is."""
+        if row["id"] == chosen["id"]:
+            return ""
+        offloads = [name for name in OFFLOADS if row.get(name)]
+        if offloads and not self.terms.offload:
+            what = [KEPT[name] for name in offloads]
+            return f"keeps {_listed(what)} in host memory"
+        table = pd.DataFrame([{name: value for name, value in row.items() if name != "id"}])
+        if not self.terms.unmeasured and (unknown := self._unknown(table)[0]):
+            return f"never measured: {_listed(unknown)}"
+        for second, tier in ((False, "HBM"), (True, "host memory")):
+            needed = float(row[f"proc_mem_tier{2 if second else 1}_cap_req"])
+            if fit_of(self.scenario, needed, self.terms.headroom, second=second) != "fits":
+                capacity = (self.scenario.system.mem2 if second else self.scenario.system.mem1).capacity_gib
+                return (
+                    f"may not fit: {needed / GIB:.1f} of {capacity:.1f} GiB {tier} leave less than the "
+                    f"{100 * self.terms.headroom:.0f} % kept free"
+                )
+        rate, own = float(row["sample_rate"]), float(chosen["sample_rate"])
+        more = more_than(row, chosen)
+        apart = f"{100 * abs(own / rate - 1.0):.1f} %"
+        if rate < own:
+            return f"{apart} slower" + (f", and takes {_listed(more)}" if more else "")
+        return f"{apart} faster is too close to call, and takes {_listed(more) if more else 'more'}"
+
+
+def _listed(words: list[str] | tuple[str, ...]) -> str:
+    """Words as a list: "weights and optimizer"; of many the first three and how many more."""
+    if len(words) > 4:
+        return f"{', '.join(words[:3])} and {len(words) - 3} more"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,175 @@
+"""The recommended execution is the simplest that is allowed and too close to call, by rows as by search, and each of
+the best that is not it has a reason that holds."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import engine
+from engine.cli.main import app
+from engine.executions.codes import OFFLOADS
+from engine.recommendation import (
+    UNTOLD_ERROR,
+    UNTOLD_HEADROOM,
+    Recommendation,
+    fit_of,
+    mechanisms,
+    mechanisms_of,
+    more_than,
+    recommend,
+)
+from engine.recommendation.contenders import LAYOUT
+from engine.validation import library_runs, map_runs, validate
+from engine.validation.gate import current_memory_residuals
+from engine.validation.uncertainty import memory_interval_of, memory_residuals
+from hardware import GIB
+
+ASKED: dict[str, dict[str, Any]] = {
+    "calibrated": {"model": "llama-3.1-8B", "system": "h100_80g_sxm", "num_procs": 8, "max_batch_size": 16,
+                   "datatype": "bfloat16"},
+    "calculon": {"model": "gpt2-xl", "system": "a100_80g", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"},
+    "unmeasured everywhere": {"model": "llama-3.1-8B", "system": "tpu_v5p_95g", "num_procs": 8, "max_batch_size": 8,
+                              "datatype": "bfloat16"},
+}  # fmt: skip
+
+
+@cache
+def scenario(name: str) -> engine.Scenario:
+    return engine.Scenario.of(**ASKED[name])
+
+
+@cache
+def exploration(name: str) -> engine.Exploration:
+    return engine.explore_scenario(scenario(name))
+
+
+@cache
+def everything(name: str) -> pd.DataFrame:
+    """Every execution that runs, with what was never measured of it."""
+    found = exploration(name).rows.table().to_pandas()
+    found = found.astype({str(column): object for column in found.select_dtypes("category")})
+    known: pd.DataFrame = found.assign(unknown=scenario(name).not_measured_of_rows(found))
+    return known
+
+
+def by_looking_at_all(name: str, found: Recommendation) -> tuple[set[int], int]:
+    """The recommended execution, or those that tie with it, and how many are too close to call, by definition."""
+    asked, terms, table = scenario(name), found.terms, everything(name)
+    capacity = asked.system.mem1.capacity_gib * GIB
+    plain = table[~table[list(OFFLOADS)].any(axis=1)] if not terms.offload else table
+    fits = plain[plain["proc_mem_tier1_cap_req"] * (1 + terms.headroom) <= capacity]
+    known = fits if terms.unmeasured else fits[[not set(one) - set(found.waived) for one in fits["unknown"]]]
+    best = table["sample_rate"].max()
+    floor = best / (1 + terms.error)
+    if known["sample_rate"].max() < floor:
+        floor = known["sample_rate"].max() / (1 + terms.error)
+    close = known[known["sample_rate"] >= floor]
+    number = np.array([len(mechanisms_of(row)) for row in close.to_dict("records")])
+    simplest = close[number == number.min()]
+    rates = simplest["sample_rate"]
+    return set(simplest["id"][rates == rates.max()]), int((fits["sample_rate"] >= floor).sum())
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("asked", [{}, {"headroom": 0.5}, {"error": 0.2, "offload": True, "unmeasured": True}])
+def test_it_is_the_simplest_that_is_allowed_and_too_close_to_call(name: str, asked: dict[str, Any]) -> None:
+    found = recommend(exploration(name), **asked)
+    assert found.execution is not None
+    expected, close = by_looking_at_all(name, found)
+    assert found.execution["id"] in expected
+    assert found.close == close
+    again = recommend(scenario(name), **asked)
+    assert again.execution is not None
+    assert again.execution["id"] == found.execution["id"]
+    assert [(one.id, one.reason) for one in again.contenders] == [(one.id, one.reason) for one in found.contenders]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_every_contender_but_the_recommended_one_has_a_reason_that_holds(name: str) -> None:
+    found, asked = recommend(exploration(name)), scenario(name)
+    assert found.execution is not None
+    own = float(found.execution["sample_rate"])
+    table = everything(name)
+    layouts = table[[*(field for field in LAYOUT if field in table)]].assign(offloads=table[[*OFFLOADS]].any(axis=1))
+    assert len(found.contenders) == min(10, len(layouts.drop_duplicates()))
+    rates = [float(one.execution["sample_rate"]) for one in found.contenders]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] == table["sample_rate"].max()
+    for one in found.contenders:
+        row = one.execution
+        if one.id == found.execution["id"]:
+            assert one.reason == ""
+        elif "host memory" in one.reason:
+            assert any(row[offload] for offload in OFFLOADS)
+        elif "may not fit" in one.reason:
+            assert fit_of(asked, float(row["proc_mem_tier1_cap_req"]), found.terms.headroom) == "may not fit"
+        elif "never measured" in one.reason:
+            assert set(asked.not_measured(row)) - set(found.waived)
+        elif "too close" in one.reason:
+            assert own <= float(row["sample_rate"]) <= own * (1 + found.terms.error)
+            assert more_than(row, found.execution)
+        else:
+            assert "slower" in one.reason
+            assert float(row["sample_rate"]) < own
+
+
+def test_the_terms_come_from_measured_runs_or_are_stated() -> None:
+    found = recommend(exploration("calibrated")).terms
+    assert found.time is not None
+    assert found.memory is not None
+    assert found.error == pytest.approx((found.time.high - found.time.low) / 2)
+    assert found.headroom == pytest.approx(0.1352)
+    assert (found.memory.rows, found.memory.sources) == (74, 4)
+    stated = recommend(exploration("calculon")).terms
+    assert (stated.error, stated.headroom) == (UNTOLD_ERROR, UNTOLD_HEADROOM)
+    assert (stated.time, stated.memory) == (None, None)
+    for wrong in ({"error": 1.0}, {"error": -0.1}, {"headroom": float("nan")}, {"headroom": 10.0}):
+        with pytest.raises(ValueError, match="must be a share"):
+            recommend(scenario("calculon"), **wrong)  # type: ignore[arg-type]
+
+
+def test_what_nothing_does_without_counts_against_nothing() -> None:
+    found = recommend(exploration("unmeasured everywhere"))
+    assert "this generation of processors" in found.waived
+    assert found.execution is not None
+
+
+def test_errors_of_memory_are_those_of_the_measured_runs() -> None:
+    runs = library_runs()
+    now = current_memory_residuals(map_runs(runs), validate(runs))
+    assert list(now["id"]) == list(memory_residuals()["id"])
+    np.testing.assert_allclose(now["ratio"], memory_residuals()["ratio"], rtol=1e-4)
+    # Of 74 dense runs the 60th smallest error: 80 % of 75.
+    dense = memory_residuals().query("not experts")["ratio"].to_numpy()
+    found = memory_interval_of(scenario("calibrated"))
+    assert found is not None
+    assert found.high == pytest.approx(np.exp(np.sort(np.abs(np.log(dense)))[59]))
+
+
+def test_mechanisms_of_a_table_are_those_of_its_rows() -> None:
+    table = everything("calibrated").sample(200, random_state=1)
+    found = mechanisms(table)
+    for place, row in enumerate(table.to_dict("records")):
+        assert [name for name in found if found[name][place]] == list(mechanisms_of(row))
+
+
+def test_the_command_tells_the_same() -> None:
+    command = ["best", "llama-3.1-8B", "h100_80g_sxm", "--procs", "8", "--max-batch", "16", "--datatype", "bfloat16"]
+    found = recommend(exploration("calibrated"))
+    assert found.execution is not None
+    told = json.loads(CliRunner().invoke(app, [*command, "--recommended", "--json"]).stdout)["recommended"]
+    assert told["execution"]["id"] == found.execution["id"]
+    assert [one["reason"] for one in told["contenders"]] == [one.reason for one in found.contenders]
+    text = CliRunner().invoke(app, [*command, "--recommended", "--headroom", "0.3"]).stdout
+    assert "Memory kept free: 30.0% of what is predicted." in text
+    assert "and why each is not recommended" in text
+    refused = CliRunner().invoke(app, [*command, "--headroom", "0.3"])
+    assert refused.exit_code == 2
+    assert "go with --recommended" in refused.output
