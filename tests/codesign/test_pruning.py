@@ -56,7 +56,7 @@ def test_nothing_below_a_searched_design_exceeds_what_it_reaches() -> None:
 
 
 def test_what_a_design_reaches_holds_where_its_own_rate_does_not() -> None:
-    """A faster network makes this one slower, as an exchange just fits its window then: its rate alone proves nothing."""
+    """A faster network makes this one slower, as an exchange just fits its window then: rates alone prove nothing."""
     scenario = engine.Scenario.of(
         "gpt3-13B", "h100_80g_nvl8", num_procs=8, max_batch_size=16, datatype="float16", cost_model="calculon"
     )
@@ -102,11 +102,14 @@ def test_random_systems_never_exceed_what_a_better_one_reaches() -> None:
 
 @pytest.mark.parametrize("more", [
     {"objectives": ["tokens_per_s", "usd"], "edits": [*WIDE["edits"][:3], WIDE["edits"][4]]},
+    {"models": ["megatron-126M"], "systems": ["h100_80g_sxm"], "datatypes": ["bfloat16"], "cost_model": "calibrated",
+     "edits": [{"parameter": "hbm_capacity", "values": [4, 20, 30, 40, 60, 80]},
+               {"parameter": "host_capacity", "values": [0, 64, 256]}]},
     {"objectives": ["tokens_per_joule", "days", "usd"],
      "models": [{"model": "megatron-126M", "weight": 2}, {"model": "megatron-5B"}], "sizes": [4, 8],
      "constraints": [{"quantity": "watts", "at_most": 13_000}],
      "edits": WIDE["edits"][:2]},
-], ids=["one model", "a mix"])  # fmt: skip
+], ids=["calculon", "calibrated", "a mix"])  # fmt: skip
 def test_answers_are_those_without_skipping(more: dict[str, Any], tmp_path: Path) -> None:
     whole, less = (study(**{**WIDE, **more}, prune=prune) for prune in (False, True))
     codesign.run(whole, tmp_path / "whole", workers=1)
