@@ -23,6 +23,7 @@ from engine.questions import VERBS, Answerer, Bounds, Context, QuestionError, an
 from engine.questions.process import Busy
 from engine.questions.scenario_documents import scenario_of
 from engine.recommendation import recommend
+from tests import toy
 
 DENSE = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 LLAMA = {"model": "llama-3-8B", "system": "h100_80g_sxm", "num_procs": 8, "max_batch_size": 64, "datatype": "bfloat16"}
@@ -192,6 +193,19 @@ def test_rubbish_is_refused_in_a_sentence() -> None:
         assert len(str(refusal)) < 3_000
 
     refused()
+
+
+def test_a_cost_model_that_was_added_answers_in_a_process_of_its_own() -> None:
+    scenario = {**LLAMA, "model": "gpt3-13B", "num_procs": 16, "max_batch_size": 32, "cost_model": "toy"}
+    with toy.known():
+        answerer = Answerer()
+        try:
+            found = answerer.answer("best", {"scenario": scenario, "statistics": ["all"]})
+        finally:
+            answerer.close()
+        assert found["cost_model"] == "toy"
+        assert found["top"][0]["sample_rate"] == engine.best(**scenario)["sample_rate"]
+        assert asked("list_columns", {"cost_model": "toy", "kind": "field"})["columns"]
 
 
 def test_time_is_bounded_whatever_a_search_does() -> None:
