@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 
 import dashboard
 import engine
+from dashboard.link import document_validation
 from dashboard.settings import Settings
 from engine import Scenario, launch, whatif
 from engine.columns import headline_of
@@ -150,6 +151,9 @@ def test_the_guide_names_every_verb_and_its_examples_are_questions() -> None:
     saved = json.loads(re.findall(r"```json\n(.*?)```", text, re.DOTALL)[0])
     (typed,) = re.findall(r"-d '(.*?)'\n", text)
     assert Scenario.from_document(saved) == scenario_of(json.loads(typed)["scenario"])
+    assert document_validation.read(json.dumps(saved).encode(), "scenario.json") == Scenario.from_document(saved)
+    with pytest.raises(document_validation.Refused, match="a path; it must be a name of the library"):
+        document_validation.read(json.dumps({**saved, "system": "../secret.json"}).encode(), "scenario.json")
     assert (Bounds().document_bytes, Bounds().largest_space) == (1_000_000, 500_000_000)
     assert "documents to 1 MB, spaces to 500 million executions, a question to 600 seconds and 8 GiB of memory" in text
     assert (Bounds().longest_seconds, Bounds().memory_gib) == (600, 8)
