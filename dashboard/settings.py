@@ -26,6 +26,8 @@ class Settings:
     """Explorations that stay open."""
     process: bool = False
     """Whether what takes long runs in processes of its own, which keeps pages quick (see `dashboard.jobs.worker`)."""
+    ahead: bool = False
+    """Whether what a first visit opens on is explored when the server starts."""
     api: bool = False
     """Whether the JSON API answers beside the pages (see `dashboard.shell.json_api`)."""
     api_token: str = ""
@@ -40,8 +42,9 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
     SHARDSCAPE_STORE: file of the store, or `off` to keep results in memory only; by default
     `.shardscape/results.duckdb` in `folder` (the working directory), or in the user's data directory where that cannot
     be written. SHARDSCAPE_LARGEST_SPACE, SHARDSCAPE_LONGEST_SECONDS, SHARDSCAPE_QUEUE, SHARDSCAPE_KEPT: whole numbers,
-    see `Settings`. SHARDSCAPE_PROCESS: `off` to compute everything within the server's own process. SHARDSCAPE_API:
-    `on` for the JSON API, with SHARDSCAPE_API_TOKEN for those who bring that only.
+    see `Settings`. SHARDSCAPE_PROCESS: `off` to compute everything within the server's own process. SHARDSCAPE_AHEAD:
+    `off` to explore nothing before somebody asks. SHARDSCAPE_API: `on` for the JSON API, with SHARDSCAPE_API_TOKEN for
+    those who bring that only.
     """
     problems: list[str] = []
 
@@ -69,6 +72,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
         queue=number("SHARDSCAPE_QUEUE", 64, 1_000),
         kept=number("SHARDSCAPE_KEPT", 12, 1_000),
         process=switch("SHARDSCAPE_PROCESS", "on"),
+        ahead=switch("SHARDSCAPE_AHEAD", "on"),
         api=switch("SHARDSCAPE_API", "off"),
         api_token=environment.get("SHARDSCAPE_API_TOKEN", "").strip(),
         problems=tuple(problems),
