@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import threading
 import time
 from pathlib import Path
@@ -228,7 +230,22 @@ def test_time_is_bounded_whatever_a_search_does() -> None:
         answerer.close()
 
 
-def test_memory_is_bounded_and_a_process_that_dies_is_replaced() -> None:
+def test_a_process_that_dies_is_replaced() -> None:
+    answerer = Answerer()
+    try:
+        answerer.answer("list_systems", {})
+        (pid,) = answerer.pids
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert answerer.answer("list_systems", {})["systems"]
+        assert len(answerer.pids) == 1
+        assert pid not in answerer.pids
+    finally:
+        answerer.close()
+    assert answerer.pids == ()
+
+
+def test_memory_is_bounded() -> None:
     answerer = Answerer(Bounds(memory_gib=0.05))
     try:
         with pytest.raises(QuestionError, match="memory; limit some fields"):
