@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -66,6 +67,16 @@ def operators(
     beside: Annotated[
         bool, typer.Option("--beside", help="Set the plan beside the best of all executions; with --system.")
     ] = False,
+    form: Annotated[
+        str | None,
+        typer.Option("--form", metavar="FORM", help="Print as CFP does: analysis, profile, search or enumeration."),
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option("--measured", metavar="FILE", help="Log, CSV or JSON of measured points, to set beside."),
+    ] = None,
+    fit: Annotated[bool, typer.Option("--fit", help="Fit rates to the measured points first.")] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="Print the sequence of segments.")] = False,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Vectors to print.")] = 10,
     csv: Annotated[bool, typer.Option("--csv", help="Print all vectors as CSV.")] = False,
     json: JsonOption = False,
@@ -81,6 +92,7 @@ def operators(
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2 --memory-limit 10 --csv
       shardscape plan operators llama-3-8B --devices 8 --batch 8 --system h100_80g_sxm --zero --beside
+      shardscape plan operators "gpt F" --devices 4 --batch 16 --layers 2 --measured runs.log --fit
       shardscape plan operators deepseek-v2-lite --devices 32 --tiers 2 --batch 32 --system h100_80g_sxm --annotations
 
     Exit code 1 when no plan fits the limit.
@@ -90,8 +102,12 @@ def operators(
 
     if csv and json:
         raise PlanError("Give --csv or --json, not both.")
-    if annotations and beside:
-        raise PlanError("Give --annotations or --beside, not both.")
+    named = {"--annotations": annotations, "--beside": beside, "--form": form, "--measured": measured,
+             "--segments": segments}  # fmt: skip
+    if len(given := [name for name, value in named.items() if value]) > 1:
+        raise PlanError(f"Give {given[0]} or {given[1]}, not both.")
+    if fit and measured is None:
+        raise PlanError("--fit needs --measured.")
     mesh: dict[str, Any] = {
         "devices": devices,
         "matrix_rate": matrix_rate * 1e12,
@@ -104,18 +120,32 @@ def operators(
         raise PlanError(f"{'--beside' if beside else '--tiers'} needs --system.")
     if all_to_all is not None:
         mesh["all_to_all_bandwidth"] = all_to_all * 1e9
+    counted: dict[str, Any] = {
+        "element_bytes": element_bytes, "state_bytes": state_bytes, "zero": zero, "fsdp": fsdp,
+        "sequence_parallel": sequence_parallel,
+    }  # fmt: skip
+    if measured is not None:
+        asked: dict[str, Any] = {"model": model, "batch": batch, "layers": layers, **counted}
+        write_table(_beside_measured(measured, mesh, asked, fit=fit), json=json, csv=csv)
+        return
+    if segments:
+        from engine.planners.intra_operator import segment_map
+
+        write_table(segment_map(model, batch=batch, layers=layers), json=json, csv=csv)
+        return
     found = search(
         model,
         mesh,
         memory_limit=None if memory_limit is None else memory_limit * 2**30,
         batch=batch,
         layers=layers,
-        element_bytes=element_bytes,
-        state_bytes=state_bytes,
-        zero=zero,
-        fsdp=fsdp,
-        sequence_parallel=sequence_parallel,
+        **counted,
     )
+    if form is not None:
+        from engine.planners.intra_operator import log_text
+
+        write(log_text(found, form).rstrip("\n"))
+        return
     if annotations or beside:
         from engine.planners.intra_operator import beside_exploration, sharding_annotations
 
@@ -127,7 +157,9 @@ def operators(
         write_table(table, json=json, csv=csv)
         return
     if json:
-        write(as_json(_document(found)))
+        from engine.questions.plans import operators_document
+
+        write(as_json(operators_document(found, found.vectors)))
     elif csv:
         table = found.vectors.assign(vector=[_text(each) for each in found.vectors["vector"]])
         write(table.to_csv(index=False).rstrip())
@@ -139,21 +171,28 @@ def operators(
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _document(found: IntraOperatorPlan) -> dict[str, Any]:
-    return {
-        "model": found.model,
-        "mesh": found.mesh.document(),
-        "memory_limit": found.memory_limit,
-        "tflop": found.tflop,
-        "chosen": None if found.chosen is None else found.chosen.document(),
-        "infeasible": found.infeasible,
-        "frontier": found.frontier.to_dict("records"),
-        "vectors": found.vectors.to_dict("records"),
-        "notes": list(found.notes),
-    }
+def _beside_measured(path: Path, mesh: dict[str, Any], asked: dict[str, Any], *, fit: bool) -> pd.DataFrame:
+    """Measured points with predictions, by rates that are fitted to them where asked."""
+    from engine.planners.intra_operator import fit_rates, measured_points, mesh_of, overlay
+
+    points = measured_points(path)
+    machine = mesh_of(mesh)
+    if fit:
+        rates = fit_rates(points, devices=machine.devices, **asked)
+        machine = rates.mesh(machine)
+        shown = {"matrix rate [TFLOP/s]": rates.matrix_rate, "bandwidth [GB/s]": rates.bandwidth,
+                 "all-to-all [GB/s]": rates.all_to_all_bandwidth}  # fmt: skip
+        for name, value in shown.items():
+            scale = 1e12 if "TFLOP" in name else 1e9
+            write(f"Fitted {name}: {'not told' if value is None else f'{value / scale:.5g}'}", stream=sys.stderr)
+        for note in rates.notes:
+            write(note, stream=sys.stderr)
+    return overlay(points, machine, **asked)
 
 
 def _print(found: IntraOperatorPlan, top: int) -> None:
+    from engine.planners.intra_operator import described
+
     chosen = found.chosen
     if chosen is None:
         write(found.infeasible)
@@ -163,6 +202,8 @@ def _print(found: IntraOperatorPlan, top: int) -> None:
             f"{chosen.communication_seconds:.4g} s; {found.tflops:.4g} TFLOP/s of all devices; "
             f"{chosen.memory / 2**30:.4g} GiB per device."
         )
+        for told in described(chosen.vectors, [each.name for each in found.layers], found.widths):
+            write(told)
         for at, (vector, number) in enumerate(_runs(chosen.vectors)):
             write(f"{'Layers' if not at else '      '} {_text(vector)} x {number}")
     write()

@@ -24,12 +24,12 @@ from typing import Final
 import numpy as np
 
 from engine.executions.arrays import Flags, Floats, Ints
-from engine.planners.intra_operator.accounting import accounted
-from engine.planners.intra_operator.factors import BEFORE, REPLICATED, Factor, all_states, state_number
+from engine.planners.intra_operator.costs.accounting import accounted
+from engine.planners.intra_operator.costs.factors import BEFORE, REPLICATED, Factor, all_states, state_number
+from engine.planners.intra_operator.costs.options import BlockOptions, Widths, block_options
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import Mesh
 from engine.planners.intra_operator.names import named_vectors
-from engine.planners.intra_operator.options import BlockOptions, Widths, block_options
 from engine.planners.intra_operator.parallel_blocks import layer_blocks
 
 __all__ = ["FIRST", "LISTED", "STATES", "LayerCosts", "Vector", "Widths", "layer_costs"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,45 +20,14 @@ from engine.executions.arrays import Floats, Ints
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.layer_costs import FIRST, LayerCosts, Vector, Widths, undominated
 from engine.planners.intra_operator.layer_graphs import LayerGraph
-from engine.planners.intra_operator.library import library_layers
-from engine.planners.intra_operator.mesh import Mesh, mesh_of
-from engine.planners.intra_operator.names import MIXED, vector_name
-from engine.planners.intra_operator.suites import is_suite, suite_depth, suite_layers
-from engine.planners.intra_operator.uniform import arithmetic_seconds, collectives_of, costs_of, uniform_vectors
+from engine.planners.intra_operator.library import any_mesh
+from engine.planners.intra_operator.mesh import Mesh
+from engine.planners.intra_operator.names import MIXED
+from engine.planners.intra_operator.steps import Chosen, layers_of, positive, step_of, widths_of
+from engine.planners.intra_operator.uniform import arithmetic_seconds, costs_of, uniform_vectors
 from models.loader import ModelLike
 
-__all__ = ["Chosen", "IntraOperatorPlan", "layers_of", "search"]
-
-DEEPEST: Final = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """One vector for every layer: its name, the seconds of a step, of computation and of collectives, volume [bytes]
-    and seconds by collective, memory of a device [bytes]."""
-
-    vectors: tuple[Vector, ...]
-    solution: str
-    seconds: float
-    compute_seconds: float
-    communication_seconds: float
-    volumes: Mapping[str, float]
-    collective_seconds: Mapping[str, float]
-    memory: float
-
-    @property
-    def volume(self) -> float:
-        """Returns the volume of all collectives [bytes]."""
-        return sum(self.volumes.values())
-
-    def document(self) -> dict[str, Any]:
-        """Returns it as JSON."""
-        return {
-            "vectors": [list(each) for each in self.vectors], "solution": self.solution, "seconds": self.seconds,
-            "compute_seconds": self.compute_seconds, "communication_seconds": self.communication_seconds,
-            "volumes": dict(self.volumes), "collective_seconds": dict(self.collective_seconds),
-            "volume": self.volume, "memory": self.memory,
-        }  # fmt: skip
+__all__ = ["IntraOperatorPlan", "search"]
 
 
 @dataclass(frozen=True)
@@ -111,7 +80,8 @@ def search(
 
     Args:
         model: of the suites, such as "gpt F", "moe E" or "llama"; or of the library, by name, path or itself.
-        mesh: of one axis or two, or its document (`mesh_of`).
+        mesh: of one axis or two, or its document (`mesh_of`), or a system with `devices` and where wanted `datatype`
+            and `tiers` (`system_mesh`).
         memory_limit: of a device [bytes]; the mesh's where None.
         batch: sequences.
         layers: how many; the model's where None.
@@ -128,17 +98,13 @@ def search(
         PlanError: the model, the mesh or a number is none that there can be.
         models.ModelFileError: there is no such model.
     """
-    machine = mesh_of(mesh)
-    suite = isinstance(model, str) and is_suite(model)
+    machine = any_mesh(mesh)
     name, graphs, notes = layers_of(model, batch=batch, layers=layers)
-    limit = machine.memory if memory_limit is None else _positive("memory_limit", memory_limit)
-    width = (4.0 if suite else 2.0) if element_bytes is None else _positive("element_bytes", element_bytes)
-    state = _positive("state_bytes", state_bytes)
-    if state < width:
-        raise PlanError(f"state_bytes {state:g} is less than the {width:g} bytes of the parameter itself.")
-    kept = suite if keep_scores is None else bool(keep_scores)
-    scattered = not suite if sequence_parallel is None else bool(sequence_parallel)
-    widths = Widths(width, state, bool(zero), kept, bool(fsdp), scattered)
+    limit = machine.memory if memory_limit is None else positive("memory_limit", memory_limit)
+    widths = widths_of(
+        model, element_bytes=element_bytes, state_bytes=state_bytes, zero=zero, keep_scores=keep_scores, fsdp=fsdp,
+        sequence_parallel=sequence_parallel,
+    )  # fmt: skip
     kinds = costs_of(graphs, machine, widths)
     if blocked := [each.name for each in kinds.values() if not each.possible.any()]:
         why = next(each for each in kinds[blocked[0]].reasons if each)
@@ -157,7 +123,7 @@ def search(
         least = float(frontier["memory"].min())
         infeasible = f"No plan fits {limit:,.0f} bytes per device; the least that {name} takes is {least:,.0f} bytes."
     else:
-        chosen = _chosen(kinds, order, machine, within["vectors"].iloc[-1], widths)
+        chosen = step_of(kinds, order, machine, within["vectors"].iloc[-1], widths)
     flop = kinds[order[0]].first_flop + sum(kinds[each].flop for each in order[1:])
     if any(each.total > len(each.choices) for each in kinds.values()):
         total = max(each.total for each in kinds.values())
@@ -165,38 +131,6 @@ def search(
     return IntraOperatorPlan(
         name, machine, limit, flop / 1e12, table, frontier, chosen, infeasible, notes, tuple(graphs), widths
     )
-
-
-def layers_of(
-    model: ModelLike, *, batch: int, layers: int | None = None
-) -> tuple[str, list[LayerGraph], tuple[str, ...]]:
-    """Returns the name of a model of the suites or of the library, its layers from the first, and what was simplified.
-
-    Args:
-        model: of the suites, such as "gpt F"; or of the library, by name, path or itself.
-        batch: sequences.
-        layers: how many; the model's where None.
-
-    Raises:
-        PlanError: the model or a number is none that there can be.
-        models.ModelFileError: there is no such model.
-    """
-    notes: tuple[str, ...] = ()
-    if isinstance(model, str) and (is_suite(model) or not model.strip()):
-        graphs = suite_layers(model, batch=batch, layers=suite_depth(model) if layers is None else layers)
-        name = model
-    else:
-        name, graphs, notes = library_layers(model, batch=batch, layers=layers)
-    if len(graphs) > DEEPEST:
-        raise PlanError(f"{len(graphs):,} layers are more than the search takes; at most {DEEPEST}.")
-    return name, graphs, notes
-
-
-def _positive(name: str, value: object) -> float:
-    right = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e30
-    if not right or not isinstance(value, (int, float)):
-        raise PlanError(f"{name} {str(value)[:40]!r} is no number of bytes more than 0.")
-    return float(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,31 +202,3 @@ def _extended(before: Mapping[int, _Points], costs: LayerCosts, seconds: Floats,
     joined = [np.concatenate([getattr(each, name) for each in parts]) for name in names]
     keep = undominated(joined[0], joined[1])
     return _Points(*(each[keep] for each in joined))
-
-
-def _chosen(
-    kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: Mesh, vectors: Sequence[Vector], widths: Widths
-) -> Chosen:
-    places = {name: {vector: at for at, vector in enumerate(each.vectors)} for name, each in kinds.items()}
-    first = kinds[order[0]]
-    volumes, counts = np.zeros(first.volumes.shape[-1]), np.zeros(first.counts.shape[-1])
-    memory, kernels, state = 0.0, 0.0, FIRST
-    for name, vector in zip(order, vectors, strict=True):
-        costs, at = kinds[name], places[name][vector]
-        volumes = volumes + costs.volumes[state, at]
-        counts = counts + costs.counts[state, at]
-        kernels += float(costs.kernels[state, at])
-        memory += float(costs.memory[at])
-        state = int(costs.gives[at])
-    seconds = mesh.seconds(volumes, counts)
-    compute = kernels if mesh.system is not None else arithmetic_seconds(kinds, order, mesh)
-    return Chosen(
-        tuple(vectors),
-        vector_name(vectors, order, widths),
-        compute + float(seconds.sum()),
-        compute,
-        float(seconds.sum()),
-        {name: float(value) for name, value in collectives_of(volumes, widths).items()},
-        {name: float(value) for name, value in collectives_of(seconds, widths).items()},
-        memory,
-    )

@@ -10,9 +10,9 @@ import numpy as np
 from engine.cost_models.contract import KernelTimes
 from engine.executions.arrays import Floats
 from engine.planners.intra_operator.contractions import Contraction, Dim
+from engine.planners.intra_operator.costs.options import BlockOptions
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import Mesh
-from engine.planners.intra_operator.options import BlockOptions
 from engine.planners.intra_operator.parallel_blocks import Member, ParallelBlock
 
 __all__ = ["block_seconds", "norm_seconds"]
@@ -102,6 +102,9 @@ def _local(
     found = {label: float(size) for label, size in sizes.items()}
     for number, devices in zip(row, shape, strict=True):
         found[member.labels[number]] /= devices
+    if found.get("a", 1.0) < 1.0 and "r" in found:  # every device repeats the head of keys that its queries share
+        found["r"] *= found["a"]
+        found["a"] = 1.0
     return found
 
 

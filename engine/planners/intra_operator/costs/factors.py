@@ -6,7 +6,8 @@ expert. The last axis of states and volumes is the mesh axis, the outer one firs
 On one mesh axis an all-reduce of b bytes moves 2 (n-1)/n b, an all-gather or a reduce-scatter half of that, an
 all-to-all a quarter (Alpa: half an all-gather). On two, what an axis moves is divided by the devices of the other one
 where that splits the tensor as well. What both axes have to add up is scattered inside, added up outside and gathered
-inside; what both have to gather comes over the outer axis first.
+inside; what both have to gather comes over the outer axis first. Where both split one dimension, they cut it in the
+order that suits.
 """
 
 from __future__ import annotations
