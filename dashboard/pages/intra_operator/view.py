@@ -132,7 +132,7 @@ def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[ma
     several = len(set(chosen.vectors))
     context = "one vector" if several == 1 else f"{several} different vectors"
     devices = asked.mesh.devices
-    solution = chosen.solution if len(chosen.solution) < 26 else short_solution(chosen.solution)
+    solution = short_solution(chosen.solution, 25)
     tiles = [
         markup.Tile("Chosen", solution[:1].upper() + solution[1:],
                     "one vector per kind" if several > 1 and _uniform(found, chosen) else context),
@@ -149,7 +149,7 @@ def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[ma
         ratio = relative(float(row["seconds"]), chosen.seconds)
         told = "cannot be split so" if row["reason"] else "does not fit" if not row["fits"] else ratio
         context = f"{'as long' if told == '±0' else told}; {gibibytes(float(row['memory']))}"
-        label = name if len(name) < 26 else short_solution(name)
+        label = short_solution(name, 25)
         label = f"{label[:1].upper()}{label[1:]}"
         tiles.append(markup.Tile(label, format_value("total_time", float(row["seconds"])), context))
     return tiles
