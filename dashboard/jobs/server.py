@@ -13,6 +13,7 @@ from dashboard.jobs.board import Board
 from dashboard.jobs.elastic_plans import elastic_plans
 from dashboard.jobs.explorations import Explorations
 from dashboard.jobs.layer_plans import layer_plans
+from dashboard.jobs.operator_plans import operator_plans
 from dashboard.jobs.questions import Questions
 from dashboard.jobs.studies import Studies
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
@@ -39,6 +40,7 @@ class Server:
         self.studies = Studies(self.board, self.workers.answers, self.questions.kind)
         self.layer_plans = layer_plans(self.workers.answers)
         self.elastic_plans = elastic_plans(self.workers.answers)
+        self.operator_plans = operator_plans(self.workers.answers)
 
     def close(self) -> None:
         """Stops everything and gives the store back."""
