@@ -6,11 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import engine
 from engine.cost_models.registry import named
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator import IntraOperatorPlan, blocks, search, system_mesh
+from engine.planners.intra_operator import IntraOperatorPlan, blocks, mesh_of, search, system_mesh
+from engine.planners.intra_operator.costs.options import Widths
 from engine.planners.intra_operator.layer_costs import FIRST, layer_costs
 from engine.planners.intra_operator.library import library_layers
+from engine.planners.intra_operator.suites import suite_layers
 from hardware import system_of
 from models import model_of
 from models.parameters import layer_weights
@@ -73,6 +76,48 @@ def test_heads_of_keys_are_repeated_where_devices_are_more() -> None:
     assert times[0] == pytest.approx(times[1], rel=1e-12)
 
 
+def test_a_token_is_sent_once_to_each_device_that_has_experts_for_it() -> None:
+    found = search("mixtral-8x7B", NODE, batch=8, layers=2, element_bytes=2, memory_limit=1e15)
+    split = _row(found, (1, 1, 1, 3))
+    stream = 8 * found.layers[0].sizes["s"] * 4096 * 2
+    reached = 8 * (1 - (7 / 8) ** 2)  # two experts of a token on eight devices
+    # Sent and brought back, forward and back; an all-to-all counts half an all-gather.
+    assert split["all_to_all"] == pytest.approx(2 * 4 * 7 / 16 * reached * stream)
+    assert split["solution"] == "data and expert parallel"
+
+
+def test_dense_layers_and_experts_in_turns_are_searched_as_all_pairs() -> None:
+    mesh = mesh_of({**NODE, "devices": 4, "alpha": 1e-5})
+    graphs = suite_layers("moe E", batch=64, layers=2)
+    experts, dense = (layer_costs(each, mesh, Widths()) for each in graphs)
+    time = experts.seconds(mesh)[FIRST][:, None] + dense.seconds(mesh)[experts.gives]
+    memory = experts.memory[:, None] + dense.memory
+    for share in (0.0, 0.2, 0.5, 1.0):
+        limit = float(memory.min() + share * (memory.max() - memory.min()))
+        found = search("moe E", mesh, batch=64, layers=2, memory_limit=limit)
+        assert found.chosen is not None
+        assert found.chosen.communication_seconds == pytest.approx(time[memory <= limit].min(), rel=1e-12)
+
+
+def test_steps_are_near_those_of_the_cost_model() -> None:
+    """Degrees alike, no overlap: the plan leaves out embedding, head, optimizer and launches only."""
+    mesh = system_mesh("h100_80g_sxm", 8)
+    limits = {"pipeline_par": [1], "batch_size": [8], "activation_recompute": ["none"], "tensor_par_overlap": ["none"]}
+    for model, vector, degrees in (
+        ("llama-3-8B", (0, 2, 0, 2), {"tensor_par": [8], "microbatch_size": [8]}),
+        ("qwen3-30B-A3B", (1, 1, 1, 3), {"data_par": [8], "expert_par": [8], "microbatch_size": [1]}),
+    ):
+        plan = _row(search(model, mesh, batch=8, zero=True), vector)
+        best = engine.best(
+            model, "h100_80g_sxm", num_procs=8, max_batch_size=8, datatype="bfloat16", cost_model="calibrated",
+            limits={**limits, **degrees},
+        )  # fmt: skip
+        passes = best["fw_time"] + best["bw_time"]
+        assert 0.75 < plan["compute_seconds"] / passes < 1.0
+        exchanged = best["ep_comm_exposed_time"] + best["tp_comm_exposed_time"]
+        assert (plan["communication_seconds"] - plan["all_reduce_seconds"]) / exchanged == pytest.approx(1.0, abs=0.2)
+
+
 def test_sequence_parallelism_moves_what_tensor_parallelism_does_and_keeps_less() -> None:
     asked: dict[str, Any] = {"batch": 8, "layers": 3, "element_bytes": 2}
     plain, split = (
@@ -82,8 +127,9 @@ def test_sequence_parallelism_moves_what_tensor_parallelism_does_and_keeps_less(
     assert plain["all_reduce"] == plain["volume"] == pytest.approx((3 * 4 - 1) * 2 * share * stream)
     # Forward: scattered by out and down; back: the same by their partners, but not to the first layer's input.
     assert split["reduce_scatter"] == pytest.approx((3 * 4 - 1) * share * stream)
-    # Gathered for columns in both passes, but for the first input, and the gradients that rows get.
-    assert split["all_gather"] == pytest.approx((3 * 4 - 2 + 3 * 2) * share * stream)
+    # Gathered for columns, but for the first input, and for the gradients that rows get.
+    assert split["all_gather"] == pytest.approx((3 * 4 - 1) * share * stream)
+    assert split["volume"] == pytest.approx(plain["volume"])
     assert split["memory"] < plain["memory"]
     assert split["solution"] == "Megatron tensor and sequence parallel"
 

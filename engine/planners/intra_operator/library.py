@@ -92,7 +92,7 @@ def _layer(shape: Architecture, length: int, batch: int, mixture: bool, window: 
 
 
 def _notes(shape: Architecture) -> tuple[str, ...]:
-    notes = ["Embedding and head are left out, in time and in memory."]
+    notes = ["Embedding and head are left out, in time and in memory; gradients are as wide as weights."]
     if shape.sparse_attention is not None:
         notes.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
     if shape.positions == "relative":
@@ -100,7 +100,7 @@ def _notes(shape: Architecture) -> tuple[str, ...]:
     if shape.sliding_window is not None:
         notes.append("Windows shorten attention where kernel rates are known; counted operations are of all scores.")
     if shape.experts is not None:
-        notes.append("Experts are visited evenly; every visit is sent on its own, also where two go to one device.")
+        notes.append("Experts are visited evenly; a token is sent once to each device that has experts for it.")
     if shape.parallel_residual and shape.experts is not None:
         notes.append("Attention and experts, parallel in the published block, are counted one after the other.")
     return tuple(notes)
