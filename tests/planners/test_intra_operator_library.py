@@ -76,6 +76,15 @@ def test_heads_of_keys_are_repeated_where_devices_are_more() -> None:
     assert times[0] == pytest.approx(times[1], rel=1e-12)
 
 
+def test_wide_gradients_move_more_unless_weights_come_back() -> None:
+    asked: dict[str, Any] = {"batch": 8, "layers": 2, "element_bytes": 2}
+    plain = _row(search("llama-3-8B", NODE, **asked), (1,) * 4)["volume"]
+    ways: tuple[tuple[dict[str, Any], float], ...] = (({}, 2.0), ({"zero": True}, 1.5), ({"fsdp": True}, 2.0))
+    for way, times in ways:
+        found = _row(search("llama-3-8B", NODE, gradient_bytes=4, **asked, **way), (1,) * 4)
+        assert found["volume"] == pytest.approx(times * plain)  # FSDP: half of it twice as wide, and two gathers
+
+
 def test_a_token_is_sent_once_to_each_device_that_has_experts_for_it() -> None:
     found = search("mixtral-8x7B", NODE, batch=8, layers=2, element_bytes=2, memory_limit=1e15)
     split = _row(found, (1, 1, 1, 3))

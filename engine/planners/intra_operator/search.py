@@ -75,6 +75,7 @@ def search(
     keep_scores: bool | None = None,
     fsdp: bool = False,
     sequence_parallel: bool | None = None,
+    gradient_bytes: float | None = None,
 ) -> IntraOperatorPlan:
     """Returns every strategy vector of a model with its time, volume and memory, and the best one for each layer.
 
@@ -93,6 +94,7 @@ def search(
         fsdp: whether parameters are split there, too, and gathered before each pass (ZeRO stage 3).
         sequence_parallel: whether what rows of a weight give is split by tokens, a reduce-scatter in place of an
             all-reduce; where None, in models of the library it is, in the suites' not.
+        gradient_bytes: width of an element of the gradients that are added up [bytes]; that of any where None.
 
     Raises:
         PlanError: the model, the mesh or a number is none that there can be.
@@ -103,7 +105,7 @@ def search(
     limit = machine.memory if memory_limit is None else positive("memory_limit", memory_limit)
     widths = widths_of(
         model, element_bytes=element_bytes, state_bytes=state_bytes, zero=zero, keep_scores=keep_scores, fsdp=fsdp,
-        sequence_parallel=sequence_parallel,
+        sequence_parallel=sequence_parallel, gradient_bytes=gradient_bytes,
     )  # fmt: skip
     kinds = costs_of(graphs, machine, widths)
     if blocked := [each.name for each in kinds.values() if not each.possible.any()]:

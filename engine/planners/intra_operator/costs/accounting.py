@@ -279,7 +279,10 @@ def _gradients(account: Account, at: int, option: BlockOptions, size: float, wid
     """All-reduce of the gradients of weights that an axis does not split; with FSDP a reduce-scatter, and an all-gather
     of the weights before each pass."""
     tokens = option.uses(SPLIT_TOKENS)
-    account.reduce((at,), tokens, ~tokens, size, scattered=widths.fsdp)
+    wide = (widths.gradient or widths.element) / widths.element
+    # With ZeRO gradients are scattered in their own width, and new weights gathered in that of elements.
+    added = (wide + 1.0) / 2.0 if widths.zero and not widths.fsdp else wide
+    account.reduce((at,), tokens, ~tokens, size * added, scattered=widths.fsdp)
     if widths.fsdp:
         account.gather((at,), tokens, ~tokens, size, 2.0)
 
