@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from engine.cost_models.contract import KernelTimes
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator.costs.kernels import kernels_of
+from engine.planners.intra_operator.kernels import kernels_of
 from engine.planners.intra_operator.layer_graphs import (
     LayerGraph,
     attention,
