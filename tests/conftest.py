@@ -18,6 +18,8 @@ settings.register_profile(
 settings.register_profile("searching", _PATIENT, max_examples=2_000, print_blob=True)
 # The default takes the same examples every time; HYPOTHESIS_PROFILE=searching looks for new ones, for much longer.
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+# Servers that tests start explore what a test asks for, and nothing ahead of it.
+os.environ.setdefault("SHARDSCAPE_AHEAD", "off")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any, Final
 
+import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import TIME_KINDS, palette
@@ -22,20 +23,21 @@ _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 
 
 def segment_map(
-    names: Sequence[str], dots: Mapping[str, int], vectors: Sequence[Sequence[Any]] | None, mode: str = "light"
+    segments: pd.DataFrame, vectors: Sequence[Sequence[Any]] | None, mode: str = "light"
 ) -> Chart:
     """Draws every layer as a cell in the colour of its segment, with the strategies of its blocks.
 
     Args:
-        names: of the layers' kinds, from the first; equal ones are one segment.
-        dots: contractions of each kind.
+        segments: one row per layer, as `engine.planners.intra_operator.segments` has them.
         vectors: strategies of every layer; None where nothing fits.
         mode: the theme.
     """
     colours = palette(mode)
+    names = list(segments["layer"])
     kinds = list(dict.fromkeys(names))
     fills = {name: _KINDS[key].colour(colours) or colours.muted
              for name, key in zip(kinds, cycle(_FILLS), strict=False)}  # fmt: skip
+    rows_of = segments.to_dict("records")
     rows = min(-(-len(names) // _ACROSS), _MOST_ROWS)
     figure = base(colours, 16 + 34 * rows)
     for name in kinds:
@@ -46,7 +48,7 @@ def segment_map(
             text=["" if vectors is None else vector_text(vectors[at]) for at in cells],
             textposition="inside", insidetextanchor="middle", textangle=0,
             textfont={"size": 11, "color": colours.ink_on(fills[name])},
-            hovertext=[_interval(names, dots, at) for at in cells], hovertemplate="%{hovertext}<extra></extra>",
+            hovertext=[_interval(rows_of[at]) for at in cells], hovertemplate="%{hovertext}<extra></extra>",
         ))  # fmt: skip
     figure.update_xaxes(visible=False, range=[0, min(_ACROSS, len(names))])
     figure.update_yaxes(
@@ -58,13 +60,10 @@ def segment_map(
     return Chart(figure, f"{counted(len(names), 'layer')} of {counted(len(kinds), 'kind')}: {told}.")
 
 
-def _interval(names: Sequence[str], dots: Mapping[str, int], at: int) -> str:
-    """Where a layer's contractions are, and which segment they repeat, with half-open ranges."""
-    begin = sum(dots[name] for name in names[:at])
-    first = names.index(names[at])
-    start = sum(dots[name] for name in names[:first])
-    size = dots[names[at]]
+def _interval(row: Mapping[Any, Any]) -> str:
+    """Where a layer's contractions are, and which segment it is; intervals as CFP prints them."""
+    (start, stop), (first, last) = row["printed"], row["printed_as"]
     return (
-        f"<b>layer {at + 1}, {names[at]}</b><br>contractions {begin} to {begin + size - 1}"
-        + ("" if first == at else f"<br>as those of layer {first + 1}, {start} to {start + size - 1}")
+        f"<b>layer {row['segment'] + 1}, {row['layer']}</b><br>contractions {row['start']} to {row['stop'] - 1}<br>"
+        f"({start}, {stop}) mapped to ({first}, {last}); {row['vectors']:,} vectors"
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from dashboard.files import exports
-from dashboard.queries.economics import Metric, metrics
+from dashboard.queries.economics import Metric, metrics, told
 from dashboard.queries.explorations import cells_of
 from dashboard.queries.scenario_differences import differences
 from dashboard.queries.tie_breaking import best_of
@@ -16,13 +17,17 @@ from dashboard.words.executions import field_in_words
 from dashboard.words.numbers import ABSENT, column_of, count, format_value
 from dashboard.words.scenarios import name_of
 from engine import Exploration, Scenario
-from engine.columns import ALL_FIELDS, by_name, fields_of, headline_of
+from engine.columns import ALL_FIELDS, DERIVED, by_name, fields_of, headline_of
+from engine.economics import derived_of
 
 __all__ = ["Side", "best_table", "differing", "file", "sides_of"]
 
 _STATISTICS: Final = (
     "sample_rate", "total_time", "total_efficiency", "bubble_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
 )  # fmt: skip
+
+_RATES: Final = ("tokens_per_gpu", "tflops_per_gpu", "mfu", "usd", "energy", "tokens_per_usd")
+"""What follows from the throughput and is told beside it."""
 
 
 class Side(NamedTuple):
@@ -52,6 +57,11 @@ def best_table(sides: Sequence[Side]) -> pd.DataFrame:
     """Returns the best execution of each scenario in words: results, and the choices in which they differ."""
     known = [side.best for side in sides if side.best is not None]
     rows = [[column_of(name).label, *(_value(side, name) for side in sides)] for name in _STATISTICS]
+    rows[1:1] = [
+        [by_name(name).label, *(ABSENT if side.best is None
+                                else told(side.scenario, name, float(side.best["sample_rate"])) for side in sides)]
+        for name in _RATES
+    ]  # fmt: skip
     rows.append(["Executions that run", *(count(side.exploration.feasible) for side in sides)])
     for column in ALL_FIELDS:
         if any(column.name not in best for best in known):
@@ -82,15 +92,17 @@ def file(sides: Sequence[Side], metric: Metric) -> bytes:
                       for side in sides},
         "files": {
             "differences.csv": "Fields in which the scenarios differ, in words.",
-            "best.csv": "The best execution of each scenario; of those that tie, the plainest.",
+            "best.csv": "The best execution of each scenario; of those that tie, the simplest.",
             "cells.csv": f"The best of every cell by {metric.column.label.lower()}, and what nothing-fits cells lack.",
         },
-        "columns": [exports.described(by_name(name)) for name in every],
+        "columns": [exports.described(column) for column in (*(by_name(name) for name in every), *DERIVED)],
     }  # fmt: skip
     best = [{"scenario": side.letter,
-             **{exports.heading(by_name(name)): side.best[name] for name in names[side.letter]}}
+             **{exports.heading(by_name(name)): side.best[name] for name in names[side.letter]},
+             **{exports.heading(one.column): one.of(np.array(float(side.best["sample_rate"]))).item()
+                for one in derived_of(side.scenario).values()}}
             for side in sides if side.best is not None]  # fmt: skip
-    headings = ["scenario", *(exports.heading(by_name(name)) for name in every)]
+    headings = ["scenario", *(exports.heading(by_name(name)) for name in (*every, *(one.name for one in DERIVED)))]
     return exports.archive(account, {
         "differences": differing(sides), "best": pd.DataFrame(best, columns=headings),
         "cells": pd.concat([_cells(side, metric) for side in sides], ignore_index=True),

@@ -31,7 +31,8 @@ from dashboard.files.excel import MOST_ROWS, write_excel
 from dashboard.jobs.scratch_folders import scratch_folder
 from dashboard.queries.accuracy import label_of
 from engine import Exploration, Scenario
-from engine.columns import Column, by_name, stored_of
+from engine.columns import DERIVED, Column, by_name, stored_of
+from engine.economics import derived_columns
 from engine.store import Condition
 
 __all__ = [
@@ -210,17 +211,27 @@ def _rows(
 ) -> Generator[pa.Table, None, None]:
     """The rows batch by batch. They wait in a file, so that whoever takes them slowly holds up no query."""
     known = {column.name for column in stored_of(exploration.scenario.cost_model)}
-    stored = known.issuperset(names)
+    derived = [column.name for column in DERIVED if column.name in names]
+    asked = [name for name in names if name not in derived]
+    if derived and "sample_rate" not in asked:
+        asked.append("sample_rate")
+    stored = known.issuperset(asked)
     with scratch_folder() as folder:
         path = folder / "rows.parquet"
-        exploration.rows.export(path, names=list(names) if stored else ["id"], where=where, order_by=order_by)
+        exploration.rows.export(path, names=asked if stored else ["id"], where=where, order_by=order_by)
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH, columns=list(names) if stored else ["id"]):
+            for batch in file.iter_batches(_BATCH, columns=asked if stored else ["id"]):
                 if stored:
-                    yield pa.Table.from_batches([batch]).select(list(names))
+                    table = pa.Table.from_batches([batch])
                 else:
                     frame = exploration.evaluate_ids(batch["id"].to_numpy())
-                    yield pa.Table.from_pandas(frame[list(names)], preserve_index=False)
+                    table = pa.Table.from_pandas(frame[asked], preserve_index=False)
+                if derived:
+                    rates = pd.DataFrame({"sample_rate": table["sample_rate"].to_numpy()})
+                    found = derived_columns(exploration.scenario, rates)
+                    for name in derived:
+                        table = table.append_column(name, pa.array(found[name]))
+                yield table.select(list(names))
 
 
 def _write(

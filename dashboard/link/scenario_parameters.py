@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import hardware
 import models
 from dashboard.link.document_validation import Refused, checked, sentence
+from dashboard.link.examples import EXAMPLES
 from dashboard.link.packing import LONGEST, packed, unpacked
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.columns import ALL_FIELDS, by_name, choice_label
@@ -38,16 +39,13 @@ __all__ = [
 ]
 
 DEFAULT: Final[Mapping[str, str]] = {
-    "model": "gpt3-175B",
-    "system": "h100_80g_nvl8",
-    "procs": "512",
-    "batch": "512",
-    "type": "float16",
-    "limits": "",
+    **EXAMPLES[0].parameters,
+    "limits": "",  # a link that says anything says what is limited
     "cost": "",
     "calibration": "",
 }
-"""The scenario of a link that says nothing: 6,582,816 executions. Without `cost` it is the system's cost model."""
+"""What is taken where a link does not say it; one that says nothing of a scenario shows the first example. Without
+`cost` it is the system's cost model."""
 
 NAMES: Final = (*DEFAULT, "scenario")
 """Every parameter that tells scenarios apart."""
@@ -91,7 +89,7 @@ def read_scenario(parameters: Mapping[str, str]) -> Reading:
 
 @lru_cache(maxsize=256)
 def _read(given: tuple[tuple[str, str], ...]) -> Reading:
-    parameters = dict(given)
+    parameters = dict(given or EXAMPLES[0].parameters)
     problems: list[str] = []
 
     def part(name: str, read: Callable[[str], Part]) -> Part:

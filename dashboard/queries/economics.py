@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+import numpy as np
 import pandas as pd
 
+from dashboard.words.numbers import ABSENT, format_value
 from engine import Scenario, economics
 from engine.columns import HEADLINE, SHARES, Column, by_name, defined_of
 from engine.cost_models.registry import cost_model_of
-from engine.economics import BLOCK_FORMULA, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, RunInputs, TokenFlops
+from engine.economics import BLOCK_FORMULA, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, TokenFlops
 from engine.exploration.unstored_statistics import is_stored
 from models.token_flops import Convention
 
@@ -29,6 +31,7 @@ __all__ = [
     "flops_formula",
     "metrics",
     "token_flops",
+    "told",
     "unstored_metrics",
     "utilisation",
 ]  # fmt: skip
@@ -43,9 +46,6 @@ SHORT: Final = {
     "proc_mem_tier1_cap_req": "HBM",
     "comm_exposed_share": "Exposed comm.",
 }
-
-BILLION: Final = 1e9
-
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -93,26 +93,25 @@ class Metric:
 
 def metrics(scenario: Scenario) -> dict[str, Metric]:
     """Returns everything that executions of a scenario can be ranked by, in the order of choosers."""
-    rate = by_name("sample_rate")
-    tokens = scenario.model.seq_size
+    derived = [
+        Metric(name, one.column, "sample_rate", one.factor, one.formula, one.inverse)
+        for name, one in economics.derived_of(scenario).items()
+    ]
     found = [
-        Metric("sample_rate", rate, "sample_rate", 1.0, "batch ÷ step time"),
-        _of_rate("tokens", "Tokens per second", "tokens/s", "tokens/s", tokens, "throughput · sequence length",
-                 "Tokens that the whole system trains on per second."),
-        _of_rate("tokens_per_gpu", "Tokens per second per GPU", "tokens/s/GPU", "tokens/s", tokens / scenario.num_procs,
-                 "throughput · sequence length ÷ GPUs", "Tokens per second divided by the number of GPUs."),
-        _of_rate("mfu", "Model FLOP utilisation", "MFU", "fraction", utilisation(scenario, 1.0),
-                 f"{MFU_FORMULA}; {CONVENTIONS['full']}",
-                 "Share of the peak matrix rate that goes into the arithmetic the model needs, attention counted in "
-                 "full. Recomputed arithmetic does not count."),
-        _of_rate("mfu_causal", "MFU, causal attention", "MFU causal", "fraction",
-                 utilisation(scenario, 1.0, convention="causal"), f"{MFU_FORMULA}; {CONVENTIONS['causal']}",
-                 "Model FLOP utilisation without the arithmetic that the causal mask discards, as some frameworks "
-                 "print it."),
-        *_of_tokens(scenario),
+        Metric("sample_rate", by_name("sample_rate"), "sample_rate", 1.0, "batch ÷ step time"),
+        *derived,
         *(Metric(column.name, column, column.name) for column in (*SHARES, *HEADLINE) if column.name != "sample_rate"),
-    ]  # fmt: skip
+    ]
     return {metric.key: metric for metric in ordered(found)}
+
+
+def told(scenario: Scenario, name: str, sample_rate: float) -> str:
+    """Returns a figure that follows from a throughput [samples/s], with its unit; a dash where the system has no price
+    or power."""
+    known = economics.derived_of(scenario).get(name)
+    if known is None:
+        return ABSENT
+    return format_value(known.column, float(known.of(np.array(sample_rate))))
 
 
 def unstored_metrics(scenario: Scenario) -> dict[str, Metric]:
@@ -135,44 +134,6 @@ def ordered(found: Iterable[Metric]) -> list[Metric]:
     return sorted(found, key=lambda metric: QUICK.index(metric.key) if metric.key in QUICK else len(QUICK))
 
 
-def _of_rate(key: str, label: str, short: str, unit: str, factor: float, formula: str, description: str) -> Metric:
-    column = Column(key, label, short, unit, "statistic", "float64", "Result", "higher", description)
-    return Metric(key, column, "sample_rate", factor, formula)
-
-
-def _of_tokens(scenario: Scenario) -> list[Metric]:
-    """Cost and energy of 1e9 tokens, where the system has a price and a power."""
-    inputs = RunInputs.of(scenario.system)
-    seconds = BILLION / scenario.model.seq_size
-    hours = economics.processor_hours(float(scenario.num_procs), seconds)
-    found = []
-    price = inputs.usd_middle
-    if price is not None:
-        facts = scenario.system.accelerator
-        seen = f"{inputs.usd_low:g} to {inputs.usd_high:g} USD ({facts.usd_source if facts else ''})"
-        found.append(_inverse(
-            "usd", "Cost of 1 bn tokens", "USD per 1 bn", "USD", hours * price,
-            f"GPUs · 10⁹ ÷ (throughput · sequence length) · {price:g} USD per GPU-hour, the middle of {seen}",
-            "Price of training 1e9 tokens without failures, at the middle of the prices recorded for the system.",
-        ))  # fmt: skip
-    if inputs.power_w is not None:
-        energy = economics.energy_kwh(
-            float(scenario.num_procs), seconds, inputs.power_w, inputs.power_share, inputs.pue
-        )
-        found.append(_inverse(
-            "energy", "Energy of 1 bn tokens", "kWh per 1 bn", "kWh", energy,
-            f"GPUs · 10⁹ ÷ (throughput · sequence length) · {inputs.power_w:g} W · {inputs.power_share:g} (draw with "
-            f"server over design power) · {inputs.pue:g} (PUE)",
-            "Energy of training 1e9 tokens without failures, at the design power of the system.",
-        ))  # fmt: skip
-    return found
-
-
-def _inverse(key: str, label: str, short: str, unit: str, factor: float, formula: str, description: str) -> Metric:
-    column = Column(key, label, short, unit, "statistic", "float64", "Result", "lower", description)
-    return Metric(key, column, "sample_rate", factor, formula, inverse=True)
-
-
 def common_metrics(scenarios: Iterable[Scenario]) -> dict[str, Metric]:
     """Returns what executions of all scenarios can be ranked by, as metrics of the first: a price may be missing in
     one."""
@@ -181,11 +142,8 @@ def common_metrics(scenarios: Iterable[Scenario]) -> dict[str, Metric]:
 
 
 def token_flops(scenario: Scenario) -> TokenFlops:
-    """Returns matrix arithmetic of one token [FLOP], of what the scenario's cost model times.
-
-    Where six block numbers cannot stand for the model, its published architecture counts whole.
-    """
-    return economics.token_flops(scenario.model, "block" if _by_blocks(scenario) else "published")
+    """Returns matrix arithmetic of one token [FLOP], of what the scenario's cost model times."""
+    return economics.flops_of(scenario)
 
 
 def flops_formula(scenario: Scenario) -> str:

@@ -17,6 +17,13 @@
     acted = false;
   };
 
+  // What is dismissed stays so in this browser.
+  addEventListener("click", (event) => {
+    if (event.target.closest?.(".st-key-examples_dismiss button")) {
+      document.cookie = "shardscape_examples=dismissed; max-age=31536000; path=/; samesite=lax";
+    }
+  }, true);
+
   // The keyboard follows what opens: into a menu, round in it, and back to its button when it closes.
   const visible = (each) => each.getClientRects().length > 0;
   const within = (menu, what) => [...menu.querySelectorAll(what)]

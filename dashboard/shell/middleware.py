@@ -41,7 +41,8 @@ class Framed:
 async def greeting(_: object) -> AsyncIterator[None]:
     """Around the life of the server: says where it is once it is there, and opens a browser if it is to.
 
-    Meanwhile the store is opened and workers start, so that who comes first does not wait for them.
+    Meanwhile the store is opened, workers start, and what a first visit opens on is explored, so that who comes first
+    does not wait for them.
     """
     where = str(st.get_option("server.address") or "")
     scheme = "https" if st.get_option("server.sslCertFile") else "http"
@@ -60,5 +61,8 @@ async def greeting(_: object) -> AsyncIterator[None]:
 def _prepare() -> None:
     # Imported here: what pages remember needs a server that runs.
     from dashboard.jobs.server import server
+    from dashboard.link.scenario_parameters import read_scenario
 
-    server()
+    made = server()
+    if made.explorations.settings.ahead:
+        made.explorations.request(read_scenario({}).scenario)

@@ -13,13 +13,14 @@ from dashboard.charts.elements.markup import head
 from dashboard.link import state
 from dashboard.queries.recommendation import Advice, advice, memory_error
 from dashboard.widgets.controls import given, key_for, switch
+from dashboard.widgets.window import is_narrow
 from dashboard.words.executions import title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent
 from engine import Exploration, Scenario
 from hardware import GIB
 
-__all__ = ["band"]
+__all__ = ["band", "band_to_come"]
 
 _NUMBER: Final = re.compile(r"|\d{1,3}(\.\d{1,3})?")
 _HBM: Final = "proc_mem_tier1_cap_req"
@@ -46,6 +47,11 @@ def band(exploration: Exploration, key: str) -> None:
             with st.popover("Why not the others", icon=":material/format_list_numbered:", type="tertiary",
                             key=f"{key}_why", help="The ten best, and why each is not recommended."):  # fmt: skip
                 _why(scenario, found, key)
+
+
+def band_to_come() -> None:
+    """Keeps the room of the band, so that nothing moves when it comes."""
+    st.container(border=True, height=290 if is_narrow() else 142)
 
 
 def _sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side]:

@@ -50,6 +50,8 @@ class Scale:
         known = _as_float(value)
         return ABSENT if known is None else plain(known / self.factor, digits)
 
+_ENERGY: Final = (("kWh", 1.0), ("MWh", 1e3), ("GWh", 1e6))
+
 
 def column_of(column: Column | str) -> Column:
     """Returns the column itself or the one of that name."""
@@ -107,10 +109,16 @@ def _scale(unit: str, magnitude: float) -> Scale:
     if unit == "FLOP":
         prefix, factor = _step(_SI_UP, magnitude, "")
         return Scale(factor, f"{prefix}FLOP")
+    if unit == "FLOP/s":
+        prefix, factor = _step(_SI_UP, magnitude, "T")
+        return Scale(factor, f"{prefix}FLOP/s")
+    if unit == "kWh":
+        name, factor = _step(_ENERGY, magnitude, "kWh")
+        return Scale(factor, name)
     if unit == "bytes/s":
         prefix, factor = _step(_SI_UP, magnitude, "G")
         return Scale(factor, f"{prefix}B/s")
-    if unit in ("samples/s", "tokens/s"):
+    if unit in ("samples/s", "tokens/s", "tokens/USD", "USD"):
         prefix, factor = _step(_COUNT, magnitude, "")
         return Scale(factor, f"{prefix} {unit}".strip())
     return Scale(1.0, unit)

@@ -160,7 +160,9 @@ def operators(
         write_table(table, json=json, csv=csv)
         return
     if json:
-        write(as_json(_document(found)))
+        from engine.questions.plans import operators_document
+
+        write(as_json(operators_document(found, found.vectors)))
     elif csv:
         table = found.vectors.assign(vector=[_text(each) for each in found.vectors["vector"]])
         write(table.to_csv(index=False).rstrip())
@@ -189,20 +191,6 @@ def _beside_measured(path: Path, mesh: dict[str, Any], asked: dict[str, Any], *,
         for note in rates.notes:
             write(note, stream=sys.stderr)
     return overlay(points, machine, **asked)
-
-
-def _document(found: IntraOperatorPlan) -> dict[str, Any]:
-    return {
-        "model": found.model,
-        "mesh": found.mesh.document(),
-        "memory_limit": found.memory_limit,
-        "tflop": found.tflop,
-        "chosen": None if found.chosen is None else found.chosen.document(),
-        "infeasible": found.infeasible,
-        "frontier": found.frontier.to_dict("records"),
-        "vectors": found.vectors.to_dict("records"),
-        "notes": list(found.notes),
-    }
 
 
 def _print(found: IntraOperatorPlan, top: int) -> None:

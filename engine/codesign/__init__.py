@@ -11,13 +11,13 @@ that holds all of its state, and the folder answers every question about it.
     >>> codesign.front("results", ["tokens_per_s", "usd"])  # doctest: +SKIP
 """
 
+from engine.codesign.answers import MIX, Results, best_per_budget, front, results
 from engine.codesign.costs import bill, breakdown, preset, preset_names
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
-from engine.codesign.estimate import Estimate, estimate
+from engine.codesign.estimates import Estimate, estimate
 from engine.codesign.library import ready_names, ready_study
 from engine.codesign.quantities import QUANTITIES, Quantity
-from engine.codesign.results import MIX, Results, best_per_budget, front, results
-from engine.codesign.run import Progress, run
+from engine.codesign.running import Progress, run
 from engine.codesign.schema import FORMAT, BatchRule, Constraint, Costs, Edit, Follow, StudyDocument
 from engine.codesign.study import MOST_POINTS, Design, Study
 

@@ -94,6 +94,10 @@ def _edits(study: Study) -> None:
             if name not in there:
                 hint = did_you_mean(name, list(there)) or f"; there are {', '.join(there)}"
                 raise StudyError(f"{scenario.system.name} has no What-if parameter {name!r}{hint}.")
+        for each in said.follow:
+            edit = next(edit for edit in said.edits if each.follows in edit.names)
+            if min(row[edit.names.index(each.follows)] for row in edit.rows) <= 0 or there[each.follows].value <= 0:
+                raise StudyError(f"{each.parameter!r} follows {each.follows!r}, which must be above 0 everywhere.")
         for name in following:
             if there[name].discrete:
                 raise StudyError(f"{name!r} is a whole number, so it cannot follow another parameter; edit it instead.")

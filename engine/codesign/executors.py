@@ -21,6 +21,9 @@ __all__ = ["HereExecutor", "Interpreters", "of_client", "serve"]
 ATTEMPTS: Final = 3
 """How often a task is given to a process before its end is taken for the task's fault."""
 
+CONNECT_SECONDS: Final = 10.0
+"""How long a scheduler may take to answer, at first and when it was lost."""
+
 RETRIES: Final = 1
 """How often Dask runs a task again that failed; a task whose worker died is run again without counting."""
 
@@ -128,7 +131,7 @@ def of_client(client: Any) -> Iterator[Executor]:
             address = client
             try:
                 made: Any = distributed.Client
-                client = stack.enter_context(made(address, timeout="10s"))
+                client = stack.enter_context(made(address, timeout=CONNECT_SECONDS))
             except (OSError, TimeoutError, ValueError) as problem:
                 text = (str(problem) or type(problem).__name__).splitlines()[0]
                 raise ClusterError(

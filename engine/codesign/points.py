@@ -36,7 +36,8 @@ def row_schema(study: Study) -> pa.Schema:
     """Returns the columns of a part.
 
     `status` is "ok", "infeasible" where nothing fits, "problem" where there is no such scenario, with why, or "skipped"
-    where bounds prove that the design loses; `bound` is what it could reach at most then [samples/s].
+    where bounds prove that the design loses; `bound` is what it could reach at most then [samples/s]. Of others it is,
+    where designs are skipped, the highest rate that any execution would have without its gradient exchange.
     """
     return pa.schema(
         [
@@ -49,16 +50,25 @@ def row_schema(study: Study) -> pa.Schema:
     )  # fmt: skip
 
 
-def rows_of(study: Study, numbers: Ints) -> pa.Table:
+def rows_of(study: Study, numbers: Ints, skipped: Mapping[int, float] | None = None) -> pa.Table:
     """Returns the rows of designs, in order of their points' models and then of the designs.
 
     Args:
         study: the study.
         numbers: of designs.
+        skipped: what points can reach at most that are proven to lose [samples/s], by their numbers.
     """
+    lost = skipped or {}
+
+    def row(number: int, model: int) -> dict[str, Any]:
+        point = number * len(study.models) + model
+        if point in lost:
+            return {"point": point, "status": "skipped", "bound": lost[point]}
+        return _row(study, study.design(number), model)
+
     models = range(len(study.models))  # outermost, since the space of a layout is of one model
     return as_table(
-        study, (_row(study, study.design(number), model) for model in models for number in numbers.tolist())
+        study, (row(number, model) for model in models for number in numbers.tolist())
     )
 
 
@@ -88,6 +98,7 @@ def _row(study: Study, design: Design, model: int) -> dict[str, Any]:
 def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> dict[str, Any]:
     """Id, rate and count of a point, and what is kept of the best execution."""
     number: int | None
+    bound: float | None = None
     if study.document.evaluate == "exploration":
         explored = explore_scenario(scenario, workers=1)
         best = explored.best or {}
@@ -96,8 +107,9 @@ def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> d
         optimum = best_of(scenario)
         number, rate, feasible = optimum.get("id"), optimum.get("sample_rate", math.nan), optimum.feasible
     else:
-        found = space.best(scenario.system)
+        found = space.best(scenario.system, watched=study.document.prune)
         number, rate, feasible = found.id, found.rate, found.feasible
+        bound = found.without_exchange if study.document.prune and found.id is not None else None
     if number is None:
         return {"id": None}
     fields = _fields(scenario, space, number)
@@ -105,7 +117,7 @@ def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> d
     if study.document.statistics:
         whole = first_row(scenario.evaluate(pd.DataFrame([fields])))
         kept |= {name: float(whole[name]) for name in study.document.statistics}
-    return {"id": int(number), "samples_per_s": float(rate), "feasible": int(feasible), **kept}
+    return {"id": int(number), "samples_per_s": float(rate), "feasible": int(feasible), "bound": bound, **kept}
 
 
 def _fields(scenario: Scenario, space: AnyReadySpace | None, number: int) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ from engine.codesign.errors import StudyError
 from engine.codesign.order import digits_of, spread
 from engine.codesign.schema import FORMAT, StudyDocument
 from engine.cost_models.registry import chosen_cost_model
-from engine.executions.arrays import Ints
+from engine.executions.arrays import Floats, Ints
 from engine.executions.limits import LimitError, normalise
 from engine.scenarios.scenario import Scenario
 from engine.whatif.parameters import changed, parameters
@@ -247,6 +247,35 @@ class Study:
                 found[name] = own[name] * value if edit.relative else value
         for each in self.document.follow:
             found[each.parameter] = own[each.parameter] * (found[each.follows] / own[each.follows]) ** each.exponent
+        return found
+
+    @property
+    def edited_names(self) -> tuple[str, ...]:
+        """The parameters that designs differ in, in the order of `edited_values`."""
+        said = self.document
+        return (*(name for edit in said.edits for name in edit.names), *(each.parameter for each in said.follow))
+
+    def edited_values(self, numbers: Ints) -> Floats:
+        """Returns the values that edits give, as the document says them, and how often their own those are that follow
+        them [designs, parameters]. Within a group they are in the order of the parameters themselves."""
+        at, said = self.positions(numbers), self.document
+        found = {
+            name: np.array(edit.rows, np.float64)[at[f"edit {number}"], place]
+            for number, edit in enumerate(said.edits)
+            for place, name in enumerate(edit.names)
+        }
+        followed = [found[each.follows] ** each.exponent for each in said.follow]
+        return np.column_stack([*found.values(), *followed]) if found else np.zeros((len(numbers), 0))
+
+    def sample_lengths(self, numbers: Ints) -> Floats:
+        """Returns the tokens of a sample of each model [designs, models]; an edit may change them."""
+        own = np.array([model.seq_size for model in self.models], np.float64)
+        found = np.broadcast_to(own, (len(numbers), len(own)))
+        for number, edit in enumerate(self.document.edits):
+            if "sequence" in edit.names:
+                rows = np.array(edit.rows, np.float64)[self.positions(numbers)[f"edit {number}"]]
+                values = rows[:, edit.names.index("sequence")]
+                found = found * values[:, None] if edit.relative else np.broadcast_to(values[:, None], found.shape)
         return found
 
     def scenario_at(self, design: Design, model: int = 0) -> Scenario:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.codesign.errors import ClusterError, FolderError
@@ -26,6 +29,8 @@ class Task:
     first: int
     count: int
     version: str
+    skipped: Mapping[int, float] = field(default_factory=dict)
+    """What points of these can reach at most that are proven to lose [samples/s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,8 @@ class Done:
     skipped: int
     seconds: float
     size: int
+    rates: tuple[tuple[int, float, float], ...] = ()
+    """(point, best rate, that without exchange) of what was found [samples/s], where designs are to be skipped."""
 
 
 @lru_cache(maxsize=4)
@@ -68,12 +75,22 @@ def work(task: Task) -> Done:
         )
     start = time.perf_counter()
     folder, study = _opened(task.place, task.key)
-    rows = rows_of(study, study.designs_at(task.first, task.count))
+    rows = rows_of(study, study.designs_at(task.first, task.count), task.skipped)
     size = folder.keep(task.first, task.count, rows)
     counts = dict(zip(*(each.to_pylist() for each in pc.value_counts(rows["status"].cast("string")).flatten()),
                       strict=True)) if len(rows) else {}  # fmt: skip
     return Done(
         task.first, task.count, len(rows), counts.get("ok", 0), counts.get("problem", 0),
         counts.get("skipped", 0),
-        time.perf_counter() - start, size,
+        time.perf_counter() - start, size, _rates(rows) if study.document.prune else (),
     )  # fmt: skip
+
+
+def _rates(rows: pa.Table) -> tuple[tuple[int, float, float], ...]:
+    found = rows.filter(pc.equal(rows["status"].cast("string"), "ok"))
+    return tuple(
+        (point, rate, math.inf if bound is None else bound)
+        for point, rate, bound in zip(
+            *(found[name].to_pylist() for name in ("point", "samples_per_s", "bound")), strict=True
+        )
+    )

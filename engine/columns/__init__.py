@@ -4,6 +4,7 @@ from engine.columns.fields import GROUPS
 from engine.columns.register import (
     ALL,
     ALL_FIELDS,
+    DERIVED,
     EXTENSION_STATISTICS,
     EXTENSIONS,
     FIELDS,
@@ -49,6 +50,7 @@ from engine.columns.statistics import HEADLINE_NAMES, OF_LAYERS
 __all__ = [
     "ALL",
     "ALL_FIELDS",
+    "DERIVED",
     "EXPERTS",
     "EXTENSIONS",
     "EXTENSION_STATISTICS",

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import pandas as pd
 import pyarrow as pa
 
+from engine.columns.derived import DERIVED_ROWS
 from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, GROUPS, SCENARIO, FieldRow
 from engine.columns.open_words import OpenWords
 from engine.columns.rules import Condition, holds
@@ -184,8 +185,15 @@ SHARES: Final[tuple[Column, ...]] = tuple(
 )
 """Shares of the step time. Stored rows answer them as if they had them; they are no results of an execution's own."""
 
+DERIVED: Final[tuple[Column, ...]] = tuple(
+    Column(name, label, short, unit, "statistic", "float64", "Rate and cost", better, description)
+    for name, label, short, unit, better, description in DERIVED_ROWS
+)
+"""Figures that follow from the throughput by one factor of the scenario (`engine.economics.derived`). Their units may
+be others than `UNITS`."""
+
 _SHARED: Final[dict[str, tuple[str, ...]]] = {name: parts for name, _, _, parts, _ in SHARE_ROWS}
-_BY_NAME: Final[dict[str, Column]] = {column.name: column for column in (*ALL, *SHARES)}
+_BY_NAME: Final[dict[str, Column]] = {column.name: column for column in (*ALL, *SHARES, *DERIVED)}
 
 
 @dataclass(frozen=True, slots=True)

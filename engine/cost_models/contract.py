@@ -400,6 +400,19 @@ class CostModel(ABC):
         """
         return False
 
+    def rises_with(self, system: System, path: str) -> int:
+        """Tells how rates depend on a figure of a system, all else being equal, for proofs about systems not searched.
+
+        1 where the time that any execution takes without its gradient exchange never rises with the figure, and what
+        fits stays; -1 where it never falls; 0, which proves nothing, where that is not known. A capacity with 1 decides
+        what fits and changes no time at all.
+
+        Args:
+            system: the system.
+            path: of the figure in its document, such as "mem1.bandwidth_gb_per_s".
+        """
+        return 0
+
     def operations(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
     ) -> pd.DataFrame:

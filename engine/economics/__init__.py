@@ -4,6 +4,7 @@ Every formula stands here once, with its unit and its source; pages and commands
 """
 
 from engine.economics.checkpoints import daly_interval, expected_seconds, young_interval
+from engine.economics.derived import TRILLION, Derived, derived_columns, derived_of, flops_of
 from engine.economics.inputs import INPUTS, DerivedError, Input, RunInputs
 from engine.economics.quantities import (
     HFU_FORMULA,
@@ -35,6 +36,8 @@ __all__ = [
     "MFU_FORMULA",
     "OUTPUTS",
     "PUBLISHED_FORMULA",
+    "TRILLION",
+    "Derived",
     "DerivedError",
     "Input",
     "Output",
@@ -44,8 +47,11 @@ __all__ = [
     "architecture_flops",
     "block_flops",
     "daly_interval",
+    "derived_columns",
+    "derived_of",
     "energy_kwh",
     "expected_seconds",
+    "flops_of",
     "parameter_count",
     "processor_hours",
     "seconds_for_tokens",

@@ -17,6 +17,8 @@ from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH
 from engine.questions.explorations import BEST, EXPLORE
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
+from engine.questions.recommendations import RECOMMEND
+from engine.questions.standings import STANDING
 from engine.questions.verb import QuestionError, Verb
 from models.documents import did_you_mean, sentence, shown
 
@@ -25,8 +27,9 @@ __all__ = ["VERBS", "answer", "verb_of"]
 VERBS: Final[Mapping[str, Verb]] = {
     each.name: each
     for each in (
-        LIST_MODELS, LIST_SYSTEMS, LIST_COLUMNS, EXPLORE, BEST, EVALUATE, LIST_PARAMETERS, WHAT_IF, SENSITIVITY,
-        PLAN_LAYERS, PLAN_ELASTIC, PLAN_OPERATORS, EXPORT_LAUNCH, IMPORT_LAUNCH,
+        LIST_MODELS, LIST_SYSTEMS, LIST_COLUMNS, EXPLORE, BEST, RECOMMEND, EVALUATE, LIST_PARAMETERS, WHAT_IF,
+        SENSITIVITY, PLAN_LAYERS, PLAN_ELASTIC, PLAN_OPERATORS, EXPORT_LAUNCH, IMPORT_LAUNCH,
+        STANDING,
     )
 }  # fmt: skip
 """What can be asked, in the order in which it is offered."""

@@ -82,18 +82,19 @@ class ScenarioSummary(Document):
     calibration: str | None = Field(description="Name of the calibration whose values were used.")
 
 
-def scenario_of(document: ScenarioDocument | Mapping[str, Any]) -> Scenario:
+def scenario_of(document: ScenarioDocument | Mapping[str, Any], where: str = "the scenario") -> Scenario:
     """Returns the scenario of a document whose format and limits may be left out.
 
     Args:
         document: parsed JSON.
+        where: name of the document in messages.
 
     Raises what `Scenario.from_document` raises.
     """
     given = document.model_dump(exclude_unset=True) if isinstance(document, ScenarioDocument) else dict(document)
     # A saved scenario that names no cost model is from before there were several; one that is typed leaves the choice.
     open_ones = {} if "format" in given else {"cost_model": None}
-    return Scenario.from_document({"format": FORMAT, "limits": {}, **open_ones, **given})
+    return Scenario.from_document({"format": FORMAT, "limits": {}, **open_ones, **given}, where)
 
 
 def summary_of(scenario: Scenario) -> dict[str, Any]:

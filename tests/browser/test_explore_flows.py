@@ -43,10 +43,10 @@ def click_cell(page: Page, number: int) -> None:
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
-def test_the_default_page_shows_the_map_of_6_582_816_executions(visit: Visit) -> None:
+def test_the_default_page_shows_the_map_of_llama_on_512_h100s(visit: Visit) -> None:
     page = visit("")
-    expect(page.locator(".st-key-bar_end")).to_contain_text("6.58 M executions")
-    assert page.locator(".st-key-explore_map .barlayer .point path").count() == 35
+    expect(page.locator(".st-key-bar_end")).to_contain_text("378,108 executions")
+    assert page.locator(".st-key-explore_map .barlayer .point path").count() == 49
     expect(page.locator("[data-testid=stAlert]")).to_have_count(0)
 
 
@@ -160,7 +160,7 @@ def test_a_hostile_link_gets_one_message_and_harms_nothing(visit: Visit) -> None
     script = quote("<img src=x onerror=\"document.title='taken'\">![x](http://127.0.0.1:1/x.png)")
     page = visit(f"model={script}&procs=99999999999999999999&limits={quote('tensor_par:1;;evil:2')}&cell={script}")
     expect(page.locator("[data-testid=stAlert]")).to_have_count(1)
-    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 175B")
+    expect(page.locator(".st-key-sentence")).to_contain_text("Llama 3.1 70B")
     assert page.title() != "taken"
     assert page.locator("[data-testid=stAlert] img").count() == 0
 

@@ -14,7 +14,8 @@ MAP = ".st-key-explore_pairs .barlayer .point path"
 
 
 def test_progress_can_be_stopped_and_what_is_there_is_there_for_all(page: Page, stranger: Page, server: str) -> None:
-    link = f"{server}/?metric=act_space&results_where=optimizer_space:..2e10"
+    large = "model=gpt3-175B&system=h100_80g_nvl8&procs=512&batch=512&type=float16"
+    link = f"{server}/?{large}&metric=act_space&results_where=optimizer_space:..2e10"
     page.goto(link)
     card = page.locator(CARD)
     expect(card).to_contain_text("Evaluating optimizer state and activations")

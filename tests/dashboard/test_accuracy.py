@@ -82,7 +82,7 @@ def test_rates_err_the_other_way_round() -> None:
     assert bubble.error == ""
     assert "calibrated" in figure_strip([time])
     plain = accuracy.marked(tiles, exploration().scenario, row)
-    assert [tile.origin for tile in plain] == ["exact", "exact", "exact", ""]
+    assert not any(tile.origin for tile in plain)
     assert not any(tile.error for tile in plain)
     assert "ss-tile-error" not in figure_strip(plain)
 
@@ -119,7 +119,7 @@ def test_pages_show_labels_and_ties() -> None:
     assert "measured runs" in text
     assert "other executions lie within the error" in text
     assert "mixtures of experts on any generation" in text
-    assert "other executions here lie within the error" in words(run("explore", dense()))
+    assert "others here are too close to call" in words(run("explore", dense()))
     assert "to the last digit" in words(run("execution", exploration()))
 
 

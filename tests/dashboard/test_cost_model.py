@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.link import scenario_parameters
 from dashboard.link.catalogue import usable_models
+from dashboard.link.examples import EXAMPLES
 from dashboard.queries import scenario_edits
 from dashboard.queries.scenario_edits import altered
 from engine import Scenario
@@ -59,7 +60,7 @@ def test_links_and_documents_keep_cost_model_and_calibration(made: Scenario) -> 
 
 def test_a_link_without_cost_model_takes_the_systems() -> None:
     assert scenario_parameters.read_scenario({"system": "h100_80g_sxm"}).scenario.cost_model == "calibrated"
-    assert scenario_parameters.read_scenario({}).scenario.cost_model == "calculon"
+    assert scenario_parameters.read_scenario({"system": "h100_80g_nvl8"}).scenario.cost_model == "calculon"
     assert scenario_parameters.read_scenario({"model": "deepseek-v3"}).scenario.cost_model == "calibrated"
 
 
@@ -155,8 +156,10 @@ def test_a_kept_calibration_can_be_set() -> None:
     assert scenario_parameters.read_scenario(app.session_state["_url"]).scenario.calibration == own()
 
 
-def test_the_first_scenario_says_what_it_is_and_offers_the_other() -> None:
-    app = shown(scenario_parameters.read_scenario({}).scenario)
+def test_the_example_of_the_reference_says_what_it_is_and_offers_the_other() -> None:
+    examples = {one.name: scenario_parameters.read_scenario(one.parameters).scenario for one in EXAMPLES}
+    assert "cost_switch" not in {button.key for button in shown(examples["dense"]).button}
+    app = shown(examples["codesign"])
     assert any("Calculon 0.1.0" in caption.value for caption in app.caption)
     app.button(key="cost_switch").click().run()
     assert not app.exception

@@ -13,14 +13,18 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.jobs import server
+from dashboard.link import scenario_parameters
+from dashboard.link.examples import EXAMPLES, Example
+from dashboard.pages.registry import page
 from dashboard.queries import explorations
 from dashboard.queries.economics import metrics, token_flops, utilisation
 from dashboard.widgets import needed_exploration
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, percent
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
+from engine.executions.codes import OFFLOADS
 from engine.store import Condition
-from tests.dashboard.pages import ROOT, figure, html, plainly, progress
+from tests.dashboard.pages import ROOT, figure, html, plainly, plots, progress
 
 SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
 BARE = (
@@ -72,22 +76,50 @@ def map_values(app: AppTest) -> dict[tuple[int, int], str]:
     return {(tp, pp): text for (tp, pp, _), text in zip(bars["customdata"], bars["hovertext"], strict=True)}
 
 
-def test_the_default_page_shows_the_best_of_6_582_816_executions() -> None:
+def test_the_default_page_shows_the_best_of_llama_on_512_h100s() -> None:
     app = opened()
     direct = explore_scenario(
-        Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=512, max_batch_size=512, datatype="float16")
-    )
+        Scenario.of("llama-3.1-70B", "h100_80g_sxm", num_procs=512, max_batch_size=1024, datatype="bfloat16",
+                    limits=dict.fromkeys(OFFLOADS, False))
+    )  # fmt: skip
     best = direct.best
-    assert direct.total == 6_582_816
+    assert direct.scenario.cost_model == "calibrated"
+    assert direct.scenario.model.seq_size == 8_192
     assert best is not None
     text = html(app)
     value = format_value("sample_rate", best["sample_rate"])
     assert f'aria-label="Best throughput {value}' in text
     assert f'aria-label="Feasible {count(direct.feasible)}' in text
-    assert len(map_values(app)) == len(direct.by_cell())
-    assert any("6.58 M executions" in plainly(part.value).replace("\\", "") for part in app.markdown)
+    assert len(map_values(app)) == len(direct.by_cell().drop_duplicates(["tensor_par", "pipeline_par"]))
+    assert any("378,108 executions" in plainly(part.value).replace("\\", "") for part in app.markdown)
     assert not app.warning
     assert not app.error
+
+
+def test_examples_stand_above_until_they_are_dismissed() -> None:
+    app = opened()
+    kinds = [one.kind for one in EXAMPLES]
+    assert [kind for kind in kinds if kind in html(app)] == kinds
+    app.button(key="example_codesign").click()
+    settled(app)
+    assert "gpt3-175B" in app.query_params["model"]
+    assert any("6.58 M executions" in plainly(part.value).replace("\\", "") for part in app.markdown)
+    app.button(key="examples_dismiss").click()
+    settled(app)
+    assert not any(str(button.key).startswith("example") for button in app.button)
+    away = opened(**SMALL)
+    assert not any(str(button.key).startswith("example") for button in away.button)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+def test_examples_are_links_that_are_taken_as_they_stand(example: Example) -> None:
+    if example.page == "explore":
+        reading = scenario_parameters.read_scenario(example.parameters)
+        assert reading.problems == ()
+        told = scenario_parameters.parameters_of(reading.scenario)
+        assert scenario_parameters.read_scenario(told) == reading
+    else:
+        assert example.parameters.keys() <= page(example.page).parameters.keys()
 
 
 def test_every_cell_of_the_map_has_the_engine_s_value() -> None:
@@ -228,7 +260,7 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
         app.query_params[name] = value
     app.run()
     assert progress(app)[0] == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
-    assert not app.get("plotly_chart")
+    assert not plots(app)
     app.button(key="job_stop_exploration").click().run()
     assert stopped.wait(10)
     settled(app)

@@ -83,7 +83,7 @@ def test_going_back_in_the_browser_wins_over_the_session() -> None:
 
 
 def test_selecting_an_execution_selects_its_cell() -> None:
-    app = started(model="gpt3-13B", procs="16", batch="32")
+    app = started(model="gpt3-13B", system="h100_80g_nvl8", procs="16", batch="32", type="float16")
     scenario = Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16")
     row = scenario.space.table([12_345]).iloc[0]
     run(app, ("select", 12_345))
@@ -207,12 +207,13 @@ def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
     [
         ({"procs": "-1"}, "The link's number of GPUs is -1; it must be a whole number from 1 to 2,147,483,647. Showing "
                           "512 instead."),
-        ({"batch": "many"}, "The link's batch is many; it must be a whole number from 1 to 2,147,483,647. Showing 512 "
+        ({"batch": "many"}, "The link's batch is many; it must be a whole number from 1 to 2,147,483,647. Showing 1024 "
                             "instead."),
-        ({"type": "fp8"}, "The link's datatype is fp8, but H100 80 GB, 8 per NVLink domain (Calculon) has rates for "
-                          "FP8 (float8) and FP16 (float16). Showing FP16 instead."),
+        ({"type": "fp8"}, "The link's datatype is fp8, but NVIDIA H100 80 GB SXM, 8 per NVLink domain has rates for "
+                          "FP8 (float8) and FP16 (float16) and BF16 (bfloat16) and FP32 (float32). Showing BF16 "
+                          "instead."),
         ({"model": "gpt3-175b"}, "The link's model gpt3-175b is not in the library; did you mean 'gpt3-175B' or "
-                                 "'gpt3-175B-maxtext' or 'opt-175B'. Showing GPT-3 175B instead."),
+                                 "'gpt3-175B-maxtext' or 'opt-175B'. Showing Llama 3.1 70B instead."),
         ({"limits": "pipelines:2"}, "The link limits pipelines, which is no choice of an execution; did you mean "
                                     "'pipeline_par'"),
         ({"limits": "tensor_par:x"}, "Tensor parallel (tensor_par) cannot be 'x'; it is a whole number from 0 to "

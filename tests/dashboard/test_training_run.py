@@ -133,10 +133,13 @@ def test_cost_and_energy_of_tokens_by_hand() -> None:
     found = exploration()
     known, best = metrics(found.scenario), found.best
     assert best is not None
-    seconds = 1e9 / (best["sample_rate"] * 2048)
+    seconds = 1e12 / (best["sample_rate"] * 2048)
     hours = 16 * seconds / 3600
     assert known["usd"].of(best["sample_rate"]) == pytest.approx(hours * (1.99 + 5.0) / 2)
     assert known["energy"].of(best["sample_rate"]) == pytest.approx(hours * 0.7 * 1.5 * 1.1)
+    assert known["tokens_per_usd"].of(best["sample_rate"]) == pytest.approx(1e12 / (hours * (1.99 + 5.0) / 2))
+    flops = token_flops(found.scenario).model("full")
+    assert known["tflops_per_gpu"].of(best["sample_rate"]) == pytest.approx(best["sample_rate"] * 2048 * flops / 16)
     assert "mercatus-ai.com" in known["usd"].formula
     assert math.isinf(known["usd"].of(0.0))
     assert "12 L h s" in known["mfu"].formula
@@ -163,7 +166,7 @@ def test_the_map_of_cost_is_that_of_throughput_turned_round() -> None:
 def test_explore_ranks_by_cost() -> None:
     found = exploration()
     page = run("explore", found, {"metric": "usd"})
-    assert "best by cost of 1 bn tokens" in html(page)
+    assert "best by cost of 1 T tokens" in html(page)
     assert "<b>100 %</b>" in plainly(html(page)) or "<b>100.0 %</b>" in plainly(html(page))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -12,11 +14,15 @@ import pytest
 from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 
+import dashboard
 import engine
+from dashboard.settings import Settings
 from engine import Scenario, launch, whatif
 from engine.columns import headline_of
 from engine.questions import VERBS, Answerer, Bounds, Context, QuestionError, answer
 from engine.questions.process import Busy
+from engine.questions.scenario_documents import scenario_of
+from engine.recommendation import recommend
 
 DENSE = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 LLAMA = {"model": "llama-3-8B", "system": "h100_80g_sxm", "num_procs": 8, "max_batch_size": 64, "datatype": "bfloat16"}
@@ -62,6 +68,16 @@ def test_the_best_and_the_explored_agree_with_python(best: Any) -> None:
     assert [row["id"] for row in by_memory["top"]] == expected.top(2, "proc_mem_tier1_cap_req")["id"].tolist()
 
 
+def test_the_recommended_stands_beside_the_fastest(best: Any) -> None:
+    found, expected = asked("recommend", {"scenario": LLAMA}), recommend(Scenario.of(**LLAMA))
+    assert expected.execution is not None
+    assert found["recommended"]["id"] == expected.execution["id"]
+    assert found["recommended"]["sample_rate"] == expected.execution["sample_rate"]
+    assert found["fastest"]["sample_rate"] == best["top"][0]["sample_rate"]
+    assert found["fastest_faster_by"] == expected.difference
+    assert found["memory"]["low"] < found["recommended"]["proc_mem_tier1_cap_req"] < found["memory"]["high"]
+
+
 def test_a_scenario_is_the_document_that_pages_save(best: Any) -> None:
     saved = Scenario.of(**LLAMA).to_document()
     assert asked("best", {"scenario": saved})["top"] == best["top"]
@@ -90,6 +106,17 @@ def test_rows_are_executions_for_every_other_verb(best: Any) -> None:
     }
 
 
+def test_an_execution_that_somebody_runs_has_its_place(best: Any) -> None:
+    row = {**best["top"][0], "activation_recompute": "full"}
+    question = {"execution": row, "model": LLAMA["model"], "system": LLAMA["system"], "statistics": ["total_time"]}
+    found = asked("standing", question)
+    expected = launch.standing(row, "llama-3-8B", "h100_80g_sxm")
+    assert (found["runs"], found["faster"], found["feasible"]) == (True, expected.faster, expected.feasible)
+    assert found["best_sample_rate"] == best["top"][0]["sample_rate"]
+    assert [step["gain"] for step in found["steps"]] == [step.gain for step in expected.steps]
+    assert found["steps"][0]["flags"][0] == {"flag": "--recompute-granularity", "old": "full", "new": None}
+
+
 def test_changes_are_those_of_what_if() -> None:
     named = {row["name"]: row for row in asked("list_parameters", {"scenario": DENSE})["parameters"]}
     double = 2 * named["hbm_bandwidth"]["value"]
@@ -113,6 +140,20 @@ def test_plans_are_those_of_the_planners() -> None:
     split = asked("plan_operators", {"model": "gpt F", "devices": 4, "batch": 24, "layers": 2, "top": 3})
     assert len(split["vectors"]) == 3
     assert split["chosen"]["seconds"] == split["vectors"][0]["seconds"]
+
+
+def test_the_guide_names_every_verb_and_its_examples_are_questions() -> None:
+    text = (Path(dashboard.__file__).parent / "guide" / "programs.md").read_text(encoding="utf-8")
+    table = text.split("| verb | answers |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", table)) == {*VERBS, "search"}
+    saved = json.loads(re.findall(r"```json\n(.*?)```", text, re.DOTALL)[0])
+    (typed,) = re.findall(r"-d '(.*?)'\n", text)
+    assert Scenario.from_document(saved) == scenario_of(json.loads(typed)["scenario"])
+    assert (Bounds().document_bytes, Bounds().largest_space) == (1_000_000, 500_000_000)
+    assert "documents to 1 MB, spaces to 500 million executions, a question to 600 seconds and 8 GiB of memory" in text
+    assert (Bounds().longest_seconds, Bounds().memory_gib) == (600, 8)
+    assert Settings(store=None).largest_space == Bounds().largest_space
+    assert Settings(store=None).longest_seconds == Bounds().longest_seconds
 
 
 def test_rubbish_is_refused_in_a_sentence() -> None:

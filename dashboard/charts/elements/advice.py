@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Side", "rows_table", "sides"]
+__all__ = ["Side", "card_text", "rows_table", "sides"]
 
 
 class Side(NamedTuple):
@@ -29,6 +29,14 @@ def sides(shown: Iterable[Side]) -> str:
         for one in shown
     )
     return f'<div class="ss-sides" role="list">{items}</div>'
+
+
+def card_text(name: str, title: str, note: str) -> str:
+    """Returns the text of a card: what it is, its title, a note."""
+    return (
+        f'<div class="ss-side-name">{escape(name)}</div><div class="ss-side-title">{escape(title)}</div>'
+        f'<div class="ss-side-note">{escape(note)}</div>'
+    )
 
 
 def rows_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, texts: Collection[int] = ()) -> str:

@@ -21,11 +21,13 @@ from dashboard.link import state
 from dashboard.queries import accuracy
 from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import Metric, common_metrics, days_for, metrics, utilisation
+from dashboard.queries.economics import told as economics_told
 from dashboard.queries.explorations import cells_of
 from dashboard.queries.nearest_fit import short_of
 from dashboard.widgets import launch
+from dashboard.widgets.chart import show
 from dashboard.widgets.compared_scenarios import explored, members, put, remove
-from dashboard.widgets.controls import choose, segments, show
+from dashboard.widgets.controls import choose, segments
 from dashboard.widgets.hardware_changes import reset
 from dashboard.widgets.scenario_adder import opener, suggestions
 from dashboard.widgets.share import file_name
@@ -148,6 +150,11 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
         tiles.append(
             markup.Tile(f"{side.letter} · MFU", percent(utilisation(side.scenario, rate)),
                         f"1 T tokens in {days(days_for(side.scenario, rate))}", **founded)
+        )  # fmt: skip
+        tiles.append(
+            markup.Tile(f"{side.letter} · 1 T tokens cost", economics_told(side.scenario, "usd", rate),
+                        f"{economics_told(side.scenario, 'energy', rate)} · "
+                        f"{economics_told(side.scenario, 'tokens_per_usd', rate)}")
         )  # fmt: skip
     return tiles
 

@@ -11,10 +11,11 @@ import streamlit as st
 from dashboard.charts.elastic import measured_and_predicted
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
-from dashboard.pages.elastic.cards import Chosen, chosen_card
+from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
 from dashboard.pages.elastic.one_job import VARIANTS
 from dashboard.pages.elastic.tables import downloads, worded
-from dashboard.widgets.controls import segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import segments
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners.contract import PlanError
@@ -46,6 +47,7 @@ def accuracy(mode: str) -> None:
         chosen = chosen_card()
         runs = segments("Runs", RUNS, "elastic_runs")
     if chosen is None:
+        ask_for_card()
         return
     rows, absent = _rows(chosen, runs)
     for sentence in absent:

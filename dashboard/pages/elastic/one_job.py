@@ -12,9 +12,10 @@ from dashboard.charts.elastic import resource_curve, throughput_over_time
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
 from dashboard.link import state
-from dashboard.pages.elastic.cards import Chosen, chosen_card
+from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
 from dashboard.pages.elastic.tables import downloads
-from dashboard.widgets.controls import choose, given, key_for, segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, given, key_for, segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, percent, plain
@@ -56,6 +57,7 @@ def one_job(mode: str) -> None:
         known = chosen is not None and (chosen.trace or (chosen.key == "llama7_bsz16" and text == _EXAMPLE))
         basis = segments("Times", _BASES, "elastic_basis", default="measured" if known else "predicted")
     if chosen is None:
+        ask_for_card()
         return
     phases = _phases(text)
     found = _timeline(chosen, text, variant, float(pause), basis)
@@ -89,8 +91,8 @@ def _phases_field() -> str:
         state.set_url_value("elastic_phases", None if new in ("", _EXAMPLE) else new)
 
     st.text_input(
-        "Phases: minutes @ GPUs on each node x CPU threads", value, key=key, on_change=changed, max_chars=400,
-        width=330, help="Separated by commas. 30@8888x2 is half an hour on four nodes with eight GPUs each and two CPU "
+        "Phases: minutes @ GPUs on nodes x threads", value, key=key, on_change=changed, max_chars=400,
+        width=345, help="Separated by commas. 30@8888x2 is half an hour on four nodes with eight GPUs each and two CPU "
         "threads per GPU; 5@0x1 is five minutes without any GPU.",
     )  # fmt: skip
     return value

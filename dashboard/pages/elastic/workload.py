@@ -12,24 +12,31 @@ import streamlit as st
 from dashboard.charts.elastic_sharing import cluster_over_time
 from dashboard.charts.elements import markup
 from dashboard.jobs.elastic_plans import ReplayQuestion
+from dashboard.link.catalogue import model_of, system_of, usable_models
 from dashboard.pages.elastic.answers import answered
+from dashboard.pages.elastic.library_model import asked_system
 from dashboard.pages.elastic.tables import downloads, worded
-from dashboard.widgets.controls import choose, segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, segments
 from dashboard.widgets.link_numbers import whole_in_link
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners.contract import PlanError
-from engine.planners.elastic.cluster import policy_titles, summaries, workload_from
+from engine.planners.elastic.cluster import asked_models, policy_titles, summaries, workload_from
+from models import Model
+from models.documents import did_you_mean
 
 __all__ = ["workload"]
 
 OWN: Final = "own"
+ANY_SYSTEM: Final = "h100_80g_sxm"
+"""For workloads that name no model of the library."""
 MOST_MEGABYTES: Final = 2
 MOST_NODES: Final = 128
 MOST_NODE: Final = 9
 WORKLOADS: Final = {
     "base": "406 jobs, base", "mt": "406 jobs, half guaranteed", "bp": "406 jobs, best plans asked for",
-    "naive": "10 jobs", OWN: "My workload",
+    "naive": "10 jobs", "today": "16 jobs of today’s models", OWN: "My workload",
 }  # fmt: skip
 PAUSES: Final = {"260": "260 s", "0": "none", "60": "1 minute", "600": "10 minutes", "1800": "30 minutes"}
 _SUMMARY: Final = {
@@ -58,13 +65,19 @@ def workload(mode: str) -> None:
         return
     told = hashlib.sha256(asked.workload.encode()).hexdigest()
     about = f"{len(asked.policies)} policies on {asked.cluster} GPUs"
-    described = ("replay", told, asked.cluster, asked.policies, asked.pause)
+    models = [(name, model.model_dump_json(), batch) for name, (model, batch) in asked.models.items()]
+    described = (
+        "replay", told, asked.cluster, asked.policies, asked.pause, models, models and asked.system.model_dump_json(),
+    )  # fmt: skip
     answer = answered(asked, described, "Replaying", about)
     if not isinstance(answer, Mapping):
         return
     found = answer
     table = summaries(found)
     st.html(markup.figure_strip(_tiles(table, titles)))
+    for name, result in found.items():
+        for note in result.notes:
+            st.markdown(literal(f"{titles[name]}: {note}"))
     policy = segments("Policy", titles, "elastic_policy")
     lines = {titles[name]: result.utilisation for name, result in found.items()}
     gpus = next(iter(found.values())).cluster.gpus
@@ -86,8 +99,6 @@ def workload(mode: str) -> None:
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Every job", f"under: {titles[policy]}"))
         worded(chosen.jobs, _JOBS, "elastic_replayed", "Every job with when it was submitted, started and through.")
-        for note in chosen.notes:
-            st.markdown(literal(note))
     tables = {"Policies": table, "Jobs": chosen.jobs, "Rounds": chosen.utilisation, "Changes": chosen.placements}
     downloads(tables, f"elastic_{policy}")
 
@@ -100,20 +111,32 @@ def _question(policies: tuple[str, ...]) -> ReplayQuestion | None:
         pause = choose("Pause at a change", PAUSES, "elastic_stop", width=140,
                        help="For which a job stands still when it starts and at every change.")  # fmt: skip
         text = _upload() if name == OWN else name
-    return None if text is None else ReplayQuestion(text, f"{nodes}x{each}", policies, float(pause))
+        models = {} if text is None else asked_models(workload_from(text), _model)
+        system = system_of(asked_system() if models else ANY_SYSTEM)
+    if text is None:
+        st.info("Upload a workload of jobs, or take a published one.", icon=":material/upload_file:")
+        return None
+    return ReplayQuestion(text, f"{nodes}x{each}", models, system, policies, float(pause))
+
+
+def _model(name: str) -> Model:
+    """The model of that name, which is never opened as a path."""
+    known = usable_models()
+    if name not in known:
+        raise PlanError(f"There is no model {name[:60]!r} in the library{did_you_mean(name, known)}.")
+    return model_of(name)
 
 
 def _upload() -> str | None:
     with st.popover("Workload", icon=":material/upload_file:", help="A workload of your own jobs."):
         st.markdown(
-            "CSV with a row per job: `name`, `submission_time` in seconds, `application` (a model card with "
-            "measurements), `num_gpus` and `exec_plan` that it asks for, `steps` or `duration` in seconds, and "
-            f"`is_sla`, 1 for guaranteed jobs; at most {MOST_MEGABYTES} MB. It stays on this server while this page is "
-            "open."
+            "CSV with a row per job: `name`, `submission_time` in seconds, `application` (a model card, or a model of "
+            "the library with its batch such as `llama-3-8B*64`), `num_gpus` and `exec_plan` that it asks for, `steps` "
+            "or `duration` in seconds, and `is_sla`, 1 for guaranteed jobs; at most "
+            f"{MOST_MEGABYTES} MB. It stays on this server while this page is open."
         )
         file = st.file_uploader("Workload (CSV)", type=["csv"], key="elastic_jobs_file", max_upload_size=MOST_MEGABYTES)
     if file is None:
-        st.info("Upload a workload of jobs, or take a published one.", icon=":material/upload_file:")
         return None
     try:
         # A line end makes it text: never the path of a file of the server.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dashboard.queries.economics import BILLION, Metric, metrics, token_flops
+from dashboard.queries.economics import Metric, metrics, token_flops
 from dashboard.words.formulas import Formula, formula
 from engine import Scenario
 from engine.columns import SHARES, parts_of
 from engine.cost_models.formulas import Expression, Symbol, symbol_of_column, symbols_in
-from engine.economics import RunInputs
+from engine.economics import TRILLION, RunInputs
 from engine.economics.quantities import HOUR, JOULES_PER_KWH
 
 __all__ = ["derived_formula", "derived_metrics"]
@@ -21,6 +21,8 @@ _USED: Final = "num_procs / sample_rate / sequence * tokens"
 _EXPRESSIONS: Final[Mapping[str, tuple[str, str]]] = {
     "tokens": (_TOKENS, "run"),
     "tokens_per_gpu": (f"{_TOKENS} / num_procs", "run"),
+    "tflops_per_gpu": (f"{_TOKENS} * token_flops / num_procs", "derived"),
+    "tokens_per_usd": (f"{_TOKENS} * hour / num_procs / price", "derived"),
     "mfu": (f"{_TOKENS} * token_flops / num_procs / matrix_peak", "quantities.utilisation"),
     "mfu_causal": (f"{_TOKENS} * token_flops_causal / num_procs / matrix_peak", "quantities.utilisation"),
     "usd": (f"{_USED} / hour * price", "quantities.processor_hours"),
@@ -53,7 +55,7 @@ def _facts(scenario: Scenario) -> dict[str, Symbol]:
     flops, inputs = token_flops(scenario), RunInputs.of(scenario.system)
     found = {
         "sequence": Symbol(float(scenario.model.seq_size), "tokens of a sequence"),
-        "tokens": Symbol(BILLION, "tokens that are paid for"),
+        "tokens": Symbol(TRILLION, "tokens that are paid for"),
         "token_flops": Symbol(flops.model("full"), "model FLOP of a token, attention in full"),
         "token_flops_causal": Symbol(flops.model("causal"), "model FLOP of a token without what the mask discards"),
         "matrix_peak": Symbol(scenario.system.matrix[scenario.datatype].tflops * 1e12, "peak of a GPU [FLOP/s]"),

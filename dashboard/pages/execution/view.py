@@ -22,10 +22,11 @@ from dashboard.pages.execution.detail import bandwidths, formula_panel, networks
 from dashboard.pages.execution.files import execution_json, for_reference, reference_models
 from dashboard.pages.execution.step_parts import parts_of_step
 from dashboard.queries import accuracy
-from dashboard.queries.economics import days_for, utilisation
+from dashboard.queries.economics import days_for, told, utilisation
 from dashboard.queries.executions import evaluated
 from dashboard.widgets import launch, recommended, uncertainty
-from dashboard.widgets.controls import given, key_for, menu_key, show, shut, whole, whole_field
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import given, key_for, menu_key, shut, whole, whole_field
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.subject import Subject, refusal, subject
@@ -259,17 +260,17 @@ def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] 
     rate, need = float(row["sample_rate"]), float(row[_HBM])
     links = sum(float(row[name]) for name in _LINKS)
     on_links = "of the step" if math.isnan(links) else f"{format_value('total_time', links)} on the links"
-    tokens = count(rate * scenario.model.seq_size)
     return [
         compared("Step time", "total_time", counted(int(row["batch_size"]), "sequence")),
-        compared("Throughput", "sample_rate", f"{tokens} tokens/s"),
-        beside("MFU", used, f"total efficiency {percent(row['total_efficiency'])}"),
+        compared("Throughput", "sample_rate", f"{told(scenario, 'tokens_per_gpu', rate)} per GPU"),
+        beside("MFU", used, f"{told(scenario, 'tflops_per_gpu', rate)} per GPU"),
         beside("Bubble", share("bubble_time"), "of the step"),
         beside("Comm. exposed", share(*_EXPOSED), on_links),
         beside("HBM", lambda one: gibibytes(one[_HBM]), share_of(need, capacity),
                "worse" if need > capacity else ""),
         beside("Host memory", lambda one: gibibytes(one[_HOST]), "per GPU"),
-        beside("1 T tokens take", lambda one: days(days_for(scenario, float(one["sample_rate"]))), "without failures"),
+        beside("1 T tokens take", lambda one: days(days_for(scenario, float(one["sample_rate"]))),
+               f"{told(scenario, 'usd', rate)} · {told(scenario, 'energy', rate)}"),
     ]  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from dashboard.queries.economics import (
     days_for,
     flops_formula,
     metrics,
+    told,
     unstored_metrics,
     utilisation,
 )
@@ -35,7 +36,7 @@ from dashboard.queries.filters import Filter, asked_of
 from dashboard.queries.nearest_fit import ways
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
-from dashboard.widgets import recommended
+from dashboard.widgets import examples, recommended
 from dashboard.widgets.controls import choose, given, key_for, segments, switch
 from dashboard.widgets.filters.chips import in_link
 from dashboard.widgets.filters.popover import bar as filter_bar
@@ -44,7 +45,7 @@ from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or
 from dashboard.widgets.staged_rendering import Stage, stage
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import count, counted, days, format_value, percent, plain, share_of
+from dashboard.words.numbers import count, counted, days, format_value, percent, share_of
 from engine import Exploration, Scenario
 from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
@@ -92,21 +93,23 @@ def headline(
     tiles = [
         Tile(
             "Best throughput", format_value("sample_rate", rate),
-            f"{_thousands(rate * scenario.model.seq_size)} tokens/s{f' · {ties:,} tied' if ties > 1 else ''}",
-            formula="batch ÷ step time. Of executions that tie exactly the plainest is shown: the fewest offloads, "
+            f"{told(scenario, 'tokens_per_gpu', rate)} per GPU{f' · {ties:,} tied' if ties > 1 else ''}",
+            formula="batch ÷ step time. Of executions that tie exactly the simplest is shown: the fewest offloads, "
                     "then the least overlap, recompute, sharding and interleaving.",
         ),
         Tile(
             "MFU", percent(utilisation(scenario, rate, training)),
-            f"total efficiency {percent(best['total_efficiency'])}",
+            f"{told(scenario, 'tflops_per_gpu', rate)} per GPU",
             formula=f"{MFU_FORMULA}; peak {format_value('useful_flops', peak)}/s; "
                     f"model FLOP per sample = {flops_formula(scenario)}. "
                     f"Total efficiency: {total_efficiency.description}",
         ),
         Tile("Step time", format_value("total_time", best["total_time"]), counted(int(best["batch_size"]), "sequence"),
              formula=by_name("total_time").description),
-        Tile("1 T tokens take", days(days_for(scenario, rate)), "at this rate, no failures",
-             formula="10¹² ÷ (throughput · sequence length)"),
+        Tile("1 T tokens take", days(days_for(scenario, rate)),
+             f"{told(scenario, 'usd', rate)} · {told(scenario, 'energy', rate)}",
+             formula="10¹² ÷ (throughput · sequence length), without failures; cost at the middle of the prices "
+                     "recorded for the system, energy at its design power."),
         Tile("HBM per GPU", format_value("proc_mem_tier1_cap_req", memory),
              share_of(memory, capacity),
              formula=by_name("proc_mem_tier1_cap_req").description),
@@ -131,14 +134,6 @@ def headline(
     return marked[first:]
 
 
-def _thousands(value: float) -> str:
-    """A count of three digits: "302 k", "1.68 M"."""
-    for factor, name in ((1e9, "bn"), (1e6, "M"), (1e3, "k")):
-        if value >= factor:
-            return f"{plain(value / factor)} {name}"
-    return plain(value)
-
-
 @dataclass(frozen=True, slots=True)
 class View:
     """What the link says of the whole page; what is clicked on it is read by the part that runs alone."""
@@ -155,6 +150,7 @@ def parse(exploration: Exploration) -> View:
 
 def render(view: View) -> None:
     """Draws the page."""
+    examples.cards()
     _overview(view.exploration, view.others)
 
 
@@ -173,6 +169,9 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
         st.rerun()
     strip = st.container()
     advised = st.container()
+    if not whole and exploration.feasible:
+        with advised:
+            recommended.band_to_come()
     left, right = st.columns([1.86, 1], gap="medium")
     # In one column: the answer, the map, the cell, and only then the rest.
     below = st.container() if is_narrow() else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import streamlit as st
 
@@ -19,7 +19,7 @@ from hardware import names as hardware_names
 from models import Model
 from models import names as model_names
 
-__all__ = ["OWN", "Question", "on_system", "planned", "question", "system_question"]
+__all__ = ["OWN", "Question", "counted_as", "on_system", "planned", "question", "system_question"]
 
 SOURCES: Final = {"published": "Published model", "library": "Library model"}
 OWN: Final = "measured"
@@ -177,10 +177,16 @@ def planned(asked: Question, limit: float) -> IntraOperatorPlan:
     limit: of the memory of a device [bytes]. Raises `engine.planners.contract.PlanError`.
     """
     return search(
-        asked.model, asked.mesh, memory_limit=limit, batch=asked.batch, layers=asked.layers,
-        element_bytes=asked.element_bytes, state_bytes=asked.state_bytes, zero=asked.sharded == "zero",
-        fsdp=asked.sharded == "fsdp", sequence_parallel=asked.sequence,
-    )  # fmt: skip
+        asked.model, asked.mesh, memory_limit=limit, batch=asked.batch, layers=asked.layers, **counted_as(asked)
+    )
+
+
+def counted_as(asked: Question) -> dict[str, Any]:
+    """Returns what elements and parameters are counted with, as keywords of the planner."""
+    return {
+        "element_bytes": asked.element_bytes, "state_bytes": asked.state_bytes, "zero": asked.sharded == "zero",
+        "fsdp": asked.sharded == "fsdp", "sequence_parallel": asked.sequence,
+    }  # fmt: skip
 
 
 def _suites() -> list[str]:

@@ -12,7 +12,8 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.layer_blocks import segment_map
-from dashboard.widgets.controls import segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
@@ -26,6 +27,7 @@ from engine.planners.intra_operator import (
 )
 from engine.planners.intra_operator.contractions import Contraction, backward
 from engine.planners.intra_operator.parallel_blocks import layer_blocks
+from engine.planners.intra_operator.segments import segments_of
 
 __all__ = ["chosen_words", "draw_layers", "plans_frame", "strategies_frame"]
 
@@ -90,14 +92,15 @@ def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Segments", "layers of one kind are one segment; strategies chosen of its blocks"))
         names = [each.name for each in graphs]
-        dots = {each.name: len(each.contractions) for each in graphs}
-        chart = segment_map(names, dots, None if chosen is None else chosen.vectors, mode)
+        table = segments_of(graphs)
+        chart = segment_map(table, None if chosen is None else chosen.vectors, mode)
         show(chart, "intra_operator_segments")
         spaces = {name: [block.space for block in blocks] for name, blocks in kinds.items()}
         joint = " × ".join(f"{math.prod(each):,}{_raised(names.count(name))}" for name, each in spaces.items())
         st.caption(literal(
             f"{chart.alt} Strategies of the blocks: {' and '.join(str(each) for each in spaces.values())}. "
             f"{sum(map(math.prod, spaces.values())):,} vectors are valued in place of {joint}."
+            + (f" As CFP prints it: {_printed(table)}." if len(names) <= 8 else "")
         ))  # fmt: skip
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("ParallelBlocks", "one choice of strategy settles all contractions of a block"))
@@ -142,6 +145,12 @@ def _annotations(plan: IntraOperatorPlan) -> None:
             "Annotations (CSV)", lambda: table.to_csv(index=False), "annotations.csv", "text/csv",
             key="intra_operator_annotations.csv", on_click="ignore", icon=":material/download:", type="tertiary",
         )  # fmt: skip
+
+
+def _printed(segments: pd.DataFrame) -> str:
+    """The sequence of segments as a log has it: intervals of contractions, with that of which they are a repetition."""
+    pairs = zip(segments["printed"], segments["printed_as"], strict=True)
+    return ", ".join(f"{own} as {first}" for own, first in pairs)
 
 
 def _raised(number: int) -> str:

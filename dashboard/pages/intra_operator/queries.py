@@ -15,7 +15,7 @@ from engine.planners.contract import PlanError
 from engine.planners.intra_operator import IntraOperatorPlan, beside_exploration, mesh_of
 from engine.planners.intra_operator.names import vector_name
 
-__all__ = ["SWEEPS", "beside_table", "effort", "limited", "swept", "systems_table", "whole_plan"]
+__all__ = ["SWEEPS", "beside_table", "effort", "limited", "swept", "systems_table"]
 
 NO_LIMIT: Final = 1e20
 """More memory than any plan takes [bytes]."""
@@ -32,28 +32,23 @@ def _searched(key: str, limit: float, _asked: Question) -> tuple[IntraOperatorPl
     return planned(_asked, limit), time.thread_time() - begun
 
 
-def whole_plan(asked: Question) -> IntraOperatorPlan:
-    """Returns the search without a limit of memory."""
-    return _searched(asked.key, NO_LIMIT, asked)[0]
-
-
-def effort(asked: Question) -> float:
-    """Returns what the search without a limit took [s of CPU]."""
-    return _searched(asked.key, NO_LIMIT, asked)[1]
+def effort(asked: Question, limit: float | None) -> float:
+    """Returns what the search under a limit [bytes] took [s of CPU]."""
+    return _searched(asked.key, NO_LIMIT if limit is None else limit, asked)[1]
 
 
 def limited(asked: Question, limit: float | None) -> IntraOperatorPlan:
     """Returns the search under a limit of memory [bytes]; None is none."""
     if limit is None:
-        return replace(whole_plan(asked), memory_limit=None)
+        return replace(_searched(asked.key, NO_LIMIT, asked)[0], memory_limit=None)
     return _searched(asked.key, limit, asked)[0]
 
 
 @remembered(24)
-def _swept(key: str, over: str, limit: float, _asked: Question) -> pd.DataFrame:
+def _swept(key: str, over: str, limit: float, _asked: Question, _found: IntraOperatorPlan) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     if over == "memory":
-        return _over_memory(_asked)
+        return _over_memory(_asked, _found)
     for value in _values(_asked, over):
         rows += _point(_asked, over, value, limit)
     return pd.DataFrame(rows, columns=["value", "name", "solution", "rate", "seconds", "memory"])
@@ -98,9 +93,8 @@ def _changed(asked: Question, over: str, value: int) -> Question:
     return replace(asked, mesh=on_system(asked.system_id, value, asked.datatype))
 
 
-def _over_memory(asked: Question) -> pd.DataFrame:
+def _over_memory(asked: Question, found: IntraOperatorPlan) -> pd.DataFrame:
     """The frontier as a curve over the limit [GiB]; a plan of several kinds of vectors is mixed."""
-    found = whole_plan(asked)
     frontier = found.frontier
     names = [each.name for each in found.layers]
     step = max(1, len(frontier) // MOST_POINTS)
@@ -114,18 +108,19 @@ def _over_memory(asked: Question) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["value", "name", "solution", "rate", "seconds", "memory"])
 
 
-def swept(asked: Question, over: str, limit: float | None) -> pd.DataFrame:
+def swept(asked: Question, over: str, found: IntraOperatorPlan) -> pd.DataFrame:
     """Returns the rate of a device along a parameter, of the best plan and of the named solutions.
 
     Args:
         asked: what everything else is.
         over: a key of `SWEEPS`.
-        limit: of the memory of a device [bytes]; None is none.
+        found: the plan of that question, whose limit of memory the others have, too.
 
     Returns:
         value, name ("best" or a solution), solution, rate [TFLOP/s], seconds, memory [bytes].
     """
-    return _swept(f"{asked.key} {asked.system_id}", over, NO_LIMIT if limit is None else limit, asked)
+    limit = NO_LIMIT if found.memory_limit is None else found.memory_limit
+    return _swept(f"{asked.key} {asked.system_id}", over, limit, asked, found)
 
 
 @remembered(24)

@@ -1,9 +1,11 @@
-"""Tables of the page: every vector with its files, and what is published beside what is computed."""
+"""The table of every vector, and the plan as files."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -11,20 +13,25 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
+from dashboard.jobs.server import explorations
 from dashboard.link import state
-from dashboard.pages.intra_operator.inputs import Question
 from dashboard.widgets.controls import given, key_for, segments
 from dashboard.widgets.tables import height_of
-from dashboard.words.numbers import counted
+from dashboard.words.markdown import literal
 from dashboard.words.strategies import matches, vector_text
-from engine.planners.intra_operator import IntraOperatorPlan, search, vector_volumes
+from engine.planners.contract import PlanError
+from engine.planners.intra_operator import TEXT_FORMS, IntraOperatorPlan, log_text
 from engine.planners.intra_operator.names import MIXED
-from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS, RUNS, Run
+from engine.planners.intra_operator.records import VectorRecords
+from engine.store import StoreError
 
-__all__ = ["json_text", "published_table", "vectors_csv", "vectors_table"]
+__all__ = ["json_text", "vectors_csv", "vectors_table"]
 
 GIB: Final = 2.0**30
 SHOWN: Final = {"fits": "That fit", "all": "All", "named": "With a name"}
+FORMS: Final = dict(zip(TEXT_FORMS, ("Blocks and segments", "Vectors of segments", "Chosen plan", "All vectors"),
+                        strict=True))  # fmt: skip
+"""Text form of a log -> what is in it."""
 MOST: Final = 1000
 LIKE: Final = re.compile(r"(\d{1,2}|\*)(,(\d{1,2}|\*)){0,31}")
 """A pattern of vectors: strategies or stars."""
@@ -35,7 +42,6 @@ COLUMNS: Final = {
     "exchange": ("A2A, GB", "All-to-all.", 72), "scatter": ("RS, GB", "Reduce-scatter.", 66),
 }  # fmt: skip
 """Column -> header, help, width [px]."""
-A100: Final = {"matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 
 
 def vectors_csv(plan: IntraOperatorPlan) -> str:
@@ -54,6 +60,29 @@ def json_text(plan: IntraOperatorPlan) -> str:
     }, indent=1)  # fmt: skip
 
 
+def _log(plan: IntraOperatorPlan, form: str) -> str:
+    """A plan in a text form; why there is none where it cannot be."""
+    try:
+        return log_text(plan, form)
+    except PlanError as problem:
+        return f"{problem}\n"
+
+
+def _keeping(plan: IntraOperatorPlan) -> None:
+    """Offers to keep every vector in the store, where there is one."""
+    store = explorations().store
+    if store is None:
+        return
+    if st.button("Keep in the store", icon=":material/database:", type="tertiary", key="intra_operator_keep",
+                 help="As rows of the table keyed_intra_operator of the server’s DuckDB file, for SQL."):  # fmt: skip
+        try:
+            new = VectorRecords(store).add(plan)
+        except StoreError as problem:
+            st.warning(literal(str(problem)), icon=":material/error:")
+            return
+        st.caption(f"{new:,} vectors kept." if new else "All of them are in the store already.")
+
+
 def vectors_table(plan: IntraOperatorPlan) -> None:
     """Draws the vectors, those that are asked for, with downloads."""
     table = plan.vectors
@@ -63,12 +92,17 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
         which = segments("Vectors", SHOWN, "intra_operator_shown")
         like = _pattern()
         with st.popover("Export", icon=":material/download:", help="Every vector and the chosen plan as files."):
-            for label, name, mime, content in (
-                ("Vectors (CSV)", "vectors.csv", "text/csv", lambda: vectors_csv(plan)),
-                ("Plan (JSON)", "plan.json", "application/json", lambda: json_text(plan)),
-            ):
+            files: list[tuple[str, str, str, Callable[[], str]]] = [
+                ("Vectors (CSV)", "vectors.csv", "text/csv", partial(vectors_csv, plan)),
+                ("Plan (JSON)", "plan.json", "application/json", partial(json_text, plan)),
+            ]
+            if plan.mesh.outer is None and plan.chosen is not None:
+                files += [(f"{words} as CFP prints it (log)", f"{form}.log", "text/plain", partial(_log, plan, form))
+                          for form, words in FORMS.items()]  # fmt: skip
+            for label, name, mime, content in files:
                 st.download_button(label, content, name, mime, key=f"intra_operator_{name}", on_click="ignore",
                                    icon=":material/download:", type="tertiary")  # fmt: skip
+            _keeping(plan)
     rows = table.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable")
     rows = {"fits": rows[rows["fits"]], "all": rows, "named": rows[rows["solution"] != MIXED]}[which]
     rows = rows[np.array([matches(vector_text(each), like) for each in rows["vector"]], dtype=bool)]
@@ -120,52 +154,3 @@ def _why_not(rows: pd.DataFrame, limit: float | None) -> list[str]:
         str(reason) or (f"{much / GIB:.3g} GiB too much" if much > 0 else "")
         for reason, much in zip(rows["reason"], over, strict=True)
     ]
-
-
-def published_table(asked: Question) -> None:
-    """Draws published volumes and runs beside what is computed of the same."""
-    st.html(markup.head("Published beside computed", "CFP on four A100; rates fitted to its first and third row"))
-    left, right = st.columns(2, gap="medium")
-    model, batch, layers, devices = (MEASURED_ON[name] for name in ("model", "batch", "layers", "devices"))
-    volumes = vector_volumes(str(model), batch=int(batch), layers=int(layers), devices=int(devices))
-    ours = volumes.set_index("vector")["volume"]
-    rows = [
-        {"vector": ",".join(map(str, each.vector)), "published, GB": each.volume / 1e9,
-         "computed, GB": float(ours.loc[[each.vector]].iloc[0]) / 1e9,
-         "computed / published": float(ours.loc[[each.vector]].iloc[0]) / each.volume,
-         "collectives, s": each.communication_seconds,
-         "GB/s": None if each.communication_seconds is None else each.volume / each.communication_seconds / 1e9}
-        for each in MEASURED_VECTORS
-    ]  # fmt: skip
-    with left:
-        st.dataframe(pd.DataFrame(rows).round(4), hide_index=True, height=height_of(len(rows)), placeholder="–",
-                     key="intra_operator_published", alt="Published and computed volumes of four vectors.")  # fmt: skip
-        st.caption(
-            "Volumes of GPT F, batch 16, two layers. They are **not reproduced** but for the third vector: the others "
-            "published are about 1.57 times what the state machine of Alpa’s edges counts, probably by conversions "
-            "inside GELU and norms. The order of the best two is the same."
-        )
-    with right:
-        runs = pd.DataFrame([_run(each) for each in RUNS])
-        st.dataframe(runs, hide_index=True, height=height_of(len(runs)), placeholder="–", key="intra_operator_runs",
-                     alt="Published runs with their devices, and the step computed here.")  # fmt: skip
-        st.caption(
-            "Throughput is that of all devices together; on twice as many, Alpa’s 158 TFLOP/s are 19.7 of each device, "
-            "CFP’s 203 are 50.8. One point predicted is no validation."
-        )
-
-
-def _run(run: Run) -> dict[str, object]:
-    devices = run.devices
-    found = search(run.model, {**A100, "devices": devices or 4}, batch=run.batch, layers=run.layers)
-    chosen = found.chosen
-    rate = found.tflop / run.seconds
-    return {
-        "planner": run.system, "model": f"{run.model}, batch {run.batch}, {counted(run.layers, 'layer')}",
-        "devices": devices, "step, s": run.seconds, "TFLOP/s": round(rate, 2),
-        "of each": None if devices is None else round(rate / devices, 2),
-        "computed, s": None if chosen is None or devices is None else round(chosen.seconds, 4),
-        "published vectors": " ".join(",".join(map(str, each)) for each in dict.fromkeys(run.vectors)),
-        "computed": "" if chosen is None or devices is None else chosen.solution,
-    }  # fmt: skip
-

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.intra_operator import Measured, along_curves, best_named, rate_bars, time_bars, vector_points
+from dashboard.charts.intra_operator import along_curves, best_named, rate_bars, time_bars, vector_points
 from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import OWN, Question, question
 from dashboard.pages.intra_operator.layers import chosen_words, draw_layers
+from dashboard.pages.intra_operator.measured import draw_measured, draw_published, measured_marks, upload
 from dashboard.pages.intra_operator.queries import (
-    NO_LIMIT,
     SWEEPS,
     beside_table,
     effort,
     limited,
     swept,
     systems_table,
-    whole_plan,
 )
-from dashboard.pages.intra_operator.tables import published_table, vectors_table
-from dashboard.widgets.controls import given, key_for, segments, show, switch
+from dashboard.pages.intra_operator.tables import vectors_table
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import given, key_for, segments, switch
 from dashboard.widgets.link_numbers import DECIMAL
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, relative
-from dashboard.words.strategies import short_solution, vector_text
+from dashboard.words.strategies import short_solution, short_vector
 from engine.planners.intra_operator import Chosen, IntraOperatorPlan
 from engine.planners.intra_operator.names import MIXED
-from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS
 from hardware import names as system_names
 
 __all__ = ["View", "parse", "render"]
@@ -69,43 +69,45 @@ def render(view: View) -> None:
     try:
         with first:
             asked = question(place)
-        whole = whole_plan(asked)
-        with place:
-            limit = _limit(asked, whole)
+        points = upload(place, asked)
+        text = state.url_value("intra_operator_limit", "", DECIMAL)
+        limit = float(text) * GIB if text else asked.mesh.memory
         found = limited(asked, limit)
+        with place:
+            _slider(asked, found)
     except ValueError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     if found.chosen is None:
-        st.warning(literal(_too_little(asked, whole, limit)), icon=":material/memory_alt:")
+        st.warning(literal(_too_little(asked, found)), icon=":material/memory_alt:")
     else:
         st.html(markup.figure_strip(_tiles(asked, found, found.chosen)))
-        st.caption(literal(chosen_words(found, found.chosen)))
-    _points(asked, whole, found, view.mode)
+        name = found.chosen.solution
+        named = "" if name == MIXED else f"{name[:1].upper()}{name[1:]}. "
+        st.caption(literal(named + chosen_words(found, found.chosen)))
+    _points(asked, found, points, view.mode)
     _vectors(asked, found, view.mode)
+    if points is not None:
+        draw_measured(asked, points)
     draw_layers(found, view.mode)
-    _changes(asked, whole, found, limit, view.mode)
+    _changes(asked, found, view.mode)
     if asked.published:
         with st.container(border=True, gap="xsmall"):
-            published_table(asked)
+            draw_published()
     if not asked.published:
         _beside(asked, found)
     for note in found.notes:
         st.caption(literal(note))
 
 
-def _limit(asked: Question, whole: IntraOperatorPlan) -> float | None:
-    """Draws the slider; returns the limit [bytes], None where there is none.
-
-    The slider goes from a little less than the least that a plan takes to the most that the fastest takes.
-    """
-    low = math.floor(float(whole.frontier["memory"].min()) / GIB * 9) / 10
-    high = math.ceil(max(float(whole.frontier["memory"].max()) / GIB * 1.1, low + 1) * 10) / 10
+def _slider(asked: Question, found: IntraOperatorPlan) -> None:
+    """Draws the limit of memory, from a little less than the least that a plan takes to what the fastest takes."""
+    low = math.floor(float(found.frontier["memory"].min()) / GIB * 9) / 10
+    high = math.ceil(max(float(found.frontier["memory"].max()) / GIB * 1.1, low + 1) * 10) / 10
     capacity = asked.mesh.memory
     default = high if capacity is None else min(max(math.floor(capacity / GIB * 10) / 10, low), high)
-    text = state.url_value("intra_operator_limit", "", DECIMAL)
-    wanted = float(text) if text else default
-    value = min(max(wanted, low), high)
+    wanted = default if found.memory_limit is None else found.memory_limit / GIB
+    value = round(min(max(wanted, low), high), 1)
     key = key_for("_intra_operator_limit", value)
 
     def changed() -> None:
@@ -116,15 +118,12 @@ def _limit(asked: Question, whole: IntraOperatorPlan) -> float | None:
     st.slider(
         f"Memory limit of a device{of}", low, high, value, 0.1, key=key, on_change=changed, format="%.1f GiB", width=520
     )
-    if not text:
-        return capacity
-    return wanted * GIB
 
 
-def _too_little(asked: Question, whole: IntraOperatorPlan, limit: float | None) -> str:
-    least = float(whole.frontier["memory"].min())
+def _too_little(asked: Question, found: IntraOperatorPlan) -> str:
+    least = float(found.frontier["memory"].min())
     return (
-        f"No plan fits {gibibytes(limit or NO_LIMIT)} of a device; the least that {asked.title} with "
+        f"No plan fits {gibibytes(found.memory_limit)} of a device; the least that {asked.title} with "
         f"{counted(asked.layers, 'layer')} takes on {counted(asked.mesh.devices, 'device')} is {gibibytes(least)}. "
         "Fewer layers, a smaller batch or more devices take less."
     )
@@ -132,12 +131,12 @@ def _too_little(asked: Question, whole: IntraOperatorPlan, limit: float | None) 
 
 def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[markup.Tile]:
     several = len(set(chosen.vectors))
-    context = "one vector for all layers" if several == 1 else f"{several} different vectors"
+    context = "one vector" if several == 1 else f"{several} different vectors"
     devices = asked.mesh.devices
     solution = chosen.solution if len(chosen.solution) < 26 else short_solution(chosen.solution)
     tiles = [
         markup.Tile("Chosen", solution[:1].upper() + solution[1:],
-                    "one vector for each kind of layer" if several > 1 and _uniform(found, chosen) else context),
+                    "one vector per kind" if several > 1 and _uniform(found, chosen) else context),
         markup.Tile("Step", format_value("total_time", chosen.seconds),
                     f"collectives {percent(chosen.communication_seconds / chosen.seconds)}"),
         markup.Tile("Throughput", f"{plain(found.tflops)} TFLOP/s",
@@ -157,40 +156,30 @@ def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[ma
     return tiles
 
 
-def _points(asked: Question, whole: IntraOperatorPlan, found: IntraOperatorPlan, mode: str) -> None:
+def _points(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame | None, mode: str) -> None:
     """Draws every vector against memory and against volume."""
     best, limit, table = found.chosen, found.memory_limit, found.vectors
     left, right = st.columns(2, gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("What memory buys", "each point one vector in all layers; the line mixes vectors"))
         chosen = {} if best is None else {"memory": best.memory, "seconds": best.seconds}
-        most = float(whole.vectors["memory"].max())
+        most = float(found.vectors["memory"].max())
         line = limit if limit is not None and limit < 1.5 * most else None
-        chart = vector_points(table, "memory", "seconds", mode, chosen=chosen, frontier=whole.frontier, limit=line)
+        chart = vector_points(table, "memory", "seconds", mode, chosen=chosen, frontier=found.frontier, limit=line)
         show(chart, "intra_operator_memory")
         st.caption(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Volume against time", "collectives of a step, on a device"))
         chosen = {} if best is None else {"volume": best.volume, "communication_seconds": best.communication_seconds}
-        measured = _measured_points(asked)
+        measured = measured_marks(asked, found, points)
         chart = vector_points(table, "volume", "communication_seconds", mode, chosen=chosen, measured=measured)
         show(chart, "intra_operator_volume")
         st.caption(literal(chart.alt))
-        if measured:
+        if measured and points is None:
             st.caption(
                 "Crosses are CFP’s measurements of the same vectors: an all-to-all takes 3.5 times as long per byte as "
                 "other collectives, so that volume alone does not rank plans. See the table of published volumes."
             )
-
-
-def _measured_points(asked: Question) -> list[Measured]:
-    here = {"model": asked.model, "batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices}
-    if here != dict(MEASURED_ON):
-        return []
-    return [
-        Measured(vector_text(each.vector), each.volume, each.communication_seconds)
-        for each in MEASURED_VECTORS if each.communication_seconds is not None
-    ]  # fmt: skip
 
 
 def _vectors(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
@@ -206,17 +195,13 @@ def _vectors(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
 
 
 def _bars(found: IntraOperatorPlan) -> pd.DataFrame:
-    """The chosen plan, then the fastest vectors that fit, and those with a name."""
+    """The chosen plan, then the fastest vectors that fit, and the fastest of those with a name."""
     table = found.vectors[found.vectors["reason"] == ""].sort_values("seconds", kind="stable")
     fitting = table[table["fits"]]
-    named = table[table["solution"] != MIXED]
+    named = table[table["solution"].isin(best_named(table))].drop_duplicates("solution")
     rows = pd.concat([fitting.head(BARS - len(named)), named]).drop_duplicates("vector")
     rows = rows.sort_values("seconds", kind="stable")
-    labels = [
-        vector_text(row["vector"]) + ("" if row["solution"] == MIXED else f" {short_solution(row['solution'])}")
-        + ("" if row["fits"] else " (too large)")
-        for row in rows.to_dict("records")
-    ]  # fmt: skip
+    labels = [_label(row) for row in rows.to_dict("records")]
     rows = rows.assign(label=labels)
     best = found.chosen
     if best is not None and not _uniform(found, best):
@@ -226,21 +211,28 @@ def _bars(found: IntraOperatorPlan) -> pd.DataFrame:
     return rows.reset_index(drop=True)
 
 
+def _label(row: Mapping[Any, Any]) -> str:
+    """What stands beside the bar of a vector: its strategies, and its name; of a long one the name alone."""
+    vector = short_vector(row["vector"])
+    name = "" if row["solution"] == MIXED else short_solution(row["solution"])
+    label = name if name and len(vector) > 10 else f"{vector} {name}".strip()
+    return label + ("" if row["fits"] else " (too large)")
+
+
 def _uniform(found: IntraOperatorPlan, chosen: Chosen) -> bool:
     """Whether all layers of a kind have the same vector."""
     pairs = {(graph.name, vector) for graph, vector in zip(found.layers, chosen.vectors, strict=True)}
     return len(pairs) == len({name for name, _ in pairs})
 
 
-def _changes(
-    asked: Question, whole: IntraOperatorPlan, found: IntraOperatorPlan, limit: float | None, mode: str
-) -> None:
+def _changes(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
     """Draws sweeps, other systems, and what is published."""
     best = found.chosen
-    if effort(asked) > QUICK:
+    took = effort(asked, found.memory_limit)
+    if took > QUICK:
         with st.container(border=True, gap="xsmall"):
             st.html(markup.head("What changes the answer", "sweeps and other systems"))
-            seconds = f"{20 * effort(asked):.0f} s"
+            seconds = f"{20 * took:.0f} s"
             on = switch(f"Compute them, which may take {seconds}", "intra_operator_sweeps")
         if not on:
             return
@@ -252,9 +244,9 @@ def _changes(
             result = segments("Show", RESULTS, "intra_operator_result")
         labels = {"batch": "Batch, sequences", "layers": "Layers", "devices": "Devices",
                   "memory": "Memory limit of a device, GiB"}  # fmt: skip
-        memory = float(whole.frontier["memory"].min()) if best is None else best.memory
+        memory = float(found.frontier["memory"].min()) if best is None else best.memory
         here = {"batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices, "memory": memory / GIB}
-        curves = swept(asked, over, limit)
+        curves = swept(asked, over, found)
         chart = along_curves(curves, labels[over], here[over], result, mode, steps=over == "memory")
         show(chart, "intra_operator_sweep")
         st.caption(literal(chart.alt))

@@ -20,7 +20,8 @@ from dashboard.queries.economics import unstored_metrics
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of, conditions
 from dashboard.widgets import launch
-from dashboard.widgets.controls import choose, given, key_for, segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, given, key_for, segments
 from dashboard.widgets.filters.chips import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.widgets.needed_statistics import names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
@@ -28,8 +29,8 @@ from dashboard.widgets.tables import height_of, table
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value, percent
-from engine import Exploration
-from engine.columns import Column, applies, by_name, fields_of, statistics_of, stored_of
+from engine import Exploration, economics
+from engine.columns import DERIVED, Column, applies, by_name, fields_of, statistics_of, stored_of
 from engine.cost_models.contract import told_not_measured
 from engine.cost_models.registry import cost_model_of
 from engine.store import Condition
@@ -40,12 +41,14 @@ _OF_NUMBERS: Final = {"best": "Lowest first", "worst": "Highest first"}
 _OF_WORDS: Final = {"best": "In order", "worst": "Reversed"}
 """What the two directions are called where neither end of a column is better by itself."""
 _DEFAULT: Final = (
-    "id", "tensor_par", "pipeline_par", "data_par", "sample_rate", "total_time", "total_efficiency",
-    "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req", "bubble_time", "microbatch_size", "pipeline_interleaving",
+    "id", "tensor_par", "pipeline_par", "data_par", "sample_rate", "tokens_per_gpu", "mfu", "total_time",
+    "total_efficiency", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req", "bubble_time", "microbatch_size",
+    "pipeline_interleaving",
     "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
     "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net", "pipeline_par_net", "data_par_net",
 )  # fmt: skip
 """Columns shown at first, most telling first, each followed by the fields that belong behind it."""
+_DERIVED: Final = frozenset(column.name for column in DERIVED)
 _BEFORE_SORTED: Final = 4
 """Of the columns shown, those before the one that the table is sorted by where it is none of them: id and degrees."""
 _LARGE: Final = 100_000
@@ -99,7 +102,7 @@ def _drawn(exploration: Exploration, view: View) -> None:
     with toolbar:
         by = choose("Sort by", _sortable(exploration, register), "results_sort", default="sample_rate", width=300,
                     gone=(PAGE,))
-    if not there(exploration, [*asked_of(filters), by]):
+    if not there(exploration, [*asked_of(filters), "sample_rate" if by in _DERIVED else by]):
         return
     where = conditions(filters)
     left = _count(exploration, exploration.key, tuple(_frozen(where)))
@@ -160,11 +163,14 @@ class _Register(NamedTuple):
     fields: tuple[Column, ...]
     statistics: tuple[Column, ...]
     stored: tuple[Column, ...]
+    derived: tuple[Column, ...]
+    """Those that follow from the throughput."""
 
 
 def _register(exploration: Exploration) -> _Register:
     model = exploration.scenario.cost_model
-    return _Register(fields_of(model), statistics_of(model), stored_of(model))
+    derived = tuple(one.column for one in economics.derived_of(exploration.scenario).values())
+    return _Register(fields_of(model), statistics_of(model), stored_of(model), derived)
 
 
 def _frozen(where: list[Condition]) -> list[Any]:
@@ -182,13 +188,17 @@ def _page(
     names: tuple[str, ...],
 ) -> pd.DataFrame:  # fmt: skip
     """One page of the table; statistics that are not stored are computed for its rows."""
-    kept = {column.name for column in _register(_exploration).stored}
-    stored = [name for name in names if name in kept]
+    register = _register(_exploration)
+    kept = {column.name for column in register.stored}
+    derived = {column.name for column in register.derived}
+    stored = list(dict.fromkeys(name if name in kept else "sample_rate" for name in names if name in kept | derived))
     found = _exploration.rows.page(
-        (page - 1) * size, size, order_by=((by, _direction(by, order)),), where=list(where), names=["id", *stored]
+        (page - 1) * size, size, order_by=(_sorted_by(by, order),), where=list(where), names=["id", *stored]
     ).to_pandas()
-    if len(stored) < len(names):
+    if not kept | derived >= set(names):
         found = _exploration.evaluate_ids(found["id"].to_numpy())
+    if derived & set(names):
+        found = pd.concat([found, economics.derived_columns(_exploration.scenario, found)], axis=1)
     result: pd.DataFrame = found[[*dict.fromkeys(("id", *names))]]
     return result
 
@@ -209,9 +219,16 @@ def _direction(by: str, order: str) -> Any:
     return "ascending" if lower == (order == "best") else "descending"
 
 
+def _sorted_by(by: str, order: str) -> tuple[str, Any]:
+    """What rows are sorted by, and in which direction: figures that follow from the throughput have its order."""
+    if by not in _DERIVED:
+        return by, _direction(by, order)
+    return "sample_rate", _direction("sample_rate", order)
+
+
 def _sortable(exploration: Exploration, register: _Register) -> dict[str, str]:
     """Columns to sort by: stored results first, then fields, then results that have to be evaluated."""
-    results = [column for column in register.stored if column.kind == "statistic"]
+    results = [*(column for column in register.stored if column.kind == "statistic"), *reversed(register.derived)]
     others = [column for column in register.stored if column.kind != "statistic"]
     stored = {column.name: column.label for column in (*reversed(results), *others)}
     return stored | names_of(exploration, unstored_metrics(exploration.scenario))
@@ -219,7 +236,7 @@ def _sortable(exploration: Exploration, register: _Register) -> dict[str, str]:
 
 def _columns_in_link(wanted: tuple[str, ...], register: _Register, first: tuple[str, ...]) -> list[str]:
     """The columns of the link that there are, in its order; `first` without any."""
-    known = {"id", *(column.name for column in (*register.fields, *register.statistics))}
+    known = {"id", *(column.name for column in (*register.fields, *register.statistics, *register.derived))}
     given = [name for name in wanted if name in known]
     strange = [name[:40] for name in wanted if name not in known]
     if strange:
@@ -232,7 +249,7 @@ def _columns_in_link(wanted: tuple[str, ...], register: _Register, first: tuple[
 def _shown_first(exploration: Exploration) -> tuple[str, ...]:
     """The columns shown where nobody has chosen any."""
     scenario, every = exploration.scenario, list(_DEFAULT)
-    there = {"id", *(column.name for column in statistics_of(scenario.cost_model))}
+    there = {"id", "tokens_per_gpu", "mfu", *(column.name for column in statistics_of(scenario.cost_model))}
     for column in fields_of(scenario.cost_model):
         if column.after in every:
             every.insert(every.index(column.after) + 1, column.name)
@@ -245,7 +262,7 @@ def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...
     """Which columns to show, group by group of the register."""
     groups: dict[str, list[str]] = {}
     keys: list[str] = []
-    every_one = (*register.fields, *register.statistics)
+    every_one = (*register.derived, *register.fields, *register.statistics)
     for column in every_one:
         groups.setdefault(column.group, []).append(column.name)
 
@@ -294,7 +311,7 @@ def _export_menu(
             full = exports.too_many(kind, left)
             offered[form.label] = name = exports.file_name(exploration.scenario, "executions", kind)
             write = exports.of_rows(
-                exploration, kind, names=columns, where=where, order_by=((by, _direction(by, order)),),
+                exploration, kind, names=columns, where=where, order_by=(_sorted_by(by, order),),
                 selection=[part for part in selection if part], tell=downloads.teller(name, content),
             )  # fmt: skip
             downloads.button(
@@ -382,7 +399,10 @@ def _spread(
     _exploration: Exploration, key: str, where: tuple[Any, ...], by: str
 ) -> tuple[dict[str, float], list[int], list[float]] | None:
     """Quantiles, mean and extremes, and counts per bin with their edges; None without finite values."""
-    values = _exploration.rows.table([by], where=list(where))[by].to_numpy().astype(np.float64)
+    stored = "sample_rate" if by in _DERIVED else by
+    values = _exploration.rows.table([stored], where=list(where))[stored].to_numpy().astype(np.float64)
+    if by in _DERIVED:
+        values = economics.derived_of(_exploration.scenario)[by].of(values)
     values = values[np.isfinite(values)]
     if not len(values):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 import streamlit as st
@@ -11,6 +12,8 @@ import streamlit as st
 import hardware
 from dashboard.link import scenario_parameters, state
 from dashboard.link.catalogue import system_of
+from dashboard.link.examples import EXAMPLES
+from dashboard.link.page_links import START
 from dashboard.link.user_files import user_files
 from dashboard.queries.scenario_edits import altered, on_same_accelerator, switch
 from dashboard.widgets.controls import given, key_for
@@ -24,22 +27,27 @@ __all__ = ["notice", "slot"]
 
 _LIBRARY: Final = ""
 _ACCELERATOR: Final = "h100_80g_sxm"
-"""The accelerator that Calculon's description in the first scenario is of."""
+"""The accelerator that Calculon's description in the example is of."""
 
 
 def notice(scenario: Scenario) -> None:
-    """Says, about the scenario that a first visit opens on, which cost model its figures are of, and offers the other.
-
-    It stays Calculon's because its result is the one to compare with Calculon's own.
-    """
-    if scenario.key != scenario_parameters.read_scenario({}).scenario.key:
+    """Says, about a system that is a reference's own description, what its figures are, and offers realistic ones."""
+    cost_model = cost_model_of(scenario)
+    if not cost_model.reference or scenario.system.cost_model != cost_model.name:
+        return
+    if scenario.key not in _examples():
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="cost_notice"):
-        st.caption(
-            "An example to start with: Calculon's H100 description, computed exactly as Calculon 0.1.0 does. What "
-            "measured runs reach is the calibrated cost model's answer.", width="content",
-        )  # fmt: skip
-        st.button("Predict measured runs instead", type="tertiary", key="cost_switch", on_click=_predict)
+        st.caption(f"Cost model: {cost_model.reference}. For realistic numbers use the calibrated model.",
+                   width="content")  # fmt: skip
+        st.button("Switch to the calibrated model", type="tertiary", key="cost_switch", on_click=_predict)
+
+
+@lru_cache(maxsize=1)
+def _examples() -> frozenset[str]:
+    """The scenarios that visitors are offered to start with."""
+    return frozenset(scenario_parameters.read_scenario(each.parameters).scenario.key
+                     for each in EXAMPLES if each.page == START)  # fmt: skip
 
 
 def _predict() -> None:

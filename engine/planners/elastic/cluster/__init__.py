@@ -2,6 +2,7 @@
 
 from engine.planners.elastic.cluster.cluster import Cluster
 from engine.planners.elastic.cluster.comparison import compared, policy_titles, summaries
+from engine.planners.elastic.cluster.library_applications import asked_models, library_applications
 from engine.planners.elastic.cluster.replay import PAUSE, ReplayResult, replay
 from engine.planners.elastic.cluster.workload import Job, Workload, workload_from, workload_names
 
@@ -11,7 +12,9 @@ __all__ = [
     "Job",
     "ReplayResult",
     "Workload",
+    "asked_models",
     "compared",
+    "library_applications",
     "policy_titles",
     "replay",
     "summaries",

@@ -12,9 +12,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from engine.codesign.answers import results
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
 from engine.codesign.executors import HereExecutor, Interpreters, of_client, workers_of
 from engine.codesign.folder import ResultFolder
+from engine.codesign.pruning import Pruner
 from engine.codesign.study import Study
 from engine.codesign.tasks import Done, Task, work
 from engine.codesign.versions import version
@@ -157,6 +159,16 @@ def missing(study: Study, place: ResultFolder) -> list[tuple[int, int]]:
     return gaps
 
 
+def _pruner(study: Study, place: ResultFolder) -> Pruner:
+    """What earlier runs found."""
+    found = Pruner(study)
+    if place.parts():
+        rows = results(place.place).rows
+        rows = rows[rows["status"] == "ok"]
+        found.add(*(rows[name].tolist() for name in ("point", "samples_per_s", "bound")))
+    return found
+
+
 class _Run:
     """One run of a study."""
 
@@ -175,6 +187,7 @@ class _Run:
         self._stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
         self._start, self._told = time.perf_counter(), 0.0
         self._pace: float | None = None
+        self._pruner = _pruner(study, place) if study.document.prune else None
         models = len(study.models)
         before = study.points - left * models
         self._at = Progress(before, study.points, before, 0, 0, 0, 0, 0, 0.0)
@@ -213,7 +226,8 @@ class _Run:
         for start, end in gaps:
             while start < end:
                 count = min(end - start, self._places())
-                yield Task(place, key, start, count, ours)
+                lost = {} if self._pruner is None else self._pruner.lost(self._study.designs_at(start, count))
+                yield Task(place, key, start, count, ours, lost)
                 start += count
 
     def _places(self) -> int:
@@ -222,6 +236,8 @@ class _Run:
         return max(1, min(MOST_PLACES, int(self._task_seconds / self._pace)))
 
     def _take(self, done: Done) -> None:
+        if self._pruner is not None and done.rates:
+            self._pruner.add(*zip(*done.rates, strict=True))
         pace = max(done.seconds, 1e-6) / done.count
         self._pace = pace if self._pace is None else 0.7 * self._pace + 0.3 * pace
         at = self._at
@@ -240,7 +256,10 @@ class _Run:
     def _explained(self, problem: Exception) -> Exception:
         """What an executor raises, as a sentence; a fault of our own as it is."""
         kind = type(problem).__module__.split(".")[0]
-        if not isinstance(problem, CancelledError) and kind not in ("distributed", "dask", "tornado"):
+        lost = isinstance(problem, CancelledError | OSError | ModuleNotFoundError)
+        if isinstance(self._executor, HereExecutor | Interpreters) and not isinstance(problem, CancelledError):
+            return problem
+        if not lost and kind not in ("distributed", "dask", "tornado"):
             return problem
         name = type(problem).__name__
         if name == "KilledWorker":

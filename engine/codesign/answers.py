@@ -281,7 +281,7 @@ class Results:
         rate = rows["samples_per_s"].to_numpy(np.float64).reshape(shape)
         status = rows["status"].astype(str).to_numpy(object).reshape(shape)
         step = rows["batch_size"].to_numpy(np.float64).reshape(shape) / rate
-        length = self._lengths
+        length = self.study.sample_lengths(complete)
         memory = {
             name: rows[column].to_numpy(np.float64).reshape(shape) / GIB
             for name, column in MEMORY.items()
@@ -325,25 +325,26 @@ class Results:
             }
         )
 
-    @cached_property
-    def _lengths(self) -> npt.NDArray[np.float64]:
-        """Tokens of a sample [designs, models]; an edit may change them."""
-        own = np.array([model.seq_size for model in self.study.models], np.float64)
-        found = np.broadcast_to(own, (len(self._complete), len(own)))
-        for number, edit in enumerate(self.study.document.edits):
-            if "sequence" in edit.names:
-                rows = np.array(edit.rows, np.float64)[self.study.positions(self._complete)[f"edit {number}"]]
-                values = rows[:, edit.names.index("sequence")]
-                found = found * values[:, None] if edit.relative else np.broadcast_to(values[:, None], found.shape)
-        return found
-
     def _front(self, asked: tuple[str, ...], bounds: Sequence[Constraint], of: str, at: At) -> pd.DataFrame:
         self._proven((*asked, *(each.quantity for each in bounds)))
         table = self.designs(of, at)
         table = table[self.where(table, bounds)].reset_index(drop=True)
         axes = [self._values(table, name) for name in asked]
-        kept = frontier(axes, [quantity(name).better for name in asked])
+        rank = np.empty(len(table), np.int64)
+        rank[self._plainest(table, ())] = np.arange(len(table))
+        kept = frontier(axes, [quantity(name).better for name in asked], rank)
         return table.iloc[kept].reset_index(drop=True)
+
+    def _plainest(self, table: pd.DataFrame, first: Sequence[str]) -> npt.NDArray[np.intp]:
+        """Positions of designs, the best first: by some quantities, then by all that the study asks about, then by
+        number. So what ties in one question is the design that is better in the others, searched for or not."""
+        basic = axes_of(self.study)
+        names = [
+            *first, *("tokens_per_s",) * ("rate" in basic),
+            *(name for name in ("usd", "watts", "usd_per_h", "processors") if name in basic),
+        ]  # fmt: skip
+        keys = [self._values(table, name) * (-1.0 if quantity(name).better == "higher" else 1.0) for name in names]
+        return np.lexsort((table["design"].to_numpy(), *reversed(keys)))
 
     def _asked(self, constraints: Sequence[Constraint] | None) -> Sequence[Constraint]:
         return self.study.document.constraints if constraints is None else constraints
@@ -387,12 +388,8 @@ def _between(low: pd.Series, high: pd.Series, at: At) -> npt.NDArray[np.float64]
 
 
 def _best(found: Results, table: pd.DataFrame, name: str, allowed: Flags) -> dict[str, Any] | None:
-    values = found._values(table, name)
-    places = np.flatnonzero(allowed & ~np.isnan(values))
-    if not len(places):
-        return None
-    signed = values[places] * (-1.0 if quantity(name).better == "higher" else 1.0)
-    return dict(table.iloc[places[int(np.argmin(signed))]])
+    there = table[allowed & ~np.isnan(found._values(table, name))]
+    return dict(there.iloc[int(found._plainest(there, (name,))[0])]) if len(there) else None
 
 
 def _with_budget(table: pd.DataFrame, budgets: pd.Series) -> pd.DataFrame:
