@@ -1,5 +1,6 @@
 """Library models on the networks of systems: shapes counted by hand, every pair of vectors, the cost model's times."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,20 @@ def test_two_axes_are_searched_as_all_pairs_of_vectors(fsdp: bool) -> None:
         assert again.chosen is not None
         assert again.chosen.communication_seconds == pytest.approx(best, rel=1e-9)
         assert again.chosen.memory <= limit
+
+
+def test_thin_frontiers_keep_both_ends_and_lose_little_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = search("llama-3-8B", TWO, batch=4, layers=6)
+    monkeypatch.setattr(sys.modules["engine.planners.intra_operator.search"], "MOST_POINTS", 12)
+    thin = search("llama-3-8B", TWO, batch=4, layers=6)
+    assert any("12 points" in note for note in thin.notes)
+    assert len(thin.frontier) < len(whole.frontier)
+    for end in (0, -1):
+        assert thin.frontier["memory"].iloc[end] == pytest.approx(whole.frontier["memory"].iloc[end])
+        assert thin.frontier["seconds"].iloc[end] == pytest.approx(whole.frontier["seconds"].iloc[end])
+    for memory, seconds in zip(thin.frontier["memory"], thin.frontier["seconds"], strict=True):
+        best = whole.frontier.loc[whole.frontier["memory"] <= memory * (1 + 1e-12), "seconds"].min()
+        assert best * (1 - 1e-12) <= seconds <= 1.1 * best
 
 
 def test_an_outer_axis_gets_what_the_inner_one_left_of_gradients() -> None:

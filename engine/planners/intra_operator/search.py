@@ -2,7 +2,8 @@
 
 What a layer costs depends on the layers before it through one of three states only. So the best sequences that end in a
 state are those that no other has both less memory and less time than: a Pareto frontier per state, extended layer by
-layer, is exact, without buckets of memory.
+layer, is exact, without buckets of memory. On two axes there are more states, and frontiers of deep models are thinned
+to a thousand points each, the least memory and the least time always among them.
 
 Source: CFP, search over segments (published README); the frontier instead of buckets is ours.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,9 @@ from engine.planners.intra_operator.uniform import arithmetic_seconds, costs_of,
 from models.loader import ModelLike
 
 __all__ = ["IntraOperatorPlan", "search"]
+
+MOST_POINTS: Final = 1000
+"""Points of a frontier of one state that are kept on two axes."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,8 @@ def search(
     if any(each.total > len(each.choices) for each in kinds.values()):
         total = max(each.total for each in kinds.values())
         notes += (f"Of {total:,} vectors of a layer the table has those that can be best; the search saw all.",)
+    if ends.thinned:
+        notes += (f"On two axes {MOST_POINTS:,} points of memory and time are kept per state, not all of them.",)
     return IntraOperatorPlan(
         name, machine, limit, flop / 1e12, table, frontier, chosen, infeasible, notes, tuple(graphs), widths
     )
@@ -147,6 +153,9 @@ class _Points:
     vector: Ints
 
 
+POINT: Final = ("memory", "seconds", "state", "point", "vector")
+
+
 class _Frontier:
     """The frontier behind every layer, by the state in which it ends."""
 
@@ -156,13 +165,23 @@ class _Frontier:
         start = _Points(np.zeros(1), np.zeros(1), *(np.zeros(1, np.int64) for _ in range(3)))
         before: dict[int, _Points] = {FIRST: start}
         self.layers: list[dict[int, _Points]] = []
+        self.thinned = False
         for each in order:
-            before = {
-                state: points
-                for state in np.unique(each.gives).tolist()
-                if (points := _extended(before, each, seconds[each.name], state)) is not None
-            }
+            behind = {}
+            for state in np.unique(each.gives).tolist():
+                points = _extended(before, each, seconds[each.name], state)
+                if points is not None:
+                    behind[state] = self._thinned(points) if mesh.outer is not None else points
+            before = behind
             self.layers.append(before)
+
+    def _thinned(self, points: _Points) -> _Points:
+        """Evenly fewer points, the least memory and the least time among them, where there are too many."""
+        if len(points.memory) <= MOST_POINTS:
+            return points
+        self.thinned = True
+        keep = np.unique(np.linspace(0, len(points.memory) - 1, MOST_POINTS).round().astype(np.int64))
+        return _Points(*(getattr(points, name)[keep] for name in POINT))
 
     def table(self, compute: float) -> pd.DataFrame:
         """The frontier of whole models, by rising memory and falling time."""
@@ -200,7 +219,6 @@ def _extended(before: Mapping[int, _Points], costs: LayerCosts, seconds: Floats,
         parts.append(_Points(memory[keep], summed[keep], np.full(len(keep), source, np.int64), at[keep], vector[keep]))
     if not parts:
         return None
-    names = ("memory", "seconds", "state", "point", "vector")
-    joined = [np.concatenate([getattr(each, name) for each in parts]) for name in names]
+    joined = [np.concatenate([getattr(each, name) for each in parts]) for name in POINT]
     keep = undominated(joined[0], joined[1])
     return _Points(*(each[keep] for each in joined))
