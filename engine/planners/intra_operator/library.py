@@ -92,7 +92,7 @@ def _layer(shape: Architecture, length: int, batch: int, mixture: bool, window: 
 
 
 def _notes(shape: Architecture) -> tuple[str, ...]:
-    notes = ["Embedding and head are left out, in time and in memory; gradients are as wide as weights."]
+    notes = ["Embedding and head are left out, in time and in memory."]
     if shape.sparse_attention is not None:
         notes.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
     if shape.positions == "relative":

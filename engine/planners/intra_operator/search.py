@@ -134,6 +134,8 @@ def search(
     if any(each.total > len(each.choices) for each in kinds.values()):
         total = max(each.total for each in kinds.values())
         notes += (f"Of {total:,} vectors of a layer the table has those that can be best; the search saw all.",)
+    if notes and not widths.gradient:
+        notes += (f"Gradients are added up in elements of {widths.element:g} bytes; gradient_bytes takes others.",)
     if ends.thinned:
         notes += (f"On two axes {MOST_POINTS:,} points of memory and time are kept per state, not all of them.",)
     return IntraOperatorPlan(
