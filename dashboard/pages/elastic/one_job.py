@@ -69,6 +69,10 @@ def one_job(mode: str) -> None:
     if basis == "measured" and unmeasured.any():
         count = f"{int(unmeasured.sum())} of {len(found.table)} times"
         st.markdown(f"{count} were never measured and count as not running.")
+    if (found.summary()["gain"] < 0).any():
+        kept = "The planner keeps to the card’s table of allowed plans; static strategies do not."
+        slower = "A static strategy was measured faster than what the planner’s predictions pick."
+        st.markdown(slower if basis == "measured" else kept)
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Throughput while resources change", f"{found.basis} times; GPUs on each node above"))
@@ -177,7 +181,8 @@ def _tiles(found: elastic.Timeline) -> list[markup.Tile]:
         if place == 0:
             context = f"mean; {counted(int(found.table['phase'].nunique()), 'phase')}"
         else:
-            context = f"the planner {percent(row['gain'], 1)} more" if row["mean"] else "runs nothing"
+            how = "more" if row["gain"] >= 0 else "less"
+            context = f"the planner {percent(abs(row['gain']), 1)} {how}" if row["mean"] else "runs nothing"
         tiles.append(markup.Tile(str(row["strategy"]), f"{plain(row['mean'], 4)} samples/s", context))
     return tiles
 
