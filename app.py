@@ -13,18 +13,26 @@ from dashboard.compat.session import runs_page
 ROOT = Path(__file__).parent
 
 if not runs_page():
+    import os
+
     from starlette.middleware import Middleware
 
     from dashboard.compat.addresses import ask_nobody
     from dashboard.compat.memory_allocator import few_arenas
     from dashboard.files import downloads
+    from dashboard.settings import settings_from
     from dashboard.shell import middleware, root_address
 
     few_arenas()
     ask_nobody()
+    settings, api = settings_from(os.environ), []
+    if settings.api:
+        from dashboard.shell import json_api
+
+        api = json_api.routes(json_api.JsonApi(settings))
     app = st.App(
         __file__,
-        routes=[*downloads.routes(), *root_address.routes()],
+        routes=[*downloads.routes(), *api, *root_address.routes()],
         middleware=[Middleware(middleware.Framed)],
         lifespan=middleware.greeting,
     )

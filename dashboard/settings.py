@@ -28,6 +28,10 @@ class Settings:
     """Whether what takes long runs in processes of its own, which keeps pages quick (see `dashboard.jobs.worker`)."""
     ahead: bool = False
     """Whether what a first visit opens on is explored when the server starts."""
+    api: bool = False
+    """Whether the JSON API answers beside the pages (see `dashboard.shell.json_api`)."""
+    api_token: str = ""
+    """What requests of the API have to have; empty where none is needed."""
     problems: tuple[str, ...] = ()
     """A sentence per variable that could not be used."""
 
@@ -38,8 +42,9 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
     SHARDSCAPE_STORE: file of the store, or `off` to keep results in memory only; by default
     `.shardscape/results.duckdb` in `folder` (the working directory), or in the user's data directory where that cannot
     be written. SHARDSCAPE_LARGEST_SPACE, SHARDSCAPE_LONGEST_SECONDS, SHARDSCAPE_QUEUE, SHARDSCAPE_KEPT: whole numbers,
-    see `Settings`. SHARDSCAPE_PROCESS: `off` to compute everything within the server's own process.
-    SHARDSCAPE_AHEAD: `off` to explore nothing before somebody asks.
+    see `Settings`. SHARDSCAPE_PROCESS: `off` to compute everything within the server's own process. SHARDSCAPE_AHEAD:
+    `off` to explore nothing before somebody asks. SHARDSCAPE_API: `on` for the JSON API, with SHARDSCAPE_API_TOKEN for
+    those who bring that only.
     """
     problems: list[str] = []
 
@@ -54,11 +59,11 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
             return default
         return int(text)
 
-    def switch(name: str) -> bool:
+    def switch(name: str, default: str) -> bool:
         text = environment.get(name, "").strip().lower()
         if text not in ("", "on", "off"):
-            problems.append(f"{name} is {text[:40]!r}; it must be on or off. Using on.")
-        return text != "off"
+            problems.append(f"{name} is {text[:40]!r}; it must be on or off. Using {default}.")
+        return (text if text in ("on", "off") else default) == "on"
 
     return Settings(
         store=_store(environment, folder or Path.cwd()),
@@ -66,8 +71,10 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
         longest_seconds=float(number("SHARDSCAPE_LONGEST_SECONDS", 600, 86_400)),
         queue=number("SHARDSCAPE_QUEUE", 64, 1_000),
         kept=number("SHARDSCAPE_KEPT", 12, 1_000),
-        process=switch("SHARDSCAPE_PROCESS"),
-        ahead=switch("SHARDSCAPE_AHEAD"),
+        process=switch("SHARDSCAPE_PROCESS", "on"),
+        ahead=switch("SHARDSCAPE_AHEAD", "on"),
+        api=switch("SHARDSCAPE_API", "off"),
+        api_token=environment.get("SHARDSCAPE_API_TOKEN", "").strip(),
         problems=tuple(problems),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,21 @@ settings.register_profile("searching", _PATIENT, max_examples=2_000, print_blob=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 # Servers that tests start explore what a test asks for, and nothing ahead of it.
 os.environ.setdefault("SHARDSCAPE_AHEAD", "off")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Lets processes that tests start share the bytecode of what they load, also where none is to be kept in the tree.
+
+    Containers often set PYTHONDONTWRITEBYTECODE. Every one of a hundred processes would then compile the engine anew,
+    which takes longer than what most of them are asked to do. It goes to pytest's cache instead. The process that only
+    hands out tests leaves it to those that run them, which find what they load compiled beside it.
+    """
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return
+    cache = getattr(config, "cache", None)
+    if sys.dont_write_bytecode and cache is not None and "PYTHONPYCACHEPREFIX" not in os.environ:
+        os.environ["PYTHONPYCACHEPREFIX"] = str(cache.mkdir("bytecode"))
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(optionalhook=True)

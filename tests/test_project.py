@@ -19,6 +19,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CONSTRAINTS = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
 
 DEPENDENCIES = {"streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer"}
+OPTIONAL = {"engine/measure/": "measure", "engine/codesign/": "cluster", "engine/cli/mcp_server.py": "mcp"}
+"""Extras by the places that may import what they bring."""
 TOP_LEVEL = {
     "pyproject.toml", "app.py", "dashboard", "engine", "hardware", "models", "tests", "static",
     "README.md", "LICENSE",
@@ -137,12 +139,15 @@ def test_the_installed_packages_import_only_the_agreed_dependencies():
     found = set().union(*map(imported, ours))
     # pydantic_core is part of pydantic's own interface, starlette of Streamlit's; _typeshed is for type checkers only
     allowed = {*DEPENDENCIES, *ours, *sys.stdlib_module_names, "pydantic_core", "starlette", "_typeshed"}
-    optional = {_name(each) for each in PROJECT["project"]["optional-dependencies"]["measure"]}
-    assert found <= allowed | optional
+    extras = PROJECT["project"]["optional-dependencies"]
+    optional = {place: {_name(each) for each in extras[extra]} for place, extra in OPTIONAL.items()}
+    assert found <= allowed.union(*optional.values())
     for path in tracked():
-        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ours:
+        name = path.relative_to(ROOT).as_posix()
+        if path.suffix == ".py" and name.split("/")[0] in ours:
             imports = set(re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
-            assert not imports & optional or path.relative_to(ROOT).parts[:2] == ("engine", "measure"), path
+            for place, names in optional.items():
+                assert not imports & names or name.startswith(place), name
 
 
 @pytest.mark.parametrize(

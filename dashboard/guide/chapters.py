@@ -24,8 +24,8 @@ _FOLDER: Final = Path(__file__).parent
 _GLOSSARY: Final = "glossary"
 _ORDER: Final = (
     "quick-start", "reading-the-map", "recipes", "cost-models", "formulas", "not-modelled", "accuracy", "launch",
-    "serving", "schedules", "layer-wise", "elastic", "measuring", "command-line", "python", "running-a-server", "speed",
-    _GLOSSARY,
+    "serving", "schedules", "layer-wise", "elastic", "intra-operator", "codesign", "measuring", "command-line",
+    "python", "programs", "running-a-server", "speed", _GLOSSARY,
 )  # fmt: skip
 _FENCE: Final = re.compile(r"^(```.*?^```)$", re.DOTALL | re.MULTILINE)
 _HEADING: Final = re.compile(r"^(#+) (.+)$", re.MULTILINE)

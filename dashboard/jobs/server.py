@@ -10,6 +10,7 @@ from typing import Final
 import streamlit as st
 
 from dashboard.jobs.board import Board
+from dashboard.jobs.elastic_plans import elastic_plans
 from dashboard.jobs.explorations import Explorations
 from dashboard.jobs.layer_plans import layer_plans
 from dashboard.jobs.questions import Questions
@@ -37,6 +38,7 @@ class Server:
         self.questions = Questions(self.board, self.workers.answers)
         self.studies = Studies(self.board, self.workers.answers, self.questions.kind)
         self.layer_plans = layer_plans(self.workers.answers)
+        self.elastic_plans = elastic_plans(self.workers.answers)
 
     def close(self) -> None:
         """Stops everything and gives the store back."""

@@ -61,7 +61,9 @@ def _content(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None
     for number, file in enumerate(made.files):
         if len(made.files) > 1:
             st.caption(literal(file.name))
-        st.code(file.text, language=file.language, height=330, wrap_lines=is_narrow())
+        # Streamlit's dark colour for the words of a shell, such as set, is too faint to read.
+        language = None if file.language == "bash" else file.language
+        st.code(file.text, language=language, height=330, wrap_lines=is_narrow())
         st.download_button(
             f"Download {file.name}", file.text, file.name, "text/plain", key=f"{key}_download_{number}",
             on_click="ignore", icon=":material/download:",

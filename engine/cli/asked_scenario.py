@@ -8,53 +8,56 @@ from engine.cli.output import calibration_of, evaluated_by, text_table, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from engine import Scenario
 
-__all__ = [
-    "confidence_document", "scenario_document", "scenario_line", "scenario_of", "write_error", "write_reasons",
-    "write_stages",
-]  # fmt: skip
+__all__ = ["scenario_line", "scenario_of", "write_error", "write_reasons", "write_stages"]
 
 
 def scenario_of(
-    model: str,
-    system: str,
-    procs: int,
-    max_batch: int,
-    datatype: str,
+    model: str | None,
+    system: str | None,
+    procs: int | None,
+    max_batch: int | None,
+    datatype: str | None,
     limits: Iterable[str] | None,
     cost_model: str | None,
     calibration: str | None,
+    document: Path | None,
 ) -> Scenario:
-    """The scenario of the options that `explore` and `best` share. Raises what `engine.Scenario.of` raises."""
+    """The scenario of the arguments and options that `explore` and `best` share; with a document of one, what else is
+    given replaces what that says. Raises what `engine.Scenario.of` and `engine.Scenario.from_document` raise."""
     import engine
     from engine.cli.limits import parse_limits
 
-    return engine.Scenario.of(
-        model,
-        system,
-        num_procs=procs,
-        max_batch_size=max_batch,
-        datatype=datatype,
-        limits=parse_limits(limits or []),
-        cost_model=cost_model,
-        calibration=calibration_of(calibration),
-    )
+    said = {} if document is None else _said(document)
+    given = {
+        "model": model, "system": system, "num_procs": procs, "max_batch_size": max_batch, "datatype": datatype,
+        "cost_model": cost_model, "calibration": calibration_of(calibration),
+    }  # fmt: skip
+    asked = {**said, **{name: value for name, value in given.items() if value is not None}}
+    words = {"model": "MODEL", "system": "SYSTEM", "num_procs": "--procs", "max_batch_size": "--max-batch",
+             "datatype": "--datatype"}  # fmt: skip
+    if missing := [word for name, word in words.items() if name not in asked]:
+        lacks = f"Without {', '.join(missing)} there is no scenario"
+        raise engine.ScenarioError(f"{lacks}; give all of them, or a saved scenario with --scenario FILE.")
+    return engine.Scenario.of(**{**asked, "limits": {**said.get("limits", {}), **parse_limits(limits or [])}})
 
 
-def scenario_document(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as the head of a JSON document."""
-    return {
-        "model": scenario.model.name,
-        "system": scenario.system.name,
-        "num_procs": scenario.num_procs,
-        "max_batch_size": scenario.max_batch_size,
-        "datatype": scenario.datatype,
-        "limits": dict(scenario.limits),
-        "cost_model": scenario.cost_model,
-        "calibration": scenario.calibration_name,
-    }
+def _said(file: Path) -> dict[str, Any]:
+    """What the document of a scenario says, by the arguments of `engine.Scenario.of`."""
+    from engine import ScenarioError
+    from engine.questions.scenario_documents import scenario_of as scenario_in
+    from models.documents import read_json
+
+    document = read_json(file, "scenario", ScenarioError)
+    if not isinstance(document, dict):
+        raise ScenarioError(f"{file} holds no scenario; it must be a JSON object.")
+    found = scenario_in(document, str(file))
+    return {name: getattr(found, name) for name in (
+        "model", "system", "num_procs", "max_batch_size", "datatype", "limits", "cost_model", "calibration",
+    )}  # fmt: skip
 
 
 def scenario_line(scenario: Scenario) -> str:
@@ -106,23 +109,3 @@ def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
         f"Step of the first: {found.share:.0%} of {found.rests_on}, took {found.low:.2f} to {found.high:.2f} times "
         f"what a fit without their source predicts; here {low:.4g} to {high:.4g} s."
     )
-
-
-def confidence_document(scenario: Scenario, execution: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """The same for JSON, about the best execution.
-
-    `step_time_interval` has seconds, the share of comparable measured runs between them, how many, from how many
-    sources and which these are; None where nothing tells. `not_measured` is a list of words.
-    """
-
-    from engine.validation.uncertainty import interval_of
-
-    if execution is None:
-        return {"step_time_interval": None, "not_measured": []}
-    found = interval_of(scenario, execution)
-    told = None
-    if found is not None:
-        step = float(execution["total_time"])
-        told = {"low": step * found.low, "high": step * found.high, "share": found.share, "rows": found.rows,
-                "sources": found.sources, "runs": found.described, "few_sources": found.is_weak}  # fmt: skip
-    return {"step_time_interval": told, "not_measured": list(scenario.not_measured(execution))}

@@ -8,14 +8,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.asked_scenario import (
-    confidence_document,
-    scenario_document,
-    scenario_line,
-    scenario_of,
-    write_error,
-    write_stages,
-)
+from engine.cli.asked_scenario import scenario_line, scenario_of, write_error, write_stages
 from engine.cli.options import (
     CalibrationOption,
     CostModelOption,
@@ -23,25 +16,27 @@ from engine.cli.options import (
     JsonOption,
     LimitOption,
     MaxBatchOption,
-    ModelArgument,
+    ModelOrNone,
     ProcsOption,
-    SystemArgument,
+    ScenarioOption,
+    SystemOrNone,
 )
 from engine.cli.output import ExitCode, ProgressLine, as_json, executions_table, write
-from engine.cli.recommended import recommendation_document, write_recommendation
+from engine.cli.recommended import write_recommendation
 
 __all__ = ["best"]
 
 
 def best(
-    model: ModelArgument,
-    system: SystemArgument,
-    procs: ProcsOption,
-    max_batch: MaxBatchOption,
-    datatype: DatatypeOption,
+    model: ModelOrNone = None,
+    system: SystemOrNone = None,
+    procs: ProcsOption = None,
+    max_batch: MaxBatchOption = None,
+    datatype: DatatypeOption = None,
     limit: LimitOption = None,
     cost_model: CostModelOption = None,
     calibration: CalibrationOption = None,
+    document: ScenarioOption = None,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, max=10_000, help="Best executions to find.")] = 1,
     recommended: Annotated[
         bool,
@@ -69,6 +64,7 @@ def best(
       shardscape best gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16
       shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --top 5
       shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype float8 --limit context_par=1,2
+      shardscape best --scenario scenario.json --procs 128
       shardscape best llama-3.1-70B h100_80g_sxm --procs 512 --max-batch 512 --datatype bfloat16 --recommended
 
     \b
@@ -80,12 +76,13 @@ def best(
     Progress is shown where errors go, if that is a terminal. Exit code 1 when nothing is feasible.
     """
     import engine
+    from engine.questions.explorations import best_document, best_table
 
     if not recommended and (headroom is not None or allow_offload or allow_unmeasured):
         raise typer.BadParameter("--headroom, --allow-offload and --allow-unmeasured go with --recommended.")
     if headroom is not None and not 0.0 <= headroom < 10.0:
         raise typer.BadParameter(f"--headroom is {headroom:g}; it must be a share from 0 to below 10, such as 0.1.")
-    scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration)
+    scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
     start = time.perf_counter()
     line = ProgressLine(sys.stderr)
     try:
@@ -98,24 +95,22 @@ def best(
         from engine.recommendation import recommend
 
         advice = recommend(scenario, headroom=headroom, offload=allow_offload, unmeasured=allow_unmeasured)
-    ids = found.top["id"].to_numpy()
-    table = scenario.evaluate(scenario.space.table(ids))
-    table.insert(0, "id", ids)
+    table = best_table(found)
     if json:
-        counts = {"total": found.total, "feasible": found.feasible, "evaluated": found.evaluated}
-        first = confidence_document(scenario, table.iloc[0].to_dict() if len(ids) else None)
+        from engine.questions.recommendations import recommendation_document
+
         further = {} if advice is None else {"recommended": recommendation_document(advice)}
-        write(as_json({**scenario_document(scenario), **counts, **first,
-                        "top": table.to_dict("records"), "seconds": seconds, **further}))
+        rows = {"top": table.to_dict("records"), "seconds": seconds}
+        write(as_json({**best_document(found, table), **rows, **further}))
     else:
         write(scenario_line(scenario))
         write(
             f"{found.total:,} executions, {found.feasible:,} of them feasible, {found.evaluated:,} evaluated "
             f"({seconds:.2f} s)"
         )
-        if len(ids):
+        if len(table):
             write()
-            write("Best by throughput, proven" if len(ids) > 1 else "Best throughput, proven")
+            write("Best by throughput, proven" if len(table) > 1 else "Best throughput, proven")
             write(executions_table(table))
             write_stages(scenario, table.iloc[0].to_dict())
             write_error(scenario, table.iloc[0].to_dict())

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.asked_scenario import (
-    confidence_document,
-    scenario_document,
-    scenario_line,
-    scenario_of,
-    write_error,
-    write_reasons,
-    write_stages,
-)
+from engine.cli.asked_scenario import scenario_line, scenario_of, write_error, write_reasons, write_stages
 from engine.cli.options import (
     CalibrationOption,
     CostModelOption,
@@ -30,9 +22,10 @@ from engine.cli.options import (
     JsonOption,
     LimitOption,
     MaxBatchOption,
-    ModelArgument,
+    ModelOrNone,
     ProcsOption,
-    SystemArgument,
+    ScenarioOption,
+    SystemOrNone,
 )
 from engine.cli.output import ExitCode, ProgressLine, as_json, executions_table, rate, write
 from models.documents import shown
@@ -46,14 +39,15 @@ __all__ = ["explore"]
 
 
 def explore(
-    model: ModelArgument,
-    system: SystemArgument,
-    procs: ProcsOption,
-    max_batch: MaxBatchOption,
-    datatype: DatatypeOption,
+    model: ModelOrNone = None,
+    system: SystemOrNone = None,
+    procs: ProcsOption = None,
+    max_batch: MaxBatchOption = None,
+    datatype: DatatypeOption = None,
     limit: LimitOption = None,
     cost_model: CostModelOption = None,
     calibration: CalibrationOption = None,
+    document: ScenarioOption = None,
     store: Annotated[
         Path | None,
         typer.Option("--store", metavar="FILE", readable=False, help="Result store (.duckdb), made if it is missing."),
@@ -101,7 +95,7 @@ def explore(
     from engine.columns import UnknownColumn, headline_of
     from engine.store import Store
 
-    scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration)
+    scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
     metrics = [column.name for column in headline_of(scenario.cost_model)]
     if by not in metrics:
         raise UnknownColumn(f"--by cannot be {shown(by)}; it is one of {', '.join(metrics)}.")
@@ -168,13 +162,11 @@ class _Interruptible:
 
 
 def _document(found: Exploration, best: pd.DataFrame | None, seconds: float, again: bool) -> dict[str, Any]:
+    from engine.questions.explorations import exploration_document
+
     return {
-        **scenario_document(found.scenario),
-        "total": found.total,
-        "feasible": found.feasible,
-        "infeasible_by_reason": found.infeasible_by_reason,
+        **exploration_document(found),
         "best": found.best,
-        **confidence_document(found.scenario, found.best),
         "top": [] if best is None else best.to_dict("records"),
         "seconds": seconds,
         "executions_per_second": found.total / seconds if seconds > 0 else None,

@@ -66,11 +66,9 @@ def export(
         raise LaunchError(f"{execution} does not name its model; give it with --model.")
     made = written_for(chosen, network, framework=framework, nodes=nodes)
     if json:
-        write(as_json({
-            "framework": made.framework, "version": made.version, "files": made.texts, "flags": dict(made.flags),
-            "not_expressible": list(made.not_expressible), "not_modelled": list(made.not_modelled),
-            "remarks": list(made.remarks),
-        }))  # fmt: skip
+        from engine.questions.executions import written_document
+
+        write(as_json(written_document(made)))
         return
     if out is None:
         write(made.text)
@@ -110,7 +108,7 @@ def import_(
     Read are scripts and command lines of Megatron-LM, recipes of Megatron-Bridge and NeMo (Python, commands, YAML), and
     configurations of torchtitan, DeepSpeed and MaxText. The frameworks' own silent corrections are applied. With
     --system it is evaluated: its place among all executions of that model, batch and number of GPUs, how much faster
-    the best is, and which changes lead there, the one that gains most first.
+    the best is, and which changes lead there with the framework's flags: what a flag or two bring comes first.
 
     \b
     Examples:
@@ -123,7 +121,7 @@ def import_(
     JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, left (for other
     sources to say), not_modelled, unread, remarks, refused (why the framework would not start it); with --system also
     standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, steps (changes,
-    sample_rate, gain), execution and best (fields and statistics).
+    flags, sample_rate, gain), execution and best (fields and statistics).
     """
     from engine.launch import LaunchError, named_shape, read
 
@@ -133,16 +131,19 @@ def import_(
     named = named_shape(found.model)
     stands = None if system is None else _standing(found, file, system, model, limit, cost_model, calibration)
     if json:
+        from engine.questions.standings import standing_document
+
+        place = {} if stands is None else {"standing": standing_document(stands, found.framework)}
         write(as_json({
             "framework": found.framework, "version": found.version, "num_procs": found.num_procs, "model_name": named,
             "model": found.model, "execution": found.execution, "left": list(found.left),
             "not_modelled": list(found.not_modelled), "unread": list(found.unread), "remarks": list(found.remarks),
-            "refused": found.refused, **({} if stands is None else {"standing": _standing_document(stands)}),
+            "refused": found.refused, **place,
         }))  # fmt: skip
     else:
         _print_reading(found, named)
         if stands is not None:
-            _print_standing(stands)
+            _print_standing(stands, found.framework)
     if out is not None:
         _write_execution(found, out)
 
@@ -162,23 +163,10 @@ def _standing(
     )  # fmt: skip
 
 
-def _standing_document(stands: Standing) -> dict[str, Any]:
-    rate = float(stands.row["sample_rate"]) if stands.runs else None
-    return {
-        "runs": stands.runs, "reason_text": str(stands.row["reason_text"] or ""), "sample_rate": rate,
-        "best_sample_rate": None if stands.best is None else float(stands.best["sample_rate"]),
-        "faster": stands.faster, "feasible": stands.feasible, "total": stands.total,
-        "steps": [
-            {"changes": [{"field": each.field, "old": each.old, "new": each.new} for each in step.changes],
-             "sample_rate": step.rate, "gain": step.gain if step.gain < float("inf") else None}
-            for step in stands.steps
-        ],
-        "execution": dict(stands.row), "best": None if stands.best is None else dict(stands.best),
-    }  # fmt: skip
+def _print_standing(stands: Standing, framework: str) -> None:
+    """Prints where an execution stands, and what leads to the best: fields, and below them the framework's flags."""
+    from engine.launch import flag_changes
 
-
-def _print_standing(stands: Standing) -> None:
-    """Prints where an execution stands, and what leads to the best."""
     scenario, best, row = stands.scenario, stands.best, stands.row
     machine = scenario.system.title or scenario.system.name
     write()
@@ -201,11 +189,12 @@ def _print_standing(stands: Standing) -> None:
     more = "" if distance is None else f", {distance:.1%} more"
     write(f"The best reaches {float(best['sample_rate']):.4g} samples/s{more}. What leads there:")
     write()
-    rows = [
-        ("makes it run" if step.gain == float("inf") else f"{step.gain:+.1%}", f"{step.rate:.4g}",
-         ", ".join(map(str, step.changes)))
-        for step in stands.steps
-    ]  # fmt: skip
+    rows = []
+    for step, flags in zip(stands.steps, flag_changes(stands, framework=framework), strict=True):
+        gain = "makes it run" if step.gain == float("inf") else f"{step.gain:+.1%}"
+        rows.append((gain, f"{step.rate:.4g}", ", ".join(map(str, step.changes))))
+        if flags:
+            rows.append(("", "", f"  {', '.join(map(str, flags))}"))
     write(text_table(("gain", "samples/s", "change"), rows, left=(2,)))
 
 

@@ -23,20 +23,9 @@ systems_app = typer.Typer(help="Systems: list the library, show one, check files
 def list_models(json: JsonOption = False) -> None:
     """Models of the library, with their size and whether the calculon cost model can represent them."""
     import models
+    from engine.questions.library import model_row
 
-    found = [models.load(name) for name in models.names()]
-    rows: list[dict[str, Any]] = [
-        {
-            "name": model.name,
-            "title": model.title,
-            "parameters": model.parameters,
-            "sequence": model.seq_size,
-            "blocks": None if model.block is None else model.block.num_blocks,
-            "hidden": None if model.block is None else model.block.hidden,
-            "explorable": model.block is not None,
-        }
-        for model in found
-    ]
+    rows = [model_row(models.load(name)) for name in models.names()]
     if json:
         write(as_json(rows))
         return
@@ -50,20 +39,9 @@ def list_models(json: JsonOption = False) -> None:
 def list_systems(json: JsonOption = False) -> None:
     """Systems of the library, with peak rates, memory and networks."""
     import hardware
+    from engine.questions.library import system_row
 
-    rows: list[dict[str, Any]] = [
-        {
-            "name": system.name,
-            "title": system.title,
-            "datatypes": list(system.datatypes),
-            "mem1_gib": system.mem1.capacity_gib,
-            "mem1_gb_per_s": system.mem1.bandwidth_gb_per_s,
-            "mem2_gib": system.mem2.capacity_gib,
-            "network_sizes": [network.size for network in system.networks],
-            "assumed_values": len(system.assumed_values()),
-        }
-        for system in map(hardware.load, hardware.names())
-    ]
+    rows = [system_row(hardware.load(name)) for name in hardware.names()]
     if json:
         write(as_json(rows))
         return

@@ -19,6 +19,7 @@ import typer
 from engine.cli import compat
 from engine.cli.best import best
 from engine.cli.calibrate import calibrate
+from engine.cli.codesign import codesign
 from engine.cli.cost import cost
 from engine.cli.evaluate import evaluate
 from engine.cli.explore import explore
@@ -26,6 +27,7 @@ from engine.cli.inference import inference
 from engine.cli.launch import export, import_
 from engine.cli.layers import layers
 from engine.cli.library import models_app, systems_app
+from engine.cli.mcp import mcp
 from engine.cli.measure import measure
 from engine.cli.output import ExitCode, write
 from engine.cli.plan import plan_app
@@ -58,6 +60,7 @@ Examples:
   shardscape export execution.json --model llama-3-70B --to megatron
   shardscape import pretrain_gpt.sh
   shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256 --tpot 0.03
+  shardscape codesign study.json --count
   shardscape simulate schedule interleaved --stages 4 --microbatches 8 --chunks 2
   shardscape validate --runs measured.csv
   shardscape calibrate measured.csv --system h100_80g_sxm --out ours.json
@@ -65,6 +68,7 @@ Examples:
   shardscape models list
   shardscape store check results.duckdb
   shardscape plan layers bert_48 --batch 64
+  shardscape mcp
 
 MODEL and SYSTEM are library names or paths of JSON files, in our format or Calculon's.
 
@@ -142,7 +146,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (serve, explore, best, evaluate, layers, export, inference, cost, validate, calibrate, measure):
+for command in (
+    serve, explore, best, evaluate, layers, export, inference, cost, codesign, validate, calibrate, measure, mcp,
+):  # fmt: skip
     app.command()(command)
 app.command("import")(import_)
 app.add_typer(models_app, name="models")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -18,21 +19,41 @@ __all__ = [
     "LimitOption",
     "MaxBatchOption",
     "ModelArgument",
+    "ModelOrNone",
     "ProcsOption",
+    "ScenarioOption",
     "SystemArgument",
+    "SystemOrNone",
 ]
 
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="Library name or JSON file of the model.")]
 SystemArgument = Annotated[str, typer.Argument(metavar="SYSTEM", help="Library name or JSON file of the system.")]
+ModelOrNone = Annotated[
+    str | None, typer.Argument(metavar="MODEL", show_default=False, help="Library name or JSON file of the model.")
+]
+SystemOrNone = Annotated[
+    str | None, typer.Argument(metavar="SYSTEM", show_default=False, help="Library name or JSON file of the system.")
+]
 
 EXTENSION_NAMES: Final = ", ".join(row[0] for row in EXTENSION_ROWS)
 """The fields that only the calibrated cost model has, for help."""
 
-ProcsOption = Annotated[int, typer.Option("--procs", metavar="N", help="Processors; every execution uses all of them.")]
-MaxBatchOption = Annotated[
-    int, typer.Option("--max-batch", metavar="B", help="Largest batch [samples]; each DP uses its largest multiple.")
+ProcsOption = Annotated[
+    int | None, typer.Option("--procs", metavar="N", help="Processors; every execution uses all of them.")
 ]
-DatatypeOption = Annotated[str, typer.Option("--datatype", metavar="D", help="Datatype, such as float16 or float8.")]
+MaxBatchOption = Annotated[
+    int | None,
+    typer.Option("--max-batch", metavar="B", help="Largest batch [samples]; each DP uses its largest multiple."),
+]
+DatatypeOption = Annotated[
+    str | None, typer.Option("--datatype", metavar="D", help="Datatype, such as float16 or float8.")
+]
+ScenarioOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--scenario", metavar="FILE", help="A saved scenario, for all of these; what is given besides replaces it."
+    ),
+]
 LimitOption = Annotated[
     list[str] | None,
     typer.Option(

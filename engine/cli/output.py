@@ -193,16 +193,9 @@ def statistics_list(row: Mapping[str, Any]) -> str:
 
 def as_json(value: Any) -> str:
     """JSON of results; what JSON cannot write, infinite and absent numbers, becomes null."""
-    return json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False)
+    from engine.questions.plain import plain
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    item = value.item() if hasattr(value, "item") else value
-    return None if isinstance(item, float) and not math.isfinite(item) else item
+    return json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False)
 
 
 class ProgressLine:

@@ -12,6 +12,7 @@ import typer
 from engine.cli.frames import write_table
 from engine.cli.options import JsonOption
 from engine.cli.output import write
+from engine.cli.plan_elastic_replay import replay
 
 if TYPE_CHECKING:
     from engine.planners.elastic.cards import Environment, PerformanceParameters
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["elastic_app"]
 
 elastic_app = typer.Typer(help="Elastic plans: the best way to train under each limit.", no_args_is_help=True)
+elastic_app.command("replay")(replay)
 
 CardArgument = Annotated[str, typer.Argument(metavar="CARD", help="Model card: library name or JSON file.")]
 ThreadsOption = Annotated[int, typer.Option("--threads", metavar="C", help="CPU threads per GPU.")]

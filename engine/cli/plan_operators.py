@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.cli.frames import write_table
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.planners.intra_operator import IntraOperatorPlan
+    from engine.planners.intra_operator import IntraOperatorPlan, Vector
 
 __all__ = ["operators"]
 
@@ -44,11 +47,36 @@ def operators(
         float | None, typer.Option("--all-to-all", metavar="GB/S", help="The same of an all-to-all [GB/s].")
     ] = None,
     alpha: Annotated[float, typer.Option("--alpha", metavar="S", help="Time of a collective besides [s].")] = 0.0,
-    element_bytes: Annotated[float, typer.Option("--element-bytes", metavar="B", help="Width of an element.")] = 4.0,
+    element_bytes: Annotated[
+        float | None,
+        typer.Option("--element-bytes", metavar="B", help="Width of an element; 4 or, of library models, 2."),
+    ] = None,
     state_bytes: Annotated[
         float, typer.Option("--state-bytes", metavar="B", help="A parameter with gradient and optimizer state [bytes].")
     ] = 16.0,
     zero: Annotated[bool, typer.Option("--zero", help="Split gradients and optimizer state (ZeRO).")] = False,
+    fsdp: Annotated[bool, typer.Option("--fsdp", help="Split parameters, too (FSDP, ZeRO stage 3).")] = False,
+    sequence_parallel: Annotated[
+        bool | None,
+        typer.Option("--sequence-parallel/--no-sequence-parallel", help="Split what rows give by tokens."),
+    ] = None,
+    tiers: Annotated[int, typer.Option("--tiers", metavar="1|2", help="Mesh axes of a system: networks.")] = 1,
+    annotations: Annotated[
+        bool, typer.Option("--annotations", help="Print the sharding of every weight and activation.")
+    ] = False,
+    beside: Annotated[
+        bool, typer.Option("--beside", help="Set the plan beside the best of all executions; with --system.")
+    ] = False,
+    form: Annotated[
+        str | None,
+        typer.Option("--form", metavar="FORM", help="Print as CFP does: analysis, profile, search or enumeration."),
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option("--measured", metavar="FILE", help="Log, CSV or JSON of measured points, to set beside."),
+    ] = None,
+    fit: Annotated[bool, typer.Option("--fit", help="Fit rates to the measured points first.")] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="Print the sequence of segments.")] = False,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Vectors to print.")] = 10,
     csv: Annotated[bool, typer.Option("--csv", help="Print all vectors as CSV.")] = False,
     json: JsonOption = False,
@@ -63,7 +91,9 @@ def operators(
     Examples:
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2 --memory-limit 10 --csv
-      shardscape plan operators llama-3-8B --devices 8 --batch 8 --system h100_80g_sxm --element-bytes 2
+      shardscape plan operators llama-3-8B --devices 8 --batch 8 --system h100_80g_sxm --zero --beside
+      shardscape plan operators "gpt F" --devices 4 --batch 16 --layers 2 --measured runs.log --fit
+      shardscape plan operators deepseek-v2-lite --devices 32 --tiers 2 --batch 32 --system h100_80g_sxm --annotations
 
     Exit code 1 when no plan fits the limit.
     """
@@ -72,6 +102,12 @@ def operators(
 
     if csv and json:
         raise PlanError("Give --csv or --json, not both.")
+    named = {"--annotations": annotations, "--beside": beside, "--form": form, "--measured": measured,
+             "--segments": segments}  # fmt: skip
+    if len(given := [name for name, value in named.items() if value]) > 1:
+        raise PlanError(f"Give {given[0]} or {given[1]}, not both.")
+    if fit and measured is None:
+        raise PlanError("--fit needs --measured.")
     mesh: dict[str, Any] = {
         "devices": devices,
         "matrix_rate": matrix_rate * 1e12,
@@ -79,21 +115,51 @@ def operators(
         "alpha": alpha,
     }
     if system is not None:
-        mesh = system_mesh(system, devices, datatype=datatype).document()
+        mesh = system_mesh(system, devices, datatype=datatype, tiers=tiers).document()
+    elif beside or tiers != 1:
+        raise PlanError(f"{'--beside' if beside else '--tiers'} needs --system.")
     if all_to_all is not None:
         mesh["all_to_all_bandwidth"] = all_to_all * 1e9
+    counted: dict[str, Any] = {
+        "element_bytes": element_bytes, "state_bytes": state_bytes, "zero": zero, "fsdp": fsdp,
+        "sequence_parallel": sequence_parallel,
+    }  # fmt: skip
+    if measured is not None:
+        asked: dict[str, Any] = {"model": model, "batch": batch, "layers": layers, **counted}
+        write_table(_beside_measured(measured, mesh, asked, fit=fit), json=json, csv=csv)
+        return
+    if segments:
+        from engine.planners.intra_operator import segment_map
+
+        write_table(segment_map(model, batch=batch, layers=layers), json=json, csv=csv)
+        return
     found = search(
         model,
         mesh,
         memory_limit=None if memory_limit is None else memory_limit * 2**30,
         batch=batch,
         layers=layers,
-        element_bytes=element_bytes,
-        state_bytes=state_bytes,
-        zero=zero,
+        **counted,
     )
+    if form is not None:
+        from engine.planners.intra_operator import log_text
+
+        write(log_text(found, form).rstrip("\n"))
+        return
+    if annotations or beside:
+        from engine.planners.intra_operator import beside_exploration, sharding_annotations
+
+        table = (
+            sharding_annotations(found)
+            if annotations or system is None
+            else beside_exploration(found, model, system, batch=batch, datatype=datatype)
+        )
+        write_table(table, json=json, csv=csv)
+        return
     if json:
-        write(as_json(_document(found)))
+        from engine.questions.plans import operators_document
+
+        write(as_json(operators_document(found, found.vectors)))
     elif csv:
         table = found.vectors.assign(vector=[_text(each) for each in found.vectors["vector"]])
         write(table.to_csv(index=False).rstrip())
@@ -105,21 +171,28 @@ def operators(
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _document(found: IntraOperatorPlan) -> dict[str, Any]:
-    return {
-        "model": found.model,
-        "mesh": found.mesh.document(),
-        "memory_limit": found.memory_limit,
-        "tflop": found.tflop,
-        "chosen": None if found.chosen is None else found.chosen.document(),
-        "infeasible": found.infeasible,
-        "frontier": found.frontier.to_dict("records"),
-        "vectors": found.vectors.to_dict("records"),
-        "notes": list(found.notes),
-    }
+def _beside_measured(path: Path, mesh: dict[str, Any], asked: dict[str, Any], *, fit: bool) -> pd.DataFrame:
+    """Measured points with predictions, by rates that are fitted to them where asked."""
+    from engine.planners.intra_operator import fit_rates, measured_points, mesh_of, overlay
+
+    points = measured_points(path)
+    machine = mesh_of(mesh)
+    if fit:
+        rates = fit_rates(points, devices=machine.devices, **asked)
+        machine = rates.mesh(machine)
+        shown = {"matrix rate [TFLOP/s]": rates.matrix_rate, "bandwidth [GB/s]": rates.bandwidth,
+                 "all-to-all [GB/s]": rates.all_to_all_bandwidth}  # fmt: skip
+        for name, value in shown.items():
+            scale = 1e12 if "TFLOP" in name else 1e9
+            write(f"Fitted {name}: {'not told' if value is None else f'{value / scale:.5g}'}", stream=sys.stderr)
+        for note in rates.notes:
+            write(note, stream=sys.stderr)
+    return overlay(points, machine, **asked)
 
 
 def _print(found: IntraOperatorPlan, top: int) -> None:
+    from engine.planners.intra_operator import described
+
     chosen = found.chosen
     if chosen is None:
         write(found.infeasible)
@@ -129,6 +202,8 @@ def _print(found: IntraOperatorPlan, top: int) -> None:
             f"{chosen.communication_seconds:.4g} s; {found.tflops:.4g} TFLOP/s of all devices; "
             f"{chosen.memory / 2**30:.4g} GiB per device."
         )
+        for told in described(chosen.vectors, [each.name for each in found.layers], found.widths):
+            write(told)
         for at, (vector, number) in enumerate(_runs(chosen.vectors)):
             write(f"{'Layers' if not at else '      '} {_text(vector)} x {number}")
     write()
@@ -137,9 +212,9 @@ def _print(found: IntraOperatorPlan, top: int) -> None:
         write(note)
 
 
-def _runs(vectors: tuple[tuple[int, ...], ...]) -> list[tuple[tuple[int, ...], int]]:
+def _runs(vectors: Sequence[Vector]) -> list[tuple[Vector, int]]:
     """Equal vectors of layers that follow each other, with their number."""
-    found: list[tuple[tuple[int, ...], int]] = []
+    found: list[tuple[Vector, int]] = []
     for each in vectors:
         if found and found[-1][0] == each:
             found[-1] = (each, found[-1][1] + 1)
@@ -148,8 +223,9 @@ def _runs(vectors: tuple[tuple[int, ...], ...]) -> list[tuple[tuple[int, ...], i
     return found
 
 
-def _text(vector: tuple[int, ...]) -> str:
-    return ",".join(map(str, vector))
+def _text(vector: Vector) -> str:
+    """Strategies of the blocks; on two axes both, as 10."""
+    return ",".join("".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in vector)
 
 
 def _table(table: pd.DataFrame) -> None:

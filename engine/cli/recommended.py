@@ -11,40 +11,7 @@ if TYPE_CHECKING:
 
     from engine.recommendation import Recommendation
 
-__all__ = ["recommendation_document", "write_recommendation"]
-
-
-def recommendation_document(found: Recommendation) -> dict[str, Any]:
-    """The recommendation for JSON: the terms, the recommended execution and its mechanisms, and why others lose."""
-    from engine.recommendation import mechanisms_of
-
-    terms, own = found.terms, found.execution
-    told = None
-    if own is not None:
-        told = dict(own) | {"mechanisms": list(mechanisms_of(own).values()), "memory": _memory(found)}
-    return {
-        "error": terms.error,
-        "headroom": terms.headroom,
-        "offload": terms.offload,
-        "unmeasured": terms.unmeasured,
-        "not_measured": list(found.waived),
-        "close": found.close,
-        "execution": told,
-        "fastest_faster_by": found.difference,
-        "fastest_takes": list(found.takes),
-        "fastest_loses_because": found.why,
-        "contenders": [{"id": one.id, "sample_rate": one.execution["sample_rate"], "reason": one.reason}
-                       for one in found.contenders],
-    }  # fmt: skip
-
-
-def _memory(found: Recommendation) -> dict[str, float] | None:
-    """How much memory the recommended execution may need [bytes]; None where no measured run tells."""
-    interval, own = found.terms.memory, found.execution
-    if interval is None or own is None:
-        return None
-    needed = float(own["proc_mem_tier1_cap_req"])
-    return {"low": needed * interval.low, "high": needed * interval.high, "share": interval.share}
+__all__ = ["write_recommendation"]
 
 
 def write_recommendation(found: Recommendation) -> None:

@@ -12,10 +12,13 @@ import typer
 
 from engine.cli.output import write
 
-__all__ = ["STORE_VARIABLE", "DashboardMissing", "application_folder", "serve", "server_command"]
+__all__ = ["API_VARIABLE", "STORE_VARIABLE", "DashboardMissing", "application_folder", "serve", "server_command"]
 
 STORE_VARIABLE: Final = "SHARDSCAPE_STORE"
 """Environment variable that names the dashboard's result store."""
+
+API_VARIABLE: Final = "SHARDSCAPE_API"
+"""Environment variable that switches the dashboard's JSON API on."""
 
 WHEEL_FOLDER: Final = "shardscape"
 """Folder of an installed wheel that holds what stands at the top of the source tree."""
@@ -65,6 +68,7 @@ def serve(
         typer.Option("--store", metavar="FILE", readable=False, help="Result store (.duckdb), made if it is missing."),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser where there is a display.")] = True,
+    api: Annotated[bool, typer.Option("--api", help="Answer questions as JSON below /api, too.")] = False,
 ) -> None:
     """Start the dashboard and open it in a browser.
 
@@ -84,6 +88,8 @@ def serve(
             for sentence in opened.losses:
                 write(sentence, stream=sys.stderr)
             os.environ[STORE_VARIABLE] = str(opened.path.resolve())
+    if api:
+        os.environ[API_VARIABLE] = "on"
     sys.stdout.flush()
     # Ctrl-C waits until the new program can answer it, where the system can let it wait.
     mask = getattr(signal, "pthread_sigmask", lambda *_: None)

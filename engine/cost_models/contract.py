@@ -31,6 +31,7 @@ __all__ = [
     "Candidates",
     "CostModel",
     "CostModelError",
+    "KernelTimes",
     "LaidOut",
     "LayerError",
     "Prepared",
@@ -151,6 +152,41 @@ class BoundSearch(Protocol):
 
     def point_of(self, execution: int) -> Ints:
         """Returns the schedule point of an execution, an array of one; empty where the execution is of other cells."""
+
+
+class KernelTimes(Protocol):
+    """What single kernels and collectives of a system take, for those who compose steps of their own. Sizes are numbers
+    or arrays that broadcast."""
+
+    def product(
+        self, m: Floats | float, n: Floats | float, k: Floats | float, count: Floats | float = 1.0
+    ) -> tuple[Floats, Floats, Floats]:
+        """Returns the seconds of products [m, k] x [k, n] on one processor [s]: results, gradients of the left and of
+        the right factor."""
+
+    def attention(
+        self,
+        sequences: Floats | float,
+        heads: Floats | float,
+        length: int,
+        key_size: int,
+        value_size: int,
+        window: int | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Returns the seconds of the core of attention on one processor, forward and backward [s]."""
+
+    def norm(self, elements: Floats | float) -> tuple[Floats, Floats]:
+        """Returns the seconds of a norm with its residual of so many elements, forward and backward [s]."""
+
+    def activation(self, elements: Floats | float, *, gated: bool) -> tuple[Floats, Floats]:
+        """Returns the seconds of an activation function with so many results, forward and backward [s]."""
+
+    def collective(self, size: Floats | float, ranks: int, stride: int, *, passes: float) -> Floats:
+        """Returns the seconds of a collective over ranks so many processors apart, of a full buffer [s]; passes is 1
+        for an all-gather or reduce-scatter, 2 for an all-reduce."""
+
+    def exchange(self, size: Floats | float, ranks: int, stride: int) -> Floats:
+        """Returns the seconds of an all-to-all of a buffer that is spread over the ranks [s]."""
 
 
 class CostModel(ABC):
@@ -364,6 +400,19 @@ class CostModel(ABC):
         """
         return False
 
+    def rises_with(self, system: System, path: str) -> int:
+        """Tells how rates depend on a figure of a system, all else being equal, for proofs about systems not searched.
+
+        1 where the time that any execution takes without its gradient exchange never rises with the figure, and what
+        fits stays; -1 where it never falls; 0, which proves nothing, where that is not known. A capacity with 1 decides
+        what fits and changes no time at all.
+
+        Args:
+            system: the system.
+            path: of the figure in its document, such as "mem1.bandwidth_gb_per_s".
+        """
+        return 0
+
     def operations(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
     ) -> pd.DataFrame:
@@ -397,6 +446,16 @@ class CostModel(ABC):
             calibration: values to use; None for the library's, or where it takes none.
         """
         return Account()
+
+    def kernel_times(self, system: System, datatype: str, calibration: Calibration | None = None) -> KernelTimes | None:
+        """Returns what single kernels and collectives of a system take; None where it does not tell them apart.
+
+        Args:
+            system: where they run.
+            datatype: of the matrix arithmetic, one of `datatypes`.
+            calibration: values to use; None for the library's, or where it takes none.
+        """
+        return None
 
     def left_out(self, thing: Model | System) -> Sequence[str]:
         """Returns what of a model or a system it leaves out or changes, in sentences.

@@ -5,32 +5,28 @@ the second core gives (measured on two cores: two threads take 1.6 times as long
 start, so they pay from some billion executions. Rows stay in one process: passing them on costs more than evaluating
 them.
 
-The processes are plain interpreters that this module talks to over pipes. Python's own process pools would run the
-main script of the caller again in each of them, which a script without a guard, a notebook or a page does not survive.
+The processes are plain interpreters, see `engine.exploration.interpreters`.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from queue import SimpleQueue
-from types import TracebackType
 
 from engine.cost_models.registry import added, cost_model_of, register
+from engine.exploration.interpreters import Interpreter, InterpreterError, answering
 from engine.exploration.reductions import Reductions
 from engine.scenarios.scenario import Scenario
 from engine.space.rows import chunks_of
 from engine.space.space import Space
 from models.documents import shown
 
-__all__ = ["WorkerError", "reduce_slabs", "workers_for"]
+__all__ = ["WorkerError", "cores", "reduce_slabs", "workers_for"]
 
 PARALLEL_FROM = 1_000_000_000
 """Executions from which several processes are used unless the caller says otherwise: some thirty seconds of work."""
@@ -51,14 +47,14 @@ def workers_for(space: Space, workers: int | None) -> int:
         workers: what the caller says; None where it says nothing.
     """
     if workers is None:
-        return _cores() if space.total >= PARALLEL_FROM else 1
+        return cores() if space.total >= PARALLEL_FROM else 1
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise ValueError(f"workers is {shown(workers)}; it must be a whole number of at least 1.")
     return workers
 
 
-def _cores() -> int:
-    """Cores that this process may use; not every system can tell."""
+def cores() -> int:
+    """Returns the number of cores that this process may use; not every system can tell."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -100,73 +96,33 @@ def reduce_slabs(scenario: Scenario, slabs: list[range], workers: int) -> Iterat
                 future.cancel()
 
 
-_START = """
-import pickle, sys
-sys.path[:] = pickle.load(sys.stdin.buffer)
-from engine.exploration.workers import serve
-serve()
-"""
-
-
-class _Worker:
+class _Worker(Interpreter):
     """A process that reduces runs of cells of one scenario, one after the other."""
 
     def __init__(self, scenario: Scenario) -> None:
         # Made anew, without the space that it may remember: making one is quicker than sending it.
-        self._first: tuple[object, ...] = (sys.path, added(), replace(scenario))
-        # In a session of its own, an interrupt from the keyboard reaches the caller only.
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
-
-    def __enter__(self) -> _Worker:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with suppress(OSError):  # what could not be written no longer matters
-                pipe.close()
+        super().__init__(f"{__name__}:serve", (added(), replace(scenario)))
 
     def reduce(self, numbers: range) -> Reductions:
         """The reductions of a run of cells. Raises `WorkerError` when the process is gone."""
-        send, receive = self._process.stdin, self._process.stdout
-        assert send is not None
-        assert receive is not None
-        messages, self._first = (*self._first, numbers), ()
         try:
-            for message in messages:
-                pickle.dump(message, send)
-            send.flush()
-            reductions: Reductions = pickle.load(receive)
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            found: Reductions = self.ask(numbers)
+        except InterpreterError as error:
             raise WorkerError(
                 "A process that was evaluating has ended, perhaps for lack of memory; use fewer workers."
             ) from error
-        return reductions
+        return found
 
 
 def serve() -> None:
     """Reads, in a worker, the cost models that the caller has added and a scenario, then runs of cells, and writes the
     reductions of each, until nothing comes."""
-    source = sys.stdin.buffer
-    # A caller that was killed takes no result; that is nothing to tell anyone.
-    with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as sink:
-        os.dup2(2, 1)  # whatever a library prints must not get among the results
-        for cost_model in pickle.load(source):
+    with answering() as (told, answer):
+        for cost_model in next(told):
             register(cost_model)
-        scenario: Scenario = pickle.load(source)
-        while True:
-            try:
-                numbers: range = pickle.load(source)
-            except EOFError:  # the caller is done, or gone
-                return
-            pickle.dump(_reduce_slab(scenario.space, numbers), sink, pickle.HIGHEST_PROTOCOL)
-            sink.flush()
+        scenario: Scenario = next(told)
+        for numbers in told:
+            answer(_reduce_slab(scenario.space, numbers))
 
 
 def _reduce_slab(space: Space, numbers: range) -> Reductions:

@@ -11,6 +11,7 @@ names them. Facts about the frameworks, their flags, defaults and silent correct
 
 from engine.launch.contract import Framework, LaunchError, LaunchFile, Reading, Written
 from engine.launch.conversion import complete, evaluable, read, read_flags, read_text, write
+from engine.launch.flag_changes import FlagChange, flag_changes
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
 from engine.launch.standing import Change, Standing, Step, standing
@@ -18,6 +19,7 @@ from engine.launch.standing import Change, Standing, Step, standing
 __all__ = [
     "FRAMEWORKS",
     "Change",
+    "FlagChange",
     "Framework",
     "LaunchError",
     "LaunchFile",
@@ -27,6 +29,7 @@ __all__ = [
     "Written",
     "complete",
     "evaluable",
+    "flag_changes",
     "framework_of",
     "model_of_shape",
     "named_shape",

@@ -1,14 +1,14 @@
 """Where an execution stands among all of its kind: its place, its distance to the best, and the way there step by step.
 
-The way is greedy: of all changes that lead towards the best, each made of choices that only make sense together, the
-one that gains most comes first. It is a way, not the only one.
+The way is greedy: of all changes that lead towards the best, what a flag or two can change comes first, the one that
+gains most before the others; what is left changes with the degrees. It is a way, not the only one.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pandas as pd
@@ -25,6 +25,27 @@ from models import ModelLike
 
 __all__ = ["Change", "Standing", "Step", "standing"]
 
+ALONE: Final[tuple[tuple[str, ...], ...]] = (
+    ("microbatch_size",),
+    ("pipeline_interleaving", "schedule", "stage_layout"),
+    ("stage_layout",),
+    ("optimizer_sharding", "zero_stage"),
+    ("activation_recompute", "selective_recompute"),
+    ("tensor_par_comm_type", "seq_par_ag_redo"),
+    ("tensor_par_overlap",),
+    ("data_par_overlap",),
+    ("weight_offload",),
+    ("activations_offload",),
+    ("optimizer_offload",),
+    ("expert_overlap",),
+    ("pipeline_overlap",),
+    ("attention_kernel",),
+    ("launch",),
+    ("gradient_datatype",),
+    ("optimizer_datatype",),
+)
+"""Choices that a configuration makes with a flag or two, while its degrees stay as they are; the fields of one are
+written by the same flags."""
 TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
     ("tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "batch_size",
      "pipeline_interleaving", "schedule", "stage_layout", "microbatch_size", "optimizer_sharding", "zero_stage"),
@@ -77,6 +98,8 @@ class Step:
     rate: float
     gain: float
     """Throughput over that before the step, less 1."""
+    execution: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the execution that the step leads to."""
 
 
 @dataclass(frozen=True)
@@ -189,15 +212,15 @@ def _steps(scenario: Scenario, row: Mapping[str, Any], best: Mapping[str, Any]) 
     rate = float(row["sample_rate"]) if row["status"] == "ok" else 0.0
     aim = float(best["sample_rate"])
     steps: list[Step] = []
-    while rate < aim * (1 - LEAST_GAIN) and len(steps) < len(TOGETHER):
+    while rate < aim * (1 - LEAST_GAIN):  # each step makes some field that of the best
         found = _next(scenario, now, best, rate)
         if found is None:
             break
         changed, reached = found
         changes = tuple(Change(name, now[name], best[name]) for name in names
                         if name in changed and name not in NOT_COMPARED)  # fmt: skip
-        steps.append(Step(changes, reached, reached / rate - 1.0 if rate else float("inf")))
         now |= {name: best[name] for name in changed}
+        steps.append(Step(changes, reached, reached / rate - 1.0 if rate else float("inf"), dict(now)))
         rate = reached
     return tuple(steps)
 
@@ -205,14 +228,12 @@ def _steps(scenario: Scenario, row: Mapping[str, Any], best: Mapping[str, Any]) 
 def _next(
     scenario: Scenario, now: Mapping[str, Any], best: Mapping[str, Any], rate: float
 ) -> tuple[tuple[str, ...], float] | None:
-    """The change that gains most, of single groups, else of two, else of all that is left; None where none gains."""
+    """The change that gains most: of single flags, else of two, else of degrees and all that goes with them, else of
+    all that is left; None where none gains."""
     differing = {name for name in now if now[name] != best[name]}
-    groups = list(dict.fromkeys(tuple(name for name in group if name in differing) for group in TOGETHER))
-    groups = [group for group in groups if set(group) - NOT_COMPARED]
+    flags, groups = _left(ALONE, differing), _left(TOGETHER, differing)
     everything = tuple(sorted(differing))
-    tries: Sequence[Sequence[tuple[str, ...]]] = (
-        groups, [tuple(dict.fromkeys((*a, *b))) for a, b in itertools.combinations(groups, 2)], [everything],
-    )  # fmt: skip
+    tries: Sequence[Sequence[tuple[str, ...]]] = (flags, _pairs(flags), groups, _pairs(groups), [everything])
     for options in tries:
         if not options or not everything:
             continue
@@ -225,3 +246,13 @@ def _next(
         if rates[place] > rate * (1 + LEAST_GAIN):
             return options[place], rates[place]
     return None
+
+
+def _left(groups: Sequence[tuple[str, ...]], differing: Collection[str]) -> list[tuple[str, ...]]:
+    """What of each group still differs, where that is more than what follows from other fields."""
+    left = dict.fromkeys(tuple(name for name in group if name in differing) for group in groups)
+    return [group for group in left if set(group) - NOT_COMPARED]
+
+
+def _pairs(groups: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [tuple(dict.fromkeys((*a, *b))) for a, b in itertools.combinations(groups, 2)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -21,10 +21,11 @@ from engine.scenarios.dispatch import evaluate
 from engine.space.space import Space, SpaceError, checked_size
 from hardware import Calibration, System, SystemLike, system_of
 from models import Model, ModelLike, dimensions, model_of
-from models.documents import DocumentError, check_format, shown
+from models.documents import OR_A_FILE, DocumentError, check_format, shown
 
-__all__ = ["FORMAT", "Scenario", "ScenarioError"]
+__all__ = ["FORMAT", "Scenario", "ScenarioError", "loaded"]
 
+Entity = TypeVar("Entity", Model, System, Calibration)
 FORMAT = "shardscape-scenario/1"
 
 _KEYS = ("format", "model", "system", "num_procs", "max_batch_size", "datatype", "limits")
@@ -177,7 +178,9 @@ class Scenario:
     def from_document(cls, document: Any, where: str = "the scenario") -> Scenario:
         """Returns the scenario of a parsed JSON document; `where` names it in messages.
 
-        Raises `ScenarioError`, `models.ModelFileError`, `hardware.SystemFileError` or `hardware.CalibrationFileError`.
+        Its model, system and calibration are whole documents, or names of the library; never paths, as documents come
+        from anywhere. Raises `ScenarioError`, `models.ModelFileError`, `hardware.SystemFileError` or
+        `hardware.CalibrationFileError`.
         """
         if not isinstance(document, Mapping):
             raise ScenarioError(f"{where} must be a JSON object, not {type(document).__name__}.")
@@ -189,11 +192,12 @@ class Scenario:
             keys = "key" if len(unknown) == 1 else "keys"
             wrong = f"unknown {keys} {', '.join(unknown[:3])}{more}" if unknown else f"no {', '.join(missing)}"
             raise ScenarioError(f"{where} has {wrong}; its keys are {', '.join((*_KEYS, *_OPTIONAL))}.")
-        model = models.load_document(document["model"], f"{where}, model")
-        system = hardware.load_document(document["system"], f"{where}, system")
-        calibration = None
-        if document.get("calibration") is not None:
-            calibration = hardware.load_calibration_document(document["calibration"], f"{where}, calibration")
+        model = loaded(document["model"], f"{where}, model", models.load, models.load_document)
+        system = loaded(document["system"], f"{where}, system", hardware.load, hardware.load_document)
+        calibration = document.get("calibration")
+        if calibration is not None:
+            by_name, whole = hardware.load_calibration, hardware.load_calibration_document
+            calibration = loaded(calibration, f"{where}, calibration", by_name, whole)
             for each in COST_MODELS.values():
                 each.calibration(calibration)
         name = cost_model_in(document) if "cost_model" not in document else document["cost_model"]
@@ -203,3 +207,24 @@ class Scenario:
             )
         except (CostModelError, LimitError, SpaceError) as problem:
             raise ScenarioError(f"{where}: {problem}") from None
+
+
+def loaded(given: Any, where: str, by_name: Callable[[str], Entity], whole: Callable[[Any, str], Entity]) -> Entity:
+    """Returns what a name of the library stands for, or what a whole document describes.
+
+    Args:
+        given: the name or the document; no path, as documents come from anywhere.
+        where: name of the document in messages.
+        by_name: loads from the library.
+        whole: makes it from a parsed document and its name.
+
+    Raises `ScenarioError` for a path, and what the two functions raise.
+    """
+    if not isinstance(given, str):
+        return whole(given, where)
+    if any(mark in given for mark in "/\\") or given.endswith(".json"):
+        raise ScenarioError(f"{where} is {shown(given)}, a path; it must be a name of the library or a whole document.")
+    try:
+        return by_name(given)
+    except DocumentError as unknown:
+        raise type(unknown)(str(unknown).replace(OR_A_FILE, "")) from None

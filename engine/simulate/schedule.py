@@ -170,15 +170,15 @@ def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: in
 
 def _causes(gaps: pd.DataFrame, waits: pd.DataFrame, reached: float) -> pd.DataFrame:
     """Returns the gaps of a step with why: as the replay says; slots of a last group that stay empty; or its end."""
-    of_rank = {int(str(rank)): each for rank, each in waits.groupby("rank")}
+    of_rank: dict[int, list[tuple[float, float, str, int]]] = {}
+    told = (waits[name].tolist() for name in ("rank", "start", "end", "cause", "of"))
+    for rank, start, end, cause, of in zip(*told, strict=True):
+        of_rank.setdefault(rank, []).append((start, end, cause, of))
     rows = []
-    for gap in gaps.to_dict("records"):
-        middle = (gap["start"] + gap["end"]) / 2.0
-        there = of_rank.get(int(gap["stage"]))
-        said = there[(there["start"] <= middle) & (middle <= there["end"])] if there is not None else waits[:0]
-        cause, of = (str(said["cause"].iloc[0]), int(said["of"].iloc[0])) if len(said) else (
-            ("drain" if gap["end"] >= reached else "empty"), -1)  # fmt: skip
-        rows.append((int(gap["stage"]), float(gap["start"]), float(gap["end"]), cause, of))
+    for stage, start, end in zip(*(gaps[name].tolist() for name in ("stage", "start", "end")), strict=True):
+        middle = (start + end) / 2.0
+        said = ((cause, of) for first, last, cause, of in of_rank.get(stage, ()) if first <= middle <= last)
+        rows.append((stage, start, end, *next(said, ("drain" if end >= reached else "empty", -1))))
     return pd.DataFrame(rows, columns=["rank", "start", "end", "cause", "of"])
 
 

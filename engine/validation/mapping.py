@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pandas as pd
 
 import hardware
+from engine.columns import by_name
+from engine.columns.stage_layouts import BALANCED, EVEN, StageLayoutError, layout_of_word
 from engine.cost_models.calibrated import (
     RECOMPUTES,
     SCHEDULES,
@@ -27,6 +29,7 @@ from engine.cost_models.calibrated import (
     interleaved_where,
     plain_schedule,
 )
+from engine.executions.layer_splits import LayerSplitError, split_of
 from engine.validation.checks import Findings, refuse_impossible
 from engine.validation.reading import Runs
 from engine.validation.sites import describe_sites
@@ -135,6 +138,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
         "experts",
         "latent",
         "schedule",
+        "stage_layout",
         "leading_dense",
     ):
         safe[name] = np.where(supported, safe[name], 0.0)
@@ -312,6 +316,7 @@ def _layout(
     vpp = fill(columns["vpp"], 1.0, "vpp 1")
     chunks = np.where(p > 1, vpp, 1.0)
     schedule = _schedule(table, p, chunks, found)
+    stage_layout = _stage_layout(table, columns["layers"], p, chunks, found)
     return {
         "tensor_par": t,
         "pipeline_par": p,
@@ -321,6 +326,7 @@ def _layout(
         "expert_tensor_par": np.where(experts > 0, etp, 1.0),
         "pipeline_interleaving": chunks,
         "schedule": schedule,
+        "stage_layout": stage_layout,
         "microbatch_size": columns["mbs"],
         "batch_size": columns["gbs"],
         "sequence_par": fill(columns["seq_parallel"], np.where(t > 1, 1.0, 0.0), "seq_parallel tp > 1"),
@@ -343,3 +349,25 @@ def _schedule(
     )  # fmt: skip
     named = np.array([SCHEDULES.index(word) if word in SCHEDULES else -1 for word in words], np.int64)
     return np.where((named < 0) | (stages <= 1), plain_schedule(chunks), interleaved_where(named, chunks)).astype(float)
+
+
+def _stage_layout(
+    table: pd.DataFrame, layers: npt.NDArray[np.float64], stages: npt.NDArray[np.float64],
+    chunks: npt.NDArray[np.float64], found: Findings,
+) -> npt.NDArray[np.float64]:  # fmt: skip
+    """How the layers of every row are cut into stages, a position among the words of the field; even where not said."""
+    positions = np.full(len(table), float(EVEN))
+    for row, text in enumerate(str(word).strip() for word in table["layout"]):
+        if not text or not stages[row] > 1 or np.isnan(layers[row]):
+            continue
+        only = np.arange(len(table)) == row
+        try:
+            layout = layout_of_word(text)
+            if layout.layers or layout.rule not in (EVEN, BALANCED):
+                split_of(layout, int(layers[row]), int(stages[row]), int(chunks[row]))
+            positions[row] = by_name("stage_layout").position(layout.word)
+        except StageLayoutError as error:
+            found.refuse(only, "bad_value", f"layout: {error}")
+        except LayerSplitError as error:
+            found.refuse(only, "impossible_split", f"Layout {text[:60]!r} does not fit the model: {error}.")
+    return positions

@@ -55,6 +55,8 @@ class Found:
     evaluated: int
     kept: float = float("nan")
     tied: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
+    without_exchange: float = float("nan")
+    """The highest rate of any execution without its gradient exchange [samples/s], where it was asked for."""
 
 
 class ReadySpace:
@@ -69,12 +71,14 @@ class ReadySpace:
         self._parts = [cost_model.laid_out(space, numbers) for numbers in slabs(space)]
         self._lock = threading.Lock()
 
-    def best(self, system: System, kept: int | None = None) -> Found:
+    def best(self, system: System, kept: int | None = None, *, watched: bool = False) -> Found:
         """Returns the proven optimum on a system, and how the execution `kept` does there.
 
-        The system must have the tiers that the space was laid out for: equal `layout_key`.
+        The system must have the tiers that the space was laid out for: equal `layout_key`. watched: whether to tell the
+        rate without exchange too.
         """
         search = Search(self.space, 1, False)
+        search.watched = watched
         kept_rate = float("nan")
         with self._lock:
             for part in self._parts:
@@ -97,10 +101,11 @@ class SearchedSpace:
         self._won: tuple[int, ...] = ()
         self._lock = threading.Lock()
 
-    def best(self, system: System, kept: int | None = None) -> Found:
+    def best(self, system: System, kept: int | None = None, *, watched: bool = False) -> Found:
         """Returns the proven optimum on a system, and how the execution `kept` does there; see `ReadySpace.best`."""
         space = self.space.on(system)
         search = Search(space, 1, False)
+        search.watched = watched
         kept_rate = float("nan")
         with self._lock:
             # What was best elsewhere is seldom far from the best here, and rules out nearly all others.
@@ -131,7 +136,7 @@ def _found(search: Search, kept_rate: float) -> Found:
         return Found(None, float("nan"), 0, 0, kept_rate)
     first = top.iloc[0]
     return Found(int(first["id"]), float(first["sample_rate"]), search.feasible, search.evaluated, kept_rate,
-                 search.tied())  # fmt: skip
+                 search.tied(), search.without_exchange)  # fmt: skip
 
 
 def _locate(prepared: Prepared, rows: Candidates, execution: int) -> tuple[Ints, float] | None:

@@ -7,6 +7,7 @@ kinds of documents are read and edited in the same way.
 from models.documents.editing import changed_document, changes_between, lineage, marked, within
 from models.documents.reading import (
     MAX_FILE_BYTES,
+    OR_A_FILE,
     Accepts,
     Change,
     DocumentError,
@@ -27,6 +28,7 @@ from models.documents.reading import (
 
 __all__ = [
     "MAX_FILE_BYTES",
+    "OR_A_FILE",
     "Accepts",
     "Change",
     "DocumentError",

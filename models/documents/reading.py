@@ -25,6 +25,9 @@ from pydantic_core import CoreSchema, ErrorDetails, core_schema
 MAX_FILE_BYTES = 2_000_000
 """Largest file that is read [bytes]. The largest real one is a few kilobytes; anything near this is not ours."""
 
+OR_A_FILE = "; a file is given by a path ending in .json"
+"""What the message about an unknown name adds, where a path would do."""
+
 Entity = TypeVar("Entity", bound=BaseModel)
 Scalar = bool | int | float | str | None
 
@@ -329,7 +332,7 @@ def _fault(error: ErrorDetails, schema: type[BaseModel], by_alias: bool) -> str:
             wanted = str(context.get("expected"))
         case "bool_type":
             wanted = "true or false"
-        case "tuple_type":
+        case "tuple_type" | "list_type":
             wanted = "a list"
         case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
             wanted = "an object with named keys"
@@ -415,7 +418,7 @@ class Library(Generic[Entity]):
         if name not in self._files:
             raise self.error(
                 f"There is no {self.noun} named {shown(name)} in the library of {len(self._files)}"
-                f"{did_you_mean(name, self.names())}; a file is given by a path ending in .json."
+                f"{did_you_mean(name, self.names())}{OR_A_FILE}."
             )
         file = self._files[name]
         document = parse_json(file.read_bytes(), file.name, self.noun, self.error)

@@ -241,6 +241,10 @@ COMES_BACK = {
     "files/downloads key": (_HERE, "tables_of_executions_come_back"),
     "pages/execution/view f'execution_json_download{suffix}'": (_HERE, "the_file_of_an_execution_comes_back"),
     "pages/explore/download f'download_{kind}'": (_HERE, "tables_of_executions_come_back"),
+    "pages/intra_operator/layers 'intra_operator_annotations.csv'": (
+        "dashboard/test_intra_operator", "files_of_a_plan_come_back"),
+    "pages/intra_operator/tables f'intra_operator_{name}'": (
+        "dashboard/test_intra_operator", "files_of_a_plan_come_back"),
     "pages/layerwise/view f'layerwise_{name}'": ("dashboard/test_layerwise", "files_of_a_plan_come_back"),
     "pages/layerwise/view 'layerwise_batches.csv'": ("dashboard/test_layerwise", "files_of_a_plan_come_back"),
     "pages/library/view 'library_calculon'": (_HERE, "files_of_the_library_come_back"),

@@ -297,6 +297,9 @@ def test_opening_a_launch_script(place: Place) -> None:
     assert "llama-3-8B · 16 GPUs" in told
     stands = launch.standing(launch.read_text(written.text, "train.sh").execution, "llama-3-8B", now.system,
                              cost_model=now.cost_model)  # fmt: skip
+    assert stands.steps
+    for flags in launch.flag_changes(stands, framework="megatron"):
+        assert all(each.flag in told for each in flags)
     link = launch_file.parameters(stands)
     opened = scenario_parameters.read_scenario(link).scenario
     assert (opened.model.name, opened.num_procs, opened.max_batch_size) == ("llama-3-8B", 16, 32)

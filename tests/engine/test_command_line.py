@@ -347,3 +347,23 @@ def test_serve_opens_a_browser_where_there_is_a_display(monkeypatch, tmp_path):
     assert "--server.showEmailPrompt=false" in opening  # or it would wait for an answer
     silent = serve.server_command(tmp_path, port=None, address=None, browser=False)
     assert "--server.headless=false" not in silent
+
+
+def test_a_saved_scenario_is_asked_like_its_words(shardscape, tmp_path):
+    saved = tmp_path / "scenario.json"
+    scenario = engine.Scenario.of("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS, limits={"tensor_par": [2, 4]})
+    saved.write_text(json.dumps(scenario.to_document()), encoding="utf-8")
+    words = ("best", *SMALL[1:], "--limit", "tensor_par=2,4", "--json")
+    expected = json.loads(shardscape(*words)[1])
+    found = json.loads(shardscape("best", "--scenario", saved, "--json")[1])
+    assert {**found, "seconds": 0} == {**expected, "seconds": 0}
+    changed = ("explore", "--scenario", saved, "--procs", 4, "--limit", "pipeline_par=1", "--json")
+    more = json.loads(shardscape(*changed)[1])
+    assert (more["num_procs"], more["limits"]) == (4, {"pipeline_par": [1], "tensor_par": [2, 4]})
+    saved.write_text(json.dumps({"model": "gpt3-13B", "system": "h100_80g_nvl8", **SMALL_ARGUMENTS}), encoding="utf-8")
+    typed = json.loads(shardscape("best", "--scenario", saved, "--limit", "tensor_par=2,4", "--json")[1])
+    assert typed["top"] == expected["top"]
+    code, _, told = shardscape("best", "gpt3-13B", "--procs", 8)
+    assert code == 2
+    assert told == ("Without SYSTEM, --max-batch, --datatype there is no scenario; give all of them, or a saved "
+                    "scenario with --scenario FILE.\n")  # fmt: skip

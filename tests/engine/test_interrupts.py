@@ -35,6 +35,7 @@ BEST = (
     "--limit", "context_par=1,2,4,8", "--limit", "launch=eager,fused,compiled,graphs",
     "--limit", "attention_kernel=unfused,flash1,flash2,native", "--limit", "expert_overlap=on,off",
     "--limit", "gradient_datatype=float32,bfloat16", "--limit", "pipeline_overlap=on,off",
+    "--limit", "stage_layout=even",
 )  # fmt: skip
 """Six thousand million executions, which takes half a minute."""
 

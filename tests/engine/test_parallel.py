@@ -18,6 +18,7 @@ from engine import ExplorationCancelled, Progress
 from engine.columns import HEADLINE
 from engine.exploration import run
 from engine.exploration import workers as parallel
+from engine.exploration.interpreters import START
 from engine.exploration.workers import WorkerError
 
 EXPLORE: Any = run
@@ -88,13 +89,13 @@ def test_a_process_whose_caller_was_killed_ends_without_a_word() -> None:
     """Else its traceback would come out on the terminal of the caller."""
     scenario = engine.Scenario.of("gpt3-13B", "a100_80g", **NARROW)
     started = subprocess.Popen(
-        [sys.executable, "-c", parallel._START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert started.stdin is not None
     assert started.stdout is not None
     assert started.stderr is not None
     started.stdout.close()
-    for message in (sys.path, (), scenario, range(1)):
+    for message in (sys.path, f"{parallel.__name__}:serve", (), scenario, range(1)):
         pickle.dump(message, started.stdin)
     started.stdin.close()
     told = started.stderr.read()

@@ -11,7 +11,7 @@ import pytest
 
 import engine
 from engine.cost_models.chunk_times import chunk_times
-from engine.simulate.schedule import LARGEST, schedule
+from engine.simulate.schedule import LARGEST, Schedule, schedule
 from engine.store import Condition
 
 BLOCKS = 40
@@ -29,21 +29,26 @@ def runs(**limits: Any) -> pd.DataFrame:
     return found.evaluate_ids(np.sort(chosen))
 
 
+@functools.cache
 def rows() -> list[dict[Any, Any]]:
     return runs().to_dict("records")
 
 
+@functools.cache
+def scheduled() -> list[tuple[dict[Any, Any], Schedule]]:
+    """All of them with their schedules, which every law below is about."""
+    return [(row, schedule(row, BLOCKS)) for row in rows()]
+
+
 def test_stages_do_one_thing_at_a_time() -> None:
-    for row in rows()[::3]:
-        found = schedule(row, BLOCKS)
+    for _, found in scheduled()[::3]:
         for _, tasks in found.tasks.groupby("stage"):
             starts, ends = tasks["start"].to_numpy(), tasks["end"].to_numpy()
             assert (starts[1:] >= ends[:-1] - 1e-12).all()
 
 
 def test_durations_add_up_to_the_step_on_every_stage() -> None:
-    for row in rows():
-        found = schedule(row, BLOCKS)
+    for row, found in scheduled():
         assert found.skipped == 0
         tasks = found.tasks.assign(length=found.tasks["end"] - found.tasks["start"])
         busy = tasks.groupby("stage")["length"].sum().to_numpy()
@@ -57,23 +62,20 @@ def test_durations_add_up_to_the_step_on_every_stage() -> None:
 
 
 def test_the_last_stage_to_finish_does_so_at_the_step_time() -> None:
-    for row in rows():
-        found = schedule(row, BLOCKS)
+    for row, found in scheduled():
         assert found.tasks["end"].max() == pytest.approx(row["total_time"], rel=1e-9)
         assert found.end == row["total_time"]
 
 
 def test_every_chunk_of_every_microbatch_is_done_once_on_every_stage() -> None:
-    for row in rows()[::5]:
-        found = schedule(row, BLOCKS)
+    for _, found in scheduled()[::5]:
         work = found.tasks[found.tasks["kind"].isin(["forward", "backward"])]
         assert len(work) == 2 * found.stages * found.chunks * found.microbatches
         assert not work.duplicated(["stage", "kind", "chunk", "microbatch"]).any()
 
 
 def test_nothing_starts_before_its_input_is_there() -> None:
-    for row in rows()[::10]:
-        found = schedule(row, BLOCKS)
+    for _, found in scheduled()[::10]:
         work = found.tasks[found.tasks["kind"].isin(["forward", "backward"])]
         ends = work.set_index(["kind", "chunk", "microbatch", "stage"])["end"].to_dict()
         for task in work.to_dict("records"):
@@ -91,10 +93,9 @@ def test_nothing_starts_before_its_input_is_there() -> None:
 
 def test_a_stage_holds_no_more_microbatches_than_the_cost_model_says() -> None:
     """1F1B keeps at most as many microbatches alive on a stage as there are stages behind it, itself included."""
-    plain = [row for row in rows() if row["pipeline_interleaving"] == 1]
+    plain = [found for row, found in scheduled() if row["pipeline_interleaving"] == 1]
     assert plain
-    for row in plain[::3]:
-        found = schedule(row, BLOCKS)
+    for found in plain[::3]:
         for stage, tasks in found.tasks.groupby("stage"):
             alive = np.cumsum(tasks["kind"].map({"forward": 1, "backward": -1}).fillna(0))
             assert alive.max() <= found.stages - int(str(stage))

@@ -89,12 +89,14 @@ def test_rows_in_a_table_are_counted_as_what_they_take_in_the_log_and_in_the_fil
         assert again.find("second").bytes - sizes["first"] >= 2**18 - 16_384
 
 
-@pytest.mark.parametrize("count", [1, 511, 512, 1999, 2000, 2001, 2047, 2048, 2049, 2560, 3072, 4096])
 @pytest.mark.parametrize("piece", [512, 700, 10_000])
-def test_any_number_of_rows_in_any_pieces(opened_store, count, piece):
-    rows = make_rows(count)
-    assert put(opened_store, "key", rows, piece=piece).feasible == count
-    assert_same(opened_store.rows("key").table(), rows)
+def test_any_number_of_rows_in_any_pieces(opened_store, piece):
+    wanted = {}
+    for count in (1, 511, 512, 1999, 2000, 2001, 2047, 2048, 2049, 2560, 3072, 4096):
+        wanted[f"key{count}"] = rows = make_rows(count)
+        assert put(opened_store, f"key{count}", rows, piece=piece).feasible == count
+    for key, rows in wanted.items():
+        assert_same(opened_store.rows(key).table(), rows)
 
 
 def test_store_and_its_folder_can_be_moved(stored, tmp_path):
@@ -296,7 +298,7 @@ def test_threads_read_while_another_writes(stored):
             for turn in range(4):
                 put(opened, f"new{turn}", make_rows((FEW, MANY)[turn % 2], seed=turn))
             return True
-        for _ in range(15):
+        for _ in range(8):
             assert access.count() == rows.num_rows
             assert access.top(5)["id"].to_pylist() == best
             assert opened.find("key").feasible == rows.num_rows

@@ -42,12 +42,14 @@ class Net:
     width: int = 0
     shared: int = 0
     leading: int = 0
+    groups: int = 1
+    chosen: int = 1
 
 
 LLAMA = Net(8192, 28672, 80, 64, 8, 128, 128256, value=128)
 GPT_OSS = Net(2880, 2880, 36, 64, 8, 64, 201088, value=64, window=128, every=2, experts=128, top=4, width=2880)
 DEEPSEEK = Net(7168, 18432, 61, 128, 128, 192, 129280, q_rank=1536, rank=512, rope=64, value=128, experts=256, top=8,
-               width=2048, shared=1, leading=3)  # fmt: skip
+               width=2048, shared=1, leading=3, groups=8, chosen=4)  # fmt: skip
 
 
 def gemm(m: float, n: float, k: float, count: float, low: bool, weight: float, start: float) -> float:
@@ -160,7 +162,9 @@ class Run:
         sent = 2 * net.h * tokens / t
 
         def hit(ranks: float) -> float:
-            return ranks * (1 - (1 - 1 / ranks) ** net.top) * (ranks - 1) / ranks
+            # All experts of a token stand in `chosen` of the groups, each on its own share of the ranks.
+            reached = ranks * net.chosen / net.groups
+            return reached * (1 - (1 - 1 / reached) ** net.top) * (ranks - 1) / ranks
 
         one_way = hit(self.e) * sent / (NVLINK * P.scale_up * P.exchange_host)
         one_way += hit(nodes) * sent / (NETWORK * P.scale_out * P.exchange_network) + LATENCY

@@ -38,6 +38,30 @@ def test_the_way_to_the_best_is_a_chain_of_gains() -> None:
     assert len(found.steps) > 2  # what can be told apart is
 
 
+def test_what_a_flag_or_two_bring_comes_first_with_the_flags_of_the_framework() -> None:
+    found = launch.standing({**EXECUTION, "pipeline_interleaving": 1}, "llama-3-8B", "h100_80g_sxm")
+    first, *_, last = found.steps
+    assert {change.field for change in first.changes} == {"activation_recompute", "selective_recompute"}
+    assert first.gain == pytest.approx(0.285, abs=0.0005)
+    flags = launch.flag_changes(found, framework="megatron")
+    assert [len(each) > 0 for each in flags] == [True] * len(found.steps)
+    assert [str(each) for each in flags[0]] == [
+        "--recompute-granularity selective", "without --recompute-method", "without --recompute-num-layers",
+        "--recompute-modules layernorm",
+    ]  # fmt: skip
+    assert [str(each) for each in flags[-1]] == ["--overlap-grad-reduce", "--overlap-param-gather"]
+    # A configuration with the flags of all steps reads as the execution that the last one leads to.
+    written = launch.write(found.row, "llama-3-8B", framework="megatron").flags
+    for step in flags:
+        for change in step:
+            assert written.get(change.flag) == change.old
+            written = {**written, change.flag: change.new}
+    given = {name: value for name, value in written.items() if value is not None}
+    read = launch.read_flags("megatron", given, gpus=16).execution
+    told = ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "zero_stage", "activation_recompute")
+    assert {name: read[name] for name in told} == {name: last.execution[name] for name in told}
+
+
 def test_an_execution_that_does_not_run_is_told_why_and_what_makes_it_run() -> None:
     found = launch.standing({**EXECUTION, "num_procs": 8, "pipeline_par": 2, "pipeline_interleaving": 1},
                             "llama-3-70B", "h100_80g_sxm", limits={"weight_offload": False})  # fmt: skip

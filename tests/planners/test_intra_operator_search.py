@@ -144,23 +144,22 @@ def test_the_published_plan_of_a_mixture_of_experts_is_predicted() -> None:
 
 
 def test_a_library_model_with_grouped_queries_is_planned_on_one_node() -> None:
-    mesh = system_mesh("h100_80g_sxm", 8)
+    mesh = system_mesh("h100_80g_sxm", 8, calibrated=False)
     assert (mesh.memory, mesh.alpha) == (79.6474609375 * 2**30, 1e-5)
-    found = search("llama-3-8B", mesh, batch=8, layers=2, element_bytes=2, memory_limit=2**40)
+    asked: dict[str, Any] = {"batch": 8, "layers": 2, "element_bytes": 2, "sequence_parallel": False}
+    found = search("llama-3-8B", mesh, memory_limit=2**40, **asked)
     whole, split = _row(found, (1,) * 4), _row(found, (0, 2, 0, 2))
     weights = 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336)  # Llama 3 8B: q and out, k and v of 8 heads, gated MLP
     assert whole["all_reduce"] == pytest.approx(2 * 2 * 7 / 8 * weights * 2)
     stream = 8 * 8192 * 4096 * 2
     assert split["volume"] == pytest.approx((2 * 4 - 1) * 2 * 7 / 8 * stream)
     assert split["solution"] == "Megatron tensor parallel"
-    kept = _row(search("llama-3-8B", mesh, batch=8, layers=2, element_bytes=2, keep_scores=True), (1,) * 4)
+    kept = _row(search("llama-3-8B", mesh, keep_scores=True, **asked), (1,) * 4)
     assert kept["memory"] - whole["memory"] == 2 * 2 * 32 * 8192**2 * 2  # two tensors per layer, one sequence a device
-    many = search("llama-3-8B", {**mesh.document(), "devices": 16}, batch=16, layers=1)
-    assert _row(many, (0, 2, 0, 2))["reason"] == "q splits 8 heads of keys, no multiple of 16 devices."
+    many = search("llama-3-8B", {**mesh.document(), "devices": 64}, batch=64, layers=1)
+    assert _row(many, (0, 2, 0, 2))["reason"] == "q splits 8 heads of keys, no multiple of 64 devices."
     with pytest.raises(PlanError, match="joins 8 processors"):
         system_mesh("h100_80g_sxm", 16)
-    with pytest.raises(PlanError, match="has latent attention"):
-        search("deepseek-v3", mesh)
 
 
 # Names of the 18 models in Alpa's suites (alpa b8078a9f, suite_manual_gpt.py and suite_manual_moe.py; Apache-2.0).

@@ -49,6 +49,11 @@ def _evaluated(table: pd.DataFrame, cost_model: str) -> pd.DataFrame:
     return engine.evaluate("gpt3-13B", "a100_80g", table, cost_model=cost_model)
 
 
+def _seen(table: pd.DataFrame) -> list[dict[Any, Any]]:
+    """What is seen of each row, with None for a figure that it does not have."""
+    return table[SEEN].astype(object).where(table[SEEN].notna(), None).to_dict("records")
+
+
 def _columns(plain: dict[str, Any], field: str) -> Iterator[tuple[str, list[Any], pd.Series[Any]]]:
     kind = by_name(field).dtype
     return columns(plain[field] if kind == "int64" else 2, plain[field] if kind == "str" else "none")
@@ -62,16 +67,15 @@ def test_a_value_means_the_same_in_a_column_of_any_type(plain: dict[str, Any], c
     def expected(value: Any) -> Any:
         if (type(value), value) not in known:
             only = _evaluated(_of_type(plain, field, pd.Series([value], dtype=object)), cost_model)
-            known[type(value), value] = only.loc[0, SEEN]
+            (known[type(value), value],) = _seen(only)
         return known[type(value), value]
 
     for name, cells, series in _columns(plain, field):
-        found = _evaluated(_of_type(plain, field, series), cost_model)
-        for row, cell in enumerate(cells):
-            seen, value = found.loc[row, SEEN], meaning(kind, cell)
-            told = (name, type(cell), dict(seen))
+        found = _seen(_evaluated(_of_type(plain, field, series), cost_model))
+        for seen, cell in zip(found, cells, strict=True):
+            value, told = meaning(kind, cell), (name, type(cell), seen)
             if value is not None or is_empty(cell):
-                assert seen.equals(expected(value)), told
+                assert seen == expected(value), told
             else:
                 assert seen["status"] == "invalid", told
                 assert seen["reason"] in MALFORMED, told

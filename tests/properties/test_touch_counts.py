@@ -83,7 +83,7 @@ from dashboard.pages.contract import Group, Needs, Page
 
 PAGE = Page(
     name="grown", title="Grown", group=Group.DECIDE, help="Shows that it is there.", needs=Needs.SCENARIO,
-    parameters={"grown_by": "growth"},
+    parameters={"grown_by": "growth"}, guide="quick-start",
 )
 ''',
     "dashboard/pages/grown/view.py": '''"""Draws it."""

@@ -33,3 +33,22 @@ def test_a_named_schedule_and_groups_count() -> None:
     unknown = _predicted(schedule="spiral")
     assert unknown["reason"] == "schedule_not_modelled"
     assert "dualpipe" in unknown["reason_text"]
+
+
+def test_megatron_bridges_layouts_are_those_of_its_recipe_and_count() -> None:
+    """61 blocks on 8 stages: 8 on each, and 5 with loss and prediction layer on the last (`recipes/deepseek`)."""
+    table = validation.library_runs().table
+    runs = table[table["framework"].str.startswith("Megatron-Bridge") & (table["model"] == "DeepSeekV3")]
+    assert len(runs) == 6
+    assert (runs["layout"] != "").all()
+    row = runs[runs["id"] == "mb26.06-pre-DeepSeekV3-B300-mxfp8-256"]
+
+    def predicted(layout: str) -> pd.Series:
+        return validation.validate(row.assign(layout=layout)).iloc[0]
+
+    listed, ends = validation.validate(row).iloc[0], predicted("first_8_last_5")
+    assert listed["predicted_step_time_s"] == ends["predicted_step_time_s"]
+    assert predicted("Et*2|(t*9|)*6t*5mL")["predicted_step_time_s"] > listed["predicted_step_time_s"]
+    assert predicted("Et*8|(t*8|)*5t*5mL")["reason"] == "impossible_split"
+    assert predicted("Et*8|(t*8|)*6t*4mL")["reason"] == "impossible_split"
+    assert predicted("spiral")["reason"] == "bad_value"

@@ -12,7 +12,7 @@ from dashboard.link import scenario_parameters, state
 from dashboard.link.document_validation import PROBLEMS, Refused, sentence
 from dashboard.words.executions import choices, title
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import count, format_value, percent, signed_percent
+from dashboard.words.numbers import count, counted, format_value, percent, signed_percent
 from engine import Scenario, launch
 from engine.columns import ALL_FIELDS, called
 from engine.launch import Reading, Standing
@@ -51,7 +51,7 @@ def draw(name: str, content: bytes) -> Mapping[str, str] | None:
     except (*PROBLEMS, launch.LaunchError) as problem:
         st.warning(literal(sentence(problem)), icon=":material/help:")
         return None
-    _stands(stands)
+    _stands(stands, reading.framework)
     return parameters(stands)
 
 
@@ -101,8 +101,8 @@ def _list(heading: str, sentences: Sequence[str]) -> None:
     st.caption("\n".join([*lines, f"- and {more} more"] if more > 0 else lines))
 
 
-def _stands(stands: Standing) -> None:
-    """Its place, its distance to the best, and the way there."""
+def _stands(stands: Standing, framework: str) -> None:
+    """Its place, its distance to the best, and the way there, with the flags that each step changes."""
     row: Mapping[str, Any] = stands.row
     system = stands.scenario.system
     st.html(markup.head(title(row), f"on {system.title or system.name}"))
@@ -123,7 +123,9 @@ def _stands(stands: Standing) -> None:
     far = "" if stands.distance is None else f", {percent(stands.distance)} more"
     st.markdown(f"The best reaches {format_value('sample_rate', best['sample_rate'])}{far}. What leads there:")
     lines = []
-    for step in stands.steps:
+    for step, flags in zip(stands.steps, launch.flag_changes(stands, framework=framework), strict=True):
         gain = "makes it run" if step.gain == float("inf") else signed_percent(step.gain)
         lines.append(f"- **{gain}**: {literal(', '.join(map(str, step.changes)))}")
+        if flags:
+            lines.append(f"  - {counted(len(flags), 'flag')}: {literal(', '.join(map(str, flags)))}")
     st.caption("\n".join(lines))

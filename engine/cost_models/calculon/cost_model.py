@@ -105,6 +105,19 @@ class Calculon(CostModel):
             "networks": [[network.size, network.must_be_filled] for network in system.networks],
         }
 
+    def rises_with(self, system: System, path: str) -> int:
+        """See `CostModel.rises_with`: a step without its exchange is a sum of times, none of which rises with a rate.
+
+        Computation that hides communication is no exception: its longer time and the shorter exposure add up to no
+        less. That needs computing and moving data to add up within an operation; where they overlap it may not hold.
+        """
+        if system.processing_mode != "no_overlap":
+            return 0
+        first, last = path.split(".")[0], path.rsplit(".", 1)[-1]
+        if first in ("matrix", "vector", "mem1", "mem2", "networks"):
+            return {"tflops": 1, "bandwidth_gb_per_s": 1, "capacity_gib": 1, "latency_s": -1}.get(last, 0)
+        return 0
+
     def operations(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
     ) -> pd.DataFrame:

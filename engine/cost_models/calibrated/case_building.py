@@ -31,7 +31,7 @@ from engine.cost_models.calibrated.systems import accelerator_of, fastest_attent
 from hardware import System
 from models import Model
 
-__all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "left_out", "model_shapes"]
+__all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "left_out", "model_shapes", "shaped_case"]
 
 BITS = {"float4": 4.0, "float8": 8.0}
 """Bits of the linear layers by datatype; all others count as 16."""
@@ -178,9 +178,20 @@ def case_of(model: Model, system: System, executions: Mapping[str, Any]) -> Case
         KeyError: one of the five required columns is missing.
         ValueError: a word is none of the choices.
     """
-    return Case(
-        model_shapes(model), Accelerators.of(accelerator_of(system)), _layout(executions), _software(system, executions)
-    )
+    return shaped_case(model_shapes(model), system, executions)
+
+
+def shaped_case(shapes: ModelShapes, system: System, executions: Mapping[str, Any]) -> Case:
+    """Returns the case of shapes, as of a part of a model, on one system for columns of executions.
+
+    Args:
+        shapes: of the model, numbers or arrays [rows].
+        system: becomes plain numbers that broadcast.
+        executions: as for `case_of`.
+
+    Raises as `case_of`.
+    """
+    return Case(shapes, Accelerators.of(accelerator_of(system)), _layout(executions), _software(system, executions))
 
 
 def _layout(e: Mapping[str, Any]) -> Layout:

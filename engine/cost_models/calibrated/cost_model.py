@@ -16,6 +16,7 @@ from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_c
 from engine.cost_models.calibrated.case_building import left_out, model_shapes
 from engine.cost_models.calibrated.effective import effective_rates
 from engine.cost_models.calibrated.fields import DATATYPES, IMPLIED, NOT_READ
+from engine.cost_models.calibrated.kernel_times import CalibratedKernelTimes
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
@@ -169,6 +170,11 @@ class Calibrated(CostModel):
         used = self.calibration(calibration)
         physics = f"{self.version}, {used.name}"
         return CalibratedAccount(model, system, execution, parameters_of(used), physics)
+
+    def kernel_times(
+        self, system: System, datatype: str, calibration: Calibration | None = None
+    ) -> CalibratedKernelTimes:
+        return CalibratedKernelTimes(system, datatype, parameters_of(self.calibration(calibration)))
 
     def left_out(self, thing: Model | System) -> Sequence[str]:
         """See `CostModel.left_out`."""

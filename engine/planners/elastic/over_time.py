@@ -134,9 +134,10 @@ def phases_of(given: Iterable[Phase | Mapping[str, Any] | Sequence[Any]] | pd.Da
 
 
 def _phase(row: Any, at: int) -> Phase:
+    parts: list[Any]
     if isinstance(row, Phase):
-        return row
-    if isinstance(row, Mapping):
+        parts = [row.duration_s, row.nodes, row.cpu_threads, row.bandwidth]
+    elif isinstance(row, Mapping):
         unknown = [key for key in row if key not in ("duration_s", "placement", "cpu_threads", "bandwidth")]
         if unknown or "duration_s" not in row or "placement" not in row:
             raise PlanError(f"Phase {at} needs duration_s and placement, and may have cpu_threads and bandwidth.")
@@ -149,7 +150,7 @@ def _phase(row: Any, at: int) -> Phase:
     if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < float(seconds) <= 1e12:
         raise PlanError(f"Phase {at} takes {shown(seconds)} seconds; give a number above 0.")
     try:
-        nodes = () if parts[1] in (0, "0", "", []) else gpus_on_nodes(parts[1])
+        nodes = () if parts[1] in (0, "0", "", [], ()) else gpus_on_nodes(parts[1])
         return Phase(float(seconds), nodes, checked_threads(parts[2]), checked_bandwidth(parts[3]))
     except PlanError as error:
         raise PlanError(f"Phase {at}: {error}") from None

@@ -5,29 +5,47 @@ tables, derived from labels, the arithmetic operations of the published models, 
 axis, and the best vectors of all layers under a limit of memory.
 """
 
+from engine.planners.intra_operator.alpa import AlpaMesh, LinearChain, linear_chain
+from engine.planners.intra_operator.annotations import sharding_annotations
+from engine.planners.intra_operator.beside_exploration import beside_exploration, plan_degrees
+from engine.planners.intra_operator.layer_costs import Vector
 from engine.planners.intra_operator.library import system_mesh
-from engine.planners.intra_operator.mesh import Mesh, mesh_of
+from engine.planners.intra_operator.measured.overlay import FittedRates, fit_rates, overlay
+from engine.planners.intra_operator.measured.points import measured_points, measured_points_of
+from engine.planners.intra_operator.measured.published import published_runs, published_volumes
+from engine.planners.intra_operator.measured.text_forms import TEXT_FORMS, log_text
+from engine.planners.intra_operator.mesh import Axis, Mesh, mesh_of
+from engine.planners.intra_operator.names import described
 from engine.planners.intra_operator.parallel_blocks import BlockList, ParallelBlock, layer_blocks
-from engine.planners.intra_operator.search import Chosen, IntraOperatorPlan, search
-from engine.planners.intra_operator.suites import suite_layers, suite_parameters, tflop_count
+from engine.planners.intra_operator.planner import IntraOperatorProblem, solve
+from engine.planners.intra_operator.search import IntraOperatorPlan, search
+from engine.planners.intra_operator.segments import segment_map
+from engine.planners.intra_operator.steps import Chosen, evaluate_vectors, layers_of
+from engine.planners.intra_operator.suites import suite_parameters, tflop_count
 from engine.planners.intra_operator.volumes import vector_volumes
+from models.loader import ModelLike
 
 __all__ = [
-    "BlockList", "Chosen", "IntraOperatorPlan", "Mesh", "ParallelBlock", "blocks", "mesh_of", "search",
-    "suite_parameters", "system_mesh", "tflop_count", "vector_volumes",
+    "TEXT_FORMS", "AlpaMesh", "Axis", "BlockList", "Chosen", "FittedRates", "IntraOperatorPlan",
+    "IntraOperatorProblem", "LinearChain", "Mesh", "ParallelBlock", "Vector", "beside_exploration", "blocks",
+    "described", "evaluate_vectors", "fit_rates", "linear_chain", "log_text", "measured_points",
+    "measured_points_of", "mesh_of", "overlay", "plan_degrees", "published_runs", "published_volumes", "search",
+    "segment_map", "sharding_annotations", "solve", "suite_parameters", "system_mesh", "tflop_count",
+    "vector_volumes",
 ]  # fmt: skip
 
 
-def blocks(model: str, *, batch: int = 16, layers: int = 2) -> BlockList:
-    """Returns the ParallelBlocks of a model of the suites with their plan tables, each different layer once.
+def blocks(model: ModelLike, *, batch: int = 16, layers: int = 2) -> BlockList:
+    """Returns the ParallelBlocks of a model with their plan tables, each different layer once.
 
     Args:
-        model: such as "gpt F", "moe E" or "llama".
+        model: of the suites, such as "gpt F", "moe E" or "llama"; or of the library, by name, path or itself.
         batch: sequences; block sizes depend on it, strategies do not.
         layers: how many.
 
     Raises:
-        engine.planners.contract.PlanError: there is no such model.
+        engine.planners.contract.PlanError: a number is none that there is.
+        models.ModelFileError: there is no such model.
     """
-    different = {each.name: each for each in suite_layers(model, batch=batch, layers=layers)}
+    different = {each.name: each for each in layers_of(model, batch=batch, layers=layers)[1]}
     return BlockList(block for each in different.values() for block in layer_blocks(each))

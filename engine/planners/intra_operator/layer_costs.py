@@ -1,259 +1,256 @@
-"""What every strategy vector of a layer costs on one axis: volume by collective, memory, and whether it can be.
+"""What every strategy vector of a layer costs on a mesh: volume by collective, seconds, memory, and whether it can be.
 
-A tensor between contractions is replicated, split by tokens, or split by its last dimension. A contraction wants its
-input and gives its result in one of these states; gradients go the same way back. A forward conversion counts twice
-where a contraction with a weight uses it, for its result and for the gradient of its weight; a conversion of a gradient
-counts once. Norms take the state of what comes before them, and four small all-reduces where that is split by its last
-dimension. The gradient of the first layer's input does not exist. Experts are reached by conversions of all places.
+A contraction wants its input and gives its result in one of the states of `factors`; gradients go the same way back. A
+forward conversion counts twice where a contraction with a weight uses it, for its result and for the gradient of its
+weight; a conversion of a gradient counts once. Norms take the state of what comes before them, and four small
+all-reduces where that is split by its last dimension. The gradient of the first layer's input does not exist. Experts
+are reached by conversions of all places.
 
 A layer knows of those before it only the state in which the last one gives its result, so that its costs are one table
-per state and one for the first layer.
+per state and one for the first layer. Within a layer every cost depends on one or two blocks: the tables of `factors`
+are all there is, and the costs of millions of vectors are their sums.
 
 Source: Alpa, cost of collectives in bytes of a ring; an all-to-all counts half an all-gather.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Final
 
 import numpy as np
 
 from engine.executions.arrays import Flags, Floats, Ints
+from engine.planners.intra_operator.costs.accounting import accounted
+from engine.planners.intra_operator.costs.factors import BEFORE, REPLICATED, Factor, all_states, state_number
+from engine.planners.intra_operator.costs.options import BlockOptions, Widths, block_options
 from engine.planners.intra_operator.layer_graphs import LayerGraph
-from engine.planners.intra_operator.parallel_blocks import ParallelBlock, layer_blocks
+from engine.planners.intra_operator.mesh import Mesh
+from engine.planners.intra_operator.names import named_vectors
+from engine.planners.intra_operator.parallel_blocks import layer_blocks
 
-__all__ = ["FIRST", "STATES", "LayerCosts", "Widths", "layer_costs"]
+__all__ = ["FIRST", "LISTED", "STATES", "LayerCosts", "Vector", "Widths", "layer_costs"]
 
-REPLICATED, TOKENS, LAST = range(3)
+Vector = tuple[int, ...] | tuple[tuple[int, ...], ...]
+"""One strategy per block; on two mesh axes one for each axis."""
 STATES: Final = 3
-FIRST: Final = STATES
+FIRST: Final = -1
 """Where the first layer stands in the tables by the state before."""
-REDUCE, GATHER, EXCHANGE = range(3)
-BY_EXPERT: Final = 3
-WANTS: Final = np.array([REPLICATED, TOKENS, LAST, BY_EXPERT])
-GIVES: Final = np.array([LAST, TOKENS, REPLICATED, BY_EXPERT])
-GIVES_ATTENTION: Final = np.array([LAST, TOKENS, LAST])
-"""A split along the contracted dimension of queries, keys and values is all-reduced and then split by heads."""
-NORM_REDUCES: Final = 4
-EXPERTS: Final = "experts"
-
-
-@dataclass(frozen=True, slots=True)
-class Widths:
-    """Bytes of an element, and of a parameter with gradient and optimizer state; whether gradients and optimizer state
-    are split over the axis where the weight is not (ZeRO), which changes no volume; whether scores are kept, which
-    fused attention computes again."""
-
-    element: float = 4.0
-    parameter: float = 16.0
-    zero: bool = False
-    scores: bool = True
+LISTED: Final = 20_000
+"""Vectors of a layer that are kept where there are more: those that can be best behind any layers, and the rest by
+time."""
+GRID: Final = 4_000_000
+"""Vectors whose sums are made at a time."""
 
 
 @dataclass(frozen=True)
 class LayerCosts:
-    """The vectors of a layer, and arrays along them.
+    """Vectors of a layer, and arrays along them.
 
-    `volumes` [bytes] and `counts` have the axes state before the layer (and `FIRST`), vector, collective; `gives` is
-    the state behind it, `memory` what a device keeps [bytes], `reasons` why a vector cannot be, empty where it can.
+    `volumes` [bytes] and `counts` have the axes state before the layer (and `FIRST`, the last), vector, collective of
+    every mesh axis; `kernels` the seconds of a device [s] by state and vector, all 0 where there are no kernel rates;
+    `gives` is the state behind it, `memory` what a device keeps [bytes], `reasons` why a vector cannot be, empty where
+    it can. `total` vectors there are, which is more than those that are listed where there are too many.
     """
 
     name: str
-    vectors: Ints
+    choices: Ints
+    options: tuple[BlockOptions, ...]
     gives: Ints
     volumes: Floats
     counts: Floats
+    kernels: Floats
     memory: Floats
     reasons: tuple[str, ...]
     flop: float
     first_flop: float
+    total: int
 
     @property
     def possible(self) -> Flags:
         """Returns which vectors can be."""
         return np.array([not each for each in self.reasons])
 
+    @cached_property
+    def vectors(self) -> tuple[Vector, ...]:
+        """Returns the vectors, in the order of the arrays."""
+        words = [each.words for each in self.options]
+        return tuple(tuple(words[at][one] for at, one in enumerate(row)) for row in self.choices.tolist())
 
-class _Account:
-    """Volumes and numbers of collectives of all vectors."""
+    def seconds(self, mesh: Mesh) -> Floats:
+        """Returns the seconds of collectives and kernels [states and first, vectors] [s]; without the computation that
+        the mesh's matrix rate gives where there are no kernel rates.
 
-    def __init__(self, vectors: int, devices: int) -> None:
-        self.share = (devices - 1) / devices
-        self.volumes = np.zeros((vectors, 3))
-        self.counts = np.zeros((vectors, 3))
-
-    def reduce(self, where: Flags, size: float, count: float = 1.0) -> None:
-        self._add(REDUCE, where, 2.0 * self.share * size, count)
-
-    def convert(self, source: Ints, target: Ints, size: float, count: float = 1.0) -> None:
-        split = source != REPLICATED
-        self._add(GATHER, split & (target == REPLICATED), self.share * size, count)
-        self._add(EXCHANGE, split & (target != REPLICATED) & (source != target), self.share / 2.0 * size, count)
-
-    def _add(self, collective: int, where: Flags, size: float, count: float) -> None:
-        if self.share:
-            self.volumes[:, collective] += np.where(where, count * size, 0.0)
-            self.counts[:, collective] += np.where(where, count, 0.0)
+        Args:
+            mesh: whose axes it was made for.
+        """
+        return np.asarray(mesh.seconds(self.volumes, self.counts).sum(axis=-1) + self.kernels)
 
 
-def layer_costs(graph: LayerGraph, devices: int, widths: Widths) -> LayerCosts:
+def layer_costs(graph: LayerGraph, mesh: Mesh, widths: Widths) -> LayerCosts:
     """Returns what every strategy vector of a layer costs.
 
     Args:
-        graph: a dense layer, or one of experts.
-        devices: on the one axis.
-        widths: of elements and parameters.
+        graph: of the layer.
+        mesh: that shares it.
+        widths: of elements and parameters, and what is kept and split.
     """
     blocks = layer_blocks(graph)
-    ids = np.array(list(product(*(range(block.space) for block in blocks))), np.int64)
-    accounts = [_account(graph, ids, blocks, devices, widths.element, state) for state in range(STATES + 1)]
-    root = blocks[0].root.left
-    spared = sum(each.flop(graph.sizes) for each in graph.contractions if each.left == root)
+    options = tuple(block_options(block, mesh.shape, widths, graph.joined) for block in blocks)
+    before, first = (accounted(graph, blocks, options, mesh, widths, first=at) for at in (False, True))
+    sizes = [len(each.ids) for each in options]
+    total = int(np.prod(sizes))
+    if total <= LISTED:
+        choices = np.array(list(product(*map(range, sizes))), np.int64)
+    else:
+        choices = _worth_keeping(graph, options, before, first, mesh)
+    root = [each for each in graph.contractions if graph.reads.get(each.name) == ""]
+    spared = sum(each.flop(graph.sizes) for each in root)
+    behind = options_behind(graph, options)
+    states = all_states(len(mesh.shape))
+    volumes, counts, kernels = (
+        np.stack([
+            *(_gathered(before, name, choices, number, len(mesh.shape)) for number in range(len(states))),
+            _gathered(first, name, choices, _replicated(len(mesh.shape)), len(mesh.shape)),
+        ])
+        for name in ("volumes", "counts", "seconds")
+    )  # fmt: skip
     return LayerCosts(
         graph.name,
-        ids,
-        _behind(graph, ids),
-        np.stack([each.volumes for each in accounts]),
-        np.stack([each.counts for each in accounts]),
-        _memory(graph, ids, blocks, devices, widths),
-        tuple(_reason(row, blocks, devices) for row in ids),
+        choices,
+        options,
+        behind[choices[:, _giver(graph, options)]],
+        volumes,
+        counts,
+        kernels,
+        _gathered(before, "memory", choices, 0, len(mesh.shape)),
+        tuple(_reason(row, options) for row in choices.tolist()),
         3.0 * graph.flop,
         3.0 * graph.flop - spared,
+        total,
     )
 
 
-def _account(
-    graph: LayerGraph, ids: Ints, blocks: tuple[ParallelBlock, ...], devices: int, width: float, state: int
-) -> _Account:
-    account = _Account(len(ids), devices)
-    first = state == FIRST
-    before = np.full(len(ids), REPLICATED if first else state, np.int64)
-    residual = blocks[0].root.left.elements(graph.sizes) * width
-    tokens = residual / graph.sizes["h"]
-    dense = graph.name != EXPERTS
-    wants = [WANTS[ids[:, at]] for at in range(4)]
-    gives = [(GIVES_ATTENTION if at == 0 else GIVES)[ids[:, at]] for at in range(4)]
-    behind = _behind(graph, ids)
-    states = (before, gives[0], gives[1], gives[2])
-    for at, block in enumerate(blocks[: 4 if dense else 3]):
-        size, weight, out = _bytes(block, width)
-        split = ids[:, at]
-        account.reduce(split == 1, weight)
-        account.reduce(split == 2, out)
-        account.convert(states[at], wants[at], size, 2.0)
-        if at or not first:
-            account.reduce(split == 0, size)
-            account.convert(wants[at], states[at], size)
-    if not dense:
-        _experts(account, ids, blocks, gives, residual, width)
-    for source, target in ((before, gives[1]), (gives[1], behind)):
-        account.convert(source, target, residual)
-        if source is not before or not first:
-            account.convert(target, source, residual)
-        account.reduce(source == LAST, tokens, NORM_REDUCES)
-    return account
+def options_behind(graph: LayerGraph, options: Sequence[BlockOptions]) -> Ints:
+    """Returns the number of the state behind a layer for every option of the block that gives it.
 
-
-def _behind(graph: LayerGraph, ids: Ints) -> Ints:
-    """The state behind a layer; experts give their results back by groups of tokens."""
-    return np.full(len(ids), TOKENS, np.int64) if graph.name == EXPERTS else GIVES[ids[:, 3]]
-
-
-def _experts(
-    account: _Account, ids: Ints, blocks: tuple[ParallelBlock, ...], gives: list[Ints], residual: float, width: float
-) -> None:
-    """What tokens take on their way to the experts and back: masks and both products with them are split by groups.
-
-    What is converted for an expert is kept for its gradients, so that it counts once forward and once back: a split of
-    the experts has four all-to-alls of all places.
+    Args:
+        graph: of the layer.
+        options: of its blocks.
     """
-    tokens = np.full(len(ids), TOKENS, np.int64)
-    logits = blocks[2].root.out.elements(blocks[2].sizes) * width
-    for source, target, size in ((gives[2], tokens, logits), (gives[1], tokens, residual)):
-        account.convert(source, target, size)
-        account.convert(target, source, size)
-    up, down = (each.contraction for each in blocks[3].members)
-    split = ids[:, 3]
-    inside = WANTS[split]
-    sent, hidden, back = (each.elements(blocks[3].sizes) * width for each in (up.left, up.out, down.out))
-    for size in (sent, back):  # the second product splits the other way round, so that both ends are alike
-        account.convert(tokens, inside, size)
-        account.convert(inside, tokens, size)
-        account.reduce(split == 0, size)
-    account.reduce(split == 1, sum(each.weight.elements(blocks[3].sizes) for each in (up, down) if each.weight) * width)
-    account.reduce(split == 2, hidden, 2.0)
+    giver = options[_giver(graph, options)]
+    return state_number(giver.behind)
 
 
-def _memory(graph: LayerGraph, ids: Ints, blocks: tuple[ParallelBlock, ...], devices: int, widths: Widths) -> Floats:
-    """What a device keeps: parameters with their states, the inputs of contractions with weights in the state that they
-    want, queries, keys and values, two tensors of scores, and what the activation function reads; of experts also
-    their masks and places."""
-    found = np.zeros(len(ids))
-    for at, block in enumerate(blocks):
-        size, weight, out = _bytes(block, widths.element)
-        found += _parameters(weight / widths.element, ids[:, at] == 1, devices, widths)
-        if at < 3 or graph.name != EXPERTS:
-            found += _kept(size, WANTS[ids[:, at]], devices)
-        if at == 0:
-            scores = next(each.contraction.out for each in block.members if each.contraction.name == "qk")
-            both = 2.0 * scores.elements(graph.sizes) * widths.element if widths.scores else 0.0
-            found += (out + both) / devices
-        if at == 2 and graph.name != EXPERTS:
-            found += _kept(out, GIVES[ids[:, at]], devices)
-    if graph.name == EXPERTS:
-        dispatch, combine = (each.contraction for each in blocks[2].members[1:])
-        grouped = sum(each.elements(graph.sizes) for each in (dispatch.left, dispatch.right, combine.right))
-        up = blocks[3].root
-        sent, hidden = (each.elements(graph.sizes) * widths.element for each in (up.left, up.out))
-        split = ids[:, 3]
-        found += grouped * widths.element / devices
-        found += _kept(sent, WANTS[split], devices)
-        found += 2.0 * _kept(hidden, np.where(split == 2, REPLICATED, TOKENS), devices)
+def _giver(graph: LayerGraph, options: Sequence[BlockOptions]) -> int:
+    """The block whose strategy decides the state behind a layer; experts give tokens back whatever they do."""
+    return next((at for at, each in enumerate(options) if each.experts), len(options) - 1)
+
+
+def _replicated(axes: int) -> int:
+    return int(state_number(np.full(axes, REPLICATED)))
+
+
+def _reason(row: Sequence[int], options: Sequence[BlockOptions]) -> str:
+    return next((why for at, each in enumerate(options) if (why := each.reasons[row[at]])), "")
+
+
+def _gathered(factors: Sequence[Factor], name: str, choices: Ints, state: int, axes: int) -> Floats:
+    """Sums of tables at chosen vectors."""
+    width = {"volumes": (axes * 4,), "counts": (axes * 4,)}.get(name, ())
+    found = np.zeros((len(choices), *width))
+    for each in factors:
+        table = getattr(each, name)
+        if table is not None:
+            at = tuple(np.full(len(choices), state) if key == BEFORE else choices[:, key] for key in each.keys)
+            found += table[at]
     return found
 
 
-def _parameters(number: float, whole: Flags, devices: int, widths: Widths) -> Floats:
-    """Memory of parameters that are split over the devices, or whole on each [bytes]."""
-    rest = widths.parameter - widths.element
-    apart = widths.element + (rest / devices if widths.zero else rest)
-    return np.asarray(number * np.where(whole, apart, widths.parameter / devices))
+def _worth_keeping(
+    graph: LayerGraph, options: Sequence[BlockOptions], before: Sequence[Factor], first: Sequence[Factor], mesh: Mesh
+) -> Ints:
+    """Those vectors that no other has both less memory and less time than, for any states before and behind, and the
+    fastest others."""
+    possible = [np.flatnonzero([not why for why in each.reasons]) for each in options]
+    shape = tuple(len(each) for each in possible)
+    if not all(shape):
+        return np.zeros((1, len(options)), np.int64)
+    axes = len(mesh.shape)
+    behind = options_behind(graph, options)[possible[_giver(graph, options)]]
+    giver = _giver(graph, options)
+    memory = _grid(before, "memory", possible, 0, mesh)
+    kept: set[int] = set()
+    fastest: Ints = np.zeros(0, np.int64)
+    for state in range(-1, len(all_states(axes))):
+        factors, number = (first, _replicated(axes)) if state < 0 else (before, state)
+        seconds = _grid(factors, "seconds", possible, number, mesh)
+        for given in np.unique(behind):
+            among = np.flatnonzero(
+                np.broadcast_to(_along(behind == given, giver, len(shape)), shape).ravel()
+            )
+            kept.update(among[undominated(memory[among], seconds[among])].tolist())
+        if state < 0:
+            fastest = np.argsort(seconds, kind="stable")[:LISTED]
+    places = [{words: at for at, words in enumerate(map(tuple, each.ids.tolist()))} for each in options]
+    spaces = [int(each.ids.max()) + 1 for each in options]
+    for vector in named_vectors(graph.name, spaces, axes):
+        at = [int(np.searchsorted(possible[block], places[block][one])) for block, one in enumerate(vector)]
+        if all(
+            here < len(possible[block]) and possible[block][here] == places[block][one]
+            for block, (here, one) in enumerate(zip(at, vector, strict=True))
+        ):
+            kept.add(int(np.ravel_multi_index(at, shape)))
+    room = max(LISTED // 4 - len(kept), 0)
+    kept.update(fastest[:room].tolist())
+    found = np.array(np.unravel_index(np.array(sorted(kept)), shape)).T
+    return np.stack([possible[at][found[:, at]] for at in range(len(options))], axis=1)
 
 
-def _kept(size: float, state: Ints, devices: int) -> Floats:
-    return np.where(state == REPLICATED, size, size / devices)
+def _along(values: Flags, at: int, dims: int) -> Flags:
+    return values.reshape([-1 if each == at else 1 for each in range(dims)])
 
 
-def _bytes(block: ParallelBlock, width: float) -> tuple[float, float, float]:
-    """Input, weights and results of the contractions with weights [bytes]."""
-    weighted = [each.contraction for each in block.members if each.contraction.weight is not None]
-    return (
-        block.root.left.elements(block.sizes) * width,
-        sum(each.weight.elements(block.sizes) for each in weighted if each.weight is not None) * width,
-        sum(each.out.elements(block.sizes) for each in weighted) * width,
-    )
+def _grid(factors: Sequence[Factor], name: str, possible: Sequence[Ints], state: int, mesh: Mesh) -> Floats:
+    """Sums of tables over all vectors, flat; `seconds` are those of collectives and kernels."""
+    shape = tuple(len(each) for each in possible)
+    found = np.zeros(shape)
+    for each in factors:
+        table = each.memory if name == "memory" else _seconds(each, mesh)
+        if table is None:
+            continue
+        keys = list(each.keys)
+        if BEFORE in keys:
+            table = np.take(table, state, axis=keys.index(BEFORE))
+            keys.remove(BEFORE)
+        for axis, key in enumerate(keys):
+            table = np.take(table, possible[key], axis=axis)
+        table = np.transpose(table, np.argsort(keys)) if len(keys) > 1 else table
+        there = sorted(keys)
+        found += table.reshape([shape[at] if at in there else 1 for at in range(len(shape))])
+    return found.ravel()
 
 
-WORDS: Final = {"b": "sequences", "a": "heads of keys", "g": "groups", "e": "experts", "f": "columns", "h": "columns"}
+def _seconds(factor: Factor, mesh: Mesh) -> Floats | None:
+    if factor.volumes is None or factor.counts is None:
+        return factor.seconds
+    return np.asarray(mesh.seconds(factor.volumes, factor.counts).sum(axis=-1))
 
 
-def _reason(row: Ints, blocks: tuple[ParallelBlock, ...], devices: int) -> str:
-    """Why a vector cannot be: something that it splits is no multiple of the devices."""
-    for number, block in zip(row, blocks, strict=True):
-        for member in block.members:
-            label = member.labels[number]
-            dim = member.contraction.split_by(label) or (label,)
-            size = block.sizes[label]
-            inside = 1 if member.contraction.weight is None or label == "a" else _product(block, dim[1:])
-            if size * inside % devices:
-                called = WORDS.get(label, "elements")
-                return f"{member.contraction.name} splits {size:,} {called}, no multiple of {devices} devices."
-    return ""
+def undominated(memory: Floats, seconds: Floats) -> Ints:
+    """Returns which points have less time than every one of no more memory, by rising memory.
+
+    Args:
+        memory: of the points [bytes].
+        seconds: of the points [s].
+    """
+    order = np.lexsort((seconds, memory))
+    ahead = np.concatenate(([np.inf], np.minimum.accumulate(seconds[order])[:-1])) if len(order) else seconds[order]
+    return np.asarray(order[seconds[order] < ahead - NOISE * np.abs(np.where(np.isfinite(ahead), ahead, 0.0))])
 
 
-def _product(block: ParallelBlock, labels: tuple[str, ...]) -> int:
-    found = 1
-    for label in labels:
-        found *= block.sizes[label]
-    return found
+NOISE: Final = 1e-12
+"""Times that differ by less are the same sums in another order."""

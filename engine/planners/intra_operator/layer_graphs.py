@@ -2,18 +2,23 @@
 
 Labels: `b` sequences, `s` positions, `z` positions of keys, `h` the residual stream, `a` heads of keys, `r` query heads
 of each, `d` width of a head, `x` queries, keys and values, `f` width of the MLP, `e` experts, `g` groups of `t` tokens,
-`c` places of an expert in a group.
+`c` places of an expert in a group; of latent attention `latent_q`, `latent_kv`, `rope` (the shared part of keys),
+`wide` (what a head expands to of keys and values) and `value` (width of a head of values); `shared` the width of
+shared experts, `n` what one expert is visited by where tokens are sorted by expert.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.planners.intra_operator.contractions import Contraction, Operand
 
-__all__ = ["Between", "LayerGraph", "attention", "gated_mlp", "grouped_experts", "linear", "mlp"]
+__all__ = [
+    "Between", "LayerGraph", "attention", "gated_mlp", "grouped_experts", "latent_attention", "linear", "mlp",
+    "reading", "sorted_experts",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,8 @@ class Between:
     name: str
     over: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
+    keeps: bool = False
+    """Whether what goes in is kept for the backward pass, as an activation function does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,10 @@ class LayerGraph:
     """The contractions of a layer in the order of the program, operations between them, and the size of every label.
 
     `after_attention` is the contraction at whose result the first residual is added, None where there is none.
+    `reads` has for a contraction with a weight the contraction whose result it reads, "" for the layer's input.
+    With `beside` attention and MLP read the same input. `visits` are the experts of a token where tokens are sorted by
+    expert, 0 elsewhere; contractions in `joined` share the block before them; `window` is what attention looks back
+    at, None for everything.
     """
 
     name: str
@@ -41,6 +52,11 @@ class LayerGraph:
     between: tuple[Between, ...]
     sizes: Mapping[str, int]
     after_attention: str | None = None
+    reads: Mapping[str, str] = field(default_factory=dict)
+    beside: bool = False
+    visits: int = 0
+    joined: tuple[str, ...] = ()
+    window: int | None = None
 
     @property
     def flop(self) -> float:
@@ -89,12 +105,63 @@ def attention(*, separate: bool = False, grouped: bool = False) -> tuple[tuple[C
     )
 
 
+def latent_attention(*, compressed_queries: bool = True) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
+    """Returns the contractions of multi-head latent attention, and what lies between them.
+
+    Queries and keys with values are expanded from latents that all heads share (DeepSeek-V2, arXiv:2405.04434,
+    equations 37 to 47).
+
+    Args:
+        compressed_queries: whether queries come from a latent too, else from the layer's input.
+    """
+    x = Operand("x", (T, H))
+    down = {"kv_down": ("latent_kv",), "k_rope": ("rope",)}
+    if compressed_queries:
+        down = {"q_down": ("latent_q",), **down}
+    compress = tuple(
+        Contraction(name, x, Operand(f"w_{name}", (H, each), weight=True), Operand(f"{name}_out", (T, each)))
+        for name, each in down.items()
+    )
+    inner, source = (("latent_q",), "latent_queries") if compressed_queries else (H, "x_queries")
+    up = (
+        Contraction(
+            "q_up", Operand(source, (T, inner)), Operand("w_q_up", (inner, ("a", "d")), weight=True),
+            Operand("q_up_out", (T, ("a", "d"))),
+        ),
+        Contraction(
+            "kv_up", Operand("latent_keys", (T, ("latent_kv",))),
+            Operand("w_kv_up", (("latent_kv",), ("a", "wide")), weight=True), Operand("kv_up_out", (T, ("a", "wide"))),
+        ),
+    )  # fmt: skip
+    queries = Operand("q", (("b",), ("a",), ("s",), ("d",)))
+    keys = Operand("k", (("b",), ("a",), ("z",), ("d",)))
+    values = Operand("v", (("b",), ("a",), ("z",), ("value",)))
+    scores = Operand("scores", (("b",), ("a",), ("s",), ("z",)))
+    mixed = Operand("mixed", (("b",), ("a",), ("s",), ("value",)))
+    heads = ("a", "value")
+    joined = Operand("joined", (T, heads))
+    return (
+        *compress,
+        *up,
+        Contraction("qk", queries, keys, scores),
+        Contraction("av", scores, values, mixed),
+        Contraction("out", joined, Operand("w_out", (heads, H), weight=True), Operand("out_out", (T, H))),
+    ), (
+        *(Between(each.name, "norm of the latent", each.out.dims[1]) for each in compress if each.name != "k_rope"),
+        Between("q_up", "reshape to heads, rotate, transpose", makes=("q",)),
+        Between("kv_up", "reshape to heads, join the rotated key, transpose", makes=("k", "v")),
+        Between("qk", "scale, mask, softmax over keys", ("z",)),
+        Between("av", "transpose, reshape to tokens"),
+        Between("out", "residual, norm", ("h",)),
+    )
+
+
 def mlp() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
     """Returns the contractions of an MLP of two weights, and what lies between them."""
     return (
         _product("fc1", H, ("f",)),
         _product("fc2", ("f",), H),
-    ), (Between("fc1", "bias, GELU"), Between("fc2", "bias, residual, norm", ("h",)))
+    ), (Between("fc1", "bias, GELU", keeps=True), Between("fc2", "bias, residual, norm", ("h",)))
 
 
 def gated_mlp() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
@@ -104,8 +171,8 @@ def gated_mlp() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
         _product("up_proj", H, ("f",), "mlp_in"),
         _product("down_proj", ("f",), H),
     ), (
-        Between("gate_proj", "SiLU"),
-        Between("up_proj", "product of both branches"),
+        Between("gate_proj", "SiLU", keeps=True),
+        Between("up_proj", "product of both branches", keeps=True),
         Between("down_proj", "residual, norm", ("h",)),
     )
 
@@ -142,6 +209,50 @@ def grouped_experts() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
     )
 
 
+def sorted_experts(*, gated: bool, shared: bool) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
+    """Returns the contractions of a mixture of experts whose tokens are sorted by expert, and what lies between them.
+
+    No token is dropped and no mask multiplied: sorting moves bytes and computes nothing (MegaBlocks, Gale et al.,
+    MLSys 2023). Every expert has `n` visits; shared experts are one MLP that every token visits.
+
+    Args:
+        gated: whether experts multiply two branches.
+        shared: whether there are shared experts.
+    """
+    visits = Operand("visits", (("e",), ("n",), H))
+    inside = Operand("expert_inside", (("e",), ("n",), ("f",)))
+    names = ("expert_gate", "expert_up") if gated else ("expert_up",)
+    found = [
+        Contraction(
+            "router", Operand("routed", (T, H)), Operand("w_router", (H, ("e",)), weight=True),
+            Operand("logits", (T, ("e",))),
+        ),
+        *(
+            Contraction(
+                name, visits, Operand(f"w_{name}", (("e",), H, ("f",)), weight=True),
+                Operand(f"{name}_out", (("e",), ("n",), ("f",))),
+            )
+            for name in names
+        ),
+        Contraction(
+            "expert_down", inside, Operand("w_expert_down", (("e",), ("f",), H), weight=True),
+            Operand("expert_out", (("e",), ("n",), H)),
+        ),
+    ]  # fmt: skip
+    lying = [
+        Between("router", "softmax and choice over experts, sorting of tokens by expert", ("e", "t")),
+        *(Between(name, "activation", keeps=True) for name in names),
+        Between("expert_down", "weighted sum of a token's visits, residual, norm", ("h",)),
+    ]
+    if shared:
+        wide = ("shared",)
+        ahead = ("shared_gate", "shared_up") if gated else ("shared_up",)
+        found += [_product(name, H, wide, "shared_in") for name in ahead]
+        found.append(_product("shared_down", wide, H))
+        lying += [Between(name, "activation", keeps=True) for name in ahead]
+    return tuple(found), tuple(lying)
+
+
 def linear(name: str) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
     """Returns one linear layer with its activation.
 
@@ -158,3 +269,22 @@ def _product(name: str, inner: tuple[str, ...], outer: tuple[str, ...], source: 
         Operand(f"w_{name}", (inner, outer), weight=True),
         Operand(f"{name}_out", (T, outer)),
     )
+
+
+INPUT: Final = ("qkv", "q", "k", "v", "q_down", "kv_down", "k_rope")
+RESIDUAL: Final = ("fc1", "gate_proj", "up_proj", "router", "gate", "shared_gate", "shared_up")
+CHAINED: Final = {"kv_up": "kv_down", "out": "av", "fc2": "fc1", "down_proj": "up_proj"}
+
+
+def reading(contractions: Sequence[Contraction], *, beside: bool = False) -> dict[str, str]:
+    """Returns which contraction makes what each one with a weight reads, "" for the input of the layer.
+
+    Args:
+        contractions: of a layer, in the order of the program.
+        beside: whether the MLP reads the layer's input, as attention does.
+    """
+    names = {each.name for each in contractions}
+    residual = "" if beside or "out" not in names else "out"
+    made = {**dict.fromkeys(INPUT, ""), **dict.fromkeys(RESIDUAL, residual), **CHAINED}
+    made["q_up"] = "q_down" if "q_down" in names else ""
+    return {name: made[name] for name in sorted(names & set(made))}

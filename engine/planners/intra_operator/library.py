@@ -1,25 +1,39 @@
-"""Models and systems of the library: the layers of a dense transformer by its shapes, the first tier of a system as a
-mesh."""
+"""Models and systems of the library: the layers of a transformer by its shapes, the networks of a system as a mesh."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from engine.cost_models.contract import KernelTimes
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator.layer_graphs import LayerGraph, attention, gated_mlp, mlp
-from engine.planners.intra_operator.mesh import Mesh, mesh_of
-from hardware import system_of
+from engine.planners.intra_operator.costs.kernels import kernels_of
+from engine.planners.intra_operator.layer_graphs import (
+    LayerGraph,
+    attention,
+    gated_mlp,
+    latent_attention,
+    mlp,
+    reading,
+    sorted_experts,
+)
+from engine.planners.intra_operator.mesh import Mesh, given_system, mesh_of
+from hardware import System, system_of
 from hardware.loader import SystemLike
-from models import model_of
+from models import Architecture, model_of
 from models.loader import ModelLike
 
-__all__ = ["library_layers", "system_mesh"]
+__all__ = ["any_mesh", "library_layers", "system_mesh"]
 
-MOST = 10**6
+MOST: Final = 10**6
+DEFAULT_WIDTH: Final = 2.0
 
 
 def library_layers(
     model: ModelLike, *, batch: int, layers: int | None = None
 ) -> tuple[str, list[LayerGraph], tuple[str, ...]]:
-    """Returns the name of a dense model, its layers from the first, and what was simplified, in sentences.
+    """Returns the name of a model, its layers from the first, and what was simplified, in sentences.
 
     Args:
         model: name, path or model itself.
@@ -27,59 +41,167 @@ def library_layers(
         layers: how many; all of the model where None.
 
     Raises:
-        PlanError: its layers are none that are counted here, or a number is none that there is.
+        PlanError: a number is none that there is.
         models.ModelFileError: there is no such model.
     """
     found = model_of(model)
     shape = found.architecture_or_assumed()
-    for what, there in (
-        ("latent attention", shape.latent_attention),
-        ("an indexer before attention", shape.sparse_attention),
-        ("experts", shape.experts),
-        ("attention beside its MLP", shape.parallel_residual),
-        ("relative positions", shape.positions == "relative"),
-    ):
-        if there:
-            raise PlanError(f"{found.name} has {what}, which is not counted; take a dense model.")
     depth = shape.layers if layers is None else layers
     for what, value in (("batch", batch), ("layers", depth)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
             raise PlanError(f"{what} {str(value)[:40]!r} is no whole number from 1 to {MOST:,}.")
-    sizes = {"b": batch, "s": found.seq_size, "z": found.seq_size, "h": shape.hidden, "a": shape.kv_heads}
-    sizes |= {"r": shape.heads // shape.kv_heads, "d": shape.head_dim, "f": shape.ffn}
-    ahead, lying = attention(grouped=True)
-    rest, behind = gated_mlp() if shape.gated_mlp else mlp()
-    graph = LayerGraph("dense", (*ahead, *rest), (*lying, *behind), sizes, "out")
+    kinds: dict[tuple[bool, int | None], LayerGraph] = {}
+    order: list[LayerGraph] = []
+    for number in range(depth):
+        at = min(number, shape.layers - 1) if depth > shape.layers else number
+        kind = (shape.expert_layers[at], shape.windows[at])
+        if kind not in kinds:
+            kinds[kind] = _layer(shape, found.seq_size, batch, *kind)
+        order.append(kinds[kind])
+    return found.name, order, _notes(shape)
+
+
+def _layer(shape: Architecture, length: int, batch: int, mixture: bool, window: int | None) -> LayerGraph:
+    latent, experts = shape.latent_attention, shape.experts if mixture else None
+    sizes = {"b": batch, "s": length, "z": length, "h": shape.hidden, "a": shape.kv_heads, "d": shape.head_dim}
+    if latent is None:
+        ahead, lying = attention(grouped=True)
+        sizes |= {"r": shape.heads // shape.kv_heads}
+    else:
+        ahead, lying = latent_attention(compressed_queries=latent.q_rank is not None)
+        sizes |= {
+            "latent_q": latent.q_rank or 1, "latent_kv": latent.kv_rank, "rope": latent.rope_head_dim,
+            "wide": latent.nope_head_dim + latent.v_head_dim, "value": latent.v_head_dim,
+        }  # fmt: skip
+    beside = bool(shape.parallel_residual) and experts is None
+    joined: tuple[str, ...] = ()
+    if experts is None:
+        rest, behind = gated_mlp() if shape.gated_mlp else mlp()
+        sizes |= {"f": shape.ffn}
+    else:
+        rest, behind = sorted_experts(gated=shape.gated_mlp, shared=experts.shared_width > 0)
+        visits = max(batch * length * experts.top_k // experts.routed, 1)
+        sizes |= {"e": experts.routed, "f": experts.ffn, "n": visits, "shared": experts.shared_width}
+        joined = ("shared_down",) if experts.shared_width else ()
+    contractions = (*ahead, *rest)
+    name = "dense" if experts is None else "experts, shared" if experts.shared_width else "experts"
+    return LayerGraph(
+        name if window is None else f"{name}, windowed", contractions, (*lying, *behind), sizes, "out",
+        reading(contractions, beside=beside), beside, 0 if experts is None else experts.top_k, joined, window,
+    )  # fmt: skip
+
+
+def _notes(shape: Architecture) -> tuple[str, ...]:
     notes = ["Embedding and head are left out, in time and in memory."]
+    if shape.sparse_attention is not None:
+        notes.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
+    if shape.positions == "relative":
+        notes.append("Relative positions, with a projection of their own in every block, are not counted.")
     if shape.sliding_window is not None:
-        notes.append("Every layer is counted as if it attended to the whole sequence; some see a window.")
-    return found.name, [graph] * depth, tuple(notes)
+        notes.append("Windows shorten attention where kernel rates are known; counted operations are of all scores.")
+    if shape.experts is not None:
+        notes.append("Experts are visited evenly; every visit is sent on its own, also where two go to one device.")
+    if shape.parallel_residual and shape.experts is not None:
+        notes.append("Attention and experts, parallel in the published block, are counted one after the other.")
+    return tuple(notes)
 
 
-def system_mesh(system: SystemLike, devices: int, *, datatype: str = "bfloat16") -> Mesh:
-    """Returns processors of a system that its first network joins, at its matrix rate of large products.
+def system_mesh(
+    system: SystemLike, devices: int, *, datatype: str = "bfloat16", tiers: int = 1, calibrated: bool = True
+) -> Mesh:
+    """Returns processors of a system as a mesh of one axis, or of two: those outside and inside its first network.
 
     Args:
         system: name, path or system itself.
-        devices: on the one axis.
+        devices: of the mesh.
         datatype: of the matrix arithmetic.
+        tiers: 1 for one axis inside the first network, 2 for a second one across such networks; where all devices are
+            inside the first network, 2 is one axis too.
+        calibrated: whether kernels and collectives take what the calibrated cost model says; otherwise products run at
+            the matrix rate of large ones, and collectives at the bandwidths and latencies of the networks.
 
     Raises:
-        PlanError: the system has no such datatype, or its first network joins fewer processors.
+        PlanError: the system has no such datatype, or its networks join fewer processors.
         hardware.SystemFileError: there is no such system.
     """
     found = system_of(system)
-    near = found.networks[0]
-    if datatype not in found.matrix:
-        raise PlanError(f"{found.name} has no rate for {datatype[:40]!r}; there are {', '.join(found.matrix)}.")
+    if not isinstance(datatype, str) or datatype not in found.matrix:
+        raise PlanError(f"{found.name} has no rate for {str(datatype)[:40]!r}; there are {', '.join(found.matrix)}.")
+    if tiers not in (1, 2):
+        raise PlanError(f"tiers {str(tiers)[:40]!r} is neither 1 nor 2.")
     engine = found.matrix[datatype]
-    mesh = mesh_of({
+    near = found.networks[0]
+    document: dict[str, Any] = {
         "devices": devices,
         "matrix_rate": engine.tflops * 1e12 * engine.gflops_efficiency[0][1],
         "bandwidth": near.bandwidth_gb_per_s * 1e9 * near.efficiency,
         "alpha": near.latency_s,
         "memory": found.mem1.capacity_gib * 2.0**30,
-    })  # fmt: skip
-    if mesh.devices > near.size:
-        raise PlanError(f"The first network of {found.name} joins {near.size:,} processors, not {mesh.devices:,}.")
-    return mesh
+    }
+    mesh = mesh_of(document)
+    if devices > near.size:
+        if tiers == 1:
+            raise PlanError(f"The first network of {found.name} joins {near.size:,} processors, not {mesh.devices:,}.")
+        document["outer"] = _outer(found, devices)
+    if not calibrated:
+        return mesh_of(document)
+    kernels = kernels_of(found, datatype)
+    inside = min(devices, near.size)
+    document |= _collectives(kernels, inside, 1)
+    if "outer" in document:
+        document["outer"] = {"devices": devices // inside, **_collectives(kernels, devices // inside, inside)}
+    named = system if isinstance(system, str) else found
+    return replace(mesh_of(document), system=named, datatype=datatype)
+
+
+OF_SYSTEM: Final = ("system", "devices", "datatype", "tiers")
+
+
+def any_mesh(mesh: Mesh | Mapping[str, Any]) -> Mesh:
+    """Returns a mesh, from its document or from a system with its devices.
+
+    Args:
+        mesh: a mesh; what `mesh_of` takes; or `system` and `devices`, and where wanted `datatype` and `tiers`, which
+            `system_mesh` takes.
+
+    Raises:
+        PlanError: it is none of them.
+        hardware.SystemFileError: there is no such system.
+    """
+    if isinstance(mesh, Mapping) and {"system", "devices"} <= set(mesh) <= set(OF_SYSTEM):
+        given = {name: mesh[name] for name in ("datatype", "tiers") if name in mesh}
+        return system_mesh(given_system(mesh["system"]), mesh["devices"], **given)
+    return mesh_of(mesh)
+
+
+def _outer(system: System, devices: int) -> dict[str, Any]:
+    near = system.networks[0]
+    if devices % near.size:
+        raise PlanError(f"{devices:,} processors of {system.name} are no whole networks of {near.size:,}.")
+    if len(system.networks) < 2 or devices > system.networks[-1].size:
+        most = system.networks[-1].size
+        raise PlanError(f"The networks of {system.name} join {most:,} processors, not {devices:,}.")
+    far = next(each for each in system.networks if each.size >= devices)
+    bandwidth = far.bandwidth_gb_per_s * 1e9 * far.efficiency
+    return {"devices": devices // near.size, "bandwidth": bandwidth, "alpha": far.latency_s}
+
+
+def _collectives(kernels: KernelTimes, ranks: int, stride: int) -> dict[str, float]:
+    """Latency and bandwidth of the collectives of an axis: the cost model's times are straight lines in their bytes.
+
+    An all-to-all counts half an all-gather here, so that its bandwidth is that of half the bytes.
+    """
+    if ranks == 1:
+        return {}
+    size, share = 1e9, (ranks - 1) / ranks
+    none = {passes: float(kernels.collective(0.0, ranks, stride, passes=passes)) for passes in (1.0, 2.0)}
+    whole = float(kernels.collective(size, ranks, stride, passes=2.0))
+    started = float(kernels.exchange(0.0, ranks, stride))
+    exchanged = float(kernels.exchange(size, ranks, stride))
+    return {
+        "bandwidth": 2.0 * share * size / (whole - none[2.0]),
+        "alpha": none[2.0],
+        "gather_alpha": none[1.0],
+        "all_to_all_bandwidth": share / 2.0 * size / (exchanged - started),
+        "all_to_all_alpha": started,
+    }

@@ -1,8 +1,11 @@
-"""A mesh of one axis: devices that share every layer, how fast they multiply, and what a collective costs them.
+"""A mesh of one axis or two: devices that share every layer, how fast they multiply, what a collective costs them.
+
+On two axes the outer one joins groups of devices, the inner one those of a group, as nodes and the processors of a node
+do.
 
 Source: Alpa (Zheng et al., OSDI 2022), cost of collectives on one mesh axis of n devices, b the bytes of the full
-tensor: all-gather alpha + beta b (n-1)/n, all-reduce twice that volume, all-to-all half of it. The small constants that
-Alpa adds to break ties are left out.
+tensor: all-gather alpha + beta b (n-1)/n, reduce-scatter the same, all-reduce twice that volume, all-to-all half of it.
+The small constants that Alpa adds to break ties are left out.
 """
 
 from __future__ import annotations
@@ -14,23 +17,61 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.cost_models.contract import KernelTimes
 from engine.executions.arrays import Floats
 from engine.planners.contract import PlanError
+from engine.planners.intra_operator.costs.kernels import kernels_of
+from hardware import System
+from hardware.loader import load_document, to_document
 
-__all__ = ["COLLECTIVES", "Mesh", "mesh_of"]
+__all__ = ["COLLECTIVES", "Axis", "Mesh", "given_system", "mesh_of"]
 
-COLLECTIVES: Final = ("all_reduce", "all_gather", "all_to_all")
-FIELDS: Final = ("devices", "matrix_rate", "bandwidth", "beta", "all_to_all_bandwidth", "alpha", "memory")
+COLLECTIVES: Final = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter")
+RATES: Final = ("bandwidth", "all_to_all_bandwidth", "alpha", "gather_alpha", "all_to_all_alpha")
+FIELDS: Final = ("devices", "matrix_rate", *RATES[:1], "beta", *RATES[1:], "memory", "outer", "system", "datatype")
+OF_OUTER: Final = ("devices", *RATES[:1], "beta", *RATES[1:])
 MOST_DEVICES: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Mesh:
-    """Devices on one axis.
+class Axis:
+    """One axis of a mesh; fields as those of `Mesh`."""
 
-    `matrix_rate` is that of one device [FLOP/s], `bandwidth` what a device sends in a ring [bytes/s],
-    `all_to_all_bandwidth` the same of an all-to-all, None where it is no other, `alpha` what every collective takes
-    besides [s], `memory` that of one device [bytes], None where there is no limit.
+    devices: int
+    bandwidth: float
+    alpha: float = 0.0
+    all_to_all_bandwidth: float | None = None
+    gather_alpha: float | None = None
+    all_to_all_alpha: float | None = None
+
+    @property
+    def bandwidths(self) -> tuple[float, ...]:
+        """Returns the bandwidth of every collective [bytes/s], in the order of `COLLECTIVES`."""
+        exchange = self.bandwidth if self.all_to_all_bandwidth is None else self.all_to_all_bandwidth
+        return (self.bandwidth, self.bandwidth, exchange, self.bandwidth)
+
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        """Returns what each collective takes besides [s], in the order of `COLLECTIVES`."""
+        gather = self.alpha if self.gather_alpha is None else self.gather_alpha
+        exchange = self.alpha if self.all_to_all_alpha is None else self.all_to_all_alpha
+        return (self.alpha, gather, exchange, gather)
+
+    def document(self) -> dict[str, Any]:
+        """Returns the axis as a document; what is not given is left out."""
+        return {name: value for name in ("devices", *RATES) if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """Devices on one axis, or on two where there is an outer one.
+
+    `devices` are all of them. `matrix_rate` is that of one device [FLOP/s], `bandwidth` what a device sends in a ring
+    of the inner axis [bytes/s], `all_to_all_bandwidth` the same of an all-to-all, None where it is no other, `alpha`
+    what every collective takes besides [s], `gather_alpha` and `all_to_all_alpha` the same of all-gather with
+    reduce-scatter and of all-to-all where they have another, `memory` that of one device [bytes], None where there is
+    no limit. With a `system` of the library and a `datatype`, kernels take what the calibrated cost model says, instead
+    of what their operations take at `matrix_rate`.
     """
 
     devices: int
@@ -39,25 +80,53 @@ class Mesh:
     alpha: float = 0.0
     all_to_all_bandwidth: float | None = None
     memory: float | None = None
+    gather_alpha: float | None = None
+    all_to_all_alpha: float | None = None
+    outer: Axis | None = None
+    system: str | System | None = None
+    datatype: str | None = None
 
     @property
     def beta(self) -> float:
         """Returns the time of a byte [s/byte]."""
         return 1.0 / self.bandwidth
 
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """Returns the axes, the outer one first."""
+        inside = self.devices // (self.outer.devices if self.outer is not None else 1)
+        inner = Axis(inside, *(getattr(self, name) for name in ("bandwidth", "alpha", *RATES[1:2], *RATES[3:])))
+        return (inner,) if self.outer is None else (self.outer, inner)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Returns the devices along every axis, the outer one first."""
+        return tuple(each.devices for each in self.axes)
+
+    @property
+    def kernels(self) -> KernelTimes | None:
+        """Returns what kernels take on its devices; None where they multiply at `matrix_rate`."""
+        return None if self.system is None else kernels_of(self.system, self.datatype or "bfloat16")
+
     def seconds(self, volumes: Floats, counts: Floats) -> Floats:
         """Returns how long collectives take [s], in the shape of their volumes.
 
         Args:
-            volumes: that a device sends, the last axis in the order of `COLLECTIVES` [bytes].
+            volumes: that a device sends, the last axis in the order of `COLLECTIVES` for every axis of the mesh, the
+                outer one first [bytes].
             counts: how many collectives that are.
         """
-        exchange = self.bandwidth if self.all_to_all_bandwidth is None else self.all_to_all_bandwidth
-        return np.asarray(self.alpha * counts + volumes / np.array([self.bandwidth, self.bandwidth, exchange]))
+        bandwidths = np.array([rate for each in self.axes for rate in each.bandwidths])
+        alphas = np.array([alpha for each in self.axes for alpha in each.alphas])
+        return np.asarray(alphas * counts + volumes / bandwidths)
 
     def document(self) -> dict[str, Any]:
         """Returns the mesh as a document that `mesh_of` reads; what is not given is left out."""
-        return {name: value for name in FIELDS if name != "beta" and (value := getattr(self, name)) is not None}
+        named = [name for name in FIELDS if name not in ("beta", "outer")]
+        found = {name: value for name in named if (value := getattr(self, name)) is not None}
+        if isinstance(self.system, System):
+            found["system"] = to_document(self.system)
+        return found if self.outer is None else {**found, "outer": self.outer.document()}
 
 
 def mesh_of(document: Mesh | Mapping[str, Any]) -> Mesh:
@@ -65,7 +134,8 @@ def mesh_of(document: Mesh | Mapping[str, Any]) -> Mesh:
 
     Args:
         document: `devices`, `matrix_rate` [FLOP/s], `bandwidth` [bytes/s] or `beta` [s/byte], and where wanted `alpha`
-            [s], `all_to_all_bandwidth` [bytes/s], `memory` [bytes]; or a mesh.
+            [s], `all_to_all_bandwidth` [bytes/s], `memory` [bytes], `outer` (devices, bandwidth and the like of the
+            outer axis; `devices` are those of both together), `system` with `datatype`; or a mesh.
 
     Raises:
         PlanError: a field is missing, unknown, or no number that it can be.
@@ -76,19 +146,74 @@ def mesh_of(document: Mesh | Mapping[str, Any]) -> Mesh:
         raise PlanError(f"A mesh is an object with devices, matrix_rate and bandwidth, not {str(document)[:40]!r}.")
     if unknown := [str(name)[:40] for name in document if name not in FIELDS]:
         raise PlanError(f"A mesh has no field {unknown[0]!r}; there are {', '.join(FIELDS)}.")
-    if ("bandwidth" in document) == ("beta" in document):
-        raise PlanError("A mesh has either bandwidth [bytes/s] or beta [s/byte].")
+    bandwidth = _bandwidth(document, "A mesh")
     if missing := [name for name in ("devices", "matrix_rate") if name not in document]:
         raise PlanError(f"The mesh has no {missing[0]}; it needs devices, matrix_rate [FLOP/s], bandwidth [bytes/s].")
+    devices = _devices(document)
+    memory = None if document.get("memory") is None else _number(document, "memory")
+    outer = None if document.get("outer") is None else _outer(document["outer"], devices)
+    system = None if document.get("system") is None else given_system(document["system"])
+    datatype = None if document.get("datatype") is None else str(document["datatype"])
+    found = Mesh(
+        devices, _number(document, "matrix_rate"), bandwidth, memory=memory, outer=outer, system=system,
+        datatype=datatype, **_rates(document),
+    )  # fmt: skip
+    if system is not None:
+        kernels_of(system, datatype or "bfloat16")
+    return found
+
+
+def _outer(document: object, devices: int) -> Axis | None:
+    if not isinstance(document, Mapping):
+        raise PlanError(f"outer {str(document)[:40]!r} of the mesh is no object with devices and bandwidth.")
+    if unknown := [str(name)[:40] for name in document if name not in OF_OUTER]:
+        raise PlanError(f"The outer axis of a mesh has no field {unknown[0]!r}; there are {', '.join(OF_OUTER)}.")
+    if "devices" not in document:
+        raise PlanError("The outer axis of the mesh has no devices.")
+    number = _devices(document)
+    if devices % number:
+        raise PlanError(f"devices {devices:,} of the mesh are no multiple of the {number:,} of its outer axis.")
+    found = Axis(number, _bandwidth(document, "The outer axis of a mesh"), **_rates(document))
+    return found if number > 1 else None
+
+
+def given_system(given: object) -> str | System:
+    """Returns a system as it is given: its name or path, itself, or what its description says.
+
+    Args:
+        given: one of them.
+
+    Raises:
+        PlanError: it is none of them.
+        hardware.SystemFileError: the description is wrong.
+    """
+    if isinstance(given, (str, System)):
+        return given
+    if isinstance(given, Mapping):
+        return load_document(dict(given), "the system of the mesh")
+    raise PlanError(f"system {str(given)[:40]!r} of the mesh is no name, path or description of a system.")
+
+
+def _devices(document: Mapping[str, Any]) -> int:
     devices = document["devices"]
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= MOST_DEVICES:
         raise PlanError(f"devices {str(devices)[:40]!r} is no whole number from 1 to {MOST_DEVICES:,}.")
-    bandwidth = 1.0 / _number(document, "beta") if "beta" in document else _number(document, "bandwidth")
-    exchange, memory = (
-        None if document.get(name) is None else _number(document, name) for name in ("all_to_all_bandwidth", "memory")
-    )
-    alpha = _number(document, "alpha", least=0.0) if "alpha" in document else 0.0
-    return Mesh(devices, _number(document, "matrix_rate"), bandwidth, alpha, exchange, memory)
+    return devices
+
+
+def _bandwidth(document: Mapping[str, Any], what: str) -> float:
+    if ("bandwidth" in document) == ("beta" in document):
+        raise PlanError(f"{what} has either bandwidth [bytes/s] or beta [s/byte].")
+    return 1.0 / _number(document, "beta") if "beta" in document else _number(document, "bandwidth")
+
+
+def _rates(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an axis may be left out."""
+    found: dict[str, Any] = {"alpha": _number(document, "alpha", least=0.0)} if "alpha" in document else {}
+    if document.get("all_to_all_bandwidth") is not None:
+        found["all_to_all_bandwidth"] = _number(document, "all_to_all_bandwidth")
+    given = [name for name in ("gather_alpha", "all_to_all_alpha") if document.get(name) is not None]
+    return found | {name: _number(document, name, least=0.0) for name in given}
 
 
 def _number(document: Mapping[str, Any], name: str, least: float | None = None) -> float:

@@ -7,6 +7,10 @@ Every contraction with a weight opens a block. Three rules, derived from labels,
 2. Contractions with weights on the same tensor are one block, as queries, keys and values are.
 3. Contractions with weights that share a batch dimension, as the two products of an expert do, are one block.
 
+4. A contraction with a weight joins the block before it where the results of both meet in a contraction without one, as
+   queries, and keys and values expanded from a latent, do.
+5. A contraction that the layer names as joined, as the second product of shared experts, joins the block before it.
+
 Each member, and each of its two gradients, has a *plan*: for every strategy of the block its own. A member that cannot
 be split as the block is takes the split of the first strategy that reaches it.
 
@@ -127,7 +131,7 @@ def layer_blocks(graph: LayerGraph) -> BlockList:
     """
     groups: list[list[Contraction]] = []
     for each in graph.contractions:
-        home = _home(each, groups, graph.between)
+        home = _home(each, groups, graph)
         if home is None:
             groups.append([each])
         else:
@@ -136,9 +140,10 @@ def layer_blocks(graph: LayerGraph) -> BlockList:
 
 
 def _home(
-    contraction: Contraction, groups: Sequence[list[Contraction]], between: Sequence[Between]
+    contraction: Contraction, groups: Sequence[list[Contraction]], graph: LayerGraph
 ) -> list[Contraction] | None:
     """The group that a contraction joins; None where it opens one."""
+    between = graph.between
     if contraction.weight is None:
         return next((group for group in groups if contraction.left.name in _made(group, between)), None)
     last = groups[-1] if groups else None
@@ -147,7 +152,15 @@ def _home(
     root = last[0]
     same = contraction.left.name == root.left.name and not contraction.left.weight
     batched = bool(set(contraction.batch) & set(root.batch)) and root.weight is not None
-    return last if same or batched else None
+    joined = contraction.name in graph.joined or _meet(last, contraction, graph)
+    return last if same or batched or joined else None
+
+
+def _meet(group: Sequence[Contraction], contraction: Contraction, graph: LayerGraph) -> bool:
+    """Whether a contraction without a weight takes a result of a group and one of a contraction behind it."""
+    ahead, behind = _made(group, graph.between), _made([contraction], graph.between)
+    products = [each for each in graph.contractions if each.weight is None]
+    return any(each.left.name in ahead - behind and each.right.name in behind - ahead for each in products)
 
 
 def _made(group: Sequence[Contraction], between: Sequence[Between]) -> set[str]:
@@ -183,6 +196,8 @@ def _followed(
     lost = {label for each in lying if each.after in before for label in each.over}
     reached = [_image(root, member, dim[0], lost) for dim in root.splits]
     fallback = next(label for label in reached if label is not None)
+    if member.weight is not None:  # its own dimension of the same kind, as one latent for another
+        return (own[0] if label is None else label for label, own in zip(reached, member.splits, strict=False))
     return (fallback if label is None else label for label in reached)
 
 

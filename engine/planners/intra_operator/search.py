@@ -10,56 +10,24 @@ Source: CFP, search over segments (published README); the frontier instead of bu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator.layer_costs import FIRST, STATES, LayerCosts, Widths
-from engine.planners.intra_operator.library import library_layers
-from engine.planners.intra_operator.mesh import COLLECTIVES, Mesh, mesh_of
-from engine.planners.intra_operator.names import MIXED, vector_name
-from engine.planners.intra_operator.suites import is_suite, suite_depth, suite_layers
-from engine.planners.intra_operator.uniform import costs_of, uniform_vectors
+from engine.planners.intra_operator.layer_costs import FIRST, LayerCosts, Vector, Widths, undominated
+from engine.planners.intra_operator.layer_graphs import LayerGraph
+from engine.planners.intra_operator.library import any_mesh
+from engine.planners.intra_operator.mesh import Mesh
+from engine.planners.intra_operator.names import MIXED
+from engine.planners.intra_operator.steps import Chosen, layers_of, positive, step_of, widths_of
+from engine.planners.intra_operator.uniform import arithmetic_seconds, costs_of, uniform_vectors
 from models.loader import ModelLike
 
-__all__ = ["Chosen", "IntraOperatorPlan", "search"]
-
-DEEPEST: Final = 256
-NOISE: Final = 1e-12
-"""Times that differ by less are the same sums in another order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """One vector for every layer: its name, the seconds of a step, of computation and of collectives, volume [bytes]
-    and seconds by collective, memory of a device [bytes]."""
-
-    vectors: tuple[tuple[int, ...], ...]
-    solution: str
-    seconds: float
-    compute_seconds: float
-    communication_seconds: float
-    volumes: Mapping[str, float]
-    collective_seconds: Mapping[str, float]
-    memory: float
-
-    @property
-    def volume(self) -> float:
-        """Returns the volume of all collectives [bytes]."""
-        return sum(self.volumes.values())
-
-    def document(self) -> dict[str, Any]:
-        """Returns it as JSON."""
-        return {
-            "vectors": [list(each) for each in self.vectors], "solution": self.solution, "seconds": self.seconds,
-            "compute_seconds": self.compute_seconds, "communication_seconds": self.communication_seconds,
-            "volumes": dict(self.volumes), "collective_seconds": dict(self.collective_seconds),
-            "volume": self.volume, "memory": self.memory,
-        }  # fmt: skip
+__all__ = ["IntraOperatorPlan", "search"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +35,8 @@ class IntraOperatorPlan:
     """What the search found.
 
     `vectors` are those of `uniform_vectors` with a column `fits`; `frontier` has for every memory the least time and
-    the vectors of all layers; `chosen` is None where nothing fits, and `infeasible` says why, else is empty.
+    the vectors of all layers; `chosen` is None where nothing fits, and `infeasible` says why, else is empty. `layers`
+    are what was planned, from the first, `widths` what it was counted with.
     """
 
     model: str
@@ -79,6 +48,8 @@ class IntraOperatorPlan:
     chosen: Chosen | None
     infeasible: str
     notes: tuple[str, ...] = ()
+    layers: tuple[LayerGraph, ...] = ()
+    widths: Widths = field(default_factory=Widths)
 
     @property
     def tflops(self) -> float:
@@ -98,55 +69,53 @@ def search(
     memory_limit: float | None = None,
     batch: int = 16,
     layers: int | None = None,
-    element_bytes: float = 4.0,
+    element_bytes: float | None = None,
     state_bytes: float = 16.0,
     zero: bool = False,
     keep_scores: bool | None = None,
+    fsdp: bool = False,
+    sequence_parallel: bool | None = None,
 ) -> IntraOperatorPlan:
     """Returns every strategy vector of a model with its time, volume and memory, and the best one for each layer.
 
     Args:
         model: of the suites, such as "gpt F", "moe E" or "llama"; or of the library, by name, path or itself.
-        mesh: of one axis, or its document (`mesh_of`).
+        mesh: of one axis or two, or its document (`mesh_of`), or a system with `devices` and where wanted `datatype`
+            and `tiers` (`system_mesh`).
         memory_limit: of a device [bytes]; the mesh's where None.
         batch: sequences.
         layers: how many; the model's where None.
-        element_bytes: width of an element [bytes].
+        element_bytes: width of an element [bytes]; where None, 4 for models of the suites, 2 for those of the library.
         state_bytes: of a parameter with its gradient and optimizer state [bytes].
         zero: whether these are split where the parameter is not (ZeRO).
         keep_scores: whether scores of attention are kept for the backward pass, which fused attention does not; where
             None, of the models of the suites they are, of the library's not.
+        fsdp: whether parameters are split there, too, and gathered before each pass (ZeRO stage 3).
+        sequence_parallel: whether what rows of a weight give is split by tokens, a reduce-scatter in place of an
+            all-reduce; where None, in models of the library it is, in the suites' not.
 
     Raises:
         PlanError: the model, the mesh or a number is none that there can be.
         models.ModelFileError: there is no such model.
     """
-    machine = mesh_of(mesh)
-    notes: tuple[str, ...] = ()
-    if isinstance(model, str) and is_suite(model):
-        graphs = suite_layers(model, batch=batch, layers=suite_depth(model) if layers is None else layers)
-        name = model
-    else:
-        name, graphs, notes = library_layers(model, batch=batch, layers=layers)
-    if len(graphs) > DEEPEST:
-        raise PlanError(f"{len(graphs):,} layers are more than the search takes; at most {DEEPEST}.")
-    limit = machine.memory if memory_limit is None else _positive("memory_limit", memory_limit)
-    width, state = _positive("element_bytes", element_bytes), _positive("state_bytes", state_bytes)
-    if state < width:
-        raise PlanError(f"state_bytes {state:g} is less than the {width:g} bytes of the parameter itself.")
-    kept = isinstance(model, str) and is_suite(model) if keep_scores is None else bool(keep_scores)
-    widths = Widths(width, state, bool(zero), kept)
-    table = uniform_vectors(graphs, machine, widths)
-    possible = table["reason"] == ""
-    table["fits"] = possible if limit is None else possible & (table["memory"] <= limit)
+    machine = any_mesh(mesh)
+    name, graphs, notes = layers_of(model, batch=batch, layers=layers)
+    limit = machine.memory if memory_limit is None else positive("memory_limit", memory_limit)
+    widths = widths_of(
+        model, element_bytes=element_bytes, state_bytes=state_bytes, zero=zero, keep_scores=keep_scores, fsdp=fsdp,
+        sequence_parallel=sequence_parallel,
+    )  # fmt: skip
     kinds = costs_of(graphs, machine, widths)
     if blocked := [each.name for each in kinds.values() if not each.possible.any()]:
         why = next(each for each in kinds[blocked[0]].reasons if each)
         raise PlanError(f"Layer {blocked[0]} cannot be split over {machine.devices} devices: {why}")
-    order = [kinds[each.name] for each in graphs]
-    ends = _Frontier(order, machine)
-    flop = order[0].first_flop + sum(each.flop for each in order[1:])
-    frontier = ends.table(flop / (machine.devices * machine.matrix_rate))
+    table = uniform_vectors(graphs, machine, widths, kinds)
+    possible = table["reason"] == ""
+    table["fits"] = possible if limit is None else possible & (table["memory"] <= limit)
+    order = [each.name for each in graphs]
+    ends = _Frontier([kinds[each] for each in order], machine)
+    compute = 0.0 if machine.system is not None else arithmetic_seconds(kinds, order, machine)
+    frontier = ends.table(compute)
     within = frontier if limit is None else frontier[frontier["memory"] <= limit]
     infeasible = ""
     chosen = None
@@ -154,15 +123,14 @@ def search(
         least = float(frontier["memory"].min())
         infeasible = f"No plan fits {limit:,.0f} bytes per device; the least that {name} takes is {least:,.0f} bytes."
     else:
-        chosen = _chosen(order, machine, within["vectors"].iloc[-1], flop)
-    return IntraOperatorPlan(name, machine, limit, flop / 1e12, table, frontier, chosen, infeasible, notes)
-
-
-def _positive(name: str, value: object) -> float:
-    right = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e30
-    if not right or not isinstance(value, (int, float)):
-        raise PlanError(f"{name} {str(value)[:40]!r} is no number of bytes more than 0.")
-    return float(value)
+        chosen = step_of(kinds, order, machine, within["vectors"].iloc[-1], widths)
+    flop = kinds[order[0]].first_flop + sum(kinds[each].flop for each in order[1:])
+    if any(each.total > len(each.choices) for each in kinds.values()):
+        total = max(each.total for each in kinds.values())
+        notes += (f"Of {total:,} vectors of a layer the table has those that can be best; the search saw all.",)
+    return IntraOperatorPlan(
+        name, machine, limit, flop / 1e12, table, frontier, chosen, infeasible, notes, tuple(graphs), widths
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +150,14 @@ class _Frontier:
 
     def __init__(self, order: Sequence[LayerCosts], mesh: Mesh) -> None:
         self.order = order
-        seconds = {each.name: mesh.seconds(each.volumes, each.counts).sum(axis=-1) for each in order}
+        seconds = {name: each.seconds(mesh) for name, each in {one.name: one for one in order}.items()}
         start = _Points(np.zeros(1), np.zeros(1), *(np.zeros(1, np.int64) for _ in range(3)))
         before: dict[int, _Points] = {FIRST: start}
         self.layers: list[dict[int, _Points]] = []
         for each in order:
             before = {
                 state: points
-                for state in range(STATES)
+                for state in np.unique(each.gives).tolist()
                 if (points := _extended(before, each, seconds[each.name], state)) is not None
             }
             self.layers.append(before)
@@ -198,19 +166,19 @@ class _Frontier:
         """The frontier of whole models, by rising memory and falling time."""
         last = self.layers[-1]
         found = [(x.memory[at], x.seconds[at], state, at) for state, x in last.items() for at in range(len(x.memory))]
-        rows: list[tuple[float, float, tuple[tuple[int, ...], ...]]] = []
+        rows: list[tuple[float, float, tuple[Vector, ...]]] = []
         least = np.inf
         for memory, seconds, state, at in sorted(found):
-            if seconds < least - NOISE * abs(least if np.isfinite(least) else 0.0):
+            if seconds < least:
                 least = seconds
                 rows.append((float(memory), float(compute + seconds), self._vectors(state, at)))
         return pd.DataFrame(rows, columns=["memory", "seconds", "vectors"])
 
-    def _vectors(self, state: int, at: int) -> tuple[tuple[int, ...], ...]:
+    def _vectors(self, state: int, at: int) -> tuple[Vector, ...]:
         found = []
         for costs, points in zip(reversed(self.order), reversed(self.layers), strict=True):
             here = points[state]
-            found.append(tuple(int(one) for one in costs.vectors[here.vector[at]]))
+            found.append(costs.vectors[here.vector[at]])
             state, at = int(here.state[at]), int(here.point[at])
         return tuple(reversed(found))
 
@@ -219,48 +187,18 @@ def _extended(before: Mapping[int, _Points], costs: LayerCosts, seconds: Floats,
     parts: list[_Points] = []
     for source, points in before.items():
         which = np.flatnonzero(costs.possible & (costs.gives == state))
-        which = which[_undominated(costs.memory[which], seconds[source][which])]
+        which = which[undominated(costs.memory[which], seconds[source][which])]
         if not len(which):
             continue
         at = np.repeat(np.arange(len(points.memory)), len(which))
         vector = np.tile(which, len(points.memory))
         memory = points.memory[at] + costs.memory[vector]
         summed = points.seconds[at] + seconds[source][vector]
-        keep = _undominated(memory, summed)
+        keep = undominated(memory, summed)
         parts.append(_Points(memory[keep], summed[keep], np.full(len(keep), source, np.int64), at[keep], vector[keep]))
     if not parts:
         return None
     names = ("memory", "seconds", "state", "point", "vector")
     joined = [np.concatenate([getattr(each, name) for each in parts]) for name in names]
-    keep = _undominated(joined[0], joined[1])
+    keep = undominated(joined[0], joined[1])
     return _Points(*(each[keep] for each in joined))
-
-
-def _undominated(memory: Floats, seconds: Floats) -> Ints:
-    """Which points have less time than every one of no more memory, by rising memory."""
-    order = np.lexsort((seconds, memory))
-    ahead = np.concatenate(([np.inf], np.minimum.accumulate(seconds[order])[:-1])) if len(order) else seconds[order]
-    return np.asarray(order[seconds[order] < ahead * (1.0 - NOISE)])
-
-
-def _chosen(order: Sequence[LayerCosts], mesh: Mesh, vectors: tuple[tuple[int, ...], ...], flop: float) -> Chosen:
-    volumes, counts, memory = np.zeros(3), np.zeros(3), 0.0
-    state = FIRST
-    for costs, vector in zip(order, vectors, strict=True):
-        at = int(np.flatnonzero((costs.vectors == np.array(vector)).all(axis=1))[0])
-        volumes = volumes + costs.volumes[state, at]
-        counts = counts + costs.counts[state, at]
-        memory += float(costs.memory[at])
-        state = int(costs.gives[at])
-    seconds = mesh.seconds(volumes, counts)
-    compute = flop / (mesh.devices * mesh.matrix_rate)
-    return Chosen(
-        vectors,
-        vector_name([one for each in vectors for one in each], [each.name for each in order]),
-        compute + float(seconds.sum()),
-        compute,
-        float(seconds.sum()),
-        dict(zip(COLLECTIVES, map(float, volumes), strict=True)),
-        dict(zip(COLLECTIVES, map(float, seconds), strict=True)),
-        memory,
-    )

@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import Final
 
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator.layer_graphs import LayerGraph, attention, gated_mlp, grouped_experts, mlp
+from engine.planners.intra_operator.layer_graphs import (
+    LayerGraph,
+    attention,
+    gated_mlp,
+    grouped_experts,
+    mlp,
+    reading,
+)
 
 __all__ = ["GPT", "MOE", "is_suite", "suite_depth", "suite_layers", "suite_parameters", "tflop_count"]
 
@@ -134,7 +141,9 @@ def _layer(
     sizes = {"b": batch, "s": seq, "z": seq, "h": hidden, "a": heads, "d": hidden // heads, "x": 3, "f": ffn}
     ahead, lying = attention(separate=name == "llama")
     rest, behind = grouped_experts() if experts else gated_mlp() if name == "llama" else mlp()
-    return LayerGraph(name, (*ahead, *rest), (*lying, *behind), {**sizes, **(experts or {})}, "out")
+    contractions = (*ahead, *rest)
+    sizes |= experts or {}
+    return LayerGraph(name, contractions, (*lying, *behind), sizes, "out", reading(contractions))
 
 
 def tflop_count(name: str, *, batch: int, layers: int) -> float:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from engine.planners.intra_operator.layer_costs import FIRST, LayerCosts, Widths, layer_costs
+from engine.executions.arrays import Floats, Ints
+from engine.planners.intra_operator.layer_costs import FIRST, LISTED, LayerCosts, Widths, layer_costs
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import COLLECTIVES, Mesh
-from engine.planners.intra_operator.names import vector_name
+from engine.planners.intra_operator.names import named_vectors, vector_name
 
-__all__ = ["costs_of", "uniform_vectors"]
+__all__ = ["arithmetic_seconds", "collectives_of", "costs_of", "uniform_vectors"]
+
+EVERY: Final = 3
+"""Collectives that any plan can have; the last, reduce-scatter, only where something is split by it."""
 
 
 def costs_of(layers: Sequence[LayerGraph], mesh: Mesh, widths: Widths) -> dict[str, LayerCosts]:
@@ -24,30 +29,72 @@ def costs_of(layers: Sequence[LayerGraph], mesh: Mesh, widths: Widths) -> dict[s
         mesh: that shares them.
         widths: of elements and parameters.
     """
-    return {name: layer_costs(graph, mesh.devices, widths) for name, graph in {x.name: x for x in layers}.items()}
+    return {name: layer_costs(graph, mesh, widths) for name, graph in {x.name: x for x in layers}.items()}
 
 
-def uniform_vectors(layers: Sequence[LayerGraph], mesh: Mesh, widths: Widths) -> pd.DataFrame:
+def collectives_of(values: Floats, widths: Widths) -> dict[str, Floats]:
+    """Returns values of collectives by their names, of all mesh axes together; without those that cannot be.
+
+    Args:
+        values: collectives of every mesh axis along the last axis.
+        widths: for what is split.
+    """
+    summed = values.reshape(*values.shape[:-1], -1, len(COLLECTIVES)).sum(axis=-2)
+    names = COLLECTIVES if widths.sequence or widths.fsdp else COLLECTIVES[:EVERY]
+    return {name: summed[..., number] for number, name in enumerate(names)}
+
+
+def _rows(kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: Mesh) -> dict[str, Ints]:
+    """Which vectors of each kind of layer are set together: all with all, or where these are too many the fastest and
+    the smallest of each kind."""
+    most = int(LISTED ** (1.0 / len(kinds)))
+    whole = np.prod([float(len(each.choices)) for each in kinds.values()])
+    taken = []
+    for name, each in kinds.items():
+        every = np.arange(len(each.choices))
+        if whole > LISTED and len(every) > most:
+            state = FIRST if name == order[0] else int(np.bincount(each.gives).argmax())
+            seconds = np.where(each.possible, each.seconds(mesh)[state], np.inf)
+            memory = np.where(each.possible, each.memory, np.inf)
+            half = max(most // 2, 1)
+            best = [np.argsort(by, kind="stable")[:half] for by in (seconds, memory)]
+            spaces = [int(one.ids.max()) + 1 for one in each.options]
+            words = [one if len(mesh.shape) > 1 else tuple(n for (n,) in one)
+                     for one in named_vectors(name, spaces, len(mesh.shape))]  # fmt: skip
+            there = {vector: at for at, vector in enumerate(each.vectors)}
+            named = np.array([there[one] for one in words if one in there], np.int64)
+            every = np.unique(np.concatenate([*best, named]))
+        taken.append(every)
+    grids = np.meshgrid(*taken, indexing="ij")
+    return {name: grid.ravel() for name, grid in zip(kinds, grids, strict=True)}
+
+
+def uniform_vectors(
+    layers: Sequence[LayerGraph], mesh: Mesh, widths: Widths, kinds: Mapping[str, LayerCosts] | None = None
+) -> pd.DataFrame:
     """Returns the cost of a step for every strategy vector.
 
-    Where a model has layers of two kinds, a vector is that of the first kind followed by that of the second.
+    Where a model has layers of several kinds, a vector is that of the first kind followed by those of the others.
+    Where there are more than 20,000 vectors, those that have a name, the fastest and those that take least memory are
+    there, some 20,000.
 
     Args:
         layers: from the first.
         mesh: that shares them.
         widths: of elements and parameters.
+        kinds: what `costs_of` returned; made here where None.
 
     Returns:
         One row per vector: vector, solution (its name), seconds, compute_seconds, communication_seconds, by collective
         the volume [bytes] and the seconds, volume [bytes], memory of a device [bytes], reason (why it cannot be).
     """
-    kinds = costs_of(layers, mesh, widths)
-    grids = np.meshgrid(*(np.arange(len(each.vectors)) for each in kinds.values()), indexing="ij")
-    at = {name: grid.ravel() for name, grid in zip(kinds, grids, strict=True)}
+    kinds = costs_of(layers, mesh, widths) if kinds is None else kinds
     order = [each.name for each in layers]
+    at = _rows(kinds, order, mesh)
     start = kinds[order[0]]
-    volumes = start.volumes[FIRST][at[order[0]]]
-    counts = start.counts[FIRST][at[order[0]]]
+    volumes, counts, kernels = (
+        getattr(start, name)[FIRST][at[order[0]]] for name in ("volumes", "counts", "kernels")
+    )  # fmt: skip
     times: dict[tuple[str, str], int] = {}
     for pair in pairwise(order):
         times[pair] = times.get(pair, 0) + 1
@@ -55,28 +102,35 @@ def uniform_vectors(layers: Sequence[LayerGraph], mesh: Mesh, widths: Widths) ->
         state = kinds[before].gives[at[before]]
         volumes = volumes + number * kinds[name].volumes[state, at[name]]
         counts = counts + number * kinds[name].counts[state, at[name]]
+        kernels = kernels + number * kinds[name].kernels[state, at[name]]
     memory = np.sum([order.count(name) * each.memory[at[name]] for name, each in kinds.items()], axis=0)
-    flop = start.first_flop + sum(kinds[name].flop for name in order[1:])
-    compute = flop / (mesh.devices * mesh.matrix_rate)
+    compute = kernels if mesh.system is not None else np.full(len(volumes), arithmetic_seconds(kinds, order, mesh))
     seconds = mesh.seconds(volumes, counts)
-    vectors = [
-        tuple(int(one) for name, each in kinds.items() for one in each.vectors[at[name][row]])
-        for row in range(len(volumes))
-    ]
-    reasons = [
-        next((why for name, each in kinds.items() if (why := each.reasons[at[name][row]])), "")
-        for row in range(len(volumes))
-    ]
+    named = {name: (each.vectors, each.reasons, at[name].tolist()) for name, each in kinds.items()}
+    parts = list(zip(*([vectors[row] for row in rows] for vectors, _, rows in named.values()), strict=True))
+    whys = zip(*([reasons[row] for row in rows] for _, reasons, rows in named.values()), strict=True)
     found = {
-        "vector": vectors,
-        "solution": [vector_name(vector, list(kinds)) for vector in vectors],
+        "vector": [sum(each, ()) for each in parts],
+        "solution": [vector_name(each, list(kinds), widths) for each in parts],
         "seconds": compute + seconds.sum(axis=1),
-        "compute_seconds": np.full(len(vectors), compute),
+        "compute_seconds": compute,
         "communication_seconds": seconds.sum(axis=1),
-        **{name: volumes[:, number] for number, name in enumerate(COLLECTIVES)},
-        **{f"{name}_seconds": seconds[:, number] for number, name in enumerate(COLLECTIVES)},
+        **collectives_of(volumes, widths),
+        **{f"{name}_seconds": values for name, values in collectives_of(seconds, widths).items()},
         "volume": volumes.sum(axis=1),
         "memory": memory,
-        "reason": reasons,
+        "reason": [next((why for why in each if why), "") for each in whys],
     }
     return pd.DataFrame(found)
+
+
+def arithmetic_seconds(kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: Mesh) -> float:
+    """Returns the seconds of a step's arithmetic operations at the mesh's matrix rate [s].
+
+    Args:
+        kinds: what `costs_of` returned.
+        order: names of the layers, from the first.
+        mesh: that shares them.
+    """
+    flop = kinds[order[0]].first_flop + sum(kinds[name].flop for name in order[1:])
+    return flop / (mesh.devices * mesh.matrix_rate)

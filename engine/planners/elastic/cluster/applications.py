@@ -3,20 +3,19 @@ placements."""
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final
 
+from engine.planners.contract import PlanError
+from engine.planners.elastic.best import CardLike
+from engine.planners.elastic.cards import card_names, load_card
 from engine.planners.elastic.cluster.gpu_curve import CurvePoint, gpu_curve
 from engine.planners.elastic.cluster.speeds import Measured, MeasuredSpeeds, rotated
+from engine.planners.elastic.measured import Measurements, measurement_names, measurements_of
+from engine.planners.elastic.placements import gpus_on_nodes
 
-__all__ = ["Application", "applications"]
-
-FOLDER: Final = Path(__file__).parent / "data"
+__all__ = ["Application", "application", "applications"]
 
 
 @dataclass(frozen=True)
@@ -51,25 +50,42 @@ class Application:
         return self.curve[gpus] if 0 <= gpus < len(self.curve) else CurvePoint(-1.0, "", gpus)
 
 
+def application(card: CardLike, measured: Measurements | str | None = None) -> Application:
+    """Returns what schedulers know of a model: the curve and the tables of its card, and the speeds that were measured.
+
+    Args:
+        card: a model card, a document of one, a name of the library, or the path of a file.
+        measured: its measurements, or the name of a trace; that of the card where None.
+
+    Raises `engine.planners.contract.PlanError` where the card is not understood or nothing was measured of it.
+    """
+    known = load_card(card)
+    found = measurements_of(known.name, measured)
+    runs = () if found is None else found.table[found.table["runnable"]].to_dict("records")
+    if not len(runs):
+        raise PlanError(f"No run of {known.name} was measured; a replay needs its measurements.")
+    speeds = MeasuredSpeeds(
+        tuple(
+            Measured(str(run["exec_plan"]), rotated(gpus_on_nodes(run["placement"])), float(run["iteration_s"]))
+            for run in runs
+        )
+    )
+    curve = gpu_curve(known)
+    fastest = known.global_batch / min(run.seconds for run in speeds.runs)
+    return Application(
+        known.name,
+        float(known.global_batch),
+        known.baseline_throughput or fastest,
+        curve,
+        tuple(known.placements_of_gpus.items()),
+        known.plan_of_placement,
+        speeds,
+    )
+
+
 @lru_cache(maxsize=1)
 def applications() -> Mapping[str, Application]:
-    """Returns the seven models of the published replays, by name."""
-    cards = json.loads((FOLDER / "models.json").read_text(encoding="utf-8"))
-    return {name: _application(name, card) for name, card in cards.items()}
-
-
-def _application(name: str, card: Mapping[str, Any]) -> Application:
-    with (FOLDER / f"trace_{name}.csv").open(newline="", encoding="utf-8-sig") as file:
-        runs = [
-            Measured(row["exec_plan"], rotated(map(int, row["placement"])), float(row["iter_time"]))
-            for row in csv.DictReader(file)
-        ]
-    return Application(
-        name,
-        float(card["global_batch"]),
-        float(card["orig_tpt"]),
-        gpu_curve(name, card),
-        tuple((int(gpus), tuple(placements)) for gpus, placements in card["gpu_to_placements"].items()),
-        dict(card["placements_to_plan"]),
-        MeasuredSpeeds(tuple(runs)),
-    )
+    """Returns the models that come with a card and its measurements, by name; those of the published replays are among
+    them."""
+    measured = set(measurement_names())
+    return {name: application(name) for name in card_names() if name in measured}

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -14,11 +15,12 @@ import pandas as pd
 
 from engine.planners.contract import PlanError
 
-__all__ = ["MOST_JOBS", "Job", "Workload", "WorkloadSource", "workload_from"]
+__all__ = ["MOST_JOBS", "Job", "Workload", "WorkloadSource", "workload_from", "workload_names"]
 
 MOST_JOBS: Final = 20_000
 """Jobs that a workload may have; a replay asks its policy about all active ones in every round."""
 
+FOLDER: Final = Path(__file__).parent / "data"
 MOST_BYTES: Final = 16 * 2**20
 MOST_SECONDS: Final = 1e9
 MOST_STEPS: Final = 10**9
@@ -59,14 +61,21 @@ class Workload:
 WorkloadSource: TypeAlias = "Workload | pd.DataFrame | str | os.PathLike[str] | Sequence[Job | Mapping[str, Any]]"
 
 
+@lru_cache(maxsize=1)
+def workload_names() -> tuple[str, ...]:
+    """Returns the names of the published workloads that come with the planner, in alphabetical order."""
+    return tuple(sorted(file.stem.removeprefix("workload_") for file in FOLDER.glob("workload_*.csv")))
+
+
 def workload_from(source: WorkloadSource) -> Workload:
-    """Returns the workload that is given: checked already, a table, rows, the text of a CSV file, or its path.
+    """Returns the workload that is given: checked already, a table, rows, the text of a CSV file, its path, or the name
+    of one that comes with the planner.
 
     A table has the columns `name`, `submission_time` [s], `application`, `num_gpus`, `exec_plan`, and `steps`, or else
     `duration` [s]; `is_sla` is 1 for jobs whose performance is guaranteed. Other columns are not read.
 
     Args:
-        source: a workload, its table or rows, its text, or the path of a file with it.
+        source: a workload, its table or rows, its text, the path of a file with it, or one of `workload_names()`.
 
     Raises `engine.planners.contract.PlanError` naming the row and the field that cannot be right.
     """
@@ -108,7 +117,7 @@ def _table(source: str | os.PathLike[str]) -> pd.DataFrame:
         if len(text) > MOST_BYTES:
             raise PlanError(f"The workload has {len(text):,} characters; it may have {MOST_BYTES:,}.")
     else:
-        path = Path(source)
+        path = FOLDER / f"workload_{source}.csv" if source in workload_names() else Path(source)
         try:
             size = path.stat().st_size
             if size > MOST_BYTES:
@@ -118,13 +127,16 @@ def _table(source: str | os.PathLike[str]) -> pd.DataFrame:
             raise PlanError(f"{path.name[:60]} is no text in UTF-8.") from None
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else "no such file"
-            raise PlanError(f"The workload {str(source)[:120]!r} cannot be read: {why.lower()}.") from None
+            names = ", ".join(workload_names())
+            raise PlanError(
+                f"The workload {str(source)[:120]!r} cannot be read: {why.lower()}; give a CSV file, or {names}."
+            ) from None
     if "\x00" in text:
         raise PlanError("The workload has null characters; it must be CSV text.")
     try:
         return pd.read_csv(StringIO(text.removeprefix(BYTE_ORDER_MARK)), dtype=str, skipinitialspace=True)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
-        raise PlanError(f"The workload is no CSV table: {str(error)[:120]}.") from None
+        raise PlanError(f"The workload is no CSV table ({' '.join(str(error).split())[:120]}).") from None
 
 
 def _row(job: Job) -> dict[str, Any]:

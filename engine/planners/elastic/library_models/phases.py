@@ -32,9 +32,9 @@ def model_phases(
     progress: Progress = unheard,
     cancel: Cancel = never,
 ) -> pd.DataFrame:
-    """Returns one row per phase: `start_s`, `end_s`, `placement`, `plan`, `chosen`, `throughput` [samples/s], 0 where
-    nothing runs; `moves_gib`, what the GPU that gets most receives at its begin; `paused_s`, restart and movement; and
-    `samples` trained. A job that has had no GPUs comes from a checkpoint, whose reading is not counted.
+    """Returns one row per phase: `start_s`, `end_s`, `placement`, `gpus`, `plan`, `chosen`, `throughput` [samples/s], 0
+    where nothing runs; `moves_gib`, what the GPU that gets most receives at its begin; `paused_s`, restart and
+    movement; and `samples` trained. A job that has had no GPUs comes from a checkpoint, whose reading is not counted.
 
     Args:
         model: name, path or model itself.
@@ -77,6 +77,7 @@ def model_phases(
                 "start_s": start,
                 "end_s": start + phase.duration_s,
                 "placement": placement_text(phase.nodes),
+                "gpus": sum(phase.nodes),
                 "plan": point.plan if point else "",
                 "chosen": point.chosen if point else "",
                 "throughput": rate,

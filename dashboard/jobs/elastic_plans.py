@@ -1,0 +1,227 @@
+"""Elastic plans off the page: curves of library models, jobs that share a cluster by them, and replays of workloads."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd
+
+from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.worker import Task, Worker
+from engine import ExplorationCancelled
+from engine.planners.contract import PlanCancelledError
+from engine.planners.elastic import Phase, Split, after_failure, model_curve, model_job, model_phases, split
+from engine.planners.elastic.cards import Environment
+from engine.planners.elastic.cluster import ReplayResult, compared, library_applications
+from engine.planners.elastic.cluster.applications import applications
+from engine.planners.elastic.cluster.cluster import cluster_of
+from engine.planners.elastic.fitting import Fit, fit_parameters, held_out
+from engine.planners.elastic.measured.profiles import profile_names, profile_of, profile_table
+from hardware import System
+from models import Model
+
+__all__ = [
+    "ElasticJob", "FitQuestion", "Fitted", "ModelCurves", "ModelCurvesQuestion", "Question", "ReplayQuestion",
+    "SharedCluster", "SharedClusterQuestion", "elastic_plans",
+]  # fmt: skip
+
+MOST_KEPT: Final = 32
+"""Plans that are remembered."""
+HELD_OUT_STARTS: Final = 4
+"""Starts of a fit with a run left out, of which there are as many as runs."""
+STEPS: Final = 100
+"""Steps in which it is told how far a plan is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCurvesQuestion:
+    """A library model on a system: its best executions at these numbers of GPUs with one global batch, what to do when
+    the last nodes of the largest are lost, and its phases."""
+
+    model: Model
+    system: System
+    batch: int
+    sizes: tuple[int, ...]
+    lost: int
+    spares: int
+    repair_s: float
+    phases: tuple[Phase, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCurves:
+    """What was found of a library model. `failure` is None where there is one node only, and `why_not` then, or where
+    nothing runs, says so."""
+
+    curve: pd.DataFrame
+    failure: pd.DataFrame | None
+    phases: pd.DataFrame
+    why_not: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedClusterQuestion:
+    """Library models that share the GPUs of one system: each with its batch and the throughput that it was promised."""
+
+    jobs: tuple[tuple[str, Model, int, float | None], ...]
+    system: System
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCluster:
+    """How they share it."""
+
+    found: Split
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayQuestion:
+    """A workload, by its name or as the text of a CSV file, on nodes of equally many GPUs under several policies.
+    `models` are those of the library that it names, with their batches, on the GPUs of `system`."""
+
+    workload: str
+    cluster: str
+    models: Mapping[str, tuple[Model, int]]
+    system: System
+    policies: tuple[str, ...]
+    pause: float
+
+
+@dataclass(frozen=True, slots=True)
+class FitQuestion:
+    """Profiled runs, by the name of a profile or as the text of a CSV file, and the node's bandwidths [MiB/ms]."""
+
+    profile: str
+    pcie: float
+    nvlink: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The seven parameters, errors with each run left out in turn, and what is to be known of the profile."""
+
+    fit: Fit
+    held_out: pd.DataFrame
+    notes: tuple[str, ...]
+
+
+Question = ModelCurvesQuestion | SharedClusterQuestion | ReplayQuestion | FitQuestion
+Answer = ModelCurves | SharedCluster | Mapping[str, ReplayResult] | Fitted
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """How far a plan is."""
+
+    done: int
+    total: int
+    rate: float
+    seconds_left: float
+
+
+def _teller(task: Task, parts: float = 1.0, before: float = 0.0) -> Callable[[float, str], None]:
+    """What a planner tells its share to: `parts` of the whole, after a share that was done before."""
+    start = time.monotonic()
+
+    def tell(share: float, _: str) -> None:
+        done = min(before + parts * share, 1.0)
+        spent = time.monotonic() - start
+        left = spent * (1 - done) / (done - before) if done > before else math.inf
+        task.tell(_Told(round(STEPS * done), STEPS, 0.0, left))
+
+    return tell
+
+
+def found_answer(task: Task, question: Question) -> Answer:
+    """Returns the answer to a question; for a worker."""
+    try:
+        if isinstance(question, ModelCurvesQuestion):
+            return _curves(task, question)
+        if isinstance(question, SharedClusterQuestion):
+            return _shared(task, question)
+        return _fitted(task, question) if isinstance(question, FitQuestion) else _replayed(task, question)
+    except PlanCancelledError:
+        raise ExplorationCancelled from None
+
+
+def _curves(task: Task, asked: ModelCurvesQuestion) -> ModelCurves:
+    curve = model_curve(
+        asked.model, asked.system, batch=asked.batch, gpus=asked.sizes, progress=_teller(task, 0.6),
+        cancel=task.stops,
+    )  # fmt: skip
+    phases = model_phases(
+        asked.model, asked.system, asked.phases, batch=asked.batch, progress=_teller(task, 0.3, 0.6),
+        cancel=task.stops,
+    )  # fmt: skip
+    failure, why_not = None, ""
+    placement = str(curve["placement"].iloc[-1])
+    nodes = math.ceil(max(asked.sizes) / asked.system.networks[0].size)
+    if nodes < 2:
+        why_not = "All GPUs are one node; with two and more it is told here what to do when one is lost."
+    elif math.isnan(curve["raw_best"].iloc[-1]):
+        why_not = "Nothing runs on all GPUs, so nothing can be lost."
+    else:
+        failure = after_failure(
+            asked.model, asked.system, placement=placement, batch=asked.batch, lost=min(asked.lost, nodes),
+            spares=asked.spares, repair_s=asked.repair_s,
+        )  # fmt: skip
+    return ModelCurves(curve, failure, phases, why_not)
+
+
+def _shared(task: Task, asked: SharedClusterQuestion) -> SharedCluster:
+    share = 1 / len(asked.jobs)
+    jobs = [
+        model_job(
+            model, asked.system, batch=batch, gpus=asked.gpus, guarantee=guarantee, name=name,
+            progress=_teller(task, share, at * share), cancel=task.stops,
+        )
+        for at, (name, model, batch, guarantee) in enumerate(asked.jobs)
+    ]  # fmt: skip
+    return SharedCluster(split(jobs, asked.gpus, basis="predicted"))
+
+
+def _replayed(task: Task, asked: ReplayQuestion) -> Mapping[str, ReplayResult]:
+    share = 0.7 if asked.models else 0.0  # the curves take longer than the replays
+    known = library_applications(
+        asked.models, asked.system, cluster_of(asked.cluster), progress=_teller(task, share), cancel=task.stops
+    )
+    return compared(
+        asked.workload, asked.cluster, asked.policies, pause=asked.pause, models={**applications(), **known},
+        progress=_teller(task, 1 - share, share), cancel=task.stops,
+    )  # fmt: skip
+
+
+def _fitted(task: Task, asked: FitQuestion) -> Fitted:
+    runs = profile_of(asked.profile) if asked.profile in profile_names() else profile_table(asked.profile)
+    environment, tell = Environment(pcie=asked.pcie, nvlink=asked.nvlink), _teller(task)
+    found = fit_parameters(runs, environment)
+    if task.stops():
+        raise PlanCancelledError("The fit is not wanted any more.")
+    tell(0.3, "")
+    left_out = held_out(runs, environment, starts=HELD_OUT_STARTS)
+    return Fitted(found, left_out, runs.notes)
+
+
+class ElasticJob(Job):
+    """One question on its way."""
+
+    def __init__(self, kind: Kind, key: str, question: Question, title: str, about: str) -> None:
+        super().__init__(kind, key, title, about)
+        self.question, self.answer = question, None
+
+    answer: Answer | None
+
+    def work(self) -> bool:
+        """Plans."""
+        self.answer = self.run(found_answer, self.question)
+        return False
+
+
+def elastic_plans(worker: Worker) -> Kind:
+    """Returns the kind of such jobs, worked on by a worker."""
+    return Kind(name="elastic plan", doing="Planning", unit="step", most_kept=MOST_KEPT, workers={"": worker})

@@ -1,0 +1,122 @@
+"""Predictions beside measurements: the performance model as published and as calibrated, run by run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elastic import measured_and_predicted
+from dashboard.charts.elements import markup
+from dashboard.compat.caches import remembered
+from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
+from dashboard.pages.elastic.one_job import VARIANTS
+from dashboard.pages.elastic.tables import downloads, worded
+from dashboard.widgets.controls import segments, show
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, plain
+from engine.planners.contract import PlanError
+from engine.planners.elastic.accuracy import against_measured, by_class, ranking
+
+__all__ = ["accuracy"]
+
+RUNS: Final = {"all": "All runs", "one": "On one node", "3d": "With degrees"}
+_RANKING: Final = {
+    "placement": "placement", "cpu_threads": "CPU threads", "plans": "plans", "best_measured": "fastest measured",
+    "best_predicted": "picked", "regret_pct": "slower by, %", "mean_error_pct": "mean error, %",
+    "worst_error_pct": "largest, %", "spearman": "rank correlation",
+}  # fmt: skip
+_CLASSES: Final = {"variant": "model", "plan_class": "plans", "avg_pct": "mean error, %", "max_pct": "largest, %",
+                   "cases": "runs"}  # fmt: skip
+_ROWS: Final = {"variant": "model", "plan": "plan", "placement": "placement", "measured_ms": "measured, ms",
+                "predicted_ms": "predicted, ms", "error_pct": "error, %", "reason": "why it would not run"}  # fmt: skip
+
+
+def accuracy(mode: str) -> None:
+    """Draws predictions of both variants beside what was measured of a card.
+
+    Args:
+        mode: the theme.
+
+    Raises `engine.planners.contract.PlanError` where there are no measurements.
+    """
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        chosen = chosen_card()
+        runs = segments("Runs", RUNS, "elastic_runs")
+    if chosen is None:
+        ask_for_card()
+        return
+    rows, absent = _rows(chosen, runs)
+    for sentence in absent:
+        st.markdown(literal(sentence))
+    st.html(markup.figure_strip(_tiles(rows)))
+    left, right = st.columns([1.25, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Measured and predicted iterations", "on the dotted line they are equal"))
+        chart = measured_and_predicted(rows, mode)
+        show(chart, "elastic_accuracy")
+        st.markdown(literal(chart.alt))
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("By class of plans", "error without sign"))
+        classes = _joined(rows, by_class)
+        worded(classes, _CLASSES, "elastic_classes", "Mean and largest error of each class of plans.")
+    every = _joined(rows, lambda table: table)
+    with st.container(border=True, gap="xsmall"):
+        st.html(markup.head("Does it pick the fastest plan", "of those that were measured there"))
+        worded(_joined(rows, ranking), {"variant": "model", **_RANKING}, "elastic_ranking",
+               "Every placement with the fastest plan and the one picked.")  # fmt: skip
+    with st.container(border=True, gap="xsmall"):
+        st.html(markup.head("Every run", f"{counted(len(every), 'prediction')}"))
+        worded(every, _ROWS, "elastic_runs_table", "Every run with what each variant predicts.")
+    downloads({"Runs": every, "Classes": classes, "Picks": _joined(rows, ranking)}, "elastic_accuracy")
+
+
+def _rows(chosen: Chosen, runs: str) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """The runs by the name of the variant, and a sentence for each variant that cannot tell."""
+    measured = chosen.measured
+    if measured is None:
+        raise PlanError("There are no measurements of this card; upload some in the menu Card.")
+    found, absent = {}, []
+    for variant, title in VARIANTS.items():
+        try:
+            found[title] = _against(chosen, variant, runs)
+        except PlanError as problem:
+            absent.append(f"{title}: {problem}")
+    if not found:
+        raise PlanError(" ".join(absent))
+    return found, absent
+
+
+@remembered(32)
+def _against(chosen: Chosen, variant: str, runs: str) -> pd.DataFrame:
+    """What one variant predicts of the runs."""
+    return against_measured(
+        chosen.card, chosen.measured, variant=variant, families=("3D",) if runs == "3d" else ("DP", "3D"),
+        most_nodes=1 if runs == "one" else None,
+    )  # fmt: skip
+
+
+def _joined(rows: Mapping[str, pd.DataFrame], made: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
+    """One table of all variants."""
+    parts = []
+    for title, table in rows.items():
+        part = made(table).copy()
+        part.insert(0, "variant", title)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _tiles(rows: Mapping[str, pd.DataFrame]) -> list[markup.Tile]:
+    tiles = []
+    for title, table in rows.items():
+        error = table["error_pct"].dropna().abs()
+        mean = f"{plain(float(error.mean()), 3)} %" if len(error) else "–"
+        told = f"at most {plain(float(error.max()), 3)} %, {counted(len(error), 'run')}" if len(error) else "no run"
+        tiles.append(markup.Tile(f"{title}: mean error", mean, told))
+        if len(error):
+            picks = ranking(table)["regret_pct"]
+            worst = f"at most {plain(float(picks.max()), 3)} %, {counted(len(picks), 'placement')}"
+            tiles.append(markup.Tile(f"{title}: pick slower", f"{plain(float(picks.mean()), 3)} %", worst))
+    return tiles

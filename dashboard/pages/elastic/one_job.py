@@ -1,0 +1,197 @@
+"""One job of a model card: through phases of different resources, along one resource, and every plan of a phase."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elastic import resource_curve, throughput_over_time
+from dashboard.charts.elements import markup
+from dashboard.compat.caches import remembered
+from dashboard.link import state
+from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
+from dashboard.pages.elastic.tables import downloads
+from dashboard.widgets.controls import choose, given, key_for, segments, show
+from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, percent, plain
+from engine.planners import elastic
+from engine.planners.contract import PlanError
+
+__all__ = ["VARIANTS", "one_job"]
+
+_EXAMPLE: Final = "30@8888x2, 30@4444x2, 30@4x2, 30@1x2, 30@1x4"
+_MOST_TEXT: Final = re.compile(r"[\d@x., ;]{1,400}")
+_PHASE: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@([0-8]{1,64})x(\d{1,3})")
+_OVER: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "Bandwidth"}
+_LABELS: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "bandwidth limit [0: NVLink]"}
+VARIANTS: Final = {"artifact": "As published", "physical": "Calibrated"}
+_PAUSES: Final = {"0": "none", "60": "1 minute", "260": "260 s", "600": "10 minutes"}
+_BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
+_COLUMNS: Final = {
+    "plan": "plan", "feasible": "runs", "throughput": "samples/s", "iteration_ms": "iteration, ms",
+    "memory_gib": "memory, GiB", "reason": "why not",
+}  # fmt: skip
+
+
+def one_job(mode: str) -> None:
+    """Draws one job of a model card through phases of different resources.
+
+    Args:
+        mode: the theme.
+
+    Raises `engine.planners.contract.PlanError` where something is not understood.
+    """
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        chosen = chosen_card()
+        variant = segments("Performance model", VARIANTS, "elastic_variant")
+        pause = choose(
+            "Pause at a change", _PAUSES, "elastic_pause", width=140,
+            help="Time without work whenever the plan or the GPUs change.",
+        )  # fmt: skip
+        text = _phases_field()
+        known = chosen is not None and (chosen.trace or (chosen.key == "llama7_bsz16" and text == _EXAMPLE))
+        basis = segments("Times", _BASES, "elastic_basis", default="measured" if known else "predicted")
+    if chosen is None:
+        ask_for_card()
+        return
+    phases = _phases(text)
+    found = _timeline(chosen, text, variant, float(pause), basis)
+    st.html(markup.figure_strip(_tiles(found)))
+    unmeasured = found.table["measured_s"].isna() & found.table["predicted_s"].notna()
+    if basis == "measured" and unmeasured.any():
+        count = f"{int(unmeasured.sum())} of {len(found.table)} times"
+        st.markdown(f"{count} were never measured and count as not running.")
+    left, right = st.columns([1.25, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Throughput while resources change", f"{found.basis} times; GPUs on each node above"))
+        chart = throughput_over_time(found, mode)
+        show(chart, "elastic_timeline")
+        st.markdown(literal(chart.alt))
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("Along one resource", "the plan that wins at every value"))
+        over = segments("Resource", _OVER, "elastic_over")
+        _curve(chosen, over, variant, mode)
+    with st.container(border=True, gap="xsmall"):
+        _plans(chosen, variant, phases)
+    _timeline_table(found)
+
+
+def _phases_field() -> str:
+    """Draws the field of the phases; returns its text."""
+    value = state.url_value("elastic_phases", _EXAMPLE, _MOST_TEXT)
+    key = key_for("_elastic_phases", value)
+
+    def changed() -> None:
+        new = str(given(key)).strip()
+        state.set_url_value("elastic_phases", None if new in ("", _EXAMPLE) else new)
+
+    st.text_input(
+        "Phases: minutes @ GPUs on nodes x threads", value, key=key, on_change=changed, max_chars=400,
+        width=345, help="Separated by commas. 30@8888x2 is half an hour on four nodes with eight GPUs each and two CPU "
+        "threads per GPU; 5@0x1 is five minutes without any GPU.",
+    )  # fmt: skip
+    return value
+
+
+def _phases(text: str) -> list[elastic.Phase]:
+    """Returns phases from their text.
+
+    Raises: PlanError naming the phase at fault.
+    """
+    found = []
+    for part in re.split(r"[,;]", text):
+        matched = _PHASE.fullmatch(part.strip())
+        if matched is None:
+            raise PlanError(
+                f"The phase {part.strip()!r} must be minutes, @, the GPUs on each node, x, and CPU threads per GPU, "
+                "such as 30@8888x2."
+            )
+        minutes, nodes, threads = matched.groups()
+        placed = () if not nodes.strip("0") else tuple(int(digit) for digit in nodes)
+        found.append(elastic.Phase(60 * float(minutes), placed, int(threads)))
+    return found
+
+
+@remembered(32)
+def _timeline(chosen: Chosen, phases: str, variant: str, pause: float, basis: str) -> elastic.Timeline:
+    """The job through the phases."""
+    return elastic.timeline(
+        chosen.card, _phases(phases), measured=chosen.measured, variant=variant, pause_s=pause, basis=basis
+    )
+
+
+@remembered(32)
+def _resource(chosen: Chosen, over: str, variant: str) -> pd.DataFrame:
+    """The best throughput along one resource."""
+    return elastic.curve(chosen.card, over=over, variant=variant)
+
+
+@remembered(32)
+def _table(chosen: Chosen, variant: str, placement: str, threads: int) -> pd.DataFrame:
+    """Every plan under one limit."""
+    return elastic.plans_table(chosen.card, placement=placement, cpu_threads=threads, variant=variant)
+
+
+def _tiles(found: elastic.Timeline) -> list[markup.Tile]:
+    """The means of all strategies, the planner's first."""
+    tiles = []
+    for place, row in enumerate(found.summary().to_dict("records")):
+        if place == 0:
+            context = f"mean; {counted(int(found.table['phase'].nunique()), 'phase')}"
+        else:
+            context = f"the planner {percent(row['gain'], 1)} more" if row["mean"] else "runs nothing"
+        tiles.append(markup.Tile(str(row["strategy"]), f"{plain(row['mean'], 4)} samples/s", context))
+    return tiles
+
+
+def _curve(chosen: Chosen, over: str, variant: str, mode: str) -> None:
+    """Draws the best throughput along one resource."""
+    try:
+        curve = _resource(chosen, over, variant)
+    except PlanError as problem:
+        st.markdown(literal(str(problem)))
+        return
+    chart = resource_curve(curve, over, _LABELS[over], mode)
+    show(chart, "elastic_curve")
+    st.markdown(literal(chart.alt))
+
+
+def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
+    """Draws every plan in one of the phases, with what speaks against it."""
+    names = {
+        str(number): f"{number}: {''.join(map(str, phase.nodes))}, {counted(phase.cpu_threads, 'thread')}"
+        for number, phase in enumerate(phases, 1) if phase.nodes
+    }  # fmt: skip
+    st.html(markup.head("Every plan of a phase", "digits are pipeline, tensor, data degrees; words are data parallel"))
+    if not names:
+        st.markdown("No phase has a GPU.")
+        return
+    phase = phases[int(choose("Phase", names, "elastic_phase", width=230)) - 1]
+    try:
+        table = _table(chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads)
+    except PlanError as problem:
+        st.markdown(literal(str(problem)))
+        return
+    shown = table[list(_COLUMNS)].rename(columns=_COLUMNS).dropna(axis="columns", how="all")
+    shown = shown.round(dict.fromkeys(("samples/s", "iteration, ms", "memory, GiB"), 2))
+    shown.attrs.clear()  # how plans are written, for the engine
+    st.dataframe(
+        shown, hide_index=True, height=height_of(len(shown), 360), key="elastic_plans", placeholder="–",
+        alt="Every plan of the phase, with throughput, iteration time and the reason for which it is not chosen.",
+    )  # fmt: skip
+
+
+def _timeline_table(found: elastic.Timeline) -> None:
+    """Offers the timeline as a table."""
+    table = found.table.drop(columns=["paused_s"])
+    table.attrs.clear()
+    with st.expander("As table"):
+        st.dataframe(
+            table, hide_index=True, height=height_of(len(table), 400), key="elastic_table", placeholder="–",
+            alt="Every strategy in every phase: plan, iteration time and throughput, predicted and measured.",
+        )  # fmt: skip
+    downloads({"Timeline": table, "Means": found.summary()}, "elastic")

@@ -1,0 +1,182 @@
+"""Several jobs on one cluster: an equal split of its GPUs, the scheduler's, and the best that keeps guarantees."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elastic import resource_curve
+from dashboard.charts.elastic_sharing import WAYS, split_bars
+from dashboard.charts.elements import markup
+from dashboard.compat.caches import remembered
+from dashboard.jobs.elastic_plans import SharedCluster, SharedClusterQuestion
+from dashboard.link import state
+from dashboard.link.catalogue import model_of, system_of, usable_models
+from dashboard.pages.elastic.answers import answered
+from dashboard.pages.elastic.library_model import asked_system
+from dashboard.pages.elastic.one_job import VARIANTS
+from dashboard.pages.elastic.tables import downloads, worded
+from dashboard.widgets.controls import choose, given, key_for, segments, show
+from dashboard.widgets.link_numbers import whole_in_link
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import plain
+from engine.planners import elastic
+from engine.planners.contract import PlanError
+from engine.planners.elastic import Split
+from models import Model
+from models.documents import did_you_mean
+
+__all__ = ["several_jobs"]
+
+OF: Final = {"cards": "Model cards", "models": "Library models"}
+EXAMPLES: Final = {"cards": "roberta, t5_3B", "models": "llama-3-8B*64, llama-2-13B*32"}
+MOST_JOBS: Final = 8
+MOST_GPUS: Final = 64
+_TEXT: Final = re.compile(r"[\w.\-*=, ]{1,400}", re.ASCII)
+_JOB: Final = re.compile(r"([\w.\-]{1,80})(?:\*(\d{1,7}))?(?:\s*=\s*(\d{1,9}(?:\.\d{1,6})?))?", re.ASCII)
+_BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
+_TABLE: Final = {
+    "way": "way", "job": "job", "gpus": "GPUs", "plan": "plan", "throughput": "samples/s",
+    "iteration_s": "iteration, s", "normalised": "over alone", "kept": "guarantee kept",
+}  # fmt: skip
+
+
+def several_jobs(mode: str) -> None:
+    """Draws jobs that share GPUs.
+
+    Args:
+        mode: the theme.
+
+    Raises `engine.planners.contract.PlanError` where something is not understood, or no split keeps the guarantees.
+    """
+    found = _found()
+    if found is None:
+        return
+    st.html(markup.figure_strip(_tiles(found)))
+    for note in found.notes:
+        st.markdown(literal(note))
+    left, right = st.columns([1.25, 1], gap="medium")
+    with left.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("What each split gives", f"by {found.basis} times; the best split keeps all guarantees"))
+        chart = split_bars(found.table, mode)
+        show(chart, "elastic_split")
+        st.markdown(literal(chart.alt))
+        shown = found.table[list(_TABLE)].assign(way=[WAYS[way] for way in found.table["way"]])
+        worded(shown, _TABLE, "elastic_split_table", "Every way to split the GPUs with what each job gets and does.")
+    with right.container(border=True, gap="xsmall", height="stretch"):
+        st.html(markup.head("What one more GPU brings a job", "the curves on which the best split is made"))
+        names = {str(number): name for number, name in enumerate(found.curves, 1)}
+        job = names[choose("Job", names, "elastic_curve", width=230)]
+        chart = resource_curve(_as_curve(found.curves[job]), "gpus", "GPUs", mode)
+        show(chart, "elastic_split_curve")
+        st.markdown(literal(chart.alt))
+    curves = pd.concat([table.assign(job=name) for name, table in found.curves.items()], ignore_index=True)
+    downloads({"Splits": found.table, "Curves": curves}, "elastic_jobs")
+
+
+def _found() -> Split | None:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        kind = segments("Jobs", OF, "elastic_of", gone=("elastic_jobs", "elastic_curve"))
+        text = _field(kind)
+        gpus = whole_in_link(
+            "elastic_shared", "GPUs", 4 if kind == "cards" else 32, MOST_GPUS, "That all of the jobs share."
+        )
+        if kind == "cards":
+            basis = segments("Times", _BASES, "elastic_basis", default="measured")
+            variant = segments("Performance model", VARIANTS, "elastic_variant")
+        else:
+            system = asked_system()
+    jobs = _jobs(text)
+    if kind == "cards":
+        return _of_cards(tuple((name, guarantee) for name, _, guarantee in jobs), gpus, basis, variant)
+    return _of_models(jobs, system, gpus)
+
+
+def _field(kind: str) -> str:
+    value = state.url_value("elastic_jobs", EXAMPLES[kind], _TEXT)
+    key = key_for("_elastic_jobs", value)
+
+    def changed() -> None:
+        new = str(given(key)).strip()
+        state.set_url_value("elastic_jobs", None if new in ("", EXAMPLES[kind]) else new)
+
+    known = f"Cards: {', '.join(elastic.card_names())}." if kind == "cards" else "Names are those of the library."
+    form = "Cards" if kind == "cards" else "Models * batch"
+    st.text_input(
+        f"{form}, with = samples/s that are guaranteed", value, key=key, on_change=changed, max_chars=400, width=400,
+        help=f"Separated by commas. t5=40 is a job that must reach 40 samples/s. {known}",
+    )  # fmt: skip
+    return value
+
+
+def _jobs(text: str) -> list[tuple[str, int | None, float | None]]:
+    """(name, batch, guarantee [samples/s]) of every job."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not 1 <= len(parts) <= MOST_JOBS:
+        raise PlanError(f"There are {len(parts)} jobs; give 1 to {MOST_JOBS}.")
+    found = []
+    for part in parts:
+        matched = _JOB.fullmatch(part)
+        if matched is None:
+            raise PlanError(f"The job {part!r} must be a name, such as t5, with =40 for a guarantee of 40 samples/s.")
+        name, batch, guarantee = matched.groups()
+        found.append((name, int(batch) if batch else None, float(guarantee) if guarantee else None))
+    return found
+
+
+def _of_cards(jobs: tuple[tuple[str, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
+    known = elastic.card_names()
+    for name, _ in jobs:
+        if name not in known:  # a name is never opened as a path
+            raise PlanError(f"There is no card {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}.")
+    return _split(jobs, gpus, basis, variant)
+
+
+@remembered(32)
+def _split(jobs: tuple[tuple[str, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
+    """How jobs of cards share GPUs."""
+    rows = [{"card": name, "guarantee": guarantee} for name, guarantee in jobs]
+    return elastic.split(rows, gpus, basis=basis, variant=variant)
+
+
+def _of_models(jobs: list[tuple[str, int | None, float | None]], system: str, gpus: int) -> Split | None:
+    known = usable_models()
+    asked: list[tuple[str, Model, int, float | None]] = []
+    for name, batch, guarantee in jobs:
+        if name not in known:
+            raise PlanError(f"There is no model {name!r} in the library{did_you_mean(name, known)}.")
+        if not batch:
+            raise PlanError(f"The job {name!r} has no batch; write {name}*64 for 64 samples of a step.")
+        same = sum(each[0].split(" (")[0] == name for each in asked)
+        asked.append((f"{name} ({same + 1})" if same else name, model_of(name), batch, guarantee))
+    machine = system_of(system)
+    question = SharedClusterQuestion(tuple(asked), machine, gpus)
+    told = [(name, model.model_dump_json(), batch, guarantee) for name, model, batch, guarantee in asked]
+    described = ("jobs", told, machine.model_dump_json(), gpus)
+    found = answered(question, described, "Curves of all jobs", f"{len(jobs)} jobs on {gpus} GPUs")
+    return found.found if isinstance(found, SharedCluster) else None
+
+
+def _tiles(found: Split) -> list[markup.Tile]:
+    totals = found.totals()
+    tiles = []
+    for way, total in totals.items():
+        rows = found.of(str(way))
+        gpus = " + ".join(str(int(number)) for number in rows["gpus"])
+        broken = int((~rows["kept"]).sum())
+        told = f"GPUs {gpus}" + (f"; {broken} guarantee{'s' * (broken > 1)} broken" if broken else "")
+        tiles.append(markup.Tile(WAYS[str(way)], plain(float(total), 3), told, "worse" if broken else ""))
+    return tiles
+
+
+def _as_curve(table: pd.DataFrame) -> pd.DataFrame:
+    """A job's curve in the columns of `engine.planners.elastic.curve`."""
+    rows = table[table["gpus"] > 0]
+    stored = rows["throughput"].fillna(0.0).cummax()
+    return pd.DataFrame(
+        {"gpus": rows["gpus"], "raw_best": rows["throughput"], "raw_plan": rows["plan"], "stored_best": stored,
+         "gain": stored.diff().fillna(stored)}
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""Tables of the Elastic page, with their columns in words, and as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.widgets.tables import height_of
+
+__all__ = ["downloads", "worded"]
+
+
+def worded(table: pd.DataFrame, columns: Mapping[str, str], key: str, alt: str) -> None:
+    """Draws some columns of a table in words, numbers to four digits.
+
+    Args:
+        table: with any of the columns.
+        columns: what they are called here, in order.
+        key: of the widget.
+        alt: what the table shows, for those who hear it.
+    """
+    kept = {name: title for name, title in columns.items() if name in table}
+    shown: Any = table[list(kept)].copy()
+    for name in kept:
+        if shown[name].dtype.kind == "f":
+            shown[name] = [float(f"{value:.4g}") if abs(value) < 1e3 else round(value, 1) for value in shown[name]]
+        elif name == "is_sla":
+            shown[name] = shown[name] > 0
+    st.dataframe(shown.rename(columns=kept), hide_index=True, height=height_of(len(shown), 380), placeholder="–",
+                 key=key, alt=alt)  # fmt: skip
+
+
+def downloads(tables: Mapping[str, pd.DataFrame], name: str) -> None:
+    """Draws the menu of tables to download as CSV.
+
+    Args:
+        tables: by what they are called.
+        name: of the menu's keys, and the beginning of file names.
+    """
+    with st.popover("Download", icon=":material/download:", help="Tables of this page as CSV."):
+        for title, table in tables.items():
+            file = f"{name}_{title.lower().replace(' ', '_')}.csv"
+            st.download_button(
+                f"{title} (CSV)", partial(_csv, table), file, "text/csv",
+                key=f"elastic_{file}", on_click="ignore", icon=":material/download:", type="tertiary",
+            )  # fmt: skip
+
+
+def _csv(table: pd.DataFrame) -> str:
+    return table.to_csv(index=False)

@@ -1,0 +1,218 @@
+"""What is planned: the inputs of the Intra-operator page, which are part of the link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard.compat.types import Place
+from dashboard.link import state
+from dashboard.link.catalogue import model_of, system_of, systems
+from dashboard.widgets.controls import choose, given, key_for, segments, switch
+from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
+from dashboard.words.scenarios import system_name
+from engine.planners.intra_operator import IntraOperatorPlan, Mesh, mesh_of, search, system_mesh
+from engine.planners.intra_operator.suites import GPT, LLAMA, MOE, suite_depth
+from hardware import names as hardware_names
+from models import Model
+from models import names as model_names
+
+__all__ = ["OWN", "Question", "counted_as", "on_system", "planned", "question", "system_question"]
+
+SOURCES: Final = {"published": "Published model", "library": "Library model"}
+OWN: Final = "measured"
+"""The system that is no system of the library: rates as given, at first those of CFP's measured runs."""
+RATE: Final = 83.8
+BANDWIDTH: Final = 20.65
+CAPACITY: Final = 40e9
+WIDTHS: Final = {"4": "FP32", "2": "16 bit"}
+SHARDED: Final = {"none": "nothing", "zero": "gradients, optimizer state (ZeRO)", "fsdp": "weights, too (FSDP)"}
+CASES: Final = {"gpt": (16, 2), "moe": (64, 4), "llama": (32, 4)}
+"""Batch and layers that CFP ran, by family."""
+GONE: Final = ("intra_operator_layers", "intra_operator_limit", "intra_operator_layer")
+"""Parameters that mean nothing any more with another model."""
+MOST_DEVICES: Final = 4096
+TYPES: Final = {"bfloat16": "BF16", "float16": "FP16", "float8": "FP8", "float4": "FP4", "float32": "FP32"}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked. `model` is a published name or a model of the library; `title` and `system` say it in words."""
+
+    model: str | Model
+    title: str
+    system_id: str
+    system: str
+    datatype: str
+    mesh: Mesh
+    batch: int
+    layers: int
+    depth: int
+    """Layers that the model has."""
+    element_bytes: float
+    state_bytes: float
+    sharded: str
+    """A key of `SHARDED`."""
+    sequence: bool
+
+    @property
+    def key(self) -> str:
+        """Equal for equal questions."""
+        model = self.model if isinstance(self.model, str) else self.model.model_dump_json()
+        return repr((model, self.mesh, self.batch, self.layers, self.element_bytes, self.state_bytes, self.sharded,
+                     self.sequence))  # fmt: skip
+
+    @property
+    def published(self) -> bool:
+        """Whether the model is one of the published ones."""
+        return isinstance(self.model, str)
+
+
+def question(place: Place) -> Question:
+    """Draws the inputs, rates and memory in a place of their own; returns what is asked.
+
+    Raises `engine.planners.contract.PlanError` or what loading a model or a system raises.
+    """
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        source = segments("Model from", SOURCES, "intra_operator_from", gone=(*GONE, "intra_operator_system"))
+        model: str | Model
+        if source == "published":
+            titles = {name: _suite_title(name) for name in _suites()}
+            model = choose("Model", titles, "intra_operator_suite", default="gpt F", width=230,
+                           gone=GONE)  # fmt: skip
+            title, depth = titles[model].partition(" ·")[0], suite_depth(model)
+            batch, layers = CASES[model.partition(" ")[0]]
+        else:
+            known = {name: model_of(name).title or name for name in model_names()}
+            name = choose("Model", known, "intra_operator_model", default="llama-3-8B", width=230,
+                          gone=GONE)  # fmt: skip
+            model = model_of(name)
+            title, depth = known[name], model.architecture_or_assumed().layers
+            batch, layers = 8, depth
+        machines = {OWN: "A100 as CFP measured it", **{each: system_name(system_of(each)) for each in systems()}}
+        first = OWN if source == "published" else "h100_80g_sxm"
+        chosen = choose("System", machines, "intra_operator_system", default=first, width=230,
+                        gone=("intra_operator_limit", "intra_operator_type"))  # fmt: skip
+        near = 8 if chosen == OWN else system_of(chosen).networks[0].size
+        devices = whole_in_link(
+            "intra_operator_devices", "Devices", min(4 if chosen == OWN else 8, near), MOST_DEVICES,
+            "Devices that share every layer; those of several networks are a mesh of two axes.",
+        )  # fmt: skip
+        size = whole_in_link("intra_operator_batch", "Batch", batch, 10**6, "Sequences of a step.")
+        layers = whole_in_link(
+            "intra_operator_layers", "Layers", min(layers, depth), depth, f"The model has {depth}."
+        )
+    with place.popover("Rates and memory", icon=":material/tune:", help="Rates of devices, what a parameter takes."):
+        mesh, datatype = _mesh(chosen, devices)
+        width = choose("Width of an element", WIDTHS, "intra_operator_width",
+                       default="4" if source == "published" else "2")  # fmt: skip
+        kept = _decimal("Bytes of a parameter", "state", 16.0, "With its gradient and its optimizer state.")
+        sharded = choose("Split over devices where a weight is whole", SHARDED, "intra_operator_sharded")
+        sequence = switch(
+            "Sequence parallel", "intra_operator_sequence", default=source == "library",
+            help="What rows of a weight give is split by tokens: a reduce-scatter in place of an all-reduce.",
+        )  # fmt: skip
+    return Question(
+        model, title, chosen, machines[chosen], datatype, mesh, size, layers, depth, float(width), kept, sharded,
+        sequence,
+    )  # fmt: skip
+
+
+def system_question(asked: Question, system: str) -> Question:
+    """Returns the same question about another system, on as many devices as its first network joins at most.
+
+    Products are in the datatype that is asked about, in BF16 where that system has it not or where rates are given.
+    More devices than that are as many on both systems.
+
+    Raises what building the mesh raises.
+    """
+    found = system_of(system)
+    wanted, near = asked.mesh.devices, found.networks[0].size
+    devices = wanted if asked.mesh.outer is not None or wanted <= near else near
+    datatype = _datatype(list(found.matrix), "" if asked.system_id == OWN else asked.datatype)
+    mesh = on_system(system, devices, datatype)
+    return replace(asked, system_id=system, system=system_name(found), datatype=datatype, mesh=mesh)
+
+
+def _datatype(there: list[str], wanted: str = "") -> str:
+    order = [wanted, "bfloat16", "float16", *there]
+    return next(each for each in order if each in there)
+
+
+def _mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
+    if chosen != OWN:
+        found = system_of(chosen)
+        there = [each for each in TYPES if each in found.matrix] or list(found.matrix)
+        datatype = choose(
+            "Datatype of products", {each: TYPES.get(each, each) for each in there}, "intra_operator_type",
+            default=_datatype(there),
+        )  # fmt: skip
+        return on_system(chosen, devices, datatype), datatype
+    rate = _decimal("Matrix rate, TFLOP/s", "rate", RATE, "Of a device, as it is reached.")
+    bandwidth = _decimal("Bandwidth, GB/s", "bandwidth", BANDWIDTH, "That a device sends in a ring.")
+    exchange = _decimal("All-to-all, GB/s", "exchange", bandwidth, "The same in an all-to-all.")
+    alpha = _decimal("Time of a collective, µs", "alpha", 0.0, "Besides its bytes.")
+    document = {"devices": devices, "matrix_rate": rate * 1e12, "bandwidth": bandwidth * 1e9, "memory": CAPACITY}
+    if exchange != bandwidth:
+        document["all_to_all_bandwidth"] = exchange * 1e9
+    if alpha:
+        document["alpha"] = alpha * 1e-6
+    return mesh_of(document), "float32"
+
+
+def on_system(name: str, devices: int, datatype: str) -> Mesh:
+    """Returns the devices of a system as a mesh, of two axes where its first network does not join as many.
+
+    Raises what loading a system and `engine.planners.intra_operator.system_mesh` raise.
+    """
+    known = name if name in hardware_names() else system_of(name)
+    return system_mesh(known, devices, datatype=datatype, tiers=2)
+
+
+def planned(asked: Question, limit: float) -> IntraOperatorPlan:
+    """Returns what the search finds.
+
+    limit: of the memory of a device [bytes]. Raises `engine.planners.contract.PlanError`.
+    """
+    return search(
+        asked.model, asked.mesh, memory_limit=limit, batch=asked.batch, layers=asked.layers, **counted_as(asked)
+    )
+
+
+def counted_as(asked: Question) -> dict[str, Any]:
+    """Returns what elements and parameters are counted with, as keywords of the planner."""
+    return {
+        "element_bytes": asked.element_bytes, "state_bytes": asked.state_bytes, "zero": asked.sharded == "zero",
+        "fsdp": asked.sharded == "fsdp", "sequence_parallel": asked.sequence,
+    }  # fmt: skip
+
+
+def _suites() -> list[str]:
+    return [*(f"gpt {each}" for each in GPT), *(f"moe {each}" for each in MOE), "llama"]
+
+
+def _suite_title(name: str) -> str:
+    family, _, letter = name.partition(" ")
+    if family == "llama":
+        return f"LLaMA · {LLAMA[1]} wide, {LLAMA[2]} layers"
+    if family == "gpt":
+        return f"GPT {letter} · {GPT[letter][1]} wide, {GPT[letter][2]} layers"
+    return f"MoE {letter} · {MOE[letter][1]} wide, {MOE[letter][5]} experts"
+
+
+def _decimal(label: str, name: str, default: float, help: str) -> float:
+    parameter = f"intra_operator_{name}"
+    text = state.url_value(parameter, "", DECIMAL)
+    value = float(text) if text else default
+    key = key_for(f"_{parameter}", value)
+
+    def changed() -> None:
+        new = given(key)
+        same = not new or abs(new - default) < 1e-9
+        state.set_url_value(parameter, None if same else f"{new:.4f}".rstrip("0").rstrip("."))
+
+    st.number_input(label, min_value=0.0 if default == 0 else 0.0001, max_value=9_999_999.0, value=value, step=1.0,
+                    key=key, on_change=changed, help=help, format="%g")  # fmt: skip
+    return value

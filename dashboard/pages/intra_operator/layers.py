@@ -1,0 +1,186 @@
+"""The layers: which are alike, and the ParallelBlocks of each kind with their strategies and plan tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import groupby, pairwise
+from typing import Any, Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.layer_blocks import segment_map
+from dashboard.widgets.controls import segments, show
+from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted
+from engine.planners.intra_operator import (
+    BlockList,
+    Chosen,
+    IntraOperatorPlan,
+    ParallelBlock,
+    Vector,
+    sharding_annotations,
+)
+from engine.planners.intra_operator.contractions import Contraction, backward
+from engine.planners.intra_operator.parallel_blocks import layer_blocks
+from engine.planners.intra_operator.segments import segments_of
+
+__all__ = ["chosen_words", "draw_layers", "plans_frame", "strategies_frame"]
+
+LABELS: Final = {
+    "b": "sequences", "s": "positions", "h": "hidden", "a": "heads", "f": "MLP width", "e": "experts", "g": "groups",
+    "t": "tokens of a group", "c": "places", "d": "head width", "z": "key positions", "r": "query heads",
+    "n": "visits", "latent_q": "query latent", "latent_kv": "key-value latent", "rope": "rotated key",
+    "wide": "key and value", "value": "value head", "shared": "shared width",
+}  # fmt: skip
+"""Labels of dimensions in words."""
+RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def chosen_words(plan: IntraOperatorPlan, chosen: Chosen) -> str:
+    """Returns what the plan does with every block, layers that do the same together."""
+    kinds = _kinds(plan)
+    pairs = [(graph.name, vector) for graph, vector in zip(plan.layers, chosen.vectors, strict=True)]
+    order = list(dict.fromkeys(pairs))
+    parts = []
+    for pair in order[:3]:
+        at = [number for number, each in enumerate(pairs, 1) if each == pair]
+        which = "all layers" if len(at) == len(pairs) else f"layer {at[0]}" if len(at) == 1 else _which(at)
+        parts.append(f"{which}: {_vector_words(kinds[pair[0]], pair[1])}")
+    more = f"; {counted(len(order) - 3, 'further kind')} of layers" if len(order) > 3 else ""
+    text = "; ".join(parts) + more
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _kinds(plan: IntraOperatorPlan) -> dict[str, BlockList]:
+    """The blocks of every different layer by its name."""
+    return {name: layer_blocks(graph) for name, graph in {each.name: each for each in plan.layers}.items()}
+
+
+def _which(at: list[int]) -> str:
+    """Numbers of layers in words: a range where they follow each other, or each second, else how many from where."""
+    apart = {after - before for before, after in pairwise(at)}
+    if apart == {1}:
+        return f"layers {at[0]} to {at[-1]}"
+    return f"every second layer from {at[0]} to {at[-1]}" if apart == {2} else f"{len(at)} layers from {at[0]} on"
+
+
+def _vector_words(blocks: Iterable[ParallelBlock], vector: Vector) -> str:
+    """What is split, block by block; blocks that split the same together."""
+    split = [(_splits(block, chosen), block) for block, chosen in zip(blocks, vector, strict=True)]
+    parts = []
+    for words, several in groupby(split, lambda each: each[0]):
+        names = [block.root.name for _, block in several]
+        parts.append(f"{', '.join(names)} by {words}")
+    return ", ".join(parts)
+
+
+def _splits(block: ParallelBlock, chosen: Any) -> str:
+    """What a strategy of a block splits; on two mesh axes what both do."""
+    labels = [block.labels[each] for each in (chosen if isinstance(chosen, tuple) else (chosen,))]
+    words = [LABELS.get(each, each) for each in labels]
+    return words[0] if len(set(words)) == 1 else f"{words[0]} outside and {words[1]} inside"
+
+
+def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
+    """Draws the segments, the blocks, and the plan as sharding annotations."""
+    graphs, kinds, chosen = plan.layers, _kinds(plan), plan.chosen
+    with st.container(border=True, gap="xsmall"):
+        st.html(markup.head("Segments", "layers of one kind are one segment; strategies chosen of its blocks"))
+        names = [each.name for each in graphs]
+        table = segments_of(graphs)
+        chart = segment_map(table, None if chosen is None else chosen.vectors, mode)
+        show(chart, "intra_operator_segments")
+        spaces = {name: [block.space for block in blocks] for name, blocks in kinds.items()}
+        joint = " × ".join(f"{math.prod(each):,}{_raised(names.count(name))}" for name, each in spaces.items())
+        st.caption(literal(
+            f"{chart.alt} Strategies of the blocks: {' and '.join(str(each) for each in spaces.values())}. "
+            f"{sum(map(math.prod, spaces.values())):,} vectors are valued in place of {joint}."
+            + (f" As CFP prints it: {_printed(table)}." if len(names) <= 8 else "")
+        ))  # fmt: skip
+    with st.container(border=True, gap="xsmall"):
+        st.html(markup.head("ParallelBlocks", "one choice of strategy settles all contractions of a block"))
+        kind = segments("Kind of layer", {name: name for name in kinds}, "intra_operator_layer")
+        blocks = kinds[kind]
+        left, right = st.columns([1, 1.25], gap="medium")
+        strategies = strategies_frame(blocks)
+        left.dataframe(
+            strategies, hide_index=True, height=height_of(len(strategies), 520), key="intra_operator_blocks",
+            alt="Every block with its strategies, what each splits and its name.",
+            column_config={"strategy": st.column_config.NumberColumn(width=66)},
+        )  # fmt: skip
+        plans = plans_frame(blocks)
+        right.dataframe(
+            plans, hide_index=True, height=height_of(len(plans), 520), placeholder="–", key="intra_operator_plans",
+            alt="The strategy of every contraction and gradient for each strategy of its block.",
+        )  # fmt: skip
+        right.caption(
+            "Plan tables: for each strategy of the block, the own strategy of every contraction and of its gradients, "
+            "and the dimension that it splits. Where that is summed over, an all-reduce follows."
+            + (" On two axes every axis has a strategy of its own: 12 is 1 outside and 2 inside."
+               if len(plan.mesh.shape) > 1 else "")
+        )  # fmt: skip
+        if chosen is not None:
+            _annotations(plan)
+
+
+def _annotations(plan: IntraOperatorPlan) -> None:
+    """Offers the sharding of every weight and activation, to read and as a file."""
+    with st.expander("Sharding annotations of the chosen plan"):
+        table = sharding_annotations(plan)
+        shown = table.drop(columns=["shape"])
+        st.dataframe(
+            shown, hide_index=True, height=height_of(len(shown), 420), key="intra_operator_annotations",
+            alt="Every weight and activation with the mesh axes that split it.",
+        )  # fmt: skip
+        st.caption(
+            "P(…) is JAX’s PartitionSpec, with an entry for each dimension; placements are PyTorch’s for DTensor, one "
+            "for each mesh axis. The collective adds up what a contraction leaves in parts."
+        )
+        st.download_button(
+            "Annotations (CSV)", lambda: table.to_csv(index=False), "annotations.csv", "text/csv",
+            key="intra_operator_annotations.csv", on_click="ignore", icon=":material/download:", type="tertiary",
+        )  # fmt: skip
+
+
+def _printed(segments: pd.DataFrame) -> str:
+    """The sequence of segments as a log has it: intervals of contractions, with that of which they are a repetition."""
+    pairs = zip(segments["printed"], segments["printed_as"], strict=True)
+    return ", ".join(f"{own} as {first}" for own, first in pairs)
+
+
+def _raised(number: int) -> str:
+    return "" if number == 1 else str(number).translate(RAISED)
+
+
+def strategies_frame(blocks: Iterable[ParallelBlock]) -> pd.DataFrame:
+    """Returns the strategies of every block: its number, what is split, the name by Alpa."""
+    return pd.DataFrame([
+        {"block": ", ".join(block.contractions), "strategy": strategy.id,
+         "splits": LABELS.get(label, label), "name": strategy.name}
+        for block in blocks for strategy, label in zip(block.strategies, block.labels, strict=True)
+    ])  # fmt: skip
+
+
+def plans_frame(blocks: Iterable[ParallelBlock]) -> pd.DataFrame:
+    """Returns the plan of every contraction and gradient: its strategy and what that splits, for each of the
+    block's."""
+    rows = []
+    for block in blocks:
+        for member in block.members:
+            gradients = zip(member.gradients, backward(member.contraction), strict=True)
+            for name, plan, of in (
+                (member.contraction.name, member.plan, member.contraction),
+                *((name, plan, of) for (name, plan), of in gradients),
+            ):
+                cells = {f"strategy {number}": _split(of, own) for number, own in enumerate(plan)}
+                rows.append({"contraction": name, "plan": ",".join(map(str, plan)), **cells})
+    return pd.DataFrame(rows)
+
+
+def _split(contraction: Contraction, strategy: int) -> str:
+    dim = contraction.splits[strategy]
+    return LABELS.get(dim[0], dim[0]) + (", all-reduce" if dim in contraction.contracted else "")

@@ -1,0 +1,209 @@
+"""Measured points: a log or table of one's own beside what is predicted, rates fitted to it, and published figures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.intra_operator import Measured
+from dashboard.compat.types import Place
+from dashboard.link import state
+from dashboard.pages.intra_operator.inputs import OWN, Question, counted_as
+from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, plain, signed_percent
+from dashboard.words.strategies import vector_text
+from engine.planners.contract import PlanError
+from engine.planners.intra_operator import (
+    FittedRates,
+    IntraOperatorPlan,
+    fit_rates,
+    measured_points_of,
+    mesh_of,
+    overlay,
+    published_runs,
+    published_volumes,
+    search,
+)
+from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS
+from engine.planners.intra_operator.suites import is_suite
+from models import names as model_names
+
+__all__ = ["draw_measured", "draw_published", "measured_marks", "upload"]
+
+GIB: Final = 2.0**30
+MOST_MEGABYTES: Final = 4
+A100: Final = {"matrix_rate": 83.8e12, "bandwidth": 20.65e9}
+
+
+def upload(place: Place, asked: Question) -> pd.DataFrame | None:
+    """Draws the field for a log; returns its measured points, None where there is none.
+
+    Raises `engine.planners.contract.PlanError` where the file is none, or about a model that there is not.
+    """
+    with place.popover("Measured", icon=":material/upload_file:", help="Measured points of your own."):
+        st.caption(
+            "A log as CFP and Alpa print it, or CSV or JSON with vector and seconds, and where wanted volume, memory, "
+            f"communication_seconds and compute_seconds; up to {MOST_MEGABYTES} MB. It stays on this server while this "
+            "page is open."
+        )
+        file = st.file_uploader(
+            "Log or table", type=["log", "txt", "csv", "json"], key="intra_operator_upload",
+            max_upload_size=MOST_MEGABYTES,
+        )  # fmt: skip
+    if file is None:
+        return None
+    try:
+        text = file.getvalue().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise PlanError(f"{file.name} is no text in UTF-8.") from None
+    return completed(measured_points_of(text, file.name), asked)
+
+
+def completed(points: pd.DataFrame, asked: Question) -> pd.DataFrame:
+    """Returns points that say of which model, batch, layers and devices they are: where they do not, those of the page.
+
+    Raises `engine.planners.contract.PlanError` where one names a model that there is not.
+    """
+    name = asked.model if isinstance(asked.model, str) else asked.model.name
+    known = {*model_names(), name}
+    for model in points["model"].dropna().unique():
+        if not (is_suite(model) or model in known):
+            raise PlanError(f"There is no model {str(model)[:40]!r}: published ones are gpt A to I, moe A to I, llama.")
+    fallback = {"model": name, "batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices}
+    filled = {each: points[each].where(points[each].notna(), value) for each, value in fallback.items()}
+    return points.assign(**filled)
+
+
+def measured_marks(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame | None) -> list[Measured]:
+    """Returns the measured points of the question in view that have a volume and seconds of collectives.
+
+    points: of one's own; where None those that CFP published.
+    """
+    here = {"model": asked.model, "batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices}
+    if points is None:
+        if here != dict(MEASURED_ON):
+            return []
+        rows: list[tuple[Any, float, float]] = [
+            (each.vector, each.volume, math.nan if each.communication_seconds is None else each.communication_seconds)
+            for each in MEASURED_VECTORS
+        ]
+    else:
+        own = points[np.logical_and.reduce([points[name] == value for name, value in here.items() if name != "model"])]
+        rows = list(zip(own["vector"], own["volume"], own["communication_seconds"], strict=True))
+    length = len(found.vectors["vector"].iloc[0])
+    return [
+        Measured(vector_text(vector[:length]), float(volume), float(seconds))
+        for vector, volume, seconds in rows
+        if vector is not None and math.isfinite(volume) and math.isfinite(seconds)
+    ]
+
+
+def draw_measured(asked: Question, points: pd.DataFrame) -> None:
+    """Draws measured points with what is predicted of them, and the rates that fit them best."""
+    with st.container(border=True, gap="xsmall"):
+        st.html(markup.head("Measured beside predicted", f"{counted(len(points), 'point')} of your file"))
+        try:
+            mesh = replace(asked.mesh, outer=None)
+            table = overlay(points, mesh, **counted_as(asked))
+        except PlanError as problem:
+            st.warning(literal(str(problem)), icon=":material/error:")
+            return
+        errors = table["error"].dropna().to_numpy()
+        vectors = ["" if each is None else vector_text(each) for each in table["vector"]]
+        shown = pd.DataFrame({
+            "line": table["line"], "kind": table["kind"], "vector": vectors, "measured, s": table["seconds"],
+            "predicted, s": table["predicted_seconds"], "error, %": 100 * table["error"],
+            "collectives, s": table["communication_seconds"],
+            "predicted collectives, s": table["predicted_communication_seconds"],
+            "volume, GB": table["volume"] / 1e9, "computed, GB": table["predicted_volume"] / 1e9,
+            "memory, GiB": table["memory"] / GIB, "predicted memory, GiB": table["predicted_memory"] / GIB,
+        })  # fmt: skip
+        st.dataframe(
+            shown.round(4), hide_index=True, height=height_of(len(shown), 360), placeholder="–",
+            key="intra_operator_overlay", alt="Every measured point with what is predicted of it.",
+        )  # fmt: skip
+        if len(errors):
+            st.caption(literal(
+                f"Predicted against measured steps: {signed_percent(float(errors.mean()))} on average, "
+                f"at most {signed_percent(float(errors[np.abs(errors).argmax()]))}."
+            ))  # fmt: skip
+        _fitted(asked, points)
+
+
+def _fitted(asked: Question, points: pd.DataFrame) -> None:
+    """Offers the rates that fit the points best."""
+    try:
+        fitted = fit_rates(points, **counted_as(asked))
+    except PlanError as problem:
+        st.caption(literal(str(problem)))
+        return
+    rates = [("matrix rate", fitted.matrix_rate, 1e12, "TFLOP/s"), ("ring", fitted.bandwidth, 1e9, "GB/s"),
+             ("all-to-all", fitted.all_to_all_bandwidth, 1e9, "GB/s")]  # fmt: skip
+    told = [f"{name} {plain(value / unit)} {word}" for name, value, unit, word in rates if value is not None]
+    st.caption(literal(" ".join([f"Rates that fit the points best: {', '.join(told)}.", *fitted.notes])))
+    st.button("Use these rates", icon=":material/check:", key="intra_operator_fit", on_click=_use, args=(fitted,))
+
+
+def _use(fitted: FittedRates) -> None:
+    values = (("rate", fitted.matrix_rate, 1e12), ("bandwidth", fitted.bandwidth, 1e9),
+              ("exchange", fitted.all_to_all_bandwidth, 1e9))  # fmt: skip
+    state.set_url_values({
+        "intra_operator_system": OWN, "intra_operator_limit": None,
+        **{f"intra_operator_{name}": f"{value / unit:.4f}" for name, value, unit in values
+           if value is not None and 1e-3 < value / unit < 9_999_999},
+    })  # fmt: skip
+
+
+def draw_published() -> None:
+    """Draws published volumes and runs beside what is computed of the same."""
+    st.html(markup.head("Published beside computed", "CFP on A100; rates fitted to its first and third vector"))
+    left, right = st.columns(2, gap="medium")
+    volumes = published_volumes()
+    shown = pd.DataFrame({
+        "vector": [vector_text(each) for each in volumes["vector"]], "published, GB": volumes["published_volume"] / 1e9,
+        "computed, GB": volumes["counted_volume"] / 1e9, "computed / published": volumes["ratio"],
+        "collectives, s": volumes["communication_seconds"], "GB/s": volumes["bytes_per_second"] / 1e9,
+        "reproduced": ["yes" if each else "no" for each in volumes["reproduced"]],
+    })  # fmt: skip
+    with left:
+        st.dataframe(
+            shown.round(4), hide_index=True, height=height_of(len(shown)), placeholder="–",
+            key="intra_operator_published", alt="Published and computed volumes of four vectors.",
+        )  # fmt: skip
+        st.caption(
+            "Volumes of GPT F, batch 16, two layers. They are **not reproduced** but for the third vector: the others "
+            "published are about 1.57 times what the state machine of Alpa’s edges counts, probably by conversions "
+            "inside GELU and norms. The order of the best two is the same. The last vector is inferred."
+        )
+    with right:
+        runs = pd.DataFrame([_run(each) for each in published_runs().to_dict("records")])
+        st.dataframe(
+            runs, hide_index=True, height=height_of(len(runs)), placeholder="–", key="intra_operator_runs",
+            alt="Published runs with their devices, and the step computed here.",
+        )  # fmt: skip
+        st.caption(
+            "Throughput is that of all devices together, as published: Alpa’s 158 TFLOP/s of eight devices are 19.7 of "
+            "each, CFP’s 203 of four are 50.8. One step predicted is no validation. CFP states up to 1.51 times Alpa’s "
+            "throughput for GPT, 1.31 for LLaMA, 3.43 for mixtures of experts."
+        )
+
+
+def _run(run: dict[Any, Any]) -> dict[str, object]:
+    mesh = mesh_of({**A100, "devices": int(run["devices"])})
+    found = search(run["model"], mesh, batch=int(run["batch"]), layers=int(run["layers"]))
+    chosen, solution = found.chosen, run["solution"]
+    return {
+        "planner": run["system"], "model": f"{run['model']}, batch {run['batch']}, {run['layers']} layers",
+        "devices": run["devices"], "step, s": round(run["seconds"], 4), "TFLOP/s": round(run["tflops"], 2),
+        "of each": round(run["tflops_per_device"], 2),
+        "computed, s": None if chosen is None else round(chosen.seconds, 4),
+        "published vectors": "" if solution is None else vector_text(solution[:8]),
+        "computed": "" if chosen is None else chosen.solution,
+    }  # fmt: skip

@@ -1,0 +1,165 @@
+"""What the page asks of the planner, remembered."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Final
+
+import pandas as pd
+
+from dashboard.compat.caches import remembered
+from dashboard.link.catalogue import system_of
+from dashboard.pages.intra_operator.inputs import OWN, Question, on_system, planned, system_question
+from engine.planners.contract import PlanError
+from engine.planners.intra_operator import IntraOperatorPlan, beside_exploration, mesh_of
+from engine.planners.intra_operator.names import vector_name
+
+__all__ = ["SWEEPS", "beside_table", "effort", "limited", "swept", "systems_table"]
+
+NO_LIMIT: Final = 1e20
+"""More memory than any plan takes [bytes]."""
+SWEEPS: Final = {"batch": "Batch", "layers": "Layers", "devices": "Devices", "memory": "Memory"}
+BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+DEPTHS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 128)
+DEVICES: Final = (2, 4, 8, 16, 32, 64)
+MOST_POINTS: Final = 400
+
+
+@remembered(48)
+def _searched(key: str, limit: float, _asked: Question) -> tuple[IntraOperatorPlan, float]:
+    begun = time.thread_time()
+    return planned(_asked, limit), time.thread_time() - begun
+
+
+def effort(asked: Question, limit: float | None) -> float:
+    """Returns what the search under a limit [bytes] took [s of CPU]."""
+    return _searched(asked.key, NO_LIMIT if limit is None else limit, asked)[1]
+
+
+def limited(asked: Question, limit: float | None) -> IntraOperatorPlan:
+    """Returns the search under a limit of memory [bytes]; None is none."""
+    if limit is None:
+        return replace(_searched(asked.key, NO_LIMIT, asked)[0], memory_limit=None)
+    return _searched(asked.key, limit, asked)[0]
+
+
+@remembered(24)
+def _swept(key: str, over: str, limit: float, _asked: Question, _found: IntraOperatorPlan) -> pd.DataFrame:
+    rows: list[dict[str, object]] = []
+    if over == "memory":
+        return _over_memory(_asked, _found)
+    for value in _values(_asked, over):
+        rows += _point(_asked, over, value, limit)
+    return pd.DataFrame(rows, columns=["value", "name", "solution", "rate", "seconds", "memory"])
+
+
+def _values(asked: Question, over: str) -> list[int]:
+    """Where a parameter is looked at: round values, and the one in view."""
+    if over == "layers":
+        return sorted({*(each for each in DEPTHS if each < asked.depth), asked.layers, asked.depth})
+    usual, here = (BATCHES, asked.batch) if over == "batch" else (DEVICES, asked.mesh.devices)
+    return sorted({*usual, here})
+
+
+def _point(asked: Question, over: str, value: int, limit: float) -> list[dict[str, object]]:
+    """The best plan and the named solutions at one value; none where nothing runs or fits."""
+    try:
+        changed = _changed(asked, over, value)
+        found = planned(changed, limit)
+    except PlanError:
+        return []  # groups of tokens that the batch does not fill, devices that divide nothing
+    number = changed.mesh.devices
+    named = [
+        {"value": value, "name": row["solution"], "solution": row["solution"],
+         "rate": found.tflop / row["seconds"] / number, "seconds": row["seconds"], "memory": row["memory"]}
+        for row in found.named.to_dict("records") if row["fits"]
+    ]  # fmt: skip
+    best = found.chosen
+    if best is None:
+        return named
+    return [{"value": value, "name": "best", "solution": best.solution, "rate": found.tflops / number,
+             "seconds": best.seconds, "memory": best.memory}, *named]  # fmt: skip
+
+
+def _changed(asked: Question, over: str, value: int) -> Question:
+    """The question with one value changed. Raises what building a mesh raises."""
+    if over == "batch":
+        return replace(asked, batch=value)
+    if over == "layers":
+        return replace(asked, layers=value)
+    if asked.system_id == OWN:
+        return replace(asked, mesh=mesh_of({**asked.mesh.document(), "devices": value}))
+    return replace(asked, mesh=on_system(asked.system_id, value, asked.datatype))
+
+
+def _over_memory(asked: Question, found: IntraOperatorPlan) -> pd.DataFrame:
+    """The frontier as a curve over the limit [GiB]; a plan of several kinds of vectors is mixed."""
+    frontier = found.frontier
+    names = [each.name for each in found.layers]
+    step = max(1, len(frontier) // MOST_POINTS)
+    rows = [
+        {"value": row["memory"] / 2**30, "name": "best",
+         "solution": vector_name(row["vectors"], names, found.widths),
+         "rate": found.tflop / row["seconds"] / asked.mesh.devices, "seconds": row["seconds"],
+         "memory": row["memory"]}
+        for row in frontier.iloc[::step].to_dict("records")
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["value", "name", "solution", "rate", "seconds", "memory"])
+
+
+def swept(asked: Question, over: str, found: IntraOperatorPlan) -> pd.DataFrame:
+    """Returns the rate of a device along a parameter, of the best plan and of the named solutions.
+
+    Args:
+        asked: what everything else is.
+        over: a key of `SWEEPS`.
+        found: the plan of that question, whose limit of memory the others have, too.
+
+    Returns:
+        value, name ("best" or a solution), solution, rate [TFLOP/s], seconds, memory [bytes].
+    """
+    limit = NO_LIMIT if found.memory_limit is None else found.memory_limit
+    return _swept(f"{asked.key} {asked.system_id}", over, limit, asked, found)
+
+
+@remembered(24)
+def _systems_table(key: str, names: tuple[str, ...], _asked: Question) -> pd.DataFrame:
+    rows = []
+    for name in names:
+        try:
+            asked = system_question(_asked, name)
+            found = planned(asked, asked.mesh.memory or NO_LIMIT)
+        except ValueError as problem:
+            rows.append({"system": name, "label": name, "devices": 0, "datatype": "", "rate": None, "seconds": None,
+                         "solution": "", "memory": None, "reason": str(problem)})  # fmt: skip
+            continue
+        best = found.chosen
+        rows.append({
+            "system": name, "label": asked.system.partition(",")[0], "devices": asked.mesh.devices,
+            "datatype": asked.datatype,
+            "rate": None if best is None else found.tflops / asked.mesh.devices,
+            "seconds": None if best is None else best.seconds, "solution": "" if best is None else best.solution,
+            "memory": None if best is None else best.memory, "reason": found.infeasible,
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@remembered(16)
+def _beside_table(key: str, _plan: IntraOperatorPlan, _asked: Question) -> pd.DataFrame:
+    system = system_of(_asked.system_id)
+    return beside_exploration(_plan, _asked.model, system, batch=_asked.batch, datatype=_asked.datatype)
+
+
+def beside_table(asked: Question, plan: IntraOperatorPlan) -> pd.DataFrame:
+    """Returns a plan of a library model beside what the cost model says of it and the best of all executions.
+
+    Raises `engine.planners.contract.PlanError` where no plan fits.
+    """
+    return _beside_table(f"{asked.key} {plan.memory_limit}", plan, asked)
+
+
+def systems_table(asked: Question, names: tuple[str, ...]) -> pd.DataFrame:
+    """Returns the best plan of the same model on other systems: label, devices, datatype of products, rate [TFLOP/s
+    of a device], seconds, solution, memory [bytes], reason why there is none."""
+    return _systems_table(asked.key, names, asked)

@@ -1,0 +1,256 @@
+"""The JSON API: the verbs of `engine.questions` beside the pages, off unless the server's settings ask for it.
+
+`POST api/best` with a question answers it, `GET api` lists the verbs, `GET api/openapi.json` describes them. Questions
+are answered in processes of their own, which stand back behind the pages and end with whoever asked. Nobody is let in
+whom the server does not know: where it asks for a login, or is called by a name that it was not told, it wants a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import streamlit as st
+from pydantic.json_schema import models_json_schema
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from dashboard.compat.server_stop import is_stopping
+from dashboard.settings import Settings
+from engine import ExplorationCancelled
+from engine.questions import VERBS, Answerer, Bounds, QuestionError
+from engine.questions.process import Busy, Failed
+from models.documents import DocumentError, parse_json
+
+__all__ = ["JsonApi", "description", "routes"]
+
+LOG: Final = logging.getLogger("shardscape.api")
+AT_ONCE: Final = 2
+"""Questions that are answered beside each other."""
+BEHIND: Final = 10
+"""How far the processes stand back behind the server where both want a core, as `nice` counts."""
+POLL: Final = 0.2
+"""How often it is asked whether whoever asked is still there [s]."""
+HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_FAILED: Final = "The question failed for a reason of the server's own; its log says why."
+_REFUSALS: Final[Mapping[int, str]] = {
+    400: "The question is not understood, or has no answer.",
+    401: "The server wants its token.",
+    403: "The server does not answer here.",
+    404: "There is no such verb.",
+    413: "The question is too large.",
+    415: "The question is not sent as application/json.",
+    503: "Other questions are being answered.",
+}
+
+
+class Refused(Exception):  # noqa: N818 - reads as a sentence where it is raised
+    """A request that is not answered: status and sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class JsonApi:
+    """Answers requests."""
+
+    def __init__(self, settings: Settings) -> None:
+        """settings: bounds of questions, and the token that requests have to have, if any."""
+        bounds = Bounds(largest_space=settings.largest_space, longest_seconds=settings.longest_seconds)
+        self.answerer = Answerer(bounds, at_once=AT_ONCE, behind=BEHIND)
+        self._token = settings.api_token
+
+    async def index(self, request: Request) -> Response:
+        """Answers which verbs there are."""
+        try:
+            self._admit(request)
+        except Refused as refused:
+            return _refusal(refused)
+        verbs = [{"name": each.name, "title": each.title, "about": each.about} for each in VERBS.values()]
+        return JSONResponse({"verbs": verbs, "described_by": "api/openapi.json"}, headers=HEADERS)
+
+    async def describe(self, request: Request) -> Response:
+        """Answers what verbs take and return, as OpenAPI."""
+        try:
+            self._admit(request)
+        except Refused as refused:
+            return _refusal(refused)
+        return JSONResponse(description(), headers=HEADERS)
+
+    async def ask(self, request: Request) -> Response:
+        """Answers a question."""
+        try:
+            self._admit(request)
+            verb = str(request.path_params["verb"])
+            if verb not in VERBS:
+                raise Refused(404, f"There is no verb {verb[:60]!r}; there are {', '.join(VERBS)}.")
+            question = await self._question(request)
+            return JSONResponse(await self._answered(request, verb, question), headers=HEADERS)
+        except Refused as refused:
+            return _refusal(refused)
+
+    def _admit(self, request: Request) -> None:
+        """Raises `Refused` for whoever is not to be answered."""
+        if self._token:
+            kind, _, given = request.headers.get("authorization", "").partition(" ")
+            if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
+                raise Refused(401, "The API wants the header Authorization: Bearer with the token of this server.")
+        elif _asks_for_login():
+            raise Refused(403, "This server asks for a login; the API needs a token, set by SHARDSCAPE_API_TOKEN.")
+        elif not _is_called(request.url.hostname):
+            raise Refused(
+                403, "The API answers at addresses, and at names in server.allowedHosts; ask there, or with a token."
+            )
+        site = request.headers.get("sec-fetch-site", "none")
+        if site not in ("none", "same-origin"):
+            raise Refused(403, "The API does not answer pages of other sites.")
+
+    async def _question(self, request: Request) -> object:
+        """The question in a request."""
+        # A page of another site cannot send this type without being allowed to, which it is not.
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Refused(415, "A question is sent with Content-Type: application/json.")
+        most = self.answerer.bounds.document_bytes
+        content = bytearray()
+        try:
+            async for piece in request.stream():
+                content += piece
+                if len(content) > most:
+                    raise Refused(413, f"The question has more than {most:,} bytes, the most that are read.")
+        except ClientDisconnect:
+            raise Refused(400, "The question ended before it was whole.") from None
+        try:
+            return parse_json(bytes(content), "The question", "question", DocumentError)
+        except DocumentError as problem:
+            raise Refused(400, str(problem)) from None
+
+    async def _answered(self, request: Request, verb: str, question: object) -> dict[str, Any]:
+        """The answer to a question; a search ends when nobody waits for it any more."""
+        gone = threading.Event()
+
+        def found() -> dict[str, Any]:
+            return self.answerer.answer(verb, question, stops=gone.is_set, wait=False)
+
+        asked = _in_thread(found)
+        try:
+            while not (await asyncio.wait([asked], timeout=POLL))[0]:
+                if is_stopping() or await request.is_disconnected():
+                    gone.set()
+            return await asked
+        except Busy as problem:
+            raise Refused(503, str(problem)) from None
+        except QuestionError as problem:
+            raise Refused(400, str(problem)) from None
+        except ExplorationCancelled:
+            raise Refused(503, "The server is being stopped, or nobody waits any more.") from None
+        except (Failed, OSError, RuntimeError) as fault:
+            LOG.error("%s failed: %s", verb, fault)
+            raise Refused(500, _FAILED) from None
+        finally:
+            gone.set()
+
+
+def routes(api: JsonApi) -> list[Route]:
+    """Returns what the server answers beside the pages, also below any path a proxy may add. api: by which."""
+    found = []
+    for above in ("", "/{above:path}"):
+        found += [
+            Route(f"{above}/api", api.index, methods=["GET"]),
+            Route(f"{above}/api/openapi.json", api.describe, methods=["GET"]),
+            Route(f"{above}/api/{{verb:str}}", api.ask, methods=["POST"]),
+        ]
+    return found
+
+
+def description() -> dict[str, Any]:
+    """Returns the API as an OpenAPI document: what every verb takes and returns."""
+    wanted = [(each, "validation") for verb in VERBS.values() for each in (verb.asks, verb.answers)]
+    places, schemas = models_json_schema(wanted, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    refusal = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+    refused = {str(status): _described(told, refusal) for status, told in _REFUSALS.items()}
+    paths = {}
+    for verb in VERBS.values():
+        takes, returns = places[verb.asks, "validation"], places[verb.answers, "validation"]
+        paths[f"/api/{verb.name}"] = {
+            "post": {
+                "operationId": verb.name, "summary": verb.title, "description": verb.about,
+                "requestBody": {"required": True, "content": {"application/json": {"schema": takes}}},
+                "responses": {"200": _described("The answer.", returns), **refused},
+            }
+        }  # fmt: skip
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Shardscape", "version": "1", "description": "Questions as the pages ask them."},
+        "paths": paths,
+        "components": {"schemas": schemas["$defs"]},
+    }
+
+
+def _in_thread(function: Callable[[], dict[str, Any]]) -> asyncio.Future[dict[str, Any]]:
+    """What a function returns, from a thread that neither waits for those of the server nor holds up its end."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[dict[str, Any]] = loop.create_future()
+
+    def settle(result: dict[str, Any] | None, problem: BaseException | None) -> None:
+        if found.cancelled():
+            return
+        if problem is None and result is not None:
+            found.set_result(result)
+        else:
+            found.set_exception(problem or RuntimeError("There is no answer."))
+
+    def work() -> None:
+        result, problem = None, None
+        try:
+            result = function()
+        except Exception as raised:
+            problem = raised
+        with suppress(RuntimeError):  # the server has ended
+            loop.call_soon_threadsafe(settle, result, problem)
+
+    threading.Thread(target=work, name="shardscape-api", daemon=True).start()
+    return found
+
+
+def _described(told: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"description": told, "content": {"application/json": {"schema": schema}}}
+
+
+def _refusal(refused: Refused) -> Response:
+    more = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}.get(refused.status, {})
+    return JSONResponse({"error": str(refused)}, refused.status, headers={**HEADERS, **more})
+
+
+def _asks_for_login() -> bool:
+    """Whether the server is configured to know its visitors."""
+    try:
+        return "auth" in st.secrets
+    except FileNotFoundError:  # there are no secrets
+        return False
+
+
+def _is_called(name: str | None) -> bool:
+    """Whether the server may be called so: a page of another site that gives this machine's address to a name of its
+    own calls it by that."""
+    if not name:
+        return False
+    named = name.lower().rstrip(".")
+    listed = [str(each).strip().lower().rstrip(".") for each in st.get_option("server.allowedHosts") or ()]
+    own = str(st.get_option("server.address") or "").lower()
+    if named in ("localhost", own, *listed):
+        return True
+    if any(each == "*" or (each.startswith("*.") and named.endswith(each[1:])) for each in listed):
+        return True
+    try:
+        ipaddress.ip_address(named)
+    except ValueError:
+        return False
+    return not listed

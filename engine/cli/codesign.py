@@ -1,0 +1,202 @@
+"""The command `codesign`: a study of many designs, run into a folder, and what it answers."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from engine.cli.frames import write_table
+from engine.cli.options import JsonOption
+from engine.cli.output import ExitCode, as_json, write
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from engine.codesign import Progress, Results, Study
+
+__all__ = ["codesign"]
+
+SHOWN = 20
+"""Designs that a table prints."""
+
+
+def codesign(
+    study: Annotated[
+        str, typer.Argument(metavar="STUDY.json", help="A study, a ready one by name, or a folder of results.")
+    ],
+    folder: Annotated[
+        str | None, typer.Option("--folder", metavar="FOLDER|URL", help="Where results go; else beside the study.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, help="Processes on this machine; all its cores.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="ADDRESS", help="Scheduler of a Dask cluster that runs it.")
+    ] = None,
+    task_seconds: Annotated[
+        float, typer.Option("--task-seconds", metavar="S", help="Time of one task; more for thousands of workers.")
+    ] = 1.0,
+    dry: Annotated[bool, typer.Option("--count", help="Tell counts and estimated time, and run nothing.")] = False,
+    objective: Annotated[
+        list[str] | None, typer.Option("--objective", metavar="NAME", help="Two or three for the front; the study's.")
+    ] = None,
+    budget: Annotated[
+        list[float] | None,
+        typer.Option("--budget", metavar="X", help="Best design for each; every budget that matters otherwise."),
+    ] = None,
+    of: Annotated[str, typer.Option("--of", metavar="mix|MODEL", help="Whose answers.")] = "mix",
+    at: Annotated[
+        Literal["low", "middle", "high"], typer.Option("--at", help="Which end of the ranges of prices counts.")
+    ] = "middle",
+    csv: Annotated[bool, typer.Option("--csv", help="Print the front as CSV.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Run a study of many designs of a machine, each point one proven optimum, and tell the best ones.
+
+    Counts and an estimate of the time come first. The study and its folder are the whole state: whatever ends a run,
+    the same command goes on where it was. A folder alone is asked without running anything.
+
+    \b
+    Examples:
+      shardscape codesign study.json --count
+      shardscape codesign study.json --folder results --workers 2
+      shardscape codesign study.json --folder s3://bucket/study --cluster tcp://10.0.0.1:8786
+      shardscape codesign offload_capacity_and_bandwidth --folder offload
+      shardscape codesign results --objective tokens_per_s --objective watts --csv
+    """
+    from engine.codesign import StudyCancelled, StudyError, estimate, results, run
+    from engine.exploration.workers import cores
+
+    if csv and json:
+        raise StudyError("Give --csv or --json, not both.")
+    if _is_folder(study):
+        if folder or cluster or workers or dry:
+            raise StudyError(f"{study} is a folder of results; --folder, --cluster, --workers and --count run studies.")
+        _tell(results(study), objective, budget, of, at, csv=csv, json=json)
+        return
+    asked, place = _study_and_place(study, folder)
+    expected = estimate(asked, workers or cores())
+    if dry:
+        write(as_json(asdict(expected)) if json else expected.sentence)
+        return
+    _say(expected.sentence)
+    line = _Line()
+    try:
+        done = run(asked, place, client=cluster, workers=workers, progress=line, task_seconds=task_seconds)
+    except StudyCancelled:
+        raise KeyboardInterrupt from None
+    finally:
+        line.clear()
+    _say(_of_run(done, place))
+    _tell(results(place), objective, budget, of, at, csv=csv, json=json)
+
+
+def _is_folder(study: str) -> bool:
+    return "://" in study or Path(study).is_dir()
+
+
+def _study_and_place(study: str, folder: str | None) -> tuple[Study, str]:
+    """The study and where its results go."""
+    from engine.codesign import Study, ready_names, ready_study
+
+    if study in ready_names():
+        return ready_study(study), folder or study
+    return Study.read(study), folder or str(Path(study).with_suffix("")) + ".results"
+
+
+def _say(text: str) -> None:
+    """Tells people, beside what goes to standard output."""
+    write(text, stream=sys.stderr)
+
+
+def _of_run(done: Progress, place: str) -> str:
+    ran = done.done - done.before
+    if not ran:
+        return f"All {done.total:,} points were there, in {place}."
+    there = f"; {done.before:,} were there" if done.before else ""
+    skipped = f", {done.skipped:,} of them proven to lose without a search" if done.skipped else ""
+    return (
+        f"{ran:,} points{skipped} in {done.seconds:,.1f} s, {done.rate:,.1f} a second, as {done.tasks:,} tasks and "
+        f"{done.bytes / 1e6:,.2f} MB in {place}{there}."
+    )
+
+
+class _Line:
+    """A line on a terminal that shows how far a study is."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+
+    def __call__(self, progress: Progress) -> None:
+        if self._shown:
+            share = progress.done / progress.total
+            left = progress.seconds_left
+            text = f"{share:4.0%}  {progress.done:,} of {progress.total:,} points  {progress.rate:,.1f}/s"
+            sys.stderr.write(f"\r\x1b[K{text}{f'  {left:,.0f} s left' if left < 1e9 else ''}")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Removes the line."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _tell(
+    found: Results,
+    objectives: list[str] | None,
+    budgets: list[float] | None,
+    of: str,
+    at: Literal["low", "middle", "high"],
+    *,
+    csv: bool,
+    json: bool,
+) -> None:
+    """Prints the best design per budget, the front and what binds."""
+    from engine.codesign import QUANTITIES
+
+    asked = objectives or list(found.study.document.objectives)
+    lower = next((name for name in asked if name in QUANTITIES and QUANTITIES[name].better == "lower"), "usd")
+    upper = next((name for name in asked if name != lower), asked[0])
+    front = found.front(asked, of=of, at=at) if len(asked) > 1 else None
+    best = found.best_per_budget(budgets, budget=lower, objective=upper, of=of, at=at) if upper != lower else None
+    binding = found.binding(upper, of=of, at=at) if found.study.document.constraints else None
+    if json:
+        write(as_json({
+            "study": found.study.document.name, "key": found.study.key, "complete": found.complete,
+            "points": len(found.rows), "of": of, "at": at,
+            "best_per_budget": _records(best), "front": _records(front), "binding": _records(binding),
+        }))  # fmt: skip
+        return
+    if csv:
+        if front is not None:
+            write_table(front, json=False, csv=True)
+        return
+    if not found.complete:
+        write(f"{len(found.rows):,} of {found.study.points:,} points are there; answers are about those.\n")
+    if best is not None:
+        write(f"Best {upper} per budget of {lower}")
+        _table(found, best.tail(SHOWN), ["budget", upper])
+    if front is not None:
+        write(f"\nDesigns that none beats in {', '.join(asked)}: {len(front):,}")
+        _table(found, front.head(SHOWN), asked)
+    if binding is not None:
+        write("\nConstraints")
+        write_table(binding, json=False, csv=False)
+    if best is not None and not len(best):
+        write("No design meets all constraints.")
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _table(found: Results, table: pd.DataFrame, figures: list[str]) -> None:
+    chosen = ["design", *(name for name in found.choices if name != "design" and found.choices[name].nunique() > 1)]
+    shown = list(dict.fromkeys([*(name for name in figures if name == "budget"), *chosen, *figures]))
+    write_table(table[shown], json=False, csv=False)
+
+
+def _records(table: pd.DataFrame | None) -> list[dict[str, object]] | None:
+    return None if table is None else [dict(row) for row in table.to_dict("records")]  # type: ignore[arg-type]

@@ -1,0 +1,448 @@
+"""What a folder of results answers: the best design per budget, fronts, which constraint binds, where a dollar goes.
+
+Rows are those of the parts, each point once. Prices, weights, tokens, objectives and constraints are the study's, or
+any others: nothing has to be computed again for them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from engine.codesign.costs import bill
+from engine.codesign.errors import FolderError, StudyError
+from engine.codesign.folder import ResultFolder
+from engine.codesign.points import FIELDS_KEPT, row_schema
+from engine.codesign.quantities import QUANTITIES, quantity, with_quantities
+from engine.codesign.schema import Constraint
+from engine.codesign.study import Study
+from engine.executions.arrays import Flags
+from engine.exploration.frontier import frontier
+from engine.scenarios.scenario import Scenario
+from hardware import GIB
+from models.documents import did_you_mean, shown
+
+__all__ = ["MIX", "At", "Results", "best_per_budget", "front", "results"]
+
+MIX: Final = "mix"
+"""What stands for all models together where one is asked for."""
+
+At = Literal["low", "middle", "high"]
+"""Which end of the ranges of prices and powers counts."""
+
+MEMORY: Final[Mapping[str, str]] = {"hbm_gib": "proc_mem_tier1_cap_req", "host_gib": "proc_mem_tier2_cap_req"}
+"""Quantities that rest on a statistic that the study has to keep."""
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The points of a study that are there: `rows` has one per point, in their order, with the columns of a part."""
+
+    study: Study
+    rows: pd.DataFrame
+
+    @property
+    def complete(self) -> bool:
+        """Whether every point is there; fronts of some are right about those only."""
+        return len(self.rows) == self.study.points
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """What `of` may name: the mix, and each model."""
+        return (MIX, *(model.name for model in self.study.models))
+
+    def designs(self, of: str = MIX, at: At = "middle") -> pd.DataFrame:
+        """Returns one row per design whose points are all there, in order of designs: `design`, what was chosen, every
+        quantity, and `status`: that of the models, the worst first.
+
+        Args:
+            of: the mix, or the name of a model.
+            at: which end of the ranges of prices and powers counts.
+        """
+        wide = self._of(of)
+        costs = self._costs
+        ends = {
+            name: _between(costs[f"{name}_low"], costs[f"{name}_high"], at) for name in ("usd", "watts", "usd_per_h")
+        }
+        table = wide.assign(
+            **{name: values[wide["place"].to_numpy()] for name, values in ends.items()},
+            processors=costs["processors"].to_numpy()[wide["place"].to_numpy()],
+        )
+        table = with_quantities(table, self.study.document.tokens)
+        chosen = self.choices.iloc[table["place"].to_numpy()].reset_index(drop=True)
+        return pd.concat([chosen, table.drop(columns=["place", "processors"])], axis=1)
+
+    def where(self, table: pd.DataFrame, constraints: Sequence[Constraint]) -> Flags:
+        """Returns which designs of a table meet all constraints; none that cannot run does."""
+        met = (table["status"] == "ok").to_numpy()
+        for each in constraints:
+            met &= self.meets(table, each)
+        return met
+
+    def meets(self, table: pd.DataFrame, constraint: Constraint) -> Flags:
+        """Returns which designs of a table meet a constraint. Raises `StudyError`."""
+        values = self._values(table, constraint.quantity)
+        met = np.ones(len(values), bool)
+        if constraint.at_least is not None:
+            met &= values >= constraint.at_least
+        if constraint.at_most is not None:
+            met &= values <= constraint.at_most
+        return met
+
+    def front(
+        self,
+        objectives: Sequence[str] | None = None,
+        *,
+        constraints: Sequence[Constraint] | None = None,
+        of: str = MIX,
+        at: At = "middle",
+    ) -> pd.DataFrame:
+        """Returns the designs that no other one beats in all of two or three objectives, the best in the first one
+        first.
+
+        Args:
+            objectives: names of quantities; None for the study's.
+            constraints: that every one of them meets; None for the study's.
+            of: the mix, or the name of a model.
+            at: which end of the ranges of prices and powers counts.
+
+        Raises `StudyError`, also where designs were skipped that may belong to it.
+        """
+        asked = tuple(self.study.document.objectives if objectives is None else objectives)
+        if len(asked) not in (2, 3) or len(set(asked)) < len(asked):
+            raise StudyError(f"A front is over two or three different objectives, not {len(asked)}.")
+        return self._front(asked, self._asked(constraints), of, at)
+
+    def best(
+        self,
+        objective: str | None = None,
+        *,
+        constraints: Sequence[Constraint] | None = None,
+        of: str = MIX,
+        at: At = "middle",
+    ) -> dict[str, Any] | None:
+        """Returns the best design in one objective, as a row of `designs`; the one of the lowest number where several
+        are; None where no design meets the constraints. Arguments and errors as for `front`."""
+        asked = self.study.document.objectives[0] if objective is None else objective
+        bounds = self._asked(constraints)
+        self._proven((asked, *(each.quantity for each in bounds)))
+        table = self.designs(of, at)
+        return _best(self, table, asked, self.where(table, bounds))
+
+    def best_per_budget(
+        self,
+        budgets: Sequence[float] | None = None,
+        *,
+        budget: str = "usd",
+        objective: str | None = None,
+        constraints: Sequence[Constraint] | None = None,
+        of: str = MIX,
+        at: At = "middle",
+    ) -> pd.DataFrame:
+        """Returns, for each budget, the best design that costs no more: a row of `designs` after a column `budget`.
+
+        Budgets for which no design is enough are left out.
+
+        Args:
+            budgets: bounds of the quantity `budget`, in its unit; None takes every one from which on another design is
+                best.
+            budget: what is bounded, such as usd, watts or processors.
+            objective: what is best; None for the first of the study's.
+            constraints: that every one of them meets; None for the study's.
+            of: the mix, or the name of a model.
+            at: which end of the ranges of prices and powers counts.
+        """
+        asked = self.study.document.objectives[0] if objective is None else objective
+        if quantity(budget).better != "lower":
+            raise StudyError(f"{budget} is no budget: more of it is better. Take usd, watts, processors or the like.")
+        bounds = self._asked(constraints)
+        if budgets is None:
+            steps = self._front((asked, budget), bounds, of, at)
+            return steps.iloc[::-1].reset_index(drop=True).pipe(lambda table: _with_budget(table, table[budget]))
+        wrong = next((each for each in budgets if isinstance(each, bool) or not each > 0), None)
+        if wrong is not None:
+            raise StudyError(f"The budget {shown(wrong)} must be a number above 0.")
+        self._proven((asked, budget, *(each.quantity for each in bounds)))
+        table = self.designs(of, at)
+        met, costs = self.where(table, bounds), self._values(table, budget)
+        found, kept = [], []
+        for each in sorted(budgets):
+            row = _best(self, table, asked, met & (costs <= each))
+            if row is not None:
+                found.append(row)
+                kept.append(float(each))
+        return _with_budget(pd.DataFrame(found, columns=table.columns), pd.Series(kept, dtype=np.float64))
+
+    def binding(
+        self,
+        objective: str | None = None,
+        *,
+        constraints: Sequence[Constraint] | None = None,
+        of: str = MIX,
+        at: At = "middle",
+    ) -> pd.DataFrame:
+        """Returns what each constraint costs: one row per constraint with `constraint`, `best`, the best objective
+        under all of them, `without`, the best where this one alone is dropped, `gain` [fraction], `binds`, and
+        `design`, the one that is best without it. Arguments and errors as for `front`."""
+        asked = self.study.document.objectives[0] if objective is None else objective
+        bounds = list(self._asked(constraints))
+        self._proven((asked, *(each.quantity for each in bounds)))
+        table = self.designs(of, at)
+        met = [self.meets(table, each) for each in bounds]
+        runs = (table["status"] == "ok").to_numpy()
+        base = _best(self, table, asked, np.logical_and.reduce([runs, *met]))
+        sign = 1.0 if quantity(asked).better == "higher" else -1.0
+        rows = []
+        for number, each in enumerate(bounds):
+            others = np.logical_and.reduce([runs, *met[:number], *met[number + 1 :]])
+            free = _best(self, table, asked, others)
+            now = float("nan") if base is None else float(base[asked])
+            then = float("nan") if free is None else float(free[asked])
+            gain = sign * (then / now - 1.0) if base is not None and free is not None else float("nan")
+            binds = free is not None and (base is None or sign * then > sign * now)
+            rows.append((_in_words(each), now, then, gain, binds, None if free is None else int(free["design"])))
+        return pd.DataFrame(rows, columns=["constraint", "best", "without", "gain", "binds", "design"])
+
+    def scenario(self, point: int) -> Scenario:
+        """Returns the scenario of a point, to open anywhere else."""
+        design, model = divmod(point, len(self.study.models))
+        return self.study.scenario_at(self.study.design(design), model)
+
+    def execution(self, point: int) -> dict[str, Any] | None:
+        """Returns the best execution of a point with all its statistics; None where nothing runs or it is missing."""
+        row = self.rows[self.rows["point"] == point]
+        if not len(row) or row["status"].iloc[0] != "ok":
+            return None
+        scenario = self.scenario(point)
+        number = int(row["id"].iloc[0])
+        return {"id": number} | dict(scenario.evaluate(scenario.space.table([number])).iloc[0])
+
+    def otherwise(self, **changes: Any) -> Results:
+        """Returns the same points under other questions: keys of the study's document that rows do not depend on, such
+        as costs, tokens, objectives and constraints. Raises `StudyError` where designs were skipped, or rows depend on
+        what is changed."""
+        document = self.study.to_document() | changes
+        other = Study.from_document(document)
+        if other.key != self.study.key:
+            raise StudyError(
+                f"Rows depend on {', '.join(sorted(changes))} here, so this is another study; run it in a folder of "
+                "its own."
+            )
+        return replace(self, study=other)
+
+    @cached_property
+    def choices(self) -> pd.DataFrame:
+        """What was chosen in every design that is complete: `design`, `system`, `datatype`, `processors`, `batch`, and
+        one column per parameter that is edited, as the document gives its value."""
+        numbers = self._complete
+        at, said = self.study.positions(numbers), self.study.document
+        sizes = np.array(said.sizes, np.int64)
+        batches = np.array([[rule.batch(size) for rule in said.batches] for size in said.sizes], np.int64)
+        columns: dict[str, Any] = {
+            "design": numbers,
+            "system": np.array([system.name for system in self.study.systems])[at["system"]],
+            "datatype": np.array(said.datatypes)[at["datatype"]],
+            "processors": sizes[at["size"]],
+            "batch": batches[at["size"], at["batch"]],
+        }
+        for number, edit in enumerate(said.edits):
+            values = np.array(edit.rows, np.float64)[at[f"edit {number}"]]
+            columns |= {name: values[:, place] for place, name in enumerate(edit.names)}
+        return pd.DataFrame(columns)
+
+    @cached_property
+    def _complete(self) -> npt.NDArray[np.int64]:
+        """Designs all of whose points are there, ascending."""
+        designs, counts = np.unique(self.rows["point"].to_numpy() // len(self.study.models), return_counts=True)
+        found: npt.NDArray[np.int64] = designs[counts == len(self.study.models)]
+        return found
+
+    @cached_property
+    def _costs(self) -> pd.DataFrame:
+        return bill(self.study, self._complete)
+
+    def _of(self, of: str) -> pd.DataFrame:
+        """Rates of designs for the mix or a model: `place` among the complete ones, `status`, `tokens_per_s`,
+        `samples_per_s`, `step_s`, and what of memory is kept."""
+        if of not in self.models:
+            hint = did_you_mean(of, list(self.models)) if isinstance(of, str) else ""
+            raise StudyError(f"There is no model {shown(of)} in the study{hint}; there are {', '.join(self.models)}.")
+        count, complete = len(self.study.models), self._complete
+        rows = self.rows[np.isin(self.rows["point"].to_numpy() // count, complete)]
+        shape = len(complete), count
+        rate = rows["samples_per_s"].to_numpy(np.float64).reshape(shape)
+        status = rows["status"].astype(str).to_numpy(object).reshape(shape)
+        step = rows["batch_size"].to_numpy(np.float64).reshape(shape) / rate
+        length = self.study.sample_lengths(complete)
+        memory = {
+            name: rows[column].to_numpy(np.float64).reshape(shape) / GIB
+            for name, column in MEMORY.items()
+            if column in rows
+        }
+        if of != MIX:
+            which = self.models.index(of) - 1
+            return pd.DataFrame(
+                {
+                    "place": np.arange(len(complete)),
+                    "status": status[:, which],
+                    "tokens_per_s": rate[:, which] * length[:, which],
+                    "samples_per_s": rate[:, which],
+                    "step_s": step[:, which],
+                    **{name: values[:, which] for name, values in memory.items()},
+                    **{
+                        name: rows[name].to_numpy(np.float64).reshape(shape)[:, which]
+                        for name in (*FIELDS_KEPT, *self.study.document.statistics)
+                    },
+                }
+            )
+        share = np.array([each.weight for each in self.study.document.models])
+        share = share / share.sum()
+        seconds = np.zeros(len(complete))
+        samples = np.zeros(len(complete))
+        for which in range(count):  # one after the other, so that sums are the same everywhere
+            seconds += share[which] / (rate[:, which] * length[:, which])
+            samples += share[which] / length[:, which]
+        worst = np.full(len(complete), "ok", object)
+        for name in ("skipped", "infeasible", "problem"):
+            worst[(status == name).any(axis=1)] = name
+        tokens = np.where(worst == "ok", 1.0 / seconds, np.nan)
+        return pd.DataFrame(
+            {
+                "place": np.arange(len(complete)),
+                "status": worst,
+                "tokens_per_s": tokens,
+                "samples_per_s": tokens * samples,
+                "step_s": step.max(axis=1),
+                **{name: values.max(axis=1) for name, values in memory.items()},
+            }
+        )
+
+    def _front(self, asked: tuple[str, ...], bounds: Sequence[Constraint], of: str, at: At) -> pd.DataFrame:
+        self._proven((*asked, *(each.quantity for each in bounds)))
+        table = self.designs(of, at)
+        table = table[self.where(table, bounds)].reset_index(drop=True)
+        axes = [self._values(table, name) for name in asked]
+        rank = np.empty(len(table), np.int64)
+        rank[self._plainest(table, ())] = np.arange(len(table))
+        kept = frontier(axes, [quantity(name).better for name in asked], rank)
+        return table.iloc[kept].reset_index(drop=True)
+
+    def _plainest(self, table: pd.DataFrame, first: Sequence[str]) -> npt.NDArray[np.intp]:
+        """Positions of designs, the best first: by some quantities, then by all that the study asks about, then by
+        number. So what ties in one question is the design that is better in the others, searched for or not."""
+        basic = axes_of(self.study)
+        names = [
+            *first, *("tokens_per_s",) * ("rate" in basic),
+            *(name for name in ("usd", "watts", "usd_per_h", "processors") if name in basic),
+        ]  # fmt: skip
+        keys = [self._values(table, name) * (-1.0 if quantity(name).better == "higher" else 1.0) for name in names]
+        return np.lexsort((table["design"].to_numpy(), *reversed(keys)))
+
+    def _asked(self, constraints: Sequence[Constraint] | None) -> Sequence[Constraint]:
+        return self.study.document.constraints if constraints is None else constraints
+
+    def _values(self, table: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
+        one = quantity(name)
+        if one.name not in table:
+            raise StudyError(
+                f"{one.name} rests on a statistic that the study does not keep; add {MEMORY[one.name]} to its "
+                "statistics."
+            )
+        return table[one.name].to_numpy(np.float64)
+
+    def _proven(self, names: Sequence[str]) -> None:
+        """Raises `StudyError` where designs were skipped that might matter to these quantities."""
+        if not self.study.document.prune:
+            for name in names:
+                quantity(name)
+            return
+        needed = {basic for name in names for basic in quantity(name).rests_on}
+        known = axes_of(self.study)
+        if more := sorted(needed - known):
+            raise StudyError(
+                f"Designs were skipped that lose in {', '.join(sorted(known))}, but some of them may be good in "
+                f"{', '.join(more)}; run the study without prune, or with objectives that have it."
+            )
+
+
+def axes_of(study: Study) -> frozenset[str]:
+    """Returns what the questions of a study rest on: what a design has to lose in to be skipped."""
+    said = study.document
+    names = [*said.objectives, *(each.quantity for each in said.constraints)]
+    return frozenset(basic for name in names for basic in QUANTITIES[name].rests_on)
+
+
+def _between(low: pd.Series, high: pd.Series, at: At) -> npt.NDArray[np.float64]:
+    if at not in ("low", "middle", "high"):
+        raise StudyError(f"{shown(at)} is no end of a range; it must be low, middle or high.")
+    first, last = low.to_numpy(np.float64), high.to_numpy(np.float64)
+    return first if at == "low" else last if at == "high" else (first + last) / 2.0
+
+
+def _best(found: Results, table: pd.DataFrame, name: str, allowed: Flags) -> dict[str, Any] | None:
+    there = table[allowed & ~np.isnan(found._values(table, name))]
+    return dict(there.iloc[int(found._plainest(there, (name,))[0])]) if len(there) else None
+
+
+def _with_budget(table: pd.DataFrame, budgets: pd.Series) -> pd.DataFrame:
+    found = table.copy()
+    found.insert(0, "budget", budgets.to_numpy(np.float64))
+    return found
+
+
+def _in_words(constraint: Constraint) -> str:
+    one = quantity(constraint.quantity)
+    parts = []
+    if constraint.at_least is not None:
+        parts.append(f"at least {constraint.at_least:,.6g}")
+    if constraint.at_most is not None:
+        parts.append(f"at most {constraint.at_most:,.6g}")
+    return f"{one.label} {' and '.join(parts)} {one.unit}".strip()
+
+
+def results(folder: str | os.PathLike[str]) -> Results:
+    """Returns the results in a folder, as far as they are there. Raises `FolderError` where there are none.
+
+    Args:
+        folder: a folder or an fsspec URL, as given to `run`.
+    """
+    place = ResultFolder(folder)
+    content = place.study()
+    if content is None:
+        raise FolderError(f"{shown(place.place)} holds no study; run one there first.")
+    study = Study.from_json(content, f"study.json in {shown(place.place)}")
+    tables = []
+    for _, _, name in place.parts():
+        rows, key = place.rows(name)
+        if key != study.key.encode():
+            raise FolderError(
+                f"{shown(name)} in {shown(place.place)} is of another study; remove it and run the study again."
+            )
+        tables.append(rows)
+    whole = pa.concat_tables(tables) if tables else row_schema(study).empty_table()
+    listed = whole.unify_dictionaries().to_pandas()
+    # Parts of runs that ended may overlap: what is in both is equal, and counts once.
+    once = listed.drop_duplicates("point").sort_values("point", kind="stable").reset_index(drop=True)
+    return Results(study, once)
+
+
+def front(
+    found: Results | str | os.PathLike[str], objectives: Sequence[str] | None = None, **asked: Any
+) -> pd.DataFrame:
+    """Returns the Pareto front of results, or of those in a folder; see `Results.front`."""
+    return (found if isinstance(found, Results) else results(found)).front(objectives, **asked)
+
+
+def best_per_budget(
+    found: Results | str | os.PathLike[str], budgets: Sequence[float] | None = None, **asked: Any
+) -> pd.DataFrame:
+    """Returns the best design per budget of results, or of those in a folder; see `Results.best_per_budget`."""
+    return (found if isinstance(found, Results) else results(found)).best_per_budget(budgets, **asked)

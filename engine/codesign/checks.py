@@ -1,0 +1,205 @@
+"""What makes a study one that can be run: everything that can be known before any point is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.codesign.costs import bill
+from engine.codesign.errors import StudyError
+from engine.codesign.quantities import QUANTITIES, quantity
+from engine.codesign.schema import Edit
+from engine.columns import statistics_of
+from engine.cost_models.contract import CostModelError
+from engine.cost_models.registry import named
+from engine.executions.limits import LimitError
+from engine.space.space import SpaceError
+from engine.whatif.parameters import ChangeError, changed, parameters
+from hardware import SystemFileError
+from models import ModelFileError
+from models.documents import did_you_mean
+
+if TYPE_CHECKING:
+    from engine.codesign.study import Study
+    from engine.scenarios.scenario import Scenario
+
+__all__ = ["check"]
+
+MOST_COMBINATIONS = 256
+"""(model, system, datatype) combinations whose parameters are looked at; of more, the first."""
+
+RUNS = {"procs": "sizes", "batch": "batches"}
+"""Parameters that have a list of their own in a study."""
+
+
+def check(study: Study, where: str) -> None:
+    """Raises `StudyError` for the first thing that keeps a study from being run; `where` names it in messages."""
+    try:
+        _datatypes(study)
+        _counts(study)
+        _edits(study)
+        _statistics(study)
+        _constraints(study)
+        _prices(study)
+    except (StudyError, CostModelError, LimitError, SpaceError) as problem:
+        raise StudyError(f"{where}: {problem}") from None
+
+
+def _combinations(study: Study) -> Iterator[tuple[int, int, int]]:
+    every = (
+        (model, system, datatype)
+        for model in range(len(study.models))
+        for system in range(len(study.systems))
+        for datatype in range(len(study.document.datatypes))
+    )
+    for _, found in zip(range(MOST_COMBINATIONS), every, strict=False):
+        yield found
+
+
+def _datatypes(study: Study) -> None:
+    for number, system in enumerate(study.systems):
+        cost_model = named(study.cost_model(number))
+        for name in study.document.datatypes:
+            if name not in system.matrix:
+                raise StudyError(f"{system.name} does not compute in {name!r}; it has {', '.join(system.datatypes)}.")
+            if name not in cost_model.datatypes:
+                there = ", ".join(cost_model.datatypes)
+                raise StudyError(f"The cost model {cost_model.name} does not know {name!r}; it has {there}.")
+        for model in study.models:
+            if problem := cost_model.unsupported(model):
+                raise StudyError(" ".join(problem))
+    study.scenario(0, 0, 0, 0, 0)  # limits and cost model
+
+
+def _edits(study: Study) -> None:
+    said = study.document
+    changing = [name for edit in said.edits for name in edit.names]
+    following = [each.parameter for each in said.follow]
+    for name in (*changing, *following):
+        if name in RUNS:
+            raise StudyError(f"{name!r} cannot be an edit; give its values as {RUNS[name]}.")
+    twice = next((name for name in (*changing, *following) if (*changing, *following).count(name) > 1), None)
+    if twice is not None:
+        raise StudyError(f"{twice!r} is changed twice; each parameter has one edit, or follows one.")
+    for each in said.follow:
+        if each.follows not in changing:
+            raise StudyError(f"{each.parameter!r} follows {each.follows!r}, which no edit changes; name one that does.")
+    for model, system, datatype in _combinations(study):
+        scenario = study.scenario(model, system, datatype, 0, 0)
+        there = {each.name: each for each in parameters(scenario)}
+        for name in (*changing, *following):
+            if name not in there:
+                hint = did_you_mean(name, list(there)) or f"; there are {', '.join(there)}"
+                raise StudyError(f"{scenario.system.name} has no What-if parameter {name!r}{hint}.")
+        for each in said.follow:
+            edit = next(edit for edit in said.edits if each.follows in edit.names)
+            if min(row[edit.names.index(each.follows)] for row in edit.rows) <= 0 or there[each.follows].value <= 0:
+                raise StudyError(f"{each.parameter!r} follows {each.follows!r}, which must be above 0 everywhere.")
+        for name in following:
+            if there[name].discrete:
+                raise StudyError(f"{name!r} is a whole number, so it cannot follow another parameter; edit it instead.")
+        for edit in said.edits:
+            _values(scenario, edit)
+
+
+def _values(scenario: Scenario, edit: Edit) -> None:
+    """Looks at the ends of an edit's values; those between are as good, but for whole numbers."""
+    there = {each.name: each for each in parameters(scenario)}
+    for place, name in enumerate(edit.names):
+        own = there[name].value
+        values = [row[place] * (own if edit.relative else 1.0) for row in edit.rows]
+        if there[name].discrete:
+            value = next((value for value in values if value != int(value)), None)
+            if value is not None:
+                raise StudyError(f"{name!r} would be {value:g}; it must be a whole number of {there[name].unit}.")
+        for value in (min(values), max(values)):
+            try:
+                changed(scenario, {name: value})
+            except (ChangeError, SystemFileError, ModelFileError) as problem:
+                raise StudyError(f"the edit of {name!r}: {problem}") from None
+
+
+def _counts(study: Study) -> None:
+    from engine.codesign.study import MOST_POINTS
+
+    said = study.document
+    edited = math.prod(len(edit.rows) for edit in said.edits)
+    others = len(study.systems) * len(said.sizes) * len(said.datatypes) * len(said.batches)
+    points = len(study.models) * others * edited
+    if points > MOST_POINTS:
+        axes = {
+            "models": len(study.models), "systems": len(study.systems), "sizes": len(said.sizes),
+            "datatypes": len(said.datatypes), "batches": len(said.batches),
+            **{f"values of {' and '.join(edit.names)}": len(edit.rows) for edit in said.edits},
+        }  # fmt: skip
+        longest = sorted(axes.items(), key=lambda item: -item[1])[:3]
+        told = ", ".join(f"{count:,} {name}" for name, count in longest)
+        raise StudyError(
+            f"The product has {points:,} points, and {MOST_POINTS:,} at most can be run; take fewer of its "
+            f"{told}."
+        )
+
+
+def _statistics(study: Study) -> None:
+    for name in study.document.statistics:
+        for system in range(len(study.systems)):
+            there = [column.name for column in statistics_of(study.cost_model(system))]
+            if name not in there:
+                hint = did_you_mean(name, there) or f"; there are {', '.join(there[:8])} and more"
+                raise StudyError(f"The cost model {study.cost_model(system)} has no statistic {name!r}{hint}.")
+
+
+def _constraints(study: Study) -> None:
+    said = study.document
+    for name in said.objectives:
+        quantity(name)
+    lowest: dict[str, float] = {}
+    highest: dict[str, float] = {}
+    for each in said.constraints:
+        quantity(each.quantity)
+        low, high = each.at_least, each.at_most
+        lowest[each.quantity] = max(lowest.get(each.quantity, -math.inf), -math.inf if low is None else low)
+        highest[each.quantity] = min(highest.get(each.quantity, math.inf), math.inf if high is None else high)
+        if lowest[each.quantity] > highest[each.quantity]:
+            raise StudyError(
+                f"The constraints on {each.quantity} contradict each other: at least {lowest[each.quantity]:g} and at "
+                f"most {highest[each.quantity]:g}; no design can meet both."
+            )
+    sizes = said.sizes
+    for end, bound, wrong in (
+        ("at most", highest.get("processors", math.inf), min(sizes) > highest.get("processors", math.inf)),
+        ("at least", lowest.get("processors", -math.inf), max(sizes) < lowest.get("processors", -math.inf)),
+    ):
+        if wrong:
+            raise StudyError(
+                f"processors must be {end} {bound:g}, but the sizes go from {min(sizes):,} to {max(sizes):,}; no "
+                "design can meet that."
+            )
+
+
+def _prices(study: Study) -> None:
+    """Whatever the questions rest on has to have a value above 0."""
+    said = study.document
+    asked = [*said.objectives, *(each.quantity for each in said.constraints)]
+    needed = {basic for name in asked for basic in QUANTITIES[name].rests_on} & {"usd", "watts", "usd_per_h"}
+    remedy = {
+        "usd": "give costs.usd.processor, or name a preset of costs",
+        "watts": "give costs.watts.processor, or name a preset of costs",
+        "usd_per_h": "give costs.usd_per_processor_hour",
+    }
+    words = {"usd": "price", "watts": "power", "usd_per_h": "rent"}
+    inner = study.designs // len(study.systems)
+    first = bill(study, np.arange(len(study.systems)) * inner)
+    for basic in sorted(needed):
+        for number, system in enumerate(study.systems):
+            low = float(first[f"{basic}_low"].iloc[number])
+            if math.isnan(low):
+                raise StudyError(f"Nothing says the {words[basic]} of {system.name}; {remedy[basic]}.")
+            if low <= 0:
+                raise StudyError(
+                    f"The {words[basic]} of a design with {system.name} would be 0, so everything per {words[basic]} "
+                    f"would be infinite; {remedy[basic]} above 0."
+                )

@@ -1,0 +1,235 @@
+"""Price and power of designs, from inputs that everyone can see and change.
+
+The price of a machine is the sum of amounts times unit prices: processors, the rates and capacities of each, hosts and
+switches; its power likewise, times what the building adds. Presets give every input with its source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+from pydantic import ValidationError
+
+from engine.codesign.errors import StudyError
+from engine.codesign.schema import CostItems, Costs, given
+from engine.economics import INPUTS
+from engine.executions.arrays import Floats, Ints
+from models.documents import did_you_mean, sentence
+
+if TYPE_CHECKING:
+    from engine.codesign.study import Study
+
+__all__ = ["ITEMS", "amounts", "bill", "breakdown", "filled_in", "preset", "preset_names"]
+
+NAN: Final = float("nan")
+DEFAULT_SHARE: Final = float(INPUTS["power_share"].default or 0.0)
+DEFAULT_PUE: Final = float(INPUTS["pue"].default or 0.0)
+
+ITEMS: Final[Mapping[str, tuple[str, str]]] = {
+    "processor": ("Processors", ""),
+    "tflops": ("Matrix peak", "TFLOP/s"),
+    "mem1_gib": ("HBM capacity", "GiB"),
+    "mem1_gb_per_s": ("HBM bandwidth", "GB/s"),
+    "mem2_gib": ("Host memory", "GiB"),
+    "mem2_gb_per_s": ("Host bandwidth", "GB/s"),
+    "network_gb_per_s": ("Network tier", "GB/s"),
+    "host": ("Hosts", ""),
+    "switch": ("Switches", ""),
+}
+"""Label and unit of everything that has a price; network tiers come one by one."""
+
+
+def preset_names() -> list[str]:
+    """Returns the names of the presets of costs, in alphabetical order."""
+    folder = resources.files("engine.codesign") / "presets"
+    return sorted(file.name.removesuffix(".json") for file in folder.iterdir() if file.name.endswith(".json"))
+
+
+@lru_cache(maxsize=16)
+def preset(name: str) -> Costs:
+    """Returns the inputs of a preset, with their sources. Raises `StudyError` naming those there are."""
+    if name not in preset_names():
+        there, near = ", ".join(preset_names()), did_you_mean(name, preset_names())
+        raise StudyError(f"There is no preset of costs {name!r}{near}; there are {there}.")
+    text = (resources.files("engine.codesign") / "presets" / f"{name}.json").read_text(encoding="utf-8")
+    try:
+        return Costs.model_validate({**json.loads(text), "preset": name})
+    except ValidationError as problem:
+        raise StudyError(sentence(problem, Costs, f"preset {name}", by_alias=True)) from None
+
+
+def filled_in(costs: Costs, where: str) -> Costs:
+    """Returns costs with what they do not say taken from their preset; sources only of what was taken from it."""
+    if not costs.preset:
+        return costs
+    try:
+        base = preset(costs.preset)
+    except StudyError as problem:
+        raise StudyError(f"{where}, costs: {problem}") from None
+
+    def items(name: str) -> CostItems:
+        own: CostItems = getattr(costs, name)
+        found: CostItems = getattr(base, name).model_copy(update=dict(given(own)))
+        return found
+
+    said = dict(given(costs)) | {"usd": items("usd"), "watts": items("watts")}
+    own = {*costs.model_fields_set, *(f"usd.{name}" for name in given(costs.usd)),
+           *(f"watts.{name}" for name in given(costs.watts))}  # fmt: skip
+    sources = {path: text for path, text in base.sources.items() if path not in own} | costs.sources
+    return base.model_copy(update=said | {"sources": sources})
+
+
+def amounts(study: Study, numbers: Ints) -> pd.DataFrame:
+    """Returns how much designs have of everything that has a price, of the whole machine: one column per item, network
+    tiers as `network_gb_per_s 0` and so on, and `tdp`, the design power of all processors [W].
+
+    Args:
+        study: whose designs.
+        numbers: of designs [designs].
+    """
+    at = study.positions(numbers)
+    said = study.document
+    processors = np.array(said.sizes, np.float64)[at["size"]]
+    tiers = max(len(system.networks) for system in study.systems)
+    own = {name: _own(study, name)[at["system"], at["datatype"]] for name in _priced(tiers)}
+    value = dict(own)
+    for number, edit in enumerate(said.edits):
+        rows = np.array(edit.rows, np.float64)[at[f"edit {number}"]]
+        for place, name in enumerate(edit.names):
+            if name in own:
+                value[name] = own[name] * rows[:, place] if edit.relative else rows[:, place]
+    for each in said.follow:
+        if each.parameter in own and each.follows in own:
+            value[each.parameter] = own[each.parameter] * (value[each.follows] / own[each.follows]) ** each.exponent
+    edited = {name for edit in said.edits for name in edit.names} | {each.parameter for each in said.follow}
+    factor = value["compute"] / own["compute"]
+    power = value["power"] if "power" in edited else own["power"] * factor
+    peak = value["matrix"] if "matrix" in edited else value["compute"]
+    per_processor = {
+        "tflops": peak,
+        "mem1_gib": value["hbm_capacity"],
+        "mem1_gb_per_s": value["hbm_bandwidth"],
+        "mem2_gib": value["host_capacity"],
+        "mem2_gb_per_s": value["host_bandwidth"],
+        **{f"network_gb_per_s {tier}": value[f"net{tier}_bandwidth"] for tier in range(tiers)},
+    }
+    return pd.DataFrame(
+        {
+            "processor": processors,
+            **{name: each * processors for name, each in per_processor.items()},
+            "host": np.ceil(processors / said.costs.processors_per_host),
+            "switch": np.ceil(processors / said.costs.processors_per_switch),
+            "tdp": power * processors,
+        }
+    )
+
+
+def _priced(tiers: int) -> tuple[str, ...]:
+    return ("compute", "matrix", "power", "hbm_capacity", "hbm_bandwidth", "host_capacity", "host_bandwidth",
+            *(f"net{tier}_bandwidth" for tier in range(tiers)))  # fmt: skip
+
+
+def _own(study: Study, name: str) -> Floats:
+    """What the systems have of something before any edit [systems, datatypes]."""
+
+    def of(system: Any, datatype: str) -> float:
+        match name:
+            case "compute" | "matrix":
+                return float(system.matrix[datatype].tflops) if datatype in system.matrix else NAN
+            case "power":
+                return float(system.accelerator.tdp_w or NAN) if system.accelerator is not None else NAN
+            case "hbm_capacity":
+                return float(system.mem1.capacity_gib)
+            case "hbm_bandwidth":
+                return float(system.mem1.bandwidth_gb_per_s)
+            case "host_capacity":
+                return float(system.mem2.capacity_gib)
+            case "host_bandwidth":
+                return float(system.mem2.bandwidth_gb_per_s) if system.mem2.capacity_gib else 0.0
+        tier = int(name.removeprefix("net").removesuffix("_bandwidth"))
+        return float(system.networks[tier].bandwidth_gb_per_s) if tier < len(system.networks) else 0.0
+
+    return np.array([[of(system, each) for each in study.document.datatypes] for system in study.systems])
+
+
+def _unit_costs(items: CostItems, column: str) -> tuple[float, float] | None:
+    """Low and high cost of one of a column of `amounts`; None where the system says it."""
+    name, _, tier = column.partition(" ")
+    if name == "network_gb_per_s":
+        listed = items.network_gb_per_s
+        return listed[min(int(tier), len(listed) - 1)] if listed else (0.0, 0.0)
+    if name == "processor":
+        return items.processor
+    found: tuple[float, float] = getattr(items, name)
+    return found
+
+
+def bill(study: Study, numbers: Ints) -> pd.DataFrame:
+    """Returns what designs cost: `processors` [count], `usd_low` and `usd_high` [USD], `watts_low` and `watts_high` of
+    the building [W], `usd_per_h_low` and `usd_per_h_high` of renting [USD/h]; NaN where nothing says it.
+
+    Args:
+        study: whose designs.
+        numbers: of designs [designs].
+    """
+    costs = study.document.costs
+    have = amounts(study, numbers)
+    found: dict[str, Any] = {"processors": have["processor"].to_numpy()}
+    for unit, items in (("usd", costs.usd), ("watts", costs.watts)):
+        for end, side in enumerate(("low", "high")):
+            total = np.zeros(len(have))
+            for column in have.columns.drop("tdp"):
+                each = _unit_costs(items, column)
+                if each is not None:
+                    total += have[column].to_numpy() * each[end]
+                elif unit == "watts":
+                    total += have["tdp"].to_numpy() * (costs.power_share or DEFAULT_SHARE)
+                else:
+                    total += NAN
+            found[f"{unit}_{side}"] = total * (costs.pue or DEFAULT_PUE) if unit == "watts" else total
+    at = study.positions(numbers)["system"]
+    rents = np.array([_rent(study, number) for number in range(len(study.systems))])
+    for end, side in enumerate(("low", "high")):
+        found[f"usd_per_h_{side}"] = found["processors"] * rents[at, end]
+    return pd.DataFrame(found)
+
+
+def _rent(study: Study, system: int) -> tuple[float, float]:
+    costs = study.document.costs
+    if costs.usd_per_processor_hour is not None:
+        return costs.usd_per_processor_hour
+    facts = study.systems[system].accelerator
+    known = facts.usd_per_h if facts is not None and facts.usd_per_h is not None else (NAN, NAN)
+    return min(known), max(known)
+
+
+def breakdown(study: Study, number: int) -> pd.DataFrame:
+    """Returns where price and power of one design come from: one row per item with `item`, `amount`, `unit`, and low
+    and high `usd` and `watts`; what a building adds to the power is a row of its own.
+
+    Args:
+        study: whose design.
+        number: of the design.
+    """
+    costs, have = study.document.costs, amounts(study, np.array([number])).iloc[0]
+    rows = []
+    for column in have.index.drop("tdp"):
+        name, _, tier = str(column).partition(" ")
+        usd, watts = _unit_costs(costs.usd, str(column)), _unit_costs(costs.watts, str(column))
+        if watts is None:
+            own = float(have["tdp"]) * (costs.power_share or DEFAULT_SHARE)
+            drawn = own, own
+        else:
+            drawn = float(have[column]) * watts[0], float(have[column]) * watts[1]
+        price = (NAN, NAN) if usd is None else (float(have[column]) * usd[0], float(have[column]) * usd[1])
+        label, unit = ITEMS[name]
+        rows.append((f"{label} {tier}".strip(), float(have[column]), unit, *price, *drawn))
+    pue = (costs.pue or DEFAULT_PUE) - 1.0
+    rows.append(("Building", NAN, "", 0.0, 0.0, sum(row[5] for row in rows) * pue, sum(row[6] for row in rows) * pue))
+    return pd.DataFrame(rows, columns=["item", "amount", "unit", "usd_low", "usd_high", "watts_low", "watts_high"])

@@ -1,0 +1,150 @@
+"""Where tasks run: in this process, in processes of this machine, or on the workers of a Dask cluster.
+
+All three are executors as `concurrent.futures` has them; what comes after what is theirs to decide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
+from typing import Any, Final
+
+from engine.codesign.errors import ClusterError
+from engine.cost_models.registry import added, register
+from engine.exploration.interpreters import Interpreter, InterpreterError, answering
+
+__all__ = ["HereExecutor", "Interpreters", "of_client", "serve"]
+
+ATTEMPTS: Final = 3
+"""How often a task is given to a process before its end is taken for the task's fault."""
+
+CONNECT_SECONDS: Final = 10.0
+"""How long a scheduler may take to answer, at first and when it was lost."""
+
+RETRIES: Final = 1
+"""How often Dask runs a task again that failed; a task whose worker died is run again without counting."""
+
+
+class HereExecutor(Executor):
+    """Runs everything at once, in the caller's thread."""
+
+    workers = 1
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """Runs the function and returns its result as a future that is done."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments, **named))
+        except Exception as problem:
+            future.set_exception(problem)
+        return future
+
+
+class Interpreters(Executor):
+    """Processes of this machine, each of which runs one call at a time; one that dies is replaced, and its call run
+    again."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._stack = ExitStack()
+        self._threads = ThreadPoolExecutor(workers)
+        self._idle: SimpleQueue[Interpreter | None] = SimpleQueue()
+        self._all: list[Interpreter] = []
+        self._over = False
+        for _ in range(workers):
+            self._idle.put(None)  # started when it is first needed
+
+    @property
+    def pids(self) -> list[int]:
+        """The numbers of the processes that there are."""
+        return [each.pid for each in self._all]
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """Has one of the processes run the function."""
+        return self._threads.submit(self._run, (function, arguments, named))
+
+    def _run(self, call: tuple[Any, ...]) -> Any:
+        interpreter = self._idle.get()
+        try:
+            for _ in range(ATTEMPTS):
+                if self._over:
+                    raise CancelledError
+                if interpreter is None:
+                    interpreter = Interpreter(f"{__name__}:serve", (added(),))
+                    self._all.append(interpreter)
+                try:
+                    worked, result = interpreter.ask(call)
+                except InterpreterError:
+                    self._end(interpreter)
+                    interpreter = None
+                    continue
+                if not worked:
+                    raise result
+                return result
+            raise ClusterError(
+                f"A process ended {ATTEMPTS} times over the same points, perhaps for lack of memory; what is written "
+                "stays good: run the study again with fewer workers."
+            )
+        finally:
+            self._idle.put(interpreter)
+
+    def _end(self, interpreter: Interpreter) -> None:
+        with contextlib.suppress(ValueError):  # the caller is ending all of them
+            self._all.remove(interpreter)
+        interpreter.__exit__(None, None, None)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends all processes at once; what they have not written is computed when the study is run again."""
+        self._over = True
+        for each in list(self._all):
+            self._end(each)
+        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+
+def serve() -> None:
+    """Runs, in a process of `Interpreters`, one call after the other."""
+    with answering() as (told, answer):
+        for cost_model in next(told):
+            register(cost_model)
+        for function, arguments, named in told:
+            try:
+                answer((True, function(*arguments, **named)))
+            except Exception as problem:
+                answer((False, problem))
+
+
+@contextmanager
+def of_client(client: Any) -> Iterator[Executor]:
+    """Gives the executor of a Dask client, or of the scheduler at an address. Needs the extra `cluster`.
+
+    Raises `ClusterError` where nobody answers at the address.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise ClusterError("A cluster needs dask.distributed; install shardscape[cluster].") from None
+    with ExitStack() as stack:
+        if isinstance(client, str):
+            address = client
+            try:
+                made: Any = distributed.Client
+                client = stack.enter_context(made(address, timeout=CONNECT_SECONDS))
+            except (OSError, TimeoutError, ValueError) as problem:
+                text = (str(problem) or type(problem).__name__).splitlines()[0]
+                raise ClusterError(
+                    f"No scheduler answers at {address[:200]} ({text[:200]}); give the address that dask scheduler "
+                    "prints, such as tcp://10.0.0.1:8786."
+                ) from None
+        yield client.get_executor(pure=False, retries=RETRIES)
+
+
+def workers_of(executor: Executor) -> int:
+    """Returns how many tasks an executor runs at once, as far as it says so now."""
+    own = getattr(executor, "workers", None)
+    if own is not None:
+        return int(own)
+    client: Any = getattr(executor, "_client", None)
+    return max(1, int(sum(client.nthreads().values())))

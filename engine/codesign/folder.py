@@ -1,0 +1,195 @@
+"""Where results lie: a folder, or a place in an object store by its URL, with the study and the parts that are done.
+
+    study.json                       the study, with its models, systems and calibration whole
+    parts/000000000064-000032.parquet   the designs at places 64 to 95 of the study's order
+
+That is the whole state. A part appears whole or not at all, under a name that says what it holds, so a part that is
+written twice is there once, and what is missing is known from the names alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.codesign.errors import FolderError
+from models.documents import shown
+
+__all__ = ["ResultFolder"]
+
+STUDY: Final = "study.json"
+PARTS: Final = "parts"
+_PART: Final = re.compile(r"(\d{12})-(\d{6})\.parquet")
+MAGIC: Final = b"PAR1"
+
+
+class ResultFolder:
+    """The results of one study, in a folder or at an fsspec URL such as "s3://bucket/study"."""
+
+    def __init__(self, place: str | os.PathLike[str]) -> None:
+        """place: path or URL. Raises `FolderError` for a URL that nothing here can open."""
+        self.place = os.fspath(place)
+        self._files: Any = None
+        self._root = self.place
+        if "://" in self.place:
+            try:
+                import fsspec
+            except ImportError:
+                raise FolderError(
+                    f"{shown(self.place)} is a URL, which needs fsspec; install shardscape[cluster], or give a folder."
+                ) from None
+            try:
+                self._files, self._root = fsspec.core.url_to_fs(self.place)
+            except (ValueError, ImportError, OSError) as problem:
+                raise FolderError(f"{shown(self.place)} cannot be opened: {_first_line(problem)}.") from None
+
+    @property
+    def shared(self) -> str:
+        """The place as a worker finds it: a URL, or a path from the root."""
+        return self.place if self._files is not None else str(Path(self.place).resolve())
+
+    def study(self) -> bytes | None:
+        """Returns the text of the study, None where there is none yet. Raises `FolderError`."""
+        with self._explained("read"):
+            try:
+                return self._read(STUDY)
+            except FileNotFoundError:
+                return None
+
+    def keep_study(self, content: bytes) -> None:
+        """Writes the text of the study. Raises `FolderError`."""
+        with self._explained("written"):
+            self._write(STUDY, content)
+
+    def keep(self, first: int, count: int, rows: pa.Table) -> int:
+        """Writes a part and returns its size [bytes]. Raises `FolderError`.
+
+        Args:
+            first: first place of the study's order that it holds.
+            count: how many places.
+            rows: the points of the designs there.
+        """
+        sink = io.BytesIO()
+        # Without statistics and Arrow's own schema: of some ten rows they would be the larger part.
+        how = {"compression": "zstd", "write_statistics": False, "store_schema": False}
+        with pq.ParquetWriter(sink, rows.schema, **how) as file:
+            file.write_table(rows)
+            file.add_key_value_metadata(rows.schema.metadata or {})
+        content = sink.getvalue()
+        with self._explained("written"):
+            self._write(f"{PARTS}/{first:012d}-{count:06d}.parquet", content)
+        return len(content)
+
+    def parts(self) -> list[tuple[int, int, str]]:
+        """Returns (first place, places, name) of every part, in order; nothing where there is none."""
+        with self._explained("read"):
+            try:
+                names = self._names(PARTS)
+            except FileNotFoundError:
+                return []
+        matches = [match for name in names if (match := _PART.fullmatch(name)) is not None]
+        return sorted((int(match[1]), int(match[2]), match[0]) for match in matches)
+
+    def whole(self, name: str) -> bool:
+        """Tells whether a part ends as a Parquet file does: a machine that lost power may leave one that does not."""
+        with self._explained("read"):
+            return self._tail(f"{PARTS}/{name}", len(MAGIC)) == MAGIC
+
+    def rows(self, name: str) -> tuple[pa.Table, bytes]:
+        """Returns the rows of a part and the key of its study. Raises `FolderError` where it cannot be read."""
+        with self._explained("read"):
+            content = self._read(f"{PARTS}/{name}")
+        try:
+            file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=["status"])
+            return file.read(), (file.metadata.metadata or {}).get(b"study", b"")
+        except (pa.ArrowException, OSError) as problem:
+            raise FolderError(
+                f"{shown(name)} in {shown(self.place)} is damaged ({_first_line(problem)}); remove it and run the "
+                "study again, which computes what it held."
+            ) from None
+
+    def remove(self, name: str) -> None:
+        """Removes a part that is not whole."""
+        with self._explained("written"):
+            if self._files is not None:
+                self._files.rm_file(f"{self._root}/{PARTS}/{name}")
+            else:
+                (Path(self._root) / PARTS / name).unlink(missing_ok=True)
+
+    def _names(self, folder: str) -> list[str]:
+        if self._files is not None:
+            self._files.invalidate_cache()
+            return [str(each).rsplit("/", 1)[-1] for each in self._files.ls(f"{self._root}/{folder}", detail=False)]
+        return os.listdir(Path(self._root) / folder)
+
+    def _read(self, name: str) -> bytes:
+        if self._files is not None:
+            return bytes(self._files.cat_file(f"{self._root}/{name}"))
+        return (Path(self._root) / name).read_bytes()
+
+    def _tail(self, name: str, count: int) -> bytes:
+        if self._files is not None:
+            return bytes(self._files.cat_file(f"{self._root}/{name}", start=-count))
+        with (Path(self._root) / name).open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - count))
+            return file.read()
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Writes a file that is there whole or not at all. Object stores do so by themselves."""
+        if self._files is not None:
+            with suppress(OSError, NotImplementedError):
+                self._files.makedirs(f"{self._root}/{name}".rsplit("/", 1)[0], exist_ok=True)
+            self._files.pipe_file(f"{self._root}/{name}", content)
+            return
+        path = Path(self._root) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Several workers may write the same part at once: each its own file, of which the last one stays.
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            with draft.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise
+
+    @contextmanager
+    def _explained(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except FolderError:
+            raise
+        except FileNotFoundError:
+            raise
+        except OSError as problem:
+            if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise FolderError(
+                    f"There is no room left at {shown(self.place)}; what is written stays good: make room and run the "
+                    "study again."
+                ) from None
+            reason = os.strerror(problem.errno).lower() if problem.errno else _first_line(problem)
+            raise FolderError(f"{shown(self.place)} cannot be {done}: {reason}.") from None
+        except Exception as problem:
+            if self._files is None:
+                raise
+            # Every object store has errors of its own.
+            raise FolderError(f"{shown(self.place)} cannot be {done}: {_first_line(problem)}.") from None
+
+
+def _first_line(problem: BaseException) -> str:
+    text = str(problem).strip() or type(problem).__name__
+    return text.splitlines()[0][:300].rstrip(".")

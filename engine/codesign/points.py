@@ -1,0 +1,131 @@
+"""The points of designs: each one proven optimum, as rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+
+from engine.codesign.study import Design, Study
+from engine.executions.arrays import Ints
+from engine.exploration.proven_optimum import best_of
+from engine.exploration.result import first_row
+from engine.exploration.run import explore_scenario
+from engine.scenarios.scenario import Scenario
+from engine.whatif.kept import Kept
+from engine.whatif.prepared_spaces import AnyReadySpace, layout_key, ready
+from engine.whatif.search import searchable
+
+__all__ = ["FIELDS_KEPT", "LARGEST_SEARCHED", "row_schema", "rows_of"]
+
+LARGEST_SEARCHED: Final = 2_000_000_000
+"""Executions of the space of a point beyond which it is a problem: some minutes of work."""
+
+FIELDS_KEPT: Final = (
+    "tensor_par", "pipeline_par", "data_par", "batch_size", "microbatch_size", "pipeline_interleaving",
+)  # fmt: skip
+"""Fields of the best execution that stand in a row; its id says the others."""
+
+EXECUTIONS_REMEMBERED: Final = 4_096
+
+
+def row_schema(study: Study) -> pa.Schema:
+    """Returns the columns of a part.
+
+    `status` is "ok", "infeasible" where nothing fits, "problem" where there is no such scenario, with why, or "skipped"
+    where bounds prove that the design loses; `bound` is what it could reach at most then [samples/s]. Of others it is,
+    where designs are skipped, the highest rate that any execution would have without its gradient exchange.
+    """
+    return pa.schema(
+        [
+            ("point", pa.int64()), ("status", pa.dictionary(pa.int8(), pa.string())), ("samples_per_s", pa.float64()),
+            ("id", pa.int64()), ("feasible", pa.int64()), ("bound", pa.float64()), ("problem", pa.string()),
+            *((name, pa.int32()) for name in FIELDS_KEPT),
+            *((name, pa.float64()) for name in study.document.statistics),
+        ],
+        metadata={"study": study.key},
+    )  # fmt: skip
+
+
+def rows_of(study: Study, numbers: Ints, skipped: Mapping[int, float] | None = None) -> pa.Table:
+    """Returns the rows of designs, in order of their points' models and then of the designs.
+
+    Args:
+        study: the study.
+        numbers: of designs.
+        skipped: what points can reach at most that are proven to lose [samples/s], by their numbers.
+    """
+    lost = skipped or {}
+
+    def row(number: int, model: int) -> dict[str, Any]:
+        point = number * len(study.models) + model
+        if point in lost:
+            return {"point": point, "status": "skipped", "bound": lost[point]}
+        return _row(study, study.design(number), model)
+
+    models = range(len(study.models))  # outermost, since the space of a layout is of one model
+    return as_table(
+        study, (row(number, model) for model in models for number in numbers.tolist())
+    )
+
+
+def as_table(study: Study, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Returns rows as a table with the study's columns; what a row does not have is absent there."""
+    schema = row_schema(study)
+    listed = list(rows)
+    columns = [pa.array([row.get(field.name) for row in listed], field.type) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _row(study: Study, design: Design, model: int) -> dict[str, Any]:
+    point = design.number * len(study.models) + model
+    try:
+        scenario = study.scenario_at(design, model)
+        space = ready(scenario)
+        if space is None:
+            searchable(scenario, LARGEST_SEARCHED)
+        found = _optimum(study, scenario, space)
+    except ValueError as problem:  # every refusal of models, hardware and engine is one
+        return {"point": point, "status": "problem", "problem": str(problem)}
+    if found["id"] is None:
+        return {"point": point, "status": "infeasible", "feasible": 0}
+    return {"point": point, "status": "ok", **found}
+
+
+def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> dict[str, Any]:
+    """Id, rate and count of a point, and what is kept of the best execution."""
+    number: int | None
+    bound: float | None = None
+    if study.document.evaluate == "exploration":
+        explored = explore_scenario(scenario, workers=1)
+        best = explored.best or {}
+        number, rate, feasible = best.get("id"), best.get("sample_rate", math.nan), explored.feasible
+    elif space is None:
+        optimum = best_of(scenario)
+        number, rate, feasible = optimum.get("id"), optimum.get("sample_rate", math.nan), optimum.feasible
+    else:
+        found = space.best(scenario.system, watched=study.document.prune)
+        number, rate, feasible = found.id, found.rate, found.feasible
+        bound = found.without_exchange if study.document.prune and found.id is not None else None
+    if number is None:
+        return {"id": None}
+    fields = _fields(scenario, space, number)
+    kept: dict[str, Any] = {name: int(fields[name]) for name in FIELDS_KEPT}
+    if study.document.statistics:
+        whole = first_row(scenario.evaluate(pd.DataFrame([fields])))
+        kept |= {name: float(whole[name]) for name in study.document.statistics}
+    return {"id": int(number), "samples_per_s": float(rate), "feasible": int(feasible), "bound": bound, **kept}
+
+
+def _fields(scenario: Scenario, space: AnyReadySpace | None, number: int) -> Mapping[str, Any]:
+    if space is None:
+        return dict(scenario.space.table([number]).iloc[0])
+    table = space.space.on(scenario.system).table
+    key = layout_key(scenario), tuple(network.size for network in scenario.system.networks), number
+    return _executions.get(key, lambda: dict(table([number]).iloc[0]))
+
+
+_executions: Kept[Mapping[str, Any]] = Kept(EXECUTIONS_REMEMBERED)

@@ -1,0 +1,131 @@
+"""What designs are judged by: each quantity with its unit, its formula, and what it rests on.
+
+Every quantity gets better, or stays, when anything that it rests on does: a higher rate, a lower price. That is what
+lets bounds on rates prove something about all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from engine.codesign.errors import StudyError
+from engine.economics import energy_kwh, processor_hours, seconds_for_tokens
+from engine.executions.arrays import Floats
+from models.documents import did_you_mean, shown
+
+__all__ = ["QUANTITIES", "Basic", "Quantity", "quantity", "with_quantities"]
+
+Basic = Literal["rate", "usd", "watts", "usd_per_h", "processors", "memory", "host memory", "step"]
+DAY: Final = 86_400.0
+HOUR: Final = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One quantity; `value` computes it from a table with rates, the columns of `engine.codesign.costs.bill` at one end
+    of their ranges, and `tokens` of the run."""
+
+    name: str
+    label: str
+    unit: str
+    better: Literal["higher", "lower"]
+    rests_on: frozenset[Basic]
+    description: str
+    value: Callable[[pd.DataFrame, float], Floats]
+
+    @property
+    def per_run(self) -> bool:
+        """Whether it is about a training run of so many tokens."""
+        return self.name in ("days", "rent_usd", "energy_kwh")
+
+
+def _column(name: str) -> Callable[[pd.DataFrame, float], Floats]:
+    return lambda table, tokens: table[name].to_numpy()
+
+
+def _over(above: str, below: str) -> Callable[[pd.DataFrame, float], Floats]:
+    return lambda table, tokens: table[above].to_numpy() / table[below].to_numpy()
+
+
+def _seconds(table: pd.DataFrame, tokens: float) -> Floats:
+    rate = table["tokens_per_s"].to_numpy(np.float64)
+    return seconds_for_tokens(np.full_like(rate, tokens), rate)
+
+
+def _energy(table: pd.DataFrame, tokens: float) -> Floats:
+    # The draw of the building is known: one processor of that power, and nothing to add.
+    seconds = _seconds(table, tokens)
+    one = np.ones_like(seconds)
+    return energy_kwh(one, seconds, table["watts"].to_numpy(np.float64), one, one)
+
+
+QUANTITIES: Final[Mapping[str, Quantity]] = {
+    one.name: one
+    for one in (
+        Quantity("tokens_per_s", "Throughput in tokens", "tokens/s", "higher", frozenset({"rate"}),
+                 "Tokens that the machine trains per second; of a mix, 1 / sum(weight / rate of each model).",
+                 _column("tokens_per_s")),
+        Quantity("samples_per_s", "Throughput", "samples/s", "higher", frozenset({"rate"}),
+                 "Samples per second; of a mix, those in its tokens per second.", _column("samples_per_s")),
+        Quantity("usd", "Price", "USD", "lower", frozenset({"usd"}),
+                 "Price of the machine: amounts times unit prices.", _column("usd")),
+        Quantity("watts", "Power", "W", "lower", frozenset({"watts"}),
+                 "Draw of the machine with its building.", _column("watts")),
+        Quantity("usd_per_h", "Rent", "USD/h", "lower", frozenset({"usd_per_h"}),
+                 "Rent of all processors.", _column("usd_per_h")),
+        Quantity("processors", "Processors", "", "lower", frozenset({"processors"}),
+                 "Processors of the machine.", _column("processors")),
+        Quantity("tokens_per_s_per_usd", "Throughput per dollar", "tokens/s/USD", "higher",
+                 frozenset({"rate", "usd"}), "Tokens per second over the price.", _over("tokens_per_s", "usd")),
+        Quantity("samples_per_s_per_usd", "Samples per second and dollar", "samples/s/USD", "higher",
+                 frozenset({"rate", "usd"}), "Samples per second over the price.", _over("samples_per_s", "usd")),
+        Quantity("tokens_per_joule", "Tokens per joule", "tokens/J", "higher", frozenset({"rate", "watts"}),
+                 "Tokens per second over the power: throughput per watt.", _over("tokens_per_s", "watts")),
+        Quantity("samples_per_joule", "Samples per joule", "samples/J", "higher", frozenset({"rate", "watts"}),
+                 "Samples per second over the power.", _over("samples_per_s", "watts")),
+        Quantity("days", "Time to train", "days", "lower", frozenset({"rate"}),
+                 "Time for the tokens of the run, without failures.", lambda t, n: _seconds(t, n) / DAY),
+        Quantity("rent_usd", "Rent of the run", "USD", "lower", frozenset({"rate", "usd_per_h"}),
+                 "Processor-hours of the run times their price.",
+                 lambda t, n: processor_hours(t["usd_per_h"].to_numpy(), _seconds(t, n))),
+        Quantity("energy_kwh", "Energy of the run", "kWh", "lower", frozenset({"rate", "watts"}),
+                 "Power times the time of the run.", _energy),
+        Quantity("step_s", "Time of a step", "s", "lower", frozenset({"step"}),
+                 "Batch over samples per second; of a mix, the longest.", _column("step_s")),
+        Quantity("hbm_gib", "HBM used", "GiB", "lower", frozenset({"memory"}),
+                 "Memory beside a processor that the best execution needs; of a mix, the most.", _column("hbm_gib")),
+        Quantity("host_gib", "Host memory used", "GiB", "lower", frozenset({"host memory"}),
+                 "Memory to offload to that the best execution needs; of a mix, the most.", _column("host_gib")),
+    )
+}  # fmt: skip
+"""Every quantity by name, in the order in which they are offered."""
+
+
+def quantity(name: str) -> Quantity:
+    """Returns a quantity by its name. Raises `StudyError` naming those there are."""
+    found = QUANTITIES.get(name) if isinstance(name, str) else None
+    if found is None:
+        hint = did_you_mean(str(name), list(QUANTITIES)) or f"; there are {', '.join(QUANTITIES)}"
+        raise StudyError(f"There is no quantity {shown(name)}{hint}.")
+    return found
+
+
+def with_quantities(table: pd.DataFrame, tokens: float) -> pd.DataFrame:
+    """Returns a table of rates and costs with every quantity whose columns it has.
+
+    Args:
+        table: designs with `tokens_per_s`, `samples_per_s` and the costs at one end of their ranges.
+        tokens: of the training run.
+    """
+    found = {}
+    for one in QUANTITIES.values():
+        try:
+            found[one.name] = one.value(table, tokens)
+        except KeyError:  # it rests on a statistic that was not kept
+            continue
+    return table.assign(**found)

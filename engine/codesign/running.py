@@ -1,0 +1,274 @@
+"""Running a study: what its folder does not have yet is cut into tasks of about a second, in the order of the study."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from engine.codesign.answers import results
+from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
+from engine.codesign.executors import HereExecutor, Interpreters, of_client, workers_of
+from engine.codesign.folder import ResultFolder
+from engine.codesign.pruning import Pruner
+from engine.codesign.study import Study
+from engine.codesign.tasks import Done, Task, work
+from engine.codesign.versions import version
+from engine.exploration.workers import cores
+from models.documents import shown
+
+__all__ = ["Progress", "missing", "run"]
+
+TASK_SECONDS: Final = 1.0
+"""What a task is to take: long against what handing it over costs, short against what a lost worker loses."""
+
+FIRST_TASK: Final = 8
+"""Places of the first tasks, before anything is known about the time that a point takes."""
+
+MOST_PLACES: Final = 100_000
+"""Places of a task at most."""
+
+AHEAD: Final = 2
+"""Tasks per worker that are under way or wait at it, so that no worker waits for the caller."""
+
+BETWEEN_TOLD: Final = 0.2
+"""Seconds between two reports of progress."""
+
+Cancel = Callable[[], bool] | threading.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a study is.
+
+    `done` of `total` points are in the folder, `before` of them from earlier runs. Of this run: `found` points have a
+    best execution, for `problems` there is no such scenario, `skipped` are proven by bounds to lose; `bytes` are
+    written.
+    """
+
+    done: int
+    total: int
+    before: int
+    found: int
+    problems: int
+    skipped: int
+    tasks: int
+    bytes: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Points of this run per second [1/s]."""
+        return (self.done - self.before) / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float:
+        """Estimated time left [s]."""
+        return (self.total - self.done) / self.rate if self.rate > 0 else float("inf")
+
+
+def run(
+    study: Study,
+    folder: str | os.PathLike[str],
+    *,
+    client: Any = None,
+    workers: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    cancel: Cancel | None = None,
+    task_seconds: float = TASK_SECONDS,
+) -> Progress:
+    """Computes what a folder does not have yet of a study, and returns how far it is then: done.
+
+    The rows are the same to the last bit wherever they are computed. Whatever ends a run, what is written stays, and
+    the next run computes the rest.
+
+    Args:
+        study: the study.
+        folder: a folder, or an fsspec URL that caller and workers see alike.
+        client: a `distributed.Client`, or the address of a Dask scheduler; None for this machine.
+        workers: processes on this machine; None takes all cores where the study takes more than some seconds.
+        progress: called now and then.
+        cancel: an event, or a function that says whether to stop.
+        task_seconds: what a task is to take [s]; more of it spares a scheduler with thousands of workers.
+
+    Raises `StudyError` for a number of workers that cannot be, `FolderError` for a folder that cannot be written or
+    holds another study, `ClusterError` for workers that are gone or run another version, `StudyCancelled` on `cancel`.
+    """
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise StudyError(f"workers is {shown(workers)}; it must be a whole number of at least 1.")
+    if not 0 < task_seconds <= 3600:
+        raise StudyError(f"task_seconds is {shown(task_seconds)}; it must be a number above 0 and at most 3600.")
+    place = ResultFolder(folder)
+    _begin(study, place)
+    gaps = missing(study, place)
+    left = sum(study.designs_before(end) - study.designs_before(start) for start, end in gaps)
+    with ExitStack() as stack:
+        executor: Executor
+        if client is not None:
+            executor = stack.enter_context(of_client(client))
+        else:
+            count = workers or (cores() if left * len(study.models) > 1_000 else 1)
+            executor = HereExecutor() if count == 1 else stack.enter_context(Interpreters(count))
+        return _Run(study, place, executor, left, progress, cancel, task_seconds).through(gaps)
+
+
+def _begin(study: Study, place: ResultFolder) -> None:
+    """Puts the study into its folder, or sees that it is the one there."""
+    there = place.study()
+    if there is None:
+        if place.parts():
+            raise FolderError(
+                f"{shown(place.place)} has parts but no study.json, so nothing says what they are; give another folder."
+            )
+        place.keep_study(json.dumps(study.to_document(), indent=1).encode())
+        return
+    other = Study.from_json(there, f"study.json in {shown(place.place)}")
+    if other.key != study.key:
+        raise FolderError(
+            f"{shown(place.place)} holds the results of another study"
+            f"{f' ({shown(other.document.name)})' if other.document.name else ''}; give another folder."
+        )
+    if other.document != study.document:  # other prices or questions: the newest stand in the folder
+        place.keep_study(json.dumps(study.to_document(), indent=1).encode())
+
+
+def missing(study: Study, place: ResultFolder) -> list[tuple[int, int]]:
+    """Returns the runs of places, from and up to, that the parts in a folder do not hold; parts that are damaged are
+    removed.
+
+    Args:
+        study: the study.
+        place: its folder.
+    """
+    gaps, reached = [], 0
+    for first, count, name in place.parts():
+        if not place.whole(name):
+            place.remove(name)
+            continue
+        if first > reached:
+            gaps.append((reached, first))
+        reached = max(reached, first + count)
+    if reached < study.places:
+        gaps.append((reached, study.places))
+    return gaps
+
+
+def _pruner(study: Study, place: ResultFolder) -> Pruner:
+    """What earlier runs found."""
+    found = Pruner(study)
+    if place.parts():
+        rows = results(place.place).rows
+        rows = rows[rows["status"] == "ok"]
+        found.add(*(rows[name].tolist() for name in ("point", "samples_per_s", "bound")))
+    return found
+
+
+class _Run:
+    """One run of a study."""
+
+    def __init__(
+        self,
+        study: Study,
+        place: ResultFolder,
+        executor: Executor,
+        left: int,
+        progress: Callable[[Progress], None] | None,
+        cancel: Cancel | None,
+        task_seconds: float,
+    ) -> None:
+        self._study, self._place, self._executor = study, place, executor
+        self._progress, self._task_seconds = progress, task_seconds
+        self._stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
+        self._start, self._told = time.perf_counter(), 0.0
+        self._pace: float | None = None
+        self._pruner = _pruner(study, place) if study.document.prune else None
+        models = len(study.models)
+        before = study.points - left * models
+        self._at = Progress(before, study.points, before, 0, 0, 0, 0, 0, 0.0)
+
+    def through(self, gaps: list[tuple[int, int]]) -> Progress:
+        """Works through the missing places."""
+        tasks = self._tasks(gaps)
+        running: set[Future[Done]] = set()
+        self._tell(last=False)
+        try:
+            while True:
+                room = AHEAD * workers_of(self._executor) if not isinstance(self._executor, HereExecutor) else 1
+                while len(running) < room and (task := next(tasks, None)) is not None:
+                    running.add(self._executor.submit(work, task))
+                if not running:
+                    break
+                finished, running = wait(running, timeout=BETWEEN_TOLD, return_when=FIRST_COMPLETED)
+                for each in finished:
+                    self._take(each.result())
+                self._tell(last=False)
+                if self._stop is not None and self._stop():
+                    raise StudyCancelled("The study was stopped; what is written stays, and the next run goes on.")
+        except (ClusterError, FolderError, StudyCancelled, StudyError):
+            raise
+        except Exception as problem:
+            raise self._explained(problem) from problem
+        finally:
+            for each in running:
+                each.cancel()
+        self._tell(last=True)
+        return self._at
+
+    def _tasks(self, gaps: list[tuple[int, int]]) -> Iterator[Task]:
+        """The missing places as tasks; how many one takes is decided when it goes out."""
+        place, key, ours = self._place.shared, self._study.key, version()
+        for start, end in gaps:
+            while start < end:
+                count = min(end - start, self._places())
+                lost = {} if self._pruner is None else self._pruner.lost(self._study.designs_at(start, count))
+                yield Task(place, key, start, count, ours, lost)
+                start += count
+
+    def _places(self) -> int:
+        if self._pace is None:
+            return FIRST_TASK
+        return max(1, min(MOST_PLACES, int(self._task_seconds / self._pace)))
+
+    def _take(self, done: Done) -> None:
+        if self._pruner is not None and done.rates:
+            self._pruner.add(*zip(*done.rates, strict=True))
+        pace = max(done.seconds, 1e-6) / done.count
+        self._pace = pace if self._pace is None else 0.7 * self._pace + 0.3 * pace
+        at = self._at
+        self._at = replace(
+            at, done=at.done + done.points, found=at.found + done.found, problems=at.problems + done.problems,
+            skipped=at.skipped + done.skipped, tasks=at.tasks + 1, bytes=at.bytes + done.size,
+        )  # fmt: skip
+
+    def _tell(self, *, last: bool) -> None:
+        seconds = time.perf_counter() - self._start
+        self._at = replace(self._at, seconds=seconds)
+        if self._progress is not None and (last or seconds - self._told > BETWEEN_TOLD):
+            self._told = seconds
+            self._progress(self._at)
+
+    def _explained(self, problem: Exception) -> Exception:
+        """What an executor raises, as a sentence; a fault of our own as it is."""
+        kind = type(problem).__module__.split(".")[0]
+        lost = isinstance(problem, CancelledError | OSError | ModuleNotFoundError)
+        if isinstance(self._executor, HereExecutor | Interpreters) and not isinstance(problem, CancelledError):
+            return problem
+        if not lost and kind not in ("distributed", "dask", "tornado"):
+            return problem
+        name = type(problem).__name__
+        if name == "KilledWorker":
+            text = "Workers ended over and over again on the same points, perhaps for lack of memory"
+        elif isinstance(problem, ModuleNotFoundError):
+            text = "A worker has no Shardscape that knows studies"
+        else:
+            text = "The scheduler of the cluster is gone, or gave up what it was asked"
+        return ClusterError(
+            f"{text}; {self._at.done:,} of {self._at.total:,} points are written and stay good: run the study again to "
+            "go on."
+        )

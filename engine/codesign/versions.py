@@ -1,0 +1,46 @@
+"""Which Shardscape a process runs, so that results of different ones are never mixed."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import metadata, resources
+from importlib.resources.abc import Traversable
+from typing import Final
+
+import numpy as np
+
+__all__ = ["version"]
+
+PACKAGES: Final = ("engine", "hardware", "models")
+
+
+@lru_cache(maxsize=1)
+def version() -> str:
+    """Returns the version of Shardscape, a hash of all that it computes with, and the versions of Python and NumPy.
+
+    Figures are the same to the last bit where these are.
+    """
+    found = hashlib.sha256()
+    for package in PACKAGES:
+        for path, file in sorted(_files(resources.files(package), package)):
+            found.update(f"{path}\n".encode())
+            found.update(file.read_bytes())
+    try:
+        ours = metadata.version("shardscape")
+    except metadata.PackageNotFoundError:
+        ours = "unknown"
+    python = ".".join(platform.python_version_tuple()[:2])
+    return f"{ours} of sources {found.hexdigest()[:12]}, Python {python}, NumPy {np.__version__}"
+
+
+def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    for each in folder.iterdir():
+        name = f"{path}/{each.name}"
+        if each.is_dir():
+            if each.name != "__pycache__":
+                yield from _files(each, name)
+        elif each.name.endswith((".py", ".json")):
+            yield name, each

@@ -1,0 +1,149 @@
+"""Single kernels and collectives of a system, for those who compose steps of their own.
+
+Every time is that of a formula in `physics`, with the sustained rates of the system and mature software.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.cost_models.calibrated.case_building import shaped_case
+from engine.cost_models.calibrated.physics.attention import attention_core
+from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.elementwise import (
+    ACTIVATION_BACKWARD,
+    ACTIVATION_FORWARD,
+    NORM_BACKWARD,
+    NORM_FORWARD,
+)
+from engine.cost_models.calibrated.physics.gemm import Layer, MatrixUnit
+from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
+from engine.cost_models.calibrated.physics.networks import LARGEST_HOST
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.rates import sustained_rates
+from hardware import System
+
+__all__ = ["CalibratedKernelTimes"]
+
+BITS = {"float8": 8.0, "float4": 4.0}
+"""Bits of the factors of products by datatype; all others count as 16."""
+
+
+class CalibratedKernelTimes:
+    """What kernels and collectives of one system take by a calibration; see `engine.cost_models.contract.KernelTimes`.
+
+    Args:
+        system: where they run.
+        datatype: of the matrix arithmetic, such as "bfloat16".
+        p: parameters of a calibration.
+    """
+
+    def __init__(self, system: System, datatype: str, p: Parameters) -> None:
+        self.p = p
+        self.system = system
+        nothing = ModelShapes.of(dict.fromkeys(ModelShapes.__dataclass_fields__, 0.0))
+        one = dict.fromkeys(("tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size"), 1.0)
+        self.accelerator = shaped_case(nothing, system, one).accelerator
+        self.rates = sustained_rates(self.accelerator, np.asarray(np.inf), p)
+        self.bits = BITS.get(datatype, 16.0)
+        rate = self.rates.linear(np.asarray(self.bits))
+        self.unit = MatrixUnit(rate, self.rates.memory, self.accelerator.multiprocessors, p)
+
+    def product(
+        self, m: Floats | float, n: Floats | float, k: Floats | float, count: Floats | float = 1.0
+    ) -> tuple[Floats, Floats, Floats]:
+        """Returns the seconds of products [m, k] x [k, n] [s]: results, gradients of the left and of the right factor.
+
+        Args:
+            m, n, k: rows, columns and inner dimension [elements].
+            count: products, as of several experts, each with a start and last wave of its own.
+        """
+        rows, columns, inner, number = (np.asarray(each, np.float64) for each in (m, n, k, count))
+        layer = Layer(rows, columns, inner, number, together=False, in_bytes=self.bits / 8.0)
+        slower = layer.slower(self.p)
+        forward, left, right = layer.products(self.unit)
+        return forward * slower, left * slower, right * slower
+
+    def attention(
+        self,
+        sequences: Floats | float,
+        heads: Floats | float,
+        length: int,
+        key_size: int,
+        value_size: int,
+        window: int | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Returns the seconds of the core of attention behind a causal mask, forward and backward [s].
+
+        Args:
+            sequences: on the processor.
+            heads: of queries on the processor.
+            length: of a sequence [tokens].
+            key_size, value_size: width of a head of keys and of values [elements].
+            window: tokens that are looked back at; everything where None.
+        """
+        sizes = {"attn_heads": heads, "seq_size": length, "attn_size": key_size, "value_size": value_size}
+        values = {**dict.fromkeys(ModelShapes.__dataclass_fields__, 0.0), **sizes, "window": window or 0}
+        one = dict.fromkeys(("tensor_par", "pipeline_par", "data_par"), 1.0)
+        case = shaped_case(
+            ModelShapes.of(values), self.system, {**one, "microbatch_size": sequences, "batch_size": sequences}
+        )
+        core = attention_core(case, self.rates, self.p, windowed=window is not None)
+        return core.forward, core.backward
+
+    def norm(self, elements: Floats | float) -> tuple[Floats, Floats]:
+        """Returns the seconds of a norm with its residual addition, forward and backward [s].
+
+        Args:
+            elements: of the residual stream on the processor [elements].
+        """
+        size, start = np.asarray(elements, np.float64) / 2.0, 3.0 * self.p.kernel_start
+        return NORM_FORWARD * size / self.rates.memory + start, NORM_BACKWARD * size / self.rates.memory + start
+
+    def activation(self, elements: Floats | float, *, gated: bool) -> tuple[Floats, Floats]:
+        """Returns the seconds of an activation function, forward and backward [s].
+
+        Args:
+            elements: results on the processor [elements].
+            gated: whether it multiplies two branches.
+        """
+        size, start = np.asarray(elements, np.float64) / self.rates.memory, 2.0 * self.p.kernel_start
+        return ACTIVATION_FORWARD[gated] * size + start, ACTIVATION_BACKWARD[gated] * size + start
+
+    def collective(self, size: Floats | float, ranks: int, stride: int, *, passes: float) -> Floats:
+        """Returns the seconds of a collective [s].
+
+        Args:
+            size: bytes of the full buffer [bytes].
+            ranks: processors that take part.
+            stride: distance between neighbouring ones [processors].
+            passes: 1 for an all-gather or reduce-scatter, 2 for an all-reduce.
+        """
+        tiers = network_tiers(np.asarray(float(ranks)), float(stride), self.accelerator, self.rates)
+        return collective(np.asarray(size, np.float64), tiers, self.p, passes=passes)
+
+    def exchange(self, size: Floats | float, ranks: int, stride: int) -> Floats:
+        """Returns the seconds of an all-to-all: every processor sends each other one its part of what it holds [s].
+
+        The efficiencies are those of the exchange of tokens between experts.
+
+        Args:
+            size: bytes of the buffer that is spread over the ranks [bytes].
+            ranks: processors that take part.
+            stride: distance between neighbouring ones [processors].
+        """
+        if ranks < 2:
+            return np.zeros(np.shape(size))
+        rack = max(self.p.exchange_rack, self.p.exchange_host)
+        inside = np.where(self.accelerator.domain > LARGEST_HOST, rack, self.p.exchange_host)
+        held = np.asarray(size, np.float64) / ranks
+        tiers = network_tiers(np.asarray(float(ranks)), float(stride), self.accelerator, self.rates)
+        below: Floats = np.ones(())
+        left: Floats = np.asarray(self.p.latency)
+        for number, tier in enumerate(tiers):
+            # Of what a rank holds, this share is for ranks of the same network of this tier but not of the tier below.
+            reached = below * tier.ranks
+            share = (reached - below) / ranks
+            left = left + held * share / (tier.bandwidth * (inside if number == 0 else self.p.exchange_network))
+            below = reached
+        return left

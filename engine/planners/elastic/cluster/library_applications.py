@@ -1,0 +1,128 @@
+"""Models of the library as schedulers see them: the proven optimum at every size, with nothing fitted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from engine.planners.contract import Cancel, PlanError, Progress, never, unheard
+from engine.planners.elastic.cluster.applications import Application, applications
+from engine.planners.elastic.cluster.cluster import Cluster
+from engine.planners.elastic.cluster.gpu_curve import CurvePoint
+from engine.planners.elastic.cluster.speeds import Measured, MeasuredSpeeds, rotated
+from engine.planners.elastic.cluster.workload import Workload
+from engine.planners.elastic.library_models import model_curve
+from engine.planners.elastic.placements import gpus_on_nodes
+from engine.planners.elastic.resource_curve import kept_smaller
+from hardware import SystemLike
+from models import Model, ModelLike
+
+__all__ = ["MOST_MODELS", "asked_models", "library_applications", "model_application"]
+
+MOST_MODELS: Final = 32
+NAME: Final = re.compile(r"(.{1,160})\*(\d{1,7})")
+
+
+def asked_models(workload: Workload, load: Callable[[str], Model]) -> dict[str, tuple[Model, int]]:
+    """Returns the models of the library that a workload's jobs name with their batch, such as llama-3-8B*64.
+
+    Args:
+        workload: with its jobs.
+        load: gives a model by its name.
+
+    Raises as `load` does, and `engine.planners.contract.PlanError` for too many.
+    """
+    found: dict[str, tuple[Model, int]] = {}
+    for name in dict.fromkeys(job.application for job in workload.jobs):
+        matched = NAME.fullmatch(name)
+        if matched is not None and name not in applications():
+            found[name] = load(matched[1]), int(matched[2])
+    if len(found) > MOST_MODELS:
+        raise PlanError(f"The workload has {len(found):,} models of the library; at most {MOST_MODELS} are planned.")
+    return found
+
+
+def library_applications(
+    asked: Mapping[str, tuple[ModelLike, int]],
+    system: SystemLike,
+    cluster: Cluster,
+    *,
+    progress: Progress = unheard,
+    cancel: Cancel = never,
+) -> dict[str, Application]:
+    """Returns what schedulers know of models of the library, by name.
+
+    Args:
+        asked: each model with its global batch, by the name that jobs have for it.
+        system: whose GPUs the cluster has.
+        cluster: that is scheduled.
+        progress: is told the share that is done and what is being done.
+        cancel: is asked whether to stop.
+
+    Raises as `engine.planners.elastic.model_curve` does, and `engine.planners.contract.PlanError` for a model that runs
+    nowhere on the cluster.
+    """
+    found = {}
+    for at, (name, (model, batch)) in enumerate(asked.items()):
+
+        def told(share: float, doing: str, at: int = at) -> None:
+            progress((at + share) / len(asked), doing)
+
+        found[name] = model_application(name, model, system, batch=batch, cluster=cluster, progress=told, cancel=cancel)
+    return found
+
+
+def model_application(
+    name: str,
+    model: ModelLike,
+    system: SystemLike,
+    *,
+    batch: int,
+    cluster: Cluster,
+    progress: Progress = unheard,
+    cancel: Cancel = never,
+) -> Application:
+    """Returns what schedulers know of a model of the library: its best iteration on 1, 2, 4, ... GPUs of a node and on
+    1, 2, 4, ... and all nodes.
+
+    Args:
+        name: that jobs have for it.
+        model, system, batch: see `engine.planners.elastic.model_curve`.
+        cluster: that is scheduled, whose nodes have no more GPUs than the system joins.
+        progress: is told the share that is done and what is being done.
+        cancel: is asked whether to stop.
+
+    Raises as `library_applications` does.
+    """
+    node = cluster.gpus_per_node
+    inside = _doubling(node)
+    placements = [(gpus,) for gpus in inside] + [(node,) * nodes for nodes in _doubling(cluster.nodes) if nodes > 1]
+    curve = model_curve(model, system, batch=batch, placements=placements, progress=progress, cancel=cancel)
+    runs = curve[curve["raw_best"].notna()]
+    if not len(runs):
+        raise PlanError(f"Nothing of {name} runs on any of the cluster's sizes with {batch:,} samples.")
+    speeds = MeasuredSpeeds(
+        tuple(
+            Measured(str(row["raw_plan"]), rotated(gpus_on_nodes(row["placement"])), float(row["iteration_s"]))
+            for row in runs.to_dict("records")
+        )
+    )
+    large = runs["gpus"].max() > node
+    table = tuple((int(row["gpus"]), (str(row["placement"]),)) for row in runs.to_dict("records")) if large else ()
+    plans = {str(row["placement"]): str(row["raw_plan"]) for row in runs.to_dict("records")}
+    rates = np.full(node, np.nan)
+    for row in runs[runs["gpus"] <= node].to_dict("records"):
+        rates[int(row["gpus"]) - 1] = row["raw_best"]
+    points = [CurvePoint(-1.0, "", 0)]
+    for number, at in enumerate(kept_smaller(rates), start=1):
+        kept = int(at) + 1
+        points.append(CurvePoint(float(rates[at]), plans[str(kept)], kept) if kept else CurvePoint(-1.0, "", number))
+    return Application(name, float(batch), float(runs["raw_best"].max()), tuple(points), table, plans, speeds)
+
+
+def _doubling(most: int) -> Iterable[int]:
+    """1, 2, 4, ... and the largest."""
+    return sorted({2**power for power in range(most.bit_length()) if 2**power <= most} | {most})

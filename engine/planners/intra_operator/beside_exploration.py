@@ -1,0 +1,132 @@
+"""A plan of a library model beside the exhaustive exploration: its own time, the cost model's, and the proven best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+import engine
+from engine.planners.contract import PlanError
+from engine.planners.intra_operator.layer_costs import Vector
+from engine.planners.intra_operator.search import IntraOperatorPlan
+from hardware.loader import SystemLike
+from models.loader import ModelLike
+
+__all__ = ["beside_exploration", "plan_degrees"]
+
+COST_MODEL: Final = "calibrated"
+SHORT: Final = {
+    "tensor_par": "TP", "pipeline_par": "PP", "data_par": "DP", "expert_par": "EP", "microbatch_size": "microbatch",
+    "zero_stage": "ZeRO", "activation_recompute": "recompute",
+}  # fmt: skip
+
+
+def plan_degrees(plan: IntraOperatorPlan, vectors: Sequence[Vector] | None = None) -> dict[str, int] | None:
+    """Returns the degrees of parallelism that a plan is; None where it is none that the space of executions has.
+
+    Data parallelism, Megatron's tensor parallelism and experts split over a mesh axis are such degrees, the same for
+    all layers; mixed plans are not.
+
+    Args:
+        plan: what `search` returned.
+        vectors: of all layers; those that were chosen where None.
+    """
+    if vectors is None:
+        vectors = plan.chosen.vectors if plan.chosen is not None else ()
+    degrees = {"tensor_par": 1, "data_par": 1, "expert_par": 1}
+    mixture = any(each.visits for each in plan.layers)
+    for axis, devices in enumerate(plan.mesh.shape):
+        kinds = {_axis_kind([one[axis] if isinstance(one, tuple) else one for one in each]) for each in vectors}
+        core = {kind for kind, _ in kinds}
+        experts = {split for _, split in kinds if split is not None}
+        if len(core) != 1 or core & {None} or len(experts) > 1:
+            return None
+        degrees["tensor_par" if core == {"tensor"} else "data_par"] *= devices
+        if experts == {True}:
+            degrees["expert_par"] *= devices
+    return degrees if mixture else {name: value for name, value in degrees.items() if name != "expert_par"}
+
+
+def _axis_kind(vector: Sequence[int]) -> tuple[str | None, bool | None]:
+    """What a layer does along one axis, and whether its experts are split there, None where it has none."""
+    experts = 3 in vector
+    plain = [each for each in vector if each != 3]
+    if all(each == 1 for each in plain):
+        return "data", True if experts else None
+    routed = len(vector) >= 4 and experts
+    attention = plain[:3] if routed else vector
+    if tuple(attention) in ((0, 2, 0, 2), (1, 0, 2, 0, 2), (0, 2, 1), (1, 0, 2)):
+        return "tensor", True if experts else None
+    return None, None
+
+
+def beside_exploration(
+    plan: IntraOperatorPlan,
+    model: ModelLike,
+    system: SystemLike,
+    *,
+    batch: int,
+    datatype: str = "bfloat16",
+) -> pd.DataFrame:
+    """Sets a plan beside what the calibrated cost model says of it, and beside the proven best of all executions.
+
+    Args:
+        plan: what `search` returned for the model and a mesh of the system.
+        model: name, path or model itself.
+        system: name, path or system itself.
+        batch: sequences of the step, as planned.
+        datatype: of the matrix arithmetic.
+
+    Returns:
+        Three rows: what ("this plan", "its degrees as an execution", "best of all executions"), solution, seconds of a
+        step [s], sample_rate [samples/s], memory of a device [bytes], note (what has to be known, or why there is no
+        figure).
+
+    Raises:
+        PlanError: no plan fits.
+        models.ModelFileError, hardware.SystemFileError: the documents.
+    """
+    if plan.chosen is None:
+        raise PlanError(plan.infeasible)
+    chosen = plan.chosen
+    asked: dict[str, Any] = {
+        "num_procs": plan.mesh.devices, "max_batch_size": batch, "datatype": datatype, "cost_model": COST_MODEL,
+    }  # fmt: skip
+    rows = [{
+        "what": "this plan", "solution": chosen.solution, "seconds": chosen.seconds,
+        "sample_rate": batch / chosen.seconds, "memory": chosen.memory,
+        "note": "" if len(plan.notes) == 0 else plan.notes[0],
+    }]  # fmt: skip
+    degrees = plan_degrees(plan)
+    if degrees is None:
+        note = "Layers that are split in different ways are no execution."
+        rows.append(_without("its degrees as an execution", note))
+    else:
+        stages = [3] if plan.widths.fsdp else [1, 2] if plan.widths.zero else [0]
+        limits: dict[str, Any] = {name: [value] for name, value in degrees.items()}
+        limits |= {"pipeline_par": [1], "batch_size": [batch], "activation_recompute": ["none"]}
+        limits |= {"microbatch_size": [batch // degrees["data_par"]], "zero_stage": stages}
+        rows.append(_best("its degrees as an execution", model, system, asked, limits))
+    rows.append(_best("best of all executions", model, system, asked, None))
+    return pd.DataFrame(rows)
+
+
+def _best(
+    what: str, model: ModelLike, system: SystemLike, asked: Mapping[str, Any], limits: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    found = engine.best(model, system, limits=limits, **asked)
+    if not found:
+        return _without(what, "By the cost model no such execution runs.")
+    solution = ", ".join(f"{short} {found[name]}" for name, short in SHORT.items() if name in found)
+    rate = float(found["sample_rate"])
+    return {
+        "what": what, "solution": solution, "seconds": float(found["batch_size"]) / rate, "sample_rate": rate,
+        "memory": float(found["proc_mem_tier1_cap_req"]), "note": "With embedding, head and launches.",
+    }  # fmt: skip
+
+
+def _without(what: str, note: str) -> dict[str, Any]:
+    nan = float("nan")
+    return {"what": what, "solution": "", "seconds": nan, "sample_rate": nan, "memory": nan, "note": note}

@@ -1,0 +1,289 @@
+"""The factors of a layer: which tensors its blocks convert, add up, keep, and what their kernels take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from engine.executions.arrays import Floats, Ints
+from engine.planners.intra_operator.contractions import Contraction, Operand
+from engine.planners.intra_operator.costs.factors import (
+    BEFORE,
+    BY_EXPERT,
+    LAST,
+    REPLICATED,
+    TOKENS,
+    Account,
+    Factor,
+    all_states,
+)
+from engine.planners.intra_operator.costs.kernel_seconds import block_seconds, norm_seconds
+from engine.planners.intra_operator.costs.options import (
+    COLUMNS,
+    ROWS,
+    SPLIT_TOKENS,
+    BlockOptions,
+    Widths,
+    repeated_heads,
+)
+from engine.planners.intra_operator.layer_graphs import LayerGraph
+from engine.planners.intra_operator.mesh import Mesh
+from engine.planners.intra_operator.parallel_blocks import ParallelBlock
+
+__all__ = ["accounted"]
+
+NORM_REDUCES: Final = 4
+
+
+def accounted(
+    graph: LayerGraph,
+    blocks: Sequence[ParallelBlock],
+    options: Sequence[BlockOptions],
+    mesh: Mesh,
+    widths: Widths,
+    *,
+    first: bool,
+) -> list[Factor]:
+    """Returns the factors of a layer.
+
+    Args:
+        graph: of the layer.
+        blocks: its ParallelBlocks.
+        options: the strategies of each.
+        mesh: that shares it.
+        widths: of elements and parameters, and what is kept and split.
+        first: whether nothing is before it, so that its input needs no gradient.
+    """
+    made = _Layer(graph, tuple(blocks), tuple(options), mesh, widths, first)
+    return made.factors()
+
+
+@dataclass(frozen=True)
+class _Layer:
+    graph: LayerGraph
+    blocks: tuple[ParallelBlock, ...]
+    options: tuple[BlockOptions, ...]
+    mesh: Mesh
+    widths: Widths
+    first: bool
+
+    def factors(self) -> list[Factor]:
+        account = Account(self.mesh.shape)
+        for at, option in enumerate(self.options):
+            weights = self._bytes([each.weight for each in self._weighted(at)])
+            _gradients(account, at, option, weights, self.widths)
+            again = self._repeated(at)
+            keys = [each for each in self._weighted(at) if each.name in ("k", "v")]
+            more = self._bytes([each.weight for each in keys]) * again
+            _parameters(account, at, option, (weights + more) / self.widths.element, self.widths)
+            if keys:
+                split = account.parts(np.ones_like(option.ids, bool))
+                account.hold((at,), self._bytes([each.out for each in keys]) * again / split)
+            if option.experts:
+                self._experts(account, at)
+            else:
+                self._inputs(account, at)
+                self._results(account, at)
+            if self.mesh.system is not None:
+                seconds = block_seconds(self.graph, self.blocks[at], option, self.mesh, first=self.first)
+                account.spend((at,), seconds)
+        self._residual(account)
+        return account.factors
+
+    def _inputs(self, account: Account, at: int) -> None:
+        """What a block reads: brought forward twice, its gradient back once, and kept."""
+        option, scattered = self.options[at], self.widths.sequence
+        for size, source in self._reads(at):
+            states, keys = self._states(source, at)
+            wants = option.wants[None]
+            account.convert(keys, states, wants, size, 2.0)
+            apart = wants != REPLICATED
+            account.keep(keys, apart | (states != REPLICATED) if scattered else apart & (states == states), size)
+            if self.first and source == BEFORE:
+                continue
+            columns = option.uses(COLUMNS)[None]
+            account.reduce(keys, columns, apart, size, scattered=(states != REPLICATED) & scattered)
+            account.convert(keys, wants, states, size)
+
+    def _results(self, account: Account, at: int) -> None:
+        """What a block gives: added up where rows are split, and what an activation function keeps of it."""
+        option, scattered = self.options[at], self.widths.sequence
+        weighted = self._weighted(at)
+        last = [each for each in weighted if each.name in self.graph.joined]
+        ahead = [each for each in weighted if each not in last]
+        out = self._bytes([each.out for each in last or ahead])
+        partial = option.uses(COLUMNS if last else ROWS)
+        account.reduce((at,), partial, ~partial, out, scattered=scattered)
+        if scattered:  # the gradient comes split by tokens, and rows want it whole
+            account.gather((at,), partial, ~partial, out)
+        keeps = {each.after for each in self.graph.between if each.keeps}
+        if last:
+            self._inside(account, at, ahead, last[0])
+        elif acted := [each.out for each in weighted if each.name in keeps]:
+            account.keep((at,), option.gives != REPLICATED, self._bytes(acted))
+        scores = [each.contraction.out for each in self.blocks[at].members if each.contraction.name == "qk"]
+        if scores:
+            both = 2.0 * self._bytes(scores) if self.widths.scores else 0.0
+            account.keep((at,), np.ones_like(option.ids, bool), out + both)
+
+    def _inside(self, account: Account, at: int, ahead: Sequence[Contraction], last: Contraction) -> None:
+        """The hidden tensors of two products in one block: added up where rows of the first are split."""
+        option = self.options[at]
+        rows = option.uses(ROWS)
+        hidden, read = self._bytes([each.out for each in ahead]), self._bytes([_activation(last)])
+        for size in (hidden, read):
+            account.reduce((at,), rows, ~rows, size)
+        account.keep((at,), ~rows, hidden + read)
+
+    def _experts(self, account: Account, at: int) -> None:
+        """What tokens take on their way to the experts and back.
+
+        What is converted for an expert is kept for its gradients, so that it counts once forward and once back: a split
+        of the experts has four all-to-alls of all places. Where masks choose, both products with them are split by
+        groups. Where tokens are sorted and no axis splits the experts, tokens are gathered before they are copied to
+        their places, and places are weighed before they are added up.
+        """
+        option, scattered = self.options[at], self.widths.sequence
+        weighted = self._weighted(at)
+        ahead, last = weighted[:-1], weighted[-1]
+        sent, back = self._bytes([_activation(ahead[0])]), self._bytes([last.out])
+        places = np.asarray(option.uses(BY_EXPERT).any(axis=-1))
+        stream = self._stream
+        inside, tokens = option.wants, np.full_like(option.wants, TOKENS)
+        for size in (sent, back):
+            whole = np.where(places, size, stream) if self.graph.visits else np.full(len(places), size)
+            account.convert((at,), tokens, inside, whole)
+            account.convert((at,), inside, tokens, whole)
+            for one in np.unique(whole):
+                columns = option.uses(COLUMNS) & (whole == one)[:, None]
+                account.reduce((at,), columns, inside != REPLICATED, float(one), scattered=scattered)
+        self._inside(account, at, ahead, last)
+        account.keep((at,), inside != REPLICATED, sent)
+        out, states = self._out, self.options[self._out].gives
+        every = np.full_like(states, TOKENS)
+        account.convert((out,), states, every, stream)
+        account.convert((out,), every, states, stream)
+        gate = self._block("gate" if not self.graph.visits else "router")
+        logits = self._bytes([self.blocks[gate].root.out])
+        given = self.options[gate].gives
+        account.convert((gate,), given, np.full_like(given, TOKENS), logits)
+        account.convert((gate,), np.full_like(given, TOKENS), given, logits)
+        if not self.graph.visits:
+            masked = [each.contraction for each in self.blocks[gate].members[1:]]
+            kept = [masked[0].left, masked[0].right, masked[1].right]
+            account.keep((gate,), np.ones_like(self.options[gate].ids, bool), self._bytes(kept))
+        for other, option in enumerate(self.options):
+            if option.joined:
+                account.convert((other,), option.gives, np.full_like(option.gives, TOKENS), stream)
+                account.convert((other,), np.full_like(option.gives, TOKENS), option.gives, stream)
+
+    def _residual(self, account: Account) -> None:
+        """What is added to the residual stream, and norms."""
+        stream, out = self._stream, self._out
+        giver = next((at for at, each in enumerate(self.options) if each.experts), len(self.options) - 1)
+        behind = self.options[giver].behind
+        before = np.full((1, len(self.mesh.shape)), REPLICATED) if self.first else all_states(len(self.mesh.shape))
+        before = np.broadcast_to(before, (len(all_states(len(self.mesh.shape))), before.shape[-1]))
+        mixed = self.options[out].gives
+        edges = [(BEFORE, before, giver, behind), (out, mixed, giver, behind)] if self.graph.beside else [
+            (BEFORE, before, out, mixed), (out, mixed, giver, behind),
+        ]  # fmt: skip
+        for source, states, target, wanted in edges:
+            if source == target:
+                continue
+            keys = (source, target)
+            account.convert(keys, states[:, None], wanted[None], stream)
+            if source != BEFORE or not self.first:
+                account.convert(keys, wanted[None], states[:, None], stream)
+        width = stream / self.graph.sizes["h"]
+        normed = [(BEFORE, before)] if self.graph.beside else [(BEFORE, before), (out, mixed)]
+        compress = [self._block(name) for name in ("kv_down",) if name in self._names]
+        for source, states in [*normed, *((at, self.options[at].gives) for at in compress)]:
+            account.reduce((source,), states == LAST, states == TOKENS, width, count=NORM_REDUCES)
+        if self.mesh.system is not None:
+            elements = stream / self.widths.element
+            if self.first:  # the input comes as the first block wants it
+                normed[0] = (0, self.options[0].wants)
+            for source, states in normed:
+                account.spend((source,), norm_seconds(self.mesh, elements / account.parts(states != REPLICATED)))
+
+    def _repeated(self, at: int) -> Floats:
+        """How often more each head of keys and values is there than once, for every strategy of a block."""
+        columns = self.options[at].uses(COLUMNS)
+        devices = np.prod(np.where(columns, np.array(self.mesh.shape), 1), axis=-1)
+        return np.array([float(max(repeated_heads(self.graph.sizes, int(each)) - 1, 0)) for each in devices])
+
+    @property
+    def _names(self) -> dict[str, int]:
+        return {name: at for at, block in enumerate(self.blocks) for name in block.contractions}
+
+    def _block(self, contraction: str) -> int:
+        return self._names[contraction]
+
+    @property
+    def _out(self) -> int:
+        """The block at whose result the first residual is added."""
+        return self._block(self.graph.after_attention or self.blocks[-1].root.name)
+
+    @property
+    def _stream(self) -> float:
+        """The residual stream [bytes]."""
+        return self._bytes([self.blocks[0].root.left])
+
+    def _weighted(self, at: int) -> list[Contraction]:
+        return [each.contraction for each in self.blocks[at].members if each.contraction.weight is not None]
+
+    def _reads(self, at: int) -> list[tuple[float, int]]:
+        """What a block reads from elsewhere: bytes, and the block that makes it."""
+        found: dict[tuple[str, int], float] = {}
+        for each in self._weighted(at):
+            if each.name in self.graph.joined:
+                continue
+            made = self.graph.reads.get(each.name, "")
+            key = (each.left.name, self._block(made) if made else BEFORE)
+            found[key] = self._bytes([each.left])
+            if each.name == "kv_up":  # with the part of the keys that all heads share
+                tail = next((one.out for one in self.graph.contractions if one.name == "k_rope"), None)
+                found[key] += self._bytes([tail]) if tail is not None else 0.0
+        return [(size, source) for (_, source), size in found.items()]
+
+    def _states(self, source: int, at: int) -> tuple[Ints, tuple[int, int]]:
+        """The states of what a block reads, with axes for source and block."""
+        if source != BEFORE:
+            return self.options[source].gives[:, None], (source, at)
+        states = all_states(len(self.mesh.shape))
+        return (np.full_like(states, REPLICATED) if self.first else states)[:, None], (BEFORE, at)
+
+    def _bytes(self, operands: Sequence[Operand | None]) -> float:
+        return sum(each.elements(self.graph.sizes) for each in operands if each is not None) * self.widths.element
+
+
+def _activation(contraction: Contraction) -> Operand:
+    """The tensor of a product that is no weight."""
+    return contraction.right if contraction.left.weight else contraction.left
+
+
+def _gradients(account: Account, at: int, option: BlockOptions, size: float, widths: Widths) -> None:
+    """All-reduce of the gradients of weights that an axis does not split; with FSDP a reduce-scatter, and an all-gather
+    of the weights before each pass."""
+    tokens = option.uses(SPLIT_TOKENS)
+    account.reduce((at,), tokens, ~tokens, size, scattered=widths.fsdp)
+    if widths.fsdp:
+        account.gather((at,), tokens, ~tokens, size, 2.0)
+
+
+def _parameters(account: Account, at: int, option: BlockOptions, number: Floats, widths: Widths) -> None:
+    """Memory of parameters that are split over the devices, or whole on each."""
+    tokens = option.uses(SPLIT_TOKENS)
+    split, copies = account.parts(~tokens), account.parts(tokens)
+    rest = widths.parameter - widths.element
+    if widths.fsdp:
+        each: Floats = np.asarray(widths.parameter / copies)
+    else:
+        each = np.asarray(widths.element + (rest / copies if widths.zero else rest))
+    account.hold((at,), number * each / split)
+
+

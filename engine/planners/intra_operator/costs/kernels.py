@@ -1,0 +1,32 @@
+"""What kernels and collectives of a system of the library take, by the first cost model that tells them apart."""
+
+from __future__ import annotations
+
+from engine.cost_models.contract import KernelTimes
+from engine.cost_models.registry import COST_MODELS
+from engine.planners.contract import PlanError
+from hardware import system_of
+from hardware.loader import SystemLike
+
+__all__ = ["kernels_of"]
+
+
+def kernels_of(system: SystemLike, datatype: str) -> KernelTimes:
+    """Returns what kernels and collectives of a system take.
+
+    Args:
+        system: name, path or system itself.
+        datatype: of the matrix arithmetic.
+
+    Raises:
+        PlanError: the system has no rate for the datatype.
+        hardware.SystemFileError: there is no such system.
+    """
+    machine = system_of(system)
+    if datatype not in machine.matrix:
+        raise PlanError(f"{machine.name} has no rate for {datatype[:40]!r}; there are {', '.join(machine.matrix)}.")
+    for each in COST_MODELS.values():
+        told = each.kernel_times(machine, datatype) if datatype in each.datatypes else None
+        if told is not None:
+            return told
+    raise PlanError(f"No cost model tells what a kernel takes in {datatype[:40]!r}.")

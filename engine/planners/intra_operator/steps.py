@@ -1,0 +1,209 @@
+"""A step of training with one strategy vector for every layer: what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from engine.planners.contract import PlanError
+from engine.planners.intra_operator.layer_costs import FIRST, LayerCosts, Vector, Widths
+from engine.planners.intra_operator.layer_graphs import LayerGraph
+from engine.planners.intra_operator.library import any_mesh, library_layers
+from engine.planners.intra_operator.mesh import Mesh
+from engine.planners.intra_operator.names import vector_name
+from engine.planners.intra_operator.suites import is_suite, suite_depth, suite_layers
+from engine.planners.intra_operator.uniform import arithmetic_seconds, collectives_of, costs_of
+from models.loader import ModelLike
+
+__all__ = ["Chosen", "evaluate_vectors", "layers_of", "positive", "step_of", "widths_of"]
+
+DEEPEST: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One vector for every layer: its name, the seconds of a step, of computation and of collectives, volume [bytes]
+    and seconds by collective, memory of a device [bytes]."""
+
+    vectors: tuple[Vector, ...]
+    solution: str
+    seconds: float
+    compute_seconds: float
+    communication_seconds: float
+    volumes: Mapping[str, float]
+    collective_seconds: Mapping[str, float]
+    memory: float
+
+    @property
+    def volume(self) -> float:
+        """Returns the volume of all collectives [bytes]."""
+        return sum(self.volumes.values())
+
+    def document(self) -> dict[str, Any]:
+        """Returns it as JSON."""
+        return {
+            "vectors": [list(each) for each in self.vectors], "solution": self.solution, "seconds": self.seconds,
+            "compute_seconds": self.compute_seconds, "communication_seconds": self.communication_seconds,
+            "volumes": dict(self.volumes), "collective_seconds": dict(self.collective_seconds),
+            "volume": self.volume, "memory": self.memory,
+        }  # fmt: skip
+
+
+def layers_of(
+    model: ModelLike, *, batch: int, layers: int | None = None
+) -> tuple[str, list[LayerGraph], tuple[str, ...]]:
+    """Returns the name of a model of the suites or of the library, its layers from the first, and what was simplified.
+
+    Args:
+        model: of the suites, such as "gpt F"; or of the library, by name, path or itself.
+        batch: sequences.
+        layers: how many; the model's where None.
+
+    Raises:
+        PlanError: the model or a number is none that there can be.
+        models.ModelFileError: there is no such model.
+    """
+    notes: tuple[str, ...] = ()
+    if isinstance(model, str) and (is_suite(model) or not model.strip()):
+        graphs = suite_layers(model, batch=batch, layers=suite_depth(model) if layers is None else layers)
+        name = model
+    else:
+        name, graphs, notes = library_layers(model, batch=batch, layers=layers)
+    if len(graphs) > DEEPEST:
+        raise PlanError(f"{len(graphs):,} layers are more than the search takes; at most {DEEPEST}.")
+    return name, graphs, notes
+
+
+def widths_of(
+    model: ModelLike,
+    *,
+    element_bytes: float | None = None,
+    state_bytes: float = 16.0,
+    zero: bool = False,
+    keep_scores: bool | None = None,
+    fsdp: bool = False,
+    sequence_parallel: bool | None = None,
+) -> Widths:
+    """Returns what a model is counted with, as `search` takes it.
+
+    Args:
+        model: of the suites or of the library.
+        element_bytes: width of an element [bytes]; where None, 4 for models of the suites, 2 for those of the library.
+        state_bytes: of a parameter with its gradient and optimizer state [bytes].
+        zero: whether these are split where the parameter is not (ZeRO).
+        keep_scores: whether scores of attention are kept; where None, of the models of the suites.
+        fsdp: whether parameters are split there, too.
+        sequence_parallel: whether what rows give is split by tokens; where None, in models of the library.
+
+    Raises:
+        PlanError: a number is none that there can be.
+    """
+    suite = isinstance(model, str) and is_suite(model)
+    width = (4.0 if suite else 2.0) if element_bytes is None else positive("element_bytes", element_bytes)
+    state = positive("state_bytes", state_bytes)
+    if state < width:
+        raise PlanError(f"state_bytes {state:g} is less than the {width:g} bytes of the parameter itself.")
+    kept = suite if keep_scores is None else bool(keep_scores)
+    scattered = not suite if sequence_parallel is None else bool(sequence_parallel)
+    return Widths(width, state, bool(zero), kept, bool(fsdp), scattered)
+
+
+def evaluate_vectors(
+    model: ModelLike,
+    mesh: Mesh | Mapping[str, Any],
+    vectors: Sequence[Vector],
+    *,
+    batch: int = 16,
+    layers: int | None = None,
+    **counted: Any,
+) -> Chosen:
+    """Returns what a step with given vectors takes, as `search` does for those that it chooses.
+
+    Args:
+        model: of the suites, such as "gpt F"; or of the library, by name, path or itself.
+        mesh: of one axis or two, or its document.
+        vectors: one for each layer.
+        batch: sequences.
+        layers: how many; the model's where None.
+        counted: what `widths_of` takes.
+
+    Raises:
+        PlanError: the model, the mesh or a vector is none that there can be.
+        models.ModelFileError: there is no such model.
+    """
+    machine, widths = any_mesh(mesh), widths_of(model, **counted)
+    _, graphs, _ = layers_of(model, batch=batch, layers=layers)
+    if isinstance(vectors, str) or not isinstance(vectors, Sequence) or len(vectors) != len(graphs):
+        raise PlanError(f"The vectors are not one for each of {len(graphs):,} layers.")
+    asked = [_plain(each) for each in vectors]
+    return step_of(costs_of(graphs, machine, widths), [each.name for each in graphs], machine, asked, widths)
+
+
+def _plain(vector: Any) -> Vector:
+    """A vector as tables have it, where lists are given as JSON has them."""
+    if isinstance(vector, str) or not isinstance(vector, Sequence):
+        raise PlanError(f"The vector {str(vector)[:60]!r} is no list of strategies.")
+    return tuple(tuple(each) if isinstance(each, list) else each for each in vector)
+
+
+def positive(name: str, value: object) -> float:
+    """Returns a number of bytes.
+
+    Args:
+        name: of the argument.
+        value: that was given.
+
+    Raises:
+        PlanError: it is no number more than 0.
+    """
+    right = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e30
+    if not right or not isinstance(value, (int, float)):
+        raise PlanError(f"{name} {str(value)[:40]!r} is no number of bytes more than 0.")
+    return float(value)
+
+
+def step_of(
+    kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: Mesh, vectors: Sequence[Vector], widths: Widths
+) -> Chosen:
+    """Returns what a step with given vectors takes.
+
+    Args:
+        kinds: what `costs_of` returned.
+        order: names of the layers, from the first.
+        mesh: that shares them.
+        vectors: one for each layer.
+        widths: of elements and parameters, and what is kept and split.
+
+    Raises:
+        PlanError: a vector is none that the layer's costs list.
+    """
+    places = {name: {vector: at for at, vector in enumerate(each.vectors)} for name, each in kinds.items()}
+    first = kinds[order[0]]
+    volumes, counts = np.zeros(first.volumes.shape[-1]), np.zeros(first.counts.shape[-1])
+    memory, kernels, state = 0.0, 0.0, FIRST
+    for name, vector in zip(order, vectors, strict=True):
+        if vector not in places[name]:
+            listed = len(places[name]) < kinds[name].total
+            why = "is not among those that are listed" if listed else "is none that it has"
+            raise PlanError(f"The vector {str(vector)[:60]} of layer {name} {why}.")
+        costs, at = kinds[name], places[name][vector]
+        volumes = volumes + costs.volumes[state, at]
+        counts = counts + costs.counts[state, at]
+        kernels += float(costs.kernels[state, at])
+        memory += float(costs.memory[at])
+        state = int(costs.gives[at])
+    seconds = mesh.seconds(volumes, counts)
+    compute = kernels if mesh.system is not None else arithmetic_seconds(kinds, order, mesh)
+    return Chosen(
+        tuple(vectors),
+        vector_name(vectors, order, widths),
+        compute + float(seconds.sum()),
+        compute,
+        float(seconds.sum()),
+        {name: float(value) for name, value in collectives_of(volumes, widths).items()},
+        {name: float(value) for name, value in collectives_of(seconds, widths).items()},
+        memory,
+    )

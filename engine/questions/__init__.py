@@ -1,0 +1,18 @@
+"""Questions and answers as plain JSON documents, the same at every door: command line, MCP server, JSON API.
+
+A verb takes a document and returns one, both described by a schema; a scenario in it is the document that pages and
+files have. What is asked is bounded in size, time and memory, and what is wrong is told in one sentence.
+
+    >>> from engine.questions import answer
+    >>> scenario = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 8, "max_batch_size": 8,
+    ...             "datatype": "float16"}
+    >>> answer("best", {"scenario": scenario})["total"]                                          # doctest: +SKIP
+    217056
+"""
+
+from engine.questions.bounds import Bounds, Context
+from engine.questions.process import Answerer
+from engine.questions.registry import VERBS, answer, verb_of
+from engine.questions.verb import QuestionError, Verb
+
+__all__ = ["VERBS", "Answerer", "Bounds", "Context", "QuestionError", "Verb", "answer", "verb_of"]

@@ -1,0 +1,81 @@
+"""How much one question may ask for, and how it is told of progress and the end of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from engine.exploration.run import Progress
+from engine.questions.verb import QuestionError
+from engine.scenarios.scenario import Scenario
+
+__all__ = ["LARGEST_SPACE", "LONGEST_SECONDS", "Bounds", "Context"]
+
+LARGEST_SPACE: Final = 500_000_000
+"""Executions of a space that are explored on request."""
+LONGEST_SECONDS: Final = 600.0
+"""Time after which a question is given up [s]."""
+MOST_BATCHES: Final = 2_000
+"""Batch sizes that one scenario may try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one question may take."""
+
+    largest_space: int = LARGEST_SPACE
+    """Executions that a space may have."""
+    longest_seconds: float = LONGEST_SECONDS
+    """Time after which it is given up [s]."""
+    memory_gib: float = 8.0
+    """Memory of the process that answers [GiB], where the system can bound it."""
+    rows_kept: int = 12_000_000
+    """Feasible executions that are kept while they are sorted; some 2 GiB."""
+    document_bytes: int = 1_000_000
+    """Largest document that is read [bytes]; real ones have some thousands."""
+
+    def searchable(self, scenario: Scenario) -> Scenario:
+        """Returns the scenario, if it is none too large.
+
+        Args:
+            scenario: what is to be explored or searched.
+
+        Raises `QuestionError` where its space has too many executions, `engine.SpaceError` where there is none.
+        """
+        batches = scenario.limits.get("batch_size")
+        if isinstance(batches, dict):
+            tried = min(batches["max"], scenario.max_batch_size) - batches["min"] + 1
+        else:
+            tried = len(batches or ())
+        if tried > MOST_BATCHES:
+            raise QuestionError(f"The limits ask for {tried:,} batch sizes; up to {MOST_BATCHES:,} can be tried.")
+        total = scenario.space.total
+        if total > self.largest_space:
+            raise QuestionError(
+                f"The space has {total:,} executions; up to {self.largest_space:,} are searched here. "
+                "Limit some fields to make it smaller."
+            )
+        return scenario
+
+
+def _unheard(share: float, doing: str) -> None: ...
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a verb knows beside its question."""
+
+    bounds: Bounds = field(default_factory=Bounds)
+    tell: Callable[[float, str], None] = _unheard
+    """Hears which share is done, 0 to 1, and what is being done."""
+    stops: Callable[[], bool] = _never
+    """Says whether to stop; whatever is under way then raises, and nobody takes the answer."""
+
+    def progress(self, found: Progress) -> None:
+        """Passes on how far a search or an exploration is."""
+        self.tell(found.done / found.total if found.total else 1.0, f"{found.done:,} of {found.total:,} executions")

@@ -1,0 +1,182 @@
+"""Verbs about other hardware: one change with the space optimised anew, and what each part is worth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic import Field
+
+from engine.exploration.run import ExplorationCancelled
+from engine.questions.bounds import Context
+from engine.questions.plain import Statistics, chosen_statistics, plain, rows_of, units_of
+from engine.questions.scenario_documents import ScenarioDocument, ScenarioSummary, scenario_of, summary_of
+from engine.questions.verb import Document, Row, Verb
+from engine.whatif import Parameter, changed, parameters, reoptimise, sensitivity
+from models.documents import Accepts, Number
+
+__all__ = ["LIST_PARAMETERS", "SENSITIVITY", "WHAT_IF"]
+
+
+class ParametersQuestion(Document):
+    """What of a scenario can be changed."""
+
+    scenario: ScenarioDocument
+
+
+class ParameterRow(Document):
+    """A number of a scenario that can be another."""
+
+    name: str
+    label: str
+    unit: str
+    value: float = Field(description="Value in the scenario, in the unit.")
+    lowest: float
+    highest: float
+    description: str
+    whole: bool = Field(description="Whether only whole numbers are values.")
+    can_be_off: bool = Field(description="Whether 0 is a value, and means that there is none.")
+
+
+class ParametersAnswer(ScenarioSummary):
+    """What of a scenario can be changed."""
+
+    parameters: list[ParameterRow]
+
+
+Changes = Annotated[dict[str, int | float], Accepts("an object with numbers by name")]
+
+
+class WhatIfQuestion(Document):
+    """What a change does."""
+
+    scenario: ScenarioDocument
+    changes: Changes = Field(
+        min_length=1,
+        max_length=20,
+        description="New values by parameter, in the parameter's unit; `list_parameters` has them, such as "
+        "hbm_bandwidth, net1_bandwidth, hbm_capacity, procs, batch, sequence.",
+    )
+    statistics: Statistics = None
+
+
+class WhatIfAnswer(ScenarioSummary):
+    """The best execution after a change, beside the one before, and that one kept as it is."""
+
+    changes: dict[str, float]
+    gain: float | None = Field(description="How much faster the new best is [fraction]; null where nothing compares.")
+    kept_gain: float | None = Field(description="The same for the old best kept as it is.")
+    base: Row | None = Field(description="Best before the change.")
+    best: Row | None = Field(description="Best after it.")
+    kept: Row | None = Field(description="The best before, as it runs after the change.")
+    total: int = Field(description="Executions of the changed space.")
+    feasible: int
+    base_feasible: int = Field(description="How many ran before.")
+    units: dict[str, str] = Field(description="Units of the statistics by name.")
+    seconds: float
+
+
+class SensitivityQuestion(Document):
+    """What each part of the hardware is worth."""
+
+    scenario: ScenarioDocument
+    factors: list[Annotated[float, Number(0.01, 100)]] = Field(
+        default=[0.9, 1.1], min_length=1, max_length=4, description="What each parameter is multiplied by."
+    )
+    names: list[str] | None = Field(
+        default=None, max_length=40, description="Which parameters; null for all of system and model."
+    )
+
+
+class Gain(Document):
+    """What one change brings."""
+
+    parameter: str
+    factor: float
+    value: float = Field(description="In the parameter's unit.")
+    unit: str
+    gain: float | None = Field(description="Of the best executions after and before it [fraction].")
+    kept_gain: float | None = Field(description="The same for the old best kept as it is.")
+    problem: str = Field(description="Why there is no such scenario; empty where there is one.")
+
+
+class SensitivityAnswer(ScenarioSummary):
+    """What changes bring, one parameter at a time, the space optimised anew for each."""
+
+    sample_rate: float | None = Field(description="Best throughput without a change [samples/s].")
+    gains: list[Gain]
+    seconds: float
+
+
+def _parameter_row(which: Parameter) -> dict[str, Any]:
+    return {
+        "name": which.name, "label": which.label, "unit": which.unit, "value": which.value, "lowest": which.lowest,
+        "highest": which.highest, "description": which.description, "whole": which.discrete,
+        "can_be_off": which.can_be_off,
+    }  # fmt: skip
+
+
+def _parameters(asked: ParametersQuestion, context: Context) -> dict[str, Any]:
+    scenario = scenario_of(asked.scenario)
+    _ = scenario.space  # so that what cannot be is said here, too
+    return {**summary_of(scenario), "parameters": [_parameter_row(each) for each in parameters(scenario)]}
+
+
+def _what_if(asked: WhatIfQuestion, context: Context) -> dict[str, Any]:
+    scenario = context.bounds.searchable(scenario_of(asked.scenario))
+    statistics = chosen_statistics(scenario.cost_model, asked.statistics)
+    changes = {name: float(value) for name, value in asked.changes.items()}
+    context.bounds.searchable(changed(scenario, changes))
+    found = reoptimise(scenario, changes)
+
+    def row(execution: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        if execution is None:
+            return None
+        return rows_of(pd.DataFrame([dict(execution)]), scenario.cost_model, statistics)[0]
+
+    return {
+        **summary_of(scenario), "changes": changes, "gain": plain(found.gain), "kept_gain": plain(found.kept_gain),
+        "base": row(found.base), "best": row(found.best), "kept": row(found.kept), "total": found.total,
+        "feasible": found.feasible, "base_feasible": found.base_feasible, "units": units_of(statistics),
+        "seconds": found.seconds,
+    }  # fmt: skip
+
+
+def _sensitivity(asked: SensitivityQuestion, context: Context) -> dict[str, Any]:
+    start = time.perf_counter()
+    scenario = context.bounds.searchable(scenario_of(asked.scenario))
+    base = reoptimise(scenario, {}).base
+    rate = None if base is None else float(base["sample_rate"])
+    study = sensitivity(scenario, asked.factors, asked.names, largest=context.bounds.largest_space)
+    gains = []
+    for number, (which, factor, point) in enumerate(study):
+        if context.stops():
+            raise ExplorationCancelled("The study was stopped.")
+        context.tell(number / len(study), which.label)
+        gains.append({
+            "parameter": which.name, "factor": factor, "value": which.value * factor, "unit": which.unit,
+            "gain": None if rate is None else plain(point.rate / rate - 1),
+            "kept_gain": None if rate is None else plain(point.kept / rate - 1), "problem": point.problem,
+        })  # fmt: skip
+    return {
+        **summary_of(scenario), "sample_rate": rate, "gains": gains, "seconds": time.perf_counter() - start,
+    }  # fmt: skip
+
+
+LIST_PARAMETERS = Verb(
+    "list_parameters", "List what can be changed",
+    "Lists the numbers of a scenario that `what_if` can change, with values, units and bounds.",
+    ParametersQuestion, ParametersAnswer, _parameters,
+)  # fmt: skip
+WHAT_IF = Verb(
+    "what_if", "What if",
+    "Changes hardware, model or size of a scenario and searches the whole space anew: the gain, and what becomes best.",
+    WhatIfQuestion, WhatIfAnswer, _what_if,
+)  # fmt: skip
+SENSITIVITY = Verb(
+    "sensitivity", "What each part is worth",
+    "Changes each number of the hardware by some factors, one at a time, and says what the best execution gains.",
+    SensitivityQuestion, SensitivityAnswer, _sensitivity,
+)  # fmt: skip

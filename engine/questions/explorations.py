@@ -1,0 +1,223 @@
+"""Verbs about whole spaces: every execution of a scenario, and the proven best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic import Field
+
+from engine.columns import headline_of
+from engine.exploration.proven_optimum import Optimum, best_of
+from engine.exploration.reductions import PRIMARY
+from engine.exploration.result import Exploration
+from engine.exploration.run import explore_scenario
+from engine.questions.bounds import Context
+from engine.questions.plain import Statistics, chosen_statistics, plain, rows_of, units_of
+from engine.questions.scenario_documents import ScenarioDocument, ScenarioSummary, scenario_of, summary_of
+from engine.questions.verb import Document, QuestionError, Row, Verb
+from engine.scenarios.scenario import Scenario
+from models.documents import Whole, did_you_mean, shown
+
+__all__ = ["BEST", "EXPLORE", "best_document", "best_table", "confidence", "exploration_document"]
+
+MOST_ROWS = 100
+"""Executions of an answer."""
+
+class BestQuestion(Document):
+    """Which executions are best."""
+
+    scenario: ScenarioDocument
+    top: Annotated[int, Whole(1, MOST_ROWS)] = Field(default=1, description="How many of the best to find.")
+    statistics: Statistics = None
+
+
+class ExploreQuestion(Document):
+    """What all executions of a scenario come to."""
+
+    scenario: ScenarioDocument
+    top: Annotated[int, Whole(0, MOST_ROWS)] = Field(default=10, description="How many of the best to list.")
+    by: str = Field(
+        default=PRIMARY,
+        description="Headline figure that they are best by, such as sample_rate or proc_mem_tier1_cap_req.",
+    )
+    statistics: Statistics = None
+    cells: bool = Field(
+        default=False, description="Whether to list the best of every pair of tensor and pipeline parallel degrees."
+    )
+
+
+class StepInterval(Document):
+    """How far the step time of the best execution may be off."""
+
+    low: float = Field(description="[s]")
+    high: float = Field(description="[s]")
+    share: float = Field(description="Share of comparable measured runs between them.")
+    rows: int = Field(description="How many runs those are.")
+    sources: int = Field(description="From how many sources.")
+    runs: str = Field(description="Which runs, in words.")
+    few_sources: bool = Field(description="Whether they are too few sources to speak for another.")
+
+
+class BestAnswer(ScenarioSummary):
+    """The best executions, proven."""
+
+    total: int = Field(description="Executions of the space.")
+    feasible: int = Field(description="How many of them run.")
+    evaluated: int = Field(description="How many had to be evaluated; the others are proven to be no better.")
+    step_time_interval: StepInterval | None = Field(description="Of the best; null where no measured runs tell.")
+    not_measured: list[str] = Field(description="What no measured run had of what the best rests on.")
+    top: list[Row] = Field(description="The best executions, best first: id, fields, outcome, statistics.")
+    units: dict[str, str] = Field(description="Units of the statistics by name.")
+    seconds: float = Field(description="What finding out took [s].")
+
+
+class CellRow(Document):
+    """The executions that share a pair of tensor and pipeline parallel degrees."""
+
+    tensor_par: int
+    pipeline_par: int
+    total: int = Field(description="Executions that share the pair.")
+    feasible: int = Field(description="How many of them run.")
+    value: float | None = Field(description="Best of them by the figure that was asked for; null where none runs.")
+    id: int = Field(description="Which execution that is; -1 where none runs.")
+    reason: str = Field(description="Where none runs: code of what is nearest to being overcome.")
+    reason_text: str = Field(description="The same as a sentence.")
+
+
+class ExploreAnswer(ScenarioSummary):
+    """What a space holds."""
+
+    total: int = Field(description="Executions of the space.")
+    feasible: int = Field(description="How many of them run.")
+    infeasible_by_reason: dict[str, int] = Field(description="Why the others do not: how many by code of the reason.")
+    reasons: dict[str, str] = Field(description="What the codes mean.")
+    step_time_interval: StepInterval | None = Field(description="Of the fastest; null where no measured runs tell.")
+    not_measured: list[str] = Field(description="What no measured run had of what the fastest rests on.")
+    top: list[Row] = Field(description="The best executions, best first: id, fields, outcome, statistics.")
+    cells: list[CellRow] | None = Field(
+        description="Best of each pair of tensor and pipeline degrees, and why a pair has none; null unless asked for."
+    )
+    units: dict[str, str] = Field(description="Units of the statistics by name.")
+    seconds: float = Field(description="What finding out took [s].")
+
+
+def confidence(scenario: Scenario, execution: Mapping[Any, Any] | None) -> dict[str, Any]:
+    """Returns how far the step of an execution may be off, and what of it no measured run had.
+
+    Args:
+        scenario: whose execution it is.
+        execution: fields and statistics by name; None where there is none.
+    """
+    from engine.validation.uncertainty import interval_of
+
+    if execution is None:
+        return {"step_time_interval": None, "not_measured": []}
+    found = interval_of(scenario, execution)
+    told = None
+    if found is not None:
+        step = float(execution["total_time"])
+        told = {"low": step * found.low, "high": step * found.high, "share": found.share, "rows": found.rows,
+                "sources": found.sources, "runs": found.described, "few_sources": found.is_weak}  # fmt: skip
+    return {"step_time_interval": told, "not_measured": list(scenario.not_measured(execution))}
+
+
+def best_document(found: Optimum, table: pd.DataFrame) -> dict[str, Any]:
+    """Returns what is found of the best executions, without the rows.
+
+    Args:
+        found: the search.
+        table: its best executions, evaluated [rows].
+    """
+    return {
+        **summary_of(found.scenario), "total": found.total, "feasible": found.feasible, "evaluated": found.evaluated,
+        **confidence(found.scenario, table.iloc[0].to_dict() if len(table) else None),
+    }  # fmt: skip
+
+
+def exploration_document(found: Exploration) -> dict[str, Any]:
+    """Returns what an exploration found, without rows.
+
+    Args:
+        found: the exploration.
+    """
+    return {
+        **summary_of(found.scenario), "total": found.total, "feasible": found.feasible,
+        "infeasible_by_reason": found.infeasible_by_reason, **confidence(found.scenario, found.best),
+    }  # fmt: skip
+
+
+def best_table(found: Optimum) -> pd.DataFrame:
+    """Returns the best executions of a search, evaluated: `id`, fields, outcome, statistics.
+
+    Args:
+        found: the search.
+    """
+    ids = found.top["id"].to_numpy()
+    table = found.scenario.evaluate(found.scenario.space.table(ids))
+    table.insert(0, "id", ids)
+    return table
+
+
+def _best(asked: BestQuestion, context: Context) -> dict[str, Any]:
+    start = time.perf_counter()
+    scenario = context.bounds.searchable(scenario_of(asked.scenario))
+    statistics = chosen_statistics(scenario.cost_model, asked.statistics)
+    found = best_of(scenario, k=asked.top, progress=context.progress, cancel=context.stops)
+    table = best_table(found)
+    return {
+        **best_document(found, table), "top": rows_of(table, scenario.cost_model, statistics),
+        "units": units_of(statistics), "seconds": time.perf_counter() - start,
+    }  # fmt: skip
+
+
+def _explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
+    from engine.executions.reasons import BY_CODE
+
+    start = time.perf_counter()
+    scenario = context.bounds.searchable(scenario_of(asked.scenario))
+    statistics = chosen_statistics(scenario.cost_model, asked.statistics)
+    headline = [column.name for column in headline_of(scenario.cost_model)]
+    if asked.by not in headline:
+        raise QuestionError(
+            f"by is {shown(asked.by)}{did_you_mean(asked.by, headline)}; it is one of {', '.join(headline)}."
+        )
+    found = explore_scenario(scenario, progress=context.progress, cancel=context.stops, workers=1)
+    table = _top(found, asked.top, asked.by, context)
+    pairs = found.by_pair(asked.by)[list(CellRow.model_fields)] if asked.cells else None
+    return {
+        **exploration_document(found),
+        "reasons": {code: BY_CODE[code].label for code in found.infeasible_by_reason},
+        "top": [] if table is None else rows_of(table, scenario.cost_model, statistics),
+        "cells": None if pairs is None else plain(pairs.to_dict("records")),
+        "units": units_of(statistics),
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def _top(found: Exploration, top: int, by: str, context: Context) -> pd.DataFrame | None:
+    """The best executions; those by throughput are found by bounds, so that no rows are kept."""
+    if not top or not found.feasible:
+        return None
+    if by == PRIMARY:
+        return best_table(best_of(found.scenario, k=top, cancel=context.stops))
+    if found.feasible > context.bounds.rows_kept:
+        raise QuestionError(
+            f"{found.feasible:,} executions run; up to {context.bounds.rows_kept:,} can be sorted by {by}. "
+            f"Limit some fields, or ask by {PRIMARY}."
+        )
+    return found.top(top, by)
+
+
+BEST = Verb(
+    "best", "Best executions",
+    "Finds the executions with the highest throughput of a model on a system, proven, without evaluating all.",
+    BestQuestion, BestAnswer, _best,
+)  # fmt: skip
+EXPLORE = Verb(
+    "explore", "Explore a space",
+    "Evaluates every execution of a model on a system: how many run, why others do not, the best by a headline figure.",
+    ExploreQuestion, ExploreAnswer, _explore,
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""Values of results as JSON has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic import Field
+
+from engine.columns import by_name as column_of
+from engine.columns import fields_of, headline_of, statistics_of
+from engine.questions.verb import QuestionError
+from models.documents import did_you_mean, shown
+
+__all__ = ["Statistics", "chosen_statistics", "plain", "rows_of", "units_of"]
+
+Statistics = Annotated[
+    list[str] | None,
+    Field(description="Statistics of the rows by name, or [\"all\"]; null for the headline figures."),
+]
+"""Which statistics the rows of an answer have."""
+
+
+def plain(value: Any) -> Any:
+    """Returns a value as JSON can write it: infinite and absent numbers become None.
+
+    Args:
+        value: numbers, texts, mappings and lists of them, of any library.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    item = value.item() if hasattr(value, "item") else value
+    return None if isinstance(item, float) and not math.isfinite(item) else item
+
+
+def chosen_statistics(cost_model: str, asked: Iterable[str] | None) -> list[str]:
+    """Returns the statistics of an answer's rows.
+
+    Args:
+        cost_model: whose they are.
+        asked: names, or "all" among them; None for the headline figures.
+
+    Raises `QuestionError` for a name that is no statistic of the cost model.
+    """
+    every = [column.name for column in statistics_of(cost_model)]
+    wanted = None if asked is None else list(asked)
+    if wanted is None:
+        return [column.name for column in headline_of(cost_model)]
+    if "all" in wanted:
+        return every
+    for name in wanted:
+        if name not in every:
+            raise QuestionError(f"There is no statistic {shown(name)}{did_you_mean(name, every)}; see list_columns.")
+    return wanted
+
+
+def rows_of(table: pd.DataFrame, cost_model: str, statistics: Iterable[str]) -> list[dict[str, Any]]:
+    """Returns executions as an answer has them: id, fields, outcome and some statistics.
+
+    Args:
+        table: evaluated executions [rows].
+        cost_model: what they were evaluated by.
+        statistics: which, by name.
+    """
+    names = ["id", *(column.name for column in fields_of(cost_model)), "status", "reason", "reason_text", *statistics]
+    return [plain(row) for row in table[[name for name in names if name in table]].to_dict("records")]
+
+
+def units_of(names: Iterable[str]) -> dict[str, str]:
+    """Returns the units of those columns that have one, by name.
+
+    Args:
+        names: of columns.
+    """
+    return {name: unit for name in names if (unit := column_of(name).unit)}

@@ -1,0 +1,300 @@
+"""Verbs about plans: layers divided into stages, the best plan at every size, operators split over a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import pandas as pd
+from pydantic import Field
+
+from engine.planners.elastic.library_models import model_curve
+from engine.planners.intra_operator import IntraOperatorPlan, search, system_mesh
+from engine.planners.intra_operator.suites import is_suite
+from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem, solve
+from engine.planners.layerwise.cluster import PRESETS, cluster_of
+from engine.planners.layerwise.library_models import plan_model
+from engine.planners.layerwise.problem import checked
+from engine.planners.layerwise.profiles.examples import example, examples
+from engine.planners.layerwise.profiles.reading import profile_text
+from engine.planners.layerwise.strategy import strategy
+from engine.planners.layerwise.sweep import stages_text
+from engine.questions.bounds import Context
+from engine.questions.plain import plain
+from engine.questions.scenario_documents import LIMITS_SCHEMA, found_model, found_system
+from engine.questions.verb import Document, Named, QuestionError, Row, Verb
+from engine.scenarios.scenario import Scenario
+from models.documents import Accepts, Number, Text, Whole, shown
+
+__all__ = ["PLAN_ELASTIC", "PLAN_LAYERS", "PLAN_OPERATORS", "operators_document"]
+
+MOST_SIZES = 64
+MOST_PROCS = 4_096
+LONGEST_PROFILE = 500_000
+Gpus = Annotated[int, Whole(1, MOST_PROCS)]
+Batch = Annotated[int, Whole(1, 10**6)]
+
+
+class SystemShare(Document):
+    """GPUs of one kind."""
+
+    system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
+    num_procs: Gpus = Field(description="How many of its GPUs there are.")
+
+
+class LayersQuestion(Document):
+    """How layers are divided among devices: a model of the library on systems, or a profile of layers on a cluster."""
+
+    global_batch: Batch = Field(description="Samples of a step.")
+    model: Named | None = Field(default=None, description="Model, with `systems`; or null, with `profile`.")
+    systems: list[SystemShare] | None = Field(
+        default=None, min_length=1, max_length=8, description="Of a model: one system, or several as one cluster."
+    )
+    tensor_par: Gpus = Field(default=1, description="Of a model: GPUs that share every layer, one device of the plan.")
+    datatype: str = Field(default="bfloat16", description="Of a model.")
+    profile: Annotated[str, Text(LONGEST_PROFILE, shortest=1)] | None = Field(
+        default=None,
+        description="Profile of layers: the name of an example or the text of a profile (TorchGraph, CSV or JSON). "
+        f"Examples are {', '.join(each.name for each in examples())}.",
+    )
+    profile_batch: Annotated[float, Number(1e-6, 1e9)] | None = Field(
+        default=None, description="Batch at which the profile was taken, where it does not say."
+    )
+    cluster: str | None = Field(
+        default=None, description=f"Of a profile: a cluster of the DAPPLE paper, {', '.join(PRESETS)}; A by default."
+    )
+    machines: list[Gpus] | None = Field(
+        default=None, min_length=1, max_length=1024,
+        description="Of a profile, instead: where device numbers end; [8, 16] are two machines of eight.",
+    )  # fmt: skip
+    microbatch: Batch = Field(default=1, description="Of a profile: microbatch [samples].")
+    mode: Literal["paper", "released"] = Field(
+        default="paper", description="Of a profile: the paper's latency, or the searches of HPGO 0.9.2."
+    )
+
+
+class LayerCandidate(Document):
+    """A way to divide the layers that was looked at."""
+
+    found_by: str
+    speedup: float | None = Field(description="Over one device; null where it cannot run.")
+    stages: str
+    why_not: str = Field(description="Why it is not the answer; empty for the answer.")
+
+
+class LayersAnswer(Document):
+    """A plan of layers."""
+
+    speedup: float = Field(description="Over one device.")
+    step_time: float = Field(description="[s]")
+    sample_rate: float = Field(description="[samples/s]")
+    microbatches: int
+    strategy: dict[str, Any] = Field(description="Stages with layers, replicas and devices, and all figures.")
+    execution: Row | None = Field(
+        description="The plan as an execution for `evaluate` and `export_launch`; null where it is none."
+    )
+    candidates: list[LayerCandidate]
+    notes: list[str]
+
+
+class ElasticQuestion(Document):
+    """How the best plan of a model changes with the number of GPUs."""
+
+    model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
+    system: Named = Field(description="System: a name that `list_systems` has; its innermost network is a node.")
+    global_batch: Batch = Field(description="Samples of an iteration, the same at every size.")
+    gpus: list[Gpus] | None = Field(
+        default=None, min_length=1, max_length=MOST_SIZES, description="Sizes; 1, 2, 4, ... 64 by default."
+    )
+    datatype: str = "bfloat16"
+    limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
+        default_factory=dict, description="What fields may be, as in a scenario.", json_schema_extra=LIMITS_SCHEMA
+    )
+
+
+class SizePlan(Document):
+    """The best plan at a size, and what moves when a job grows to it."""
+
+    gpus: int
+    placement: str = Field(description="GPUs on each node.")
+    raw_best: float | None = Field(description="Proven best throughput at exactly this size [samples/s].")
+    raw_plan: str = Field(description="Pipeline, tensor and data parallel degrees.")
+    chosen: str = Field(description="What else is chosen.")
+    stored_best: float | None = Field(description="Best throughput with up to so many GPUs [samples/s].")
+    stored_plan: str
+    stored_gpus: float | None
+    gain: float | None = Field(description="Throughput that each further GPU brings [samples/s].")
+    iteration_s: float | None
+    memory_gib: float | None = Field(description="Of the fullest GPU.")
+    weights_gib: float | None
+    optimizer_gib: float | None
+    moves_gib: float | None = Field(description="What one GPU has to receive at most to get here from the size before.")
+    moves_s: float | None = Field(description="How long that takes at least.")
+
+
+class ElasticAnswer(Document):
+    """Plans at every size."""
+
+    model: str
+    system: str
+    global_batch: int
+    sizes: list[SizePlan]
+
+
+class OperatorsQuestion(Document):
+    """How contractions inside layers are split over the devices of one mesh axis."""
+
+    model: Named = Field(description='A model of the suites, such as "gpt F", "moe E" or "llama", or of the library.')
+    devices: Gpus
+    batch: Batch = Field(default=16, description="Sequences.")
+    layers: Annotated[int, Whole(1, 256)] | None = Field(default=None, description="The model's by default.")
+    memory_limit_gib: Annotated[float, Number(1e-6, 1e6)] | None = Field(
+        default=None, description="Memory of a device [GiB]; no limit by default."
+    )
+    system: Named | None = Field(default=None, description="System whose first network tier the mesh is, with rates.")
+    datatype: str = Field(default="bfloat16", description="Of a system's matrix rate.")
+    matrix_rate_tflops: Annotated[float, Number(1e-6, 1e9)] = Field(
+        default=83.8, description="Without a system: of one device [TFLOP/s]; those of CFP's published runs by default."
+    )
+    bandwidth_gb_per_s: Annotated[float, Number(1e-6, 1e9)] = Field(
+        default=20.65, description="Without a system: what a device sends in a ring [GB/s]."
+    )
+    element_bytes: Annotated[float, Number(0.125, 16)] = Field(default=4.0, description="Width of an element.")
+    state_bytes: Annotated[float, Number(0.125, 64)] = Field(
+        default=16.0, description="A parameter with its gradient and optimizer state [bytes]."
+    )
+    zero: bool = Field(default=False, description="Whether gradients and optimizer state are split (ZeRO).")
+    top: Annotated[int, Whole(1, 1_000)] = Field(default=10, description="Vectors to list, the best first.")
+
+
+class OperatorsAnswer(Document):
+    """Strategy vectors, and the best of all layers."""
+
+    model: str
+    mesh: dict[str, Any]
+    memory_limit: float | None = Field(description="[bytes]")
+    tflop: float = Field(description="Of a step, all devices together.")
+    chosen: dict[str, Any] | None = Field(description="The best vectors of all layers; null where nothing fits.")
+    infeasible: str = Field(description="Why nothing fits; empty where something does.")
+    frontier: list[dict[str, Any]] = Field(description="Least time under every limit of memory.")
+    vectors: list[dict[str, Any]] = Field(
+        description="Vectors that every layer takes alike: 0 splits columns, 1 tokens, 2 rows of a weight, 3 experts."
+    )
+    notes: list[str]
+
+
+def _layers(asked: LayersQuestion, context: Context) -> dict[str, Any]:
+    if (asked.model is None) == (asked.profile is None) or (asked.model is None) != (asked.systems is None):
+        raise QuestionError("Give a model with its systems, or a profile.")
+    execution: Mapping[str, Any] | None = None
+    if asked.model is None:
+        plan = _of_profile(asked, context)
+    else:
+        systems = [(found_system(each.system), each.num_procs) for each in asked.systems or ()]
+        made = plan_model(found_model(asked.model), systems, global_batch=asked.global_batch,
+                          tensor_par=asked.tensor_par, datatype=asked.datatype)  # fmt: skip
+        plan, execution = made.plan, made.execution
+    return {
+        "speedup": plan.speedup, "step_time": plan.figure("step_time").value,
+        "sample_rate": plan.figure("sample_rate").value, "microbatches": plan.microbatches,
+        "strategy": plain(strategy(plan)), "execution": None if execution is None else plain(execution),
+        "candidates": [
+            {"found_by": each.name, "speedup": plain(each.value), "stages": stages_text(each), "why_not": each.reason}
+            for each in plan.candidates
+        ],
+        "notes": list(plan.notes),
+    }  # fmt: skip
+
+
+def _of_profile(asked: LayersQuestion, context: Context) -> LayerwisePlan:
+    assert asked.profile is not None
+    known = any(each.name == asked.profile for each in examples())
+    written = "\n" in asked.profile or asked.profile.lstrip().startswith("{")
+    if not known and not written:
+        raise QuestionError(
+            f"profile is {shown(asked.profile)}; it must be the text of a profile or one of the examples "
+            f"{', '.join(each.name for each in examples())}."
+        )
+    profile = example(asked.profile) if known else profile_text(asked.profile)
+    taken = profile.batch if asked.profile_batch is None else asked.profile_batch
+    if taken is None:
+        raise QuestionError("The profile does not say at which batch it was taken; give profile_batch.")
+    if asked.machines and asked.cluster:
+        raise QuestionError("Give machines or a cluster, not both.")
+    if asked.machines:
+        cluster = cluster_of(asked.machines)
+    elif (asked.cluster or "A") in PRESETS:
+        cluster = PRESETS[asked.cluster or "A"]
+    else:
+        raise QuestionError(f"There is no cluster {shown(asked.cluster)}; there are {', '.join(PRESETS)}.")
+    problem = LayerwiseProblem(profile, taken, asked.global_batch, cluster, asked.microbatch, asked.mode)
+    return solve(checked(problem), progress=context.tell, cancel=context.stops)
+
+
+def _elastic(asked: ElasticQuestion, context: Context) -> dict[str, Any]:
+    model, system = found_model(asked.model), found_system(asked.system)
+    sizes = asked.gpus or [2**power for power in range(7)]
+    context.bounds.searchable(
+        Scenario.of(model, system, num_procs=max(sizes), max_batch_size=asked.global_batch, datatype=asked.datatype,
+                    limits={"batch_size": [asked.global_batch], **asked.limits})
+    )  # fmt: skip
+    table = model_curve(model, system, batch=asked.global_batch, gpus=sizes, datatype=asked.datatype,
+                        limits=asked.limits, progress=context.tell, cancel=context.stops)  # fmt: skip
+    return {
+        "model": model.name, "system": system.name, "global_batch": asked.global_batch,
+        "sizes": plain(table.to_dict("records")),
+    }  # fmt: skip
+
+
+def _operators(asked: OperatorsQuestion, context: Context) -> dict[str, Any]:
+    mesh: dict[str, Any] = {
+        "devices": asked.devices, "matrix_rate": asked.matrix_rate_tflops * 1e12,
+        "bandwidth": asked.bandwidth_gb_per_s * 1e9,
+    }  # fmt: skip
+    if asked.system is not None:
+        mesh = system_mesh(found_system(asked.system), asked.devices, datatype=asked.datatype).document()
+    of_suite = isinstance(asked.model, str) and is_suite(asked.model)
+    found = search(
+        str(asked.model) if of_suite else found_model(asked.model), mesh,
+        memory_limit=None if asked.memory_limit_gib is None else asked.memory_limit_gib * 2**30, batch=asked.batch,
+        layers=asked.layers, element_bytes=asked.element_bytes, state_bytes=asked.state_bytes, zero=asked.zero,
+    )  # fmt: skip
+    best = found.vectors.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable").head(asked.top)
+    return {name: plain(value) for name, value in operators_document(found, best).items()}
+
+
+def operators_document(found: IntraOperatorPlan, vectors: pd.DataFrame) -> dict[str, Any]:
+    """Returns what a search of operators found as a document.
+
+    Args:
+        found: the search.
+        vectors: those of its vectors that are listed [rows].
+    """
+    return {
+        "model": found.model,
+        "mesh": found.mesh.document(),
+        "memory_limit": found.memory_limit,
+        "tflop": found.tflop,
+        "chosen": None if found.chosen is None else found.chosen.document(),
+        "infeasible": found.infeasible,
+        "frontier": found.frontier.to_dict("records"),
+        "vectors": vectors.to_dict("records"),
+        "notes": list(found.notes),
+    }
+
+
+PLAN_LAYERS = Verb(
+    "plan_layers", "Plan layers",
+    "Divides layers into pipeline stages with replicas on devices (DAPPLE), also over GPUs of several kinds.",
+    LayersQuestion, LayersAnswer, _layers,
+)  # fmt: skip
+PLAN_ELASTIC = Verb(
+    "plan_elastic", "Plan elastic training",
+    "Finds the proven best plan of a model at each number of GPUs, what each GPU brings, and what moves between sizes.",
+    ElasticQuestion, ElasticAnswer, _elastic,
+)  # fmt: skip
+PLAN_OPERATORS = Verb(
+    "plan_operators", "Plan operators",
+    "Splits the contractions inside layers over the devices of a mesh axis (CFP, Alpa), the best under a memory limit.",
+    OperatorsQuestion, OperatorsAnswer, _operators,
+)  # fmt: skip

@@ -1,0 +1,314 @@
+"""Processes that answer questions, so that time and memory of every question are bounded for sure.
+
+Each is a plain interpreter that is told questions over a pipe, one at a time; it keeps what it has prepared for the
+next one. A search that nobody waits for any more, or whose time is over, is ended with its process: not every search
+looks up to see whether it shall stop. Python's own process pools would run the main script of the caller again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from typing import Any, BinaryIO, Final
+
+from engine.cost_models.registry import added, register
+from engine.exploration.run import ExplorationCancelled
+from engine.questions.bounds import Bounds, Context
+from engine.questions.registry import answer, too_long
+from engine.questions.verb import QuestionError
+
+__all__ = ["Answerer", "Busy", "Failed"]
+
+POLL: Final = 0.05
+"""How often it is asked whether somebody still waits [s]."""
+TOLD: Final = 0.2
+"""Time between two words about progress [s]."""
+STARTING: Final = 120.0
+"""Time in which a process has to be ready, on the busiest machine [s]."""
+GRACE: Final = 1.0
+"""Time beyond its own that a question has to end by itself [s]."""
+
+_START: Final = """
+import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from engine.questions.process import serve
+serve()
+"""
+
+
+class Busy(Exception):  # noqa: N818 - reads as a sentence where it is raised
+    """Every process answers somebody else."""
+
+
+class Failed(RuntimeError):  # noqa: N818 - reads as a sentence where it is raised
+    """A fault of our own; the message is a traceback for whoever runs the server, not for who asked."""
+
+
+class Answerer:
+    """Answers questions in processes of its own, which are started when they are first needed."""
+
+    def __init__(self, bounds: Bounds | None = None, *, at_once: int = 1, behind: int = 0) -> None:
+        """bounds: what one question may take. at_once: questions beside each other. behind: how far the processes stand
+        back, as `nice` counts."""
+        self.bounds = bounds or Bounds()
+        self._behind = behind
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._every: set[_Process] = set()
+        self._free: SimpleQueue[_Process | None] = SimpleQueue()
+        for _ in range(at_once):
+            self._free.put(None)
+
+    def start(self) -> None:
+        """Starts a process, so that who asks first does not wait for it. Raises OSError where none can be started."""
+        with contextlib.suppress(Empty):
+            process = self._free.get_nowait()
+            self._free.put(process or self._started())
+
+    def answer(
+        self,
+        name: str,
+        question: Any,
+        *,
+        tell: Callable[[float, str], None] | None = None,
+        stops: Callable[[], bool] | None = None,
+        wait: bool = True,
+    ) -> dict[str, Any]:
+        """Returns the answer to a question; see `engine.questions.answer`.
+
+        Args:
+            name: of the verb.
+            question: a document as the verb takes it.
+            tell: hears which share is done, and what is being done, in this thread.
+            stops: says that nobody waits any more.
+            wait: whether to wait while every process answers somebody else.
+
+        Raises:
+            QuestionError: what was asked is not understood, cannot be, or takes too much; one sentence.
+            Busy: every process answers somebody else, and the caller does not wait.
+            engine.ExplorationCancelled: `stops` said so, or this was closed.
+            Failed: a fault of our own.
+        """
+        asked = _line({"ask": name, "question": question}, self.bounds.document_bytes)
+        gone = stops or (lambda: False)
+        process = self._taken(gone, wait)
+        try:
+            process = process or self._started()
+            found = self._heard(process, asked, tell, gone)
+        except BaseException as problem:
+            if process is not None and not isinstance(problem, QuestionError | Failed):
+                self._end(process)
+            raise
+        finally:
+            self._free.put(process if process is not None and process.lives else None)
+        return found
+
+    def close(self) -> None:
+        """Ends all processes at once, whatever they are doing."""
+        self._closed.set()
+        with self._lock:
+            every = list(self._every)
+        for process in every:
+            self._end(process)
+
+    def _taken(self, gone: Callable[[], bool], wait: bool) -> _Process | None:
+        """A process that is free; None for one that is to be started."""
+        while True:
+            try:
+                return self._free.get(timeout=POLL) if wait else self._free.get_nowait()
+            except Empty:
+                if not wait:
+                    raise Busy("Other questions are being answered; ask again when one is done.") from None
+                if gone() or self._closed.is_set():
+                    raise ExplorationCancelled("Nobody waits any more.") from None
+
+    def _started(self) -> _Process:
+        with self._lock:
+            if self._closed.is_set():
+                raise ExplorationCancelled("The server is being stopped.")
+            process = _Process(self.bounds, self._behind)
+            self._every.add(process)
+            return process
+
+    def _end(self, process: _Process) -> None:
+        process.kill()
+        with self._lock:
+            self._every.discard(process)
+
+    def _heard(
+        self, process: _Process, asked: bytes, tell: Callable[[float, str], None] | None, gone: Callable[[], bool]
+    ) -> dict[str, Any]:
+        """What a process says to a question."""
+        allowed = self.bounds.longest_seconds + GRACE
+        latest = time.monotonic() + (allowed if process.ready else STARTING)
+        process.send(asked)
+        while True:
+            try:
+                message = process.messages.get(timeout=POLL)
+            except Empty:
+                message = None
+            if message is not None:
+                what, content = message
+                if what == "answer":
+                    found: dict[str, Any] = content
+                    return found
+                if what == "refused":
+                    raise QuestionError(str(content))
+                if what == "failed":
+                    raise Failed(str(content))
+                if what == "ended":
+                    self._end(process)
+                    if self._closed.is_set():
+                        raise ExplorationCancelled("The server is being stopped.")
+                    raise QuestionError(
+                        "The process that was answering has ended, perhaps for lack of memory; limit some fields."
+                    )
+                if what == "ready":
+                    process.ready, latest = True, time.monotonic() + allowed
+                elif tell is not None:
+                    tell(*content)
+            if gone() or self._closed.is_set():
+                raise ExplorationCancelled("Nobody waits any more.")
+            if time.monotonic() > latest:
+                self._end(process)
+                raise QuestionError(too_long(self.bounds.longest_seconds))
+
+
+class _Process:
+    """A plain interpreter that runs `serve`, and what it says."""
+
+    def __init__(self, bounds: Bounds, behind: int) -> None:
+        # In a session of its own, an interrupt from the keyboard reaches the caller only.
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        self.messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        self.ready = False
+        """Whether it has said that it can be asked."""
+        self.send(b"".join(map(pickle.dumps, (sys.path, added(), bounds, behind))))
+        self._listener = threading.Thread(target=self._listen, name="shardscape-answers", daemon=True)
+        self._listener.start()
+
+    @property
+    def lives(self) -> bool:
+        """Whether it can be asked."""
+        return self._popen.poll() is None
+
+    def send(self, content: bytes) -> None:
+        """Tells it something; one that has ended says so itself."""
+        assert self._popen.stdin is not None
+        with contextlib.suppress(OSError, ValueError):
+            self._popen.stdin.write(content)
+            self._popen.stdin.flush()
+
+    def kill(self) -> None:
+        """Ends it at once and gives its pipes back."""
+        self._popen.kill()
+        self._popen.wait()
+        if threading.current_thread() is not self._listener:
+            self._listener.join()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            with contextlib.suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()
+
+    def _listen(self) -> None:
+        assert self._popen.stdout is not None
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._popen.stdout:
+                what, content = json.loads(line)
+                self.messages.put((what, content))
+        self.messages.put(("ended", None))
+
+
+def serve() -> None:
+    """Answers, in a process of its own, questions that come line by line, until nothing comes."""
+    source = sys.stdin.buffer
+    for cost_model in pickle.load(source):
+        register(cost_model)
+    bounds, behind = pickle.load(source), pickle.load(source)
+    if behind and hasattr(os, "nice"):
+        os.nice(behind)
+    _bound_memory(bounds.memory_gib)
+    with _connected() as say:
+        say("ready", None)
+        for line in source:
+            threading.Thread(target=_answered, args=(json.loads(line), bounds, say), daemon=True).start()
+        os._exit(0)  # whoever asked has gone; whatever is being computed, nobody will take it
+
+
+def _answered(asked: dict[str, Any], bounds: Bounds, say: Callable[[str, Any], None]) -> None:
+    """Answers a question and says how it ended."""
+    told = time.monotonic()
+
+    def tell(share: float, doing: str) -> None:
+        nonlocal told
+        if time.monotonic() - told >= TOLD:
+            told = time.monotonic()
+            say("told", [min(max(float(share), 0.0), 1.0), doing])
+
+    try:
+        say("answer", answer(asked["ask"], asked["question"], Context(bounds, tell)))
+    except MemoryError:
+        say("refused", "There is not enough memory for this; limit some fields to make it smaller.")
+    except ValueError as problem:  # every refusal of models, hardware and engine is one
+        if type(problem).__module__.split(".")[0] in ("engine", "models", "hardware"):
+            say("refused", _one_sentence(str(problem)))
+        else:
+            say("failed", traceback.format_exc())
+    except Exception:
+        say("failed", traceback.format_exc())
+
+
+def _one_sentence(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 1_000 else f"{text[:999]}…"
+
+
+def _line(content: Any, most: int) -> bytes:
+    """A document as one line. Raises `QuestionError` for one that is too long, or that JSON cannot write."""
+    try:
+        line = json.dumps(content, allow_nan=False, ensure_ascii=True).encode()
+    except (TypeError, ValueError, RecursionError):
+        raise QuestionError("The question must be a JSON object, its numbers finite.") from None
+    if len(line) > most:
+        raise QuestionError(f"The question has {len(line):,} bytes; up to {most:,} are read.")
+    return line + b"\n"
+
+
+def _bound_memory(gib: float) -> None:
+    """Bounds what this process may take [GiB], where the system can: what goes beyond fails in a sentence."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = int(gib * 2**30)
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most)
+        )
+
+
+@contextlib.contextmanager
+def _connected() -> Iterator[Callable[[str, Any], None]]:
+    """Gives what to say things by; whatever a library prints goes where errors go."""
+    telling = threading.Lock()
+    sink: BinaryIO
+    with os.fdopen(os.dup(1), "wb") as sink:
+        os.dup2(2, 1)
+
+        def say(what: str, content: Any) -> None:
+            line = json.dumps([what, content], allow_nan=False).encode() + b"\n"
+            with telling, contextlib.suppress(BrokenPipeError):  # whoever asked was killed, which `serve` notices
+                sink.write(line)
+                sink.flush()
+
+        yield say

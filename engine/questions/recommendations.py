@@ -1,0 +1,131 @@
+"""The verb about what to run: the simplest execution whose throughput cannot be told from the best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from engine.questions.bounds import Context
+from engine.questions.plain import Statistics, chosen_statistics, plain, rows_of, units_of
+from engine.questions.scenario_documents import ScenarioDocument, ScenarioSummary, scenario_of, summary_of
+from engine.questions.verb import Document, Row, Verb
+from engine.recommendation import Recommendation, mechanisms_of, recommend
+from models.documents import Number
+
+__all__ = ["RECOMMEND", "recommendation_document"]
+
+
+class RecommendQuestion(Document):
+    """Which execution to run."""
+
+    scenario: ScenarioDocument
+    headroom: Annotated[float, Number(0.0, 9.99)] | None = Field(
+        default=None, description="Share of predicted memory that is kept free; the error of measured runs where null."
+    )
+    offload: bool = Field(default=False, description="Whether it may keep things in host memory.")
+    unmeasured: bool = Field(default=False, description="Whether it may rest on something never measured.")
+    statistics: Statistics = None
+
+
+class MemoryInterval(Document):
+    """How much memory of a GPU is needed."""
+
+    low: float = Field(description="[bytes]")
+    high: float = Field(description="[bytes]")
+    share: float = Field(description="Share of comparable measured runs between them.")
+
+
+class ContenderRow(Document):
+    """The best of another layout."""
+
+    id: int
+    sample_rate: float
+    reason: str = Field(description="Why it is not recommended; empty for the recommended one.")
+
+
+class RecommendAnswer(ScenarioSummary):
+    """The recommended execution beside the fastest."""
+
+    recommended: Row | None = Field(description="The execution to run; null where nothing is allowed or runs.")
+    fastest: Row | None
+    mechanisms: list[str] = Field(description="What the recommended one takes, in words.")
+    fastest_takes: list[str] = Field(description="What the fastest takes beyond that.")
+    fastest_faster_by: float | None = Field(description="[fraction]")
+    fastest_loses_because: str
+    error: float = Field(description="Share of the throughput that is too close to call.")
+    headroom: float = Field(description="Share of predicted memory that is kept free.")
+    memory: MemoryInterval | None = Field(description="Of the recommended one; null where no measured run tells.")
+    close: int = Field(description="How many executions are too close to call.")
+    contenders: list[ContenderRow]
+    units: dict[str, str] = Field(description="Units of the statistics by name.")
+    seconds: float
+
+
+def recommendation_document(found: Recommendation) -> dict[str, Any]:
+    """Returns a recommendation as a document: the terms, the recommended execution, and why others lose.
+
+    Args:
+        found: what `engine.recommendation.recommend` returned.
+    """
+    terms, own = found.terms, found.execution
+    told = None
+    if own is not None:
+        told = dict(own) | {"mechanisms": list(mechanisms_of(own).values()), "memory": _memory(found)}
+    return {
+        "error": terms.error,
+        "headroom": terms.headroom,
+        "offload": terms.offload,
+        "unmeasured": terms.unmeasured,
+        "not_measured": list(found.waived),
+        "close": found.close,
+        "execution": told,
+        "fastest_faster_by": found.difference,
+        "fastest_takes": list(found.takes),
+        "fastest_loses_because": found.why,
+        "contenders": [
+            {"id": one.id, "sample_rate": float(one.execution["sample_rate"]), "reason": one.reason}
+            for one in found.contenders
+        ],
+    }
+
+
+def _memory(found: Recommendation) -> dict[str, float] | None:
+    """How much memory the recommended execution may need [bytes]; None where no measured run tells."""
+    interval, own = found.terms.memory, found.execution
+    if interval is None or own is None:
+        return None
+    needed = float(own["proc_mem_tier1_cap_req"])
+    return {"low": needed * interval.low, "high": needed * interval.high, "share": interval.share}
+
+
+def _recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:
+    start = time.perf_counter()
+    scenario = context.bounds.searchable(scenario_of(asked.scenario))
+    statistics = chosen_statistics(scenario.cost_model, asked.statistics)
+    found = recommend(scenario, headroom=asked.headroom, offload=asked.offload, unmeasured=asked.unmeasured)
+    document = recommendation_document(found)
+
+    def row(execution: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        if execution is None:
+            return None
+        table = scenario.evaluate(scenario.space.table([int(execution["id"])]))
+        table.insert(0, "id", [int(execution["id"])])
+        return rows_of(table, scenario.cost_model, statistics)[0]
+
+    own = found.execution
+    same = ("error", "headroom", "close", "fastest_takes", "fastest_faster_by", "fastest_loses_because", "contenders")
+    return {
+        **summary_of(scenario), **{name: plain(document[name]) for name in same}, "recommended": row(own),
+        "fastest": row(found.fastest), "mechanisms": [] if own is None else list(mechanisms_of(own).values()),
+        "memory": plain(_memory(found)), "units": units_of(statistics), "seconds": time.perf_counter() - start,
+    }  # fmt: skip
+
+
+RECOMMEND = Verb(
+    "recommend", "Recommended execution",
+    "Says which execution to run: the simplest whose throughput cannot be told from the best, with memory to spare.",
+    RecommendQuestion, RecommendAnswer, _recommend,
+)  # fmt: skip

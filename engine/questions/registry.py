@@ -1,0 +1,89 @@
+"""Every verb by name, and the one call that answers a question."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from engine.exploration.run import ExplorationCancelled
+from engine.planners.contract import PlanCancelledError
+from engine.questions.bounds import Context
+from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
+from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH
+from engine.questions.explorations import BEST, EXPLORE
+from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
+from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
+from engine.questions.recommendations import RECOMMEND
+from engine.questions.standings import STANDING
+from engine.questions.verb import QuestionError, Verb
+from models.documents import did_you_mean, sentence, shown
+
+__all__ = ["VERBS", "answer", "verb_of"]
+
+VERBS: Final[Mapping[str, Verb]] = {
+    each.name: each
+    for each in (
+        LIST_MODELS, LIST_SYSTEMS, LIST_COLUMNS, EXPLORE, BEST, RECOMMEND, EVALUATE, LIST_PARAMETERS, WHAT_IF,
+        SENSITIVITY, PLAN_LAYERS, PLAN_ELASTIC, PLAN_OPERATORS, EXPORT_LAUNCH, IMPORT_LAUNCH,
+        STANDING,
+    )
+}  # fmt: skip
+"""What can be asked, in the order in which it is offered."""
+
+
+def verb_of(name: str) -> Verb:
+    """Returns the verb of a name.
+
+    Args:
+        name: such as "best".
+
+    Raises `QuestionError` where there is none.
+    """
+    found = VERBS.get(name)
+    if found is None:
+        raise QuestionError(f"There is no verb {shown(name)}{did_you_mean(name, list(VERBS))}.")
+    return found
+
+
+def answer(name: str, question: Any, context: Context | None = None) -> dict[str, Any]:
+    """Returns the answer to a question, as JSON has it.
+
+    Args:
+        name: of the verb, such as "best".
+        question: a document as the verb takes it.
+        context: bounds, who hears of progress, and what says to stop; the usual bounds where None.
+
+    Raises `QuestionError` where the question is not understood or takes too long, `engine.ExplorationCancelled` where
+    the context says to stop, and what the engine raises for what cannot be: a ValueError with a sentence.
+    """
+    verb, context = verb_of(name), context or Context()
+    if not isinstance(question, Mapping):
+        raise QuestionError(f"The question is {shown(question)}; it must be a JSON object.")
+    latest = time.monotonic() + context.bounds.longest_seconds
+
+    def stops() -> bool:
+        return context.stops() or time.monotonic() > latest
+
+    try:
+        asked = verb.asks.model_validate(dict(question))
+        found = verb.run(asked, replace(context, stops=stops))
+    except ValidationError as problem:
+        raise QuestionError(sentence(problem, verb.asks, "The question")) from None
+    except (ExplorationCancelled, PlanCancelledError):
+        if context.stops():
+            raise ExplorationCancelled("The question was taken back.") from None
+        raise QuestionError(too_long(context.bounds.longest_seconds)) from None
+    return verb.answers.model_validate(found).model_dump()
+
+
+def too_long(seconds: float) -> str:
+    """Returns the sentence for a question whose time is over.
+
+    Args:
+        seconds: that it may take [s].
+    """
+    return f"The question was given up after {seconds:,.0f} s, the limit here; limit some fields to make it smaller."

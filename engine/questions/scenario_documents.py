@@ -1,0 +1,150 @@
+"""The scenario in a question: the document that files and pages have, with names of the library where they do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+import hardware
+import models
+from engine.columns import ALL_FIELDS
+from engine.cost_models.registry import COST_MODELS
+from engine.executions.limits import OPTIONS
+from engine.questions.verb import Document, Named
+from engine.scenarios.scenario import FORMAT, Scenario, loaded
+from hardware import Calibration, System
+from models import Model
+from models.documents import Accepts, Whole
+
+__all__ = [
+    "ScenarioDocument", "ScenarioSummary", "found_calibration", "found_model", "found_system", "scenario_of",
+    "summary_of",
+]  # fmt: skip
+
+LIMITED = [column.name for column in ALL_FIELDS if not column.of_scenario]
+
+LIMITS_SCHEMA: dict[str, Any] = {
+    "propertyNames": {"enum": [*LIMITED, *OPTIONS]},
+    "additionalProperties": {
+        "anyOf": [
+            {"type": ["boolean", "integer", "string"]},
+            {"type": "array", "items": {"type": ["boolean", "integer", "string"]}, "minItems": 1},
+            {"type": "object", "properties": {"min": {"type": "integer"}, "max": {"type": "integer"}},
+             "additionalProperties": False, "minProperties": 1},
+        ]
+    },
+}  # fmt: skip
+
+
+class ScenarioDocument(Document):
+    """A model on a system: what a space of executions is made of. Saved scenarios of the dashboard are such."""
+
+    format: Literal["shardscape-scenario/1"] = Field(
+        default="shardscape-scenario/1", description="Of saved scenarios; left out where one is typed."
+    )
+    model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
+    system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
+    num_procs: Annotated[int, Whole(1, 2**31 - 1)] = Field(description="GPUs; every execution uses all of them.")
+    max_batch_size: Annotated[int, Whole(1, 2**31 - 1)] = Field(
+        description="Largest global batch [samples]; each data parallel degree uses its largest multiple."
+    )
+    datatype: Annotated[str, Accepts("a text such as bfloat16")] = Field(
+        description="Datatype of the matrix arithmetic, such as bfloat16, float16 or float8."
+    )
+    limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
+        default_factory=dict,
+        description="What fields of executions may be: a value, a list of values, or {min, max}; others are tried in "
+        "all ways. `list_columns` explains the fields.",
+        json_schema_extra=LIMITS_SCHEMA,
+    )
+    cost_model: str | None = Field(
+        default=None,
+        description=f"{' or '.join(COST_MODELS)}; null for what the system's figures are meant for. calibrated "
+        "predicts measured runs, calculon is exact against Calculon.",
+    )
+    calibration: Named | None = Field(
+        default=None, description="Values for the cost model calibrated: a name or a document; null for the library's."
+    )
+
+
+class ScenarioSummary(Document):
+    """What was asked about, by names."""
+
+    model: str
+    system: str
+    num_procs: int
+    max_batch_size: int
+    datatype: str
+    limits: dict[str, Any]
+    cost_model: str
+    calibration: str | None = Field(description="Name of the calibration whose values were used.")
+
+
+def scenario_of(document: ScenarioDocument | Mapping[str, Any], where: str = "the scenario") -> Scenario:
+    """Returns the scenario of a document whose format and limits may be left out.
+
+    Args:
+        document: parsed JSON.
+        where: name of the document in messages.
+
+    Raises what `Scenario.from_document` raises.
+    """
+    given = document.model_dump(exclude_unset=True) if isinstance(document, ScenarioDocument) else dict(document)
+    # A saved scenario that names no cost model is from before there were several; one that is typed leaves the choice.
+    open_ones = {} if "format" in given else {"cost_model": None}
+    return Scenario.from_document({"format": FORMAT, "limits": {}, **open_ones, **given}, where)
+
+
+def summary_of(scenario: Scenario) -> dict[str, Any]:
+    """Returns the scenario by names, as the head of an answer.
+
+    Args:
+        scenario: what was asked about.
+    """
+    return {
+        "model": scenario.model.name,
+        "system": scenario.system.name,
+        "num_procs": scenario.num_procs,
+        "max_batch_size": scenario.max_batch_size,
+        "datatype": scenario.datatype,
+        "limits": dict(scenario.limits),
+        "cost_model": scenario.cost_model,
+        "calibration": scenario.calibration_name,
+    }
+
+
+def found_model(given: str | Mapping[str, Any]) -> Model:
+    """Returns the model of a name or a document.
+
+    Args:
+        given: see `Named`.
+
+    Raises what `Scenario.from_document` raises.
+    """
+    return loaded(given, "model", models.load, models.load_document)
+
+
+def found_system(given: str | Mapping[str, Any]) -> System:
+    """Returns the system of a name or a document.
+
+    Args:
+        given: see `Named`.
+
+    Raises what `Scenario.from_document` raises.
+    """
+    return loaded(given, "system", hardware.load, hardware.load_document)
+
+
+def found_calibration(given: str | Mapping[str, Any] | None) -> Calibration | None:
+    """Returns the calibration of a name or a document; None of None.
+
+    Args:
+        given: see `Named`.
+
+    Raises what `Scenario.from_document` raises.
+    """
+    if given is None:
+        return None
+    return loaded(given, "calibration", hardware.load_calibration, hardware.load_calibration_document)

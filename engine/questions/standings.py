@@ -1,0 +1,132 @@
+"""The verb about an execution that somebody runs: its place among all of its kind, and what leads to the best."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from engine.launch import FRAMEWORKS, Standing, flag_changes, framework_of, standing
+from engine.launch.conversion import evaluable
+from engine.questions.bounds import Context
+from engine.questions.plain import Statistics, chosen_statistics, plain
+from engine.questions.scenario_documents import (
+    LIMITS_SCHEMA,
+    ScenarioSummary,
+    found_calibration,
+    found_model,
+    found_system,
+    summary_of,
+)
+from engine.questions.verb import Document, Execution, Named, Row, Verb
+from engine.scenarios.scenario import Scenario
+from models.documents import Accepts
+
+__all__ = ["STANDING", "standing_document"]
+
+
+class StandingQuestion(Document):
+    """Where an execution stands."""
+
+    execution: Execution
+    model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
+    system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
+    limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
+        default_factory=dict, description="On the executions that it is compared with, as in a scenario.",
+        json_schema_extra=LIMITS_SCHEMA,
+    )  # fmt: skip
+    cost_model: str | None = Field(default=None, description="calibrated or calculon; null as for a scenario.")
+    calibration: Named | None = Field(default=None, description="Values for the cost model calibrated.")
+    framework: str = Field(
+        default="megatron", description=f"Whose flags name the steps: one of {', '.join(FRAMEWORKS)}."
+    )
+    statistics: Statistics = None
+
+
+class FieldChange(Document):
+    """A field that changes with a step."""
+
+    field: str
+    old: bool | int | float | str | None
+    new: bool | int | float | str | None
+
+
+class ChangedFlag(Document):
+    """A flag that changes with a step; null where it is not given."""
+
+    flag: str
+    old: Any
+    new: Any
+
+
+class StandingStep(Document):
+    """A step towards the best."""
+
+    changes: list[FieldChange]
+    flags: list[ChangedFlag] = Field(description="Empty where the framework cannot say it.")
+    sample_rate: float = Field(description="Throughput with it [samples/s].")
+    gain: float | None = Field(description="Over that before the step [fraction]; null where it makes it run.")
+
+
+class StandingAnswer(ScenarioSummary):
+    """Where an execution stands among all of its model, system, GPUs, batch and datatype."""
+
+    runs: bool
+    reason_text: str = Field(description="Why it does not run; empty where it does.")
+    sample_rate: float | None
+    best_sample_rate: float | None
+    faster: int | None = Field(description="How many executions are faster; null where there are too many to tell.")
+    feasible: int | None
+    total: int
+    steps: list[StandingStep] = Field(description="What leads to the best, what a flag or two bring first.")
+    execution: Row
+    best: Row | None
+
+
+def standing_document(stands: Standing, framework: str) -> dict[str, Any]:
+    """Returns where an execution stands as a document.
+
+    Args:
+        stands: what `engine.launch.standing` returned.
+        framework: whose flags name the steps.
+    """
+    rate = float(stands.row["sample_rate"]) if stands.runs else None
+    return {
+        "runs": stands.runs, "reason_text": str(stands.row["reason_text"] or ""), "sample_rate": rate,
+        "best_sample_rate": None if stands.best is None else float(stands.best["sample_rate"]),
+        "faster": stands.faster, "feasible": stands.feasible, "total": stands.total,
+        "steps": [
+            {"changes": [{"field": each.field, "old": each.old, "new": each.new} for each in step.changes],
+             "flags": [{"flag": each.flag, "old": each.old, "new": each.new} for each in flags],
+             "sample_rate": step.rate, "gain": step.gain if step.gain < float("inf") else None}
+            for step, flags in zip(stands.steps, flag_changes(stands, framework=framework), strict=True)
+        ],
+        "execution": dict(stands.row), "best": None if stands.best is None else dict(stands.best),
+    }  # fmt: skip
+
+
+def _standing(asked: StandingQuestion, context: Context) -> dict[str, Any]:
+    model, system, calibration = (
+        found_model(asked.model), found_system(asked.system), found_calibration(asked.calibration)
+    )  # fmt: skip
+    framework = framework_of(asked.framework).name
+    fields = evaluable(asked.execution)
+    whole = Scenario.of(model, system, num_procs=fields["num_procs"], max_batch_size=fields["batch_size"],
+                        datatype=fields["datatype"], limits=asked.limits, cost_model=asked.cost_model,
+                        calibration=calibration)  # fmt: skip
+    statistics = set(chosen_statistics(context.bounds.searchable(whole).cost_model, asked.statistics))
+    stands = standing(fields, model, system, limits=asked.limits, cost_model=asked.cost_model, calibration=calibration)
+    document = plain(standing_document(stands, framework))
+    every = set(chosen_statistics(whole.cost_model, ["all"]))
+    for which in ("execution", "best"):
+        row = document[which]
+        document[which] = row and {name: row[name] for name in row if name in statistics or name not in every}
+    return {**summary_of(stands.scenario), **document}
+
+
+STANDING = Verb(
+    "standing", "Where an execution stands",
+    "Says what an execution that somebody runs is worth: its rank, how much faster the best is, and which flags lead "
+    "there.",
+    StandingQuestion, StandingAnswer, _standing,
+)  # fmt: skip

@@ -1,0 +1,221 @@
+"""Runs on other processes: the same rows to the last bit, and nothing lost or counted twice when any of them dies."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from engine import codesign
+from tests.codesign.small_study import study
+
+distributed = pytest.importorskip("distributed")
+ROOT = Path(__file__).parents[2]
+
+MANY = {
+    "edits": [
+        {"parameter": "net0_size", "values": [4, 8]},
+        {"parameter": "hbm_capacity", "values": [20, 40, 60, 80, 100]},
+    ],
+    "models": ["megatron-126M"],
+    "sizes": [4, 8],
+}  # fmt: skip
+"""40 points, each a hundredth of a second."""
+POINTS = 40
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    place = tmp_path_factory.mktemp("one process")
+    codesign.run(study(**MANY), place, workers=1)
+    return codesign.results(place).rows
+
+
+class Cluster:
+    """A cluster in processes of its own."""
+
+    def __init__(self, workers: int) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("cluster_process.py")), str(workers)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT,
+                                        start_new_session=True)  # fmt: skip
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        assert self.address.startswith("tcp://")
+
+    def end(self) -> None:
+        """Kills the scheduler, and with it all workers."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    found = Cluster(2)
+    yield found
+    found.end()
+
+
+def same(place: Path, expected: pd.DataFrame) -> None:
+    """Rows are those of one process, and no part holds what another one holds."""
+    found = codesign.results(place)
+    assert found.complete
+    pd.testing.assert_frame_equal(found.rows, expected, check_exact=True)
+    kept = sorted(path.name for path in (place / "parts").iterdir())
+    assert not [name for name in kept if name.startswith(".")], "no drafts are left"
+
+
+def killing(pids: list[int], after: int) -> Any:
+    """Kills the first of some processes once so many tasks are done."""
+
+    def told(progress: codesign.Progress) -> None:
+        if progress.tasks >= after and pids:
+            os.kill(pids.pop(0), signal.SIGKILL)
+
+    return told
+
+
+def test_a_killed_worker_loses_and_repeats_nothing(cluster: Cluster, expected: pd.DataFrame, tmp_path: Path) -> None:
+    with distributed.Client(cluster.address) as client:
+        pids = list(client.run(os.getpid).values())[:1]
+        done = codesign.run(study(**MANY), tmp_path, client=client, progress=killing(pids, 2), task_seconds=0.05)
+    assert not pids, "the worker was killed"
+    assert (done.done, done.total) == (POINTS, POINTS)
+    same(tmp_path, expected)
+
+
+def test_a_killed_client_goes_on_where_it_was(cluster: Cluster, expected: pd.DataFrame, tmp_path: Path) -> None:
+    file = tmp_path / "study.json"
+    file.write_text(json.dumps(study(**MANY).to_document()), encoding="utf-8")
+    place = tmp_path / "results"
+    command = [sys.executable, "-m", "engine.cli.main", "codesign", str(file), "--folder", str(place),
+               "--cluster", cluster.address, "--task-seconds", "0.05"]  # fmt: skip
+    client = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        if (place / "parts").exists() and len(list((place / "parts").iterdir())) > 3:
+            break
+        threading.Event().wait(0.05)
+    client.kill()
+    client.wait()
+    again = codesign.run(study(**MANY), place, client=cluster.address, task_seconds=0.05)
+    assert again.before > 0
+    assert again.done == again.total == POINTS
+    same(place, expected)
+
+
+def test_a_worker_of_another_version_is_refused(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.codesign.running.version", lambda: "0.0.9")
+    with pytest.raises(codesign.ClusterError, match=r"A worker runs Shardscape .*, and the caller 0\.0\.9: fig"):
+        codesign.run(study(**MANY), tmp_path, client=cluster.address)
+    assert not (tmp_path / "parts").exists()
+
+
+def test_a_lost_scheduler_is_told_and_the_rest_runs_elsewhere(
+    expected: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.codesign.executors.CONNECT_SECONDS", 3.0)
+    lost = Cluster(1)
+    ended = []
+
+    def told(progress: codesign.Progress) -> None:
+        if progress.tasks >= 2 and not ended:
+            ended.append(progress.done)
+            lost.end()
+
+    with pytest.raises(codesign.ClusterError, match=r"are written and stay good: run the study again to go on\.$"):
+        codesign.run(study(**MANY), tmp_path, client=lost.address, progress=told, task_seconds=0.05)
+    again = codesign.run(study(**MANY), tmp_path, workers=1)
+    assert again.before >= ended[0] > 0
+    same(tmp_path, expected)
+
+
+def test_nobody_at_the_address_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.codesign.executors.CONNECT_SECONDS", 0.5)
+    with pytest.raises(codesign.ClusterError, match=r"No scheduler answers at tcp://127\.0\.0\.1:9 .*; give"):
+        codesign.run(study(), tmp_path, client="tcp://127.0.0.1:9")
+
+
+def test_a_killed_process_of_this_machine_is_replaced(
+    expected: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.codesign import executors
+
+    pids: list[int] = []
+    begin = executors.Interpreter.__init__
+
+    def noted(self: Any, *arguments: Any) -> None:
+        begin(self, *arguments)
+        pids.append(self.pid)
+
+    monkeypatch.setattr(executors.Interpreter, "__init__", noted)
+    killed: list[int] = []
+
+    def told(progress: codesign.Progress) -> None:
+        if progress.tasks >= 2 and not killed:
+            killed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
+
+    codesign.run(study(**MANY), tmp_path, workers=2, progress=told, task_seconds=0.05)
+    assert len(pids) == 3
+    same(tmp_path, expected)
+
+
+def test_a_full_disk_is_told_and_leaves_what_is_written(
+    expected: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = os.fsync, []
+
+    def full(number: int) -> None:
+        calls.append(number)
+        if len(calls) > 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(number)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(codesign.FolderError, match=r"There is no room left at .*: make room and run the study"):
+        codesign.run(study(**MANY), tmp_path, workers=1, task_seconds=0.05)
+    monkeypatch.setattr(os, "fsync", real)
+    (tmp_path / "parts" / "000000000000-000008.parquet").write_bytes(b"PAR1 cut off")  # and the power went
+    again = codesign.run(study(**MANY), tmp_path, workers=1)
+    assert 0 < again.before < POINTS
+    same(tmp_path, expected)
+
+
+def test_results_go_to_an_object_store_too(expected: pd.DataFrame) -> None:
+    codesign.run(study(**MANY), "memory://study", workers=1)
+    found = codesign.results("memory://study")
+    pd.testing.assert_frame_equal(found.rows, expected, check_exact=True)
+    with pytest.raises(codesign.FolderError, match=r"holds the results of another study \('small'\); give another"):
+        codesign.run(study(), "memory://study", workers=1)
+    with pytest.raises(codesign.FolderError, match=r"cannot be opened"):
+        codesign.run(study(), "nowhere://study", workers=1)
+
+
+def test_stopping_keeps_what_is_there(expected: pd.DataFrame, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def stop() -> bool:
+        seen.append(0)
+        return len(seen) > 3
+
+    with pytest.raises(codesign.StudyCancelled):
+        codesign.run(study(**MANY), tmp_path, workers=1, cancel=stop, task_seconds=0.05)
+    early = codesign.results(tmp_path)
+    assert 0 < len(early.rows) < POINTS
+    assert len(early.front())
+    codesign.run(study(**MANY), tmp_path, workers=1)
+    same(tmp_path, expected)

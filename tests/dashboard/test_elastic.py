@@ -1,0 +1,139 @@
+"""The Elastic page: one job, library models, several jobs, workloads and measurements, and links that cannot be."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from engine.planners.elastic import load_card
+from engine.planners.elastic.cards import to_document
+from tests.dashboard.pages import html, page_alone
+
+
+def run(link: Mapping[str, str], **kept: str) -> AppTest:
+    app = page_alone("elastic")
+    app.session_state["_url"] = dict(link)
+    for name, value in kept.items():
+        app.session_state[name] = value
+    app.run()
+    until = time.monotonic() + 120
+    while any(each.label == "Stop" for each in app.button) and time.monotonic() < until:
+        time.sleep(0.2)
+        app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def table(app: AppTest, column: str) -> pd.DataFrame:
+    """The first table with a column."""
+    return next(each.value for each in app.dataframe if column in each.value)
+
+
+def said(app: AppTest) -> str:
+    return html(app) + " ".join(each.value for each in app.markdown).replace("\\", "")
+
+
+def test_one_job_through_the_phases_of_figure_7() -> None:
+    app = run({})
+    for mean in ("5.266", "4.360", "4.689", "4.684", "0.4381"):
+        assert mean in html(app)
+    assert "244" in table(app, "plan")["plan"].tolist()
+    app = run({"elastic_phases": "30@8888x2, 5@0x1, 30@4x2", "elastic_pause": "260", "elastic_variant": "physical"})
+    assert "3 phases" in html(app)
+
+
+def test_a_library_model_has_a_curve_phases_and_an_answer_to_lost_nodes() -> None:
+    app = run({"elastic_show": "model", "elastic_gpus": "16", "elastic_steps": "60@16, 30@8"})
+    told = said(app)
+    assert "Spare nodes take over" in told
+    assert "2 phases" in told
+    sizes = table(app, "in at least, s")
+    assert sizes["GPUs"].tolist() == [1, 2, 4, 8, 16]
+    assert sizes["a GPU receives, GiB"].notna().sum() == 4
+    assert "one node" in said(run({"elastic_show": "model", "elastic_gpus": "8"}))
+
+
+def test_several_jobs_are_split_three_ways() -> None:
+    app = run({"elastic_show": "several"})
+    assert "0.786" in html(app)
+    assert "1.43" in html(app)
+    assert len(app.dataframe[0].value) == 6
+    app = run({"elastic_show": "several", "elastic_of": "models", "elastic_shared": "8",
+               "elastic_jobs": "llama-3-8B*64, llama-3-8B*32=1"})  # fmt: skip
+    assert app.dataframe[0].value["job"].nunique() == 2
+
+
+def test_a_workload_runs_under_all_policies() -> None:
+    app = run({"elastic_show": "workload", "elastic_workload": "naive", "elastic_policy": "published"})
+    table = app.dataframe[0].value
+    assert len(table) == 4
+    assert table["mean completion, s"].iloc[0] == pytest.approx(895.6, abs=0.1)
+    assert len(app.dataframe[1].value) == 10
+    app = run({"elastic_show": "workload", "elastic_workload": "today", "elastic_nodes": "4"})
+    assert len(app.dataframe[1].value) == 16
+
+
+def test_both_variants_stand_beside_what_was_measured() -> None:
+    app = run({"elastic_show": "accuracy", "elastic_card": "llama7", "elastic_runs": "3d"})
+    told = said(app)
+    assert "Calibrated: mean error" in told
+    assert set(table(app, "runs")["model"]) == {"As published", "Calibrated"}
+    assert "names no model of the library" in said(run({"elastic_show": "accuracy", "elastic_card": "roberta"}))
+
+
+def test_a_card_of_one_s_own_is_planned_with_its_measurements() -> None:
+    card = json.dumps({**to_document(load_card("llama7_bsz16")), "name": "mine"})
+    trace = "exec_plan,placement,iter_time\n244,8888,1.2\n441,4444,0\n"
+    kept = {"_elastic_own_card": card, "_elastic_own_trace": trace}
+    app = run({"elastic_card": "own"}, **kept)
+    assert "Throughput while resources change" in html(app)
+    app = run({"elastic_show": "accuracy", "elastic_card": "own"}, **kept)
+    assert table(app, "measured, ms")["measured, ms"].tolist() == [1200.0, 1200.0]
+    assert "Upload a card" in run({"elastic_card": "own"}).info[0].value
+
+
+def test_a_fit_says_what_speaks_against_it_and_becomes_a_card() -> None:
+    app = run({"elastic_show": "fit", "elastic_profile": "vit", "elastic_onto": "vit"})
+    assert "At a bound: k_opt" in said(app)
+    assert "4.02 %" in said(app)  # table 2
+    assert table(app, "parameter")["parameter"].tolist()[0] == "k_bwd"
+    next(each for each in app.button if each.label == "Use as my card").click()
+    app.run()
+    assert json.loads(app.session_state["_elastic_own_card"])["name"] == "my vit"
+    assert "Upload a profile" in run({"elastic_show": "fit", "elastic_profile": "own"}).info[0].value
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ({"elastic_phases": "30@8888"}, "must be minutes"),
+        ({"elastic_phases": "0@8x2"}, "above 0"),
+        ({"elastic_show": "model", "elastic_steps": "60@99999"}, "such as 60@56"),
+        ({"elastic_show": "model", "elastic_steps": ",".join(["1@8"] * 60)}, "at most 24"),
+        ({"elastic_show": "several", "elastic_jobs": "nonesuch"}, "no card"),
+        ({"elastic_show": "several", "elastic_jobs": "t5=99999"}, "keeps the guarantees"),
+        ({"elastic_show": "several", "elastic_jobs": ",".join(["t5"] * 40)}, "1 to 8"),
+        ({"elastic_show": "several", "elastic_of": "models", "elastic_jobs": "etc.passwd*8"}, "no model"),
+        ({"elastic_show": "several", "elastic_of": "models", "elastic_jobs": "llama-3-8B"}, "no batch"),
+        ({"elastic_show": "workload", "elastic_workload": "naive", "elastic_nodes": "1"}, "Nothing runs any more"),
+    ],
+)
+def test_a_link_that_cannot_be_is_one_sentence(link: dict[str, str], words: str) -> None:
+    app = run(link)
+    assert len(app.error) == 1
+    assert words in app.error[0].value.replace("\\", "").replace("\u2060", "")
+
+
+@pytest.mark.parametrize("value", ["<script>alert(1)</script>", "99999999999999999999", "-1", "é" * 500, "../../etc"])
+def test_nonsense_breaks_nothing(value: str) -> None:
+    names = (
+        "card", "phases", "pause", "variant", "basis", "over", "phase", "jobs", "shared", "curve", "workload", "nodes",
+        "node", "stop", "policy", "runs", "of",
+    )  # fmt: skip
+    for subject in ("job", "several", "accuracy", value):
+        run({**{f"elastic_{name}": value for name in names}, "elastic_show": subject})

@@ -1,0 +1,185 @@
+"""Library models on the networks of systems: shapes counted by hand, every pair of vectors, the cost model's times."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from engine.cost_models.registry import named
+from engine.planners.contract import PlanError
+from engine.planners.intra_operator import IntraOperatorPlan, blocks, search, system_mesh
+from engine.planners.intra_operator.layer_costs import FIRST, layer_costs
+from engine.planners.intra_operator.library import library_layers
+from hardware import system_of
+from models import model_of
+from models.parameters import layer_weights
+
+NODE: dict[str, Any] = {"devices": 8, "bandwidth": 360e9, "matrix_rate": 600e12, "all_to_all_bandwidth": 100e9}
+TWO: dict[str, Any] = {**NODE, "devices": 4, "outer": {"devices": 2, "bandwidth": 40e9, "alpha": 1e-5}}
+
+
+def _row(found: IntraOperatorPlan, vector: tuple[Any, ...]) -> "pd.Series[Any]":
+    return found.vectors[[each == vector for each in found.vectors["vector"]]].iloc[0]
+
+
+def test_latent_attention_and_sorted_experts_have_blocks_of_their_own() -> None:
+    _, layers, _ = library_layers("deepseek-v3", batch=8, layers=4)
+    dense, experts = (blocks_of for blocks_of in (blocks("deepseek-v3", batch=8, layers=each) for each in (3, 4)))
+    assert [each.contractions for each in dense] == [
+        ("q_down", "kv_down", "k_rope"), ("q_up", "kv_up", "qk", "av"), ("out",), ("gate_proj", "up_proj"),
+        ("down_proj",),
+    ]  # fmt: skip
+    assert experts.spaces == {"dense": [3] * 5, "experts, shared": [3, 3, 3, 3, 4, 3]}
+    up = dense[1]
+    assert [member.labels for member in up.members] == [
+        ("a", "b", "latent_q"), ("a", "b", "latent_kv"), ("a", "b", "a"), ("a", "b", "a"),
+    ]  # fmt: skip
+    assert len(layers) == 4
+
+
+@pytest.mark.parametrize("model", ["llama-3-8B", "deepseek-v3", "deepseek-v2-lite", "mixtral-8x7B", "falcon-7B"])
+def test_gradients_of_all_weights_are_what_data_parallelism_reduces(model: str) -> None:
+    architecture = model_of(model).architecture
+    assert architecture is not None
+    _, layers, _ = library_layers(model, batch=8, layers=5)
+    found = search(model, NODE, batch=8, layers=5, element_bytes=2)
+    kinds = list({each.name: each for each in layers}.values())
+    number = sum(each.layer in {kind.name for kind in kinds} for each in blocks(model, batch=8, layers=5))
+    whole = _row(found, (1,) * number)
+    weights = [
+        sum(each.weight.elements(kind.sizes) for each in kind.contractions if each.weight is not None)
+        for kind in layers
+    ]
+    assert whole["all_reduce"] == pytest.approx(2 * 7 / 8 * 2 * sum(weights), rel=1e-12)
+    assert whole["volume"] == whole["all_reduce"]
+    counted = [layer_weights(architecture, experts=each) for each in architecture.expert_layers[:5]]
+    assert sum(weights) == pytest.approx(sum(counted), rel=2e-4)  # which counts norms and biases, too
+
+
+def test_heads_of_keys_are_repeated_where_devices_are_more() -> None:
+    asked: dict[str, Any] = {"batch": 16, "layers": 2, "memory_limit": 1e15}
+    wide = search("llama-3-8B", {**NODE, "devices": 16}, **asked)
+    split = _row(wide, (0, 2, 0, 2))
+    assert split["reason"] == ""
+    # As if there were 16 heads of keys and values, each two times the same.
+    model = model_of("llama-3-8B")
+    assert model.architecture is not None
+    doubled = model.model_copy(update={"architecture": model.architecture.model_copy(update={"kv_heads": 16})})
+    whole = _row(search(doubled, {**NODE, "devices": 16}, **asked), (0, 2, 0, 2))
+    assert split["memory"] == pytest.approx(whole["memory"], rel=1e-12)
+    mesh = system_mesh("gb200_186g_nvl72", 16)
+    times = [_row(search(each, mesh, **asked), (0, 2, 0, 2))["compute_seconds"] for each in (model, doubled)]
+    assert times[0] == pytest.approx(times[1], rel=1e-12)
+
+
+def test_sequence_parallelism_moves_what_tensor_parallelism_does_and_keeps_less() -> None:
+    asked: dict[str, Any] = {"batch": 8, "layers": 3, "element_bytes": 2}
+    plain, split = (
+        _row(search("llama-3-8B", NODE, sequence_parallel=each, **asked), (0, 2, 0, 2)) for each in (False, True)
+    )
+    stream, share = 8 * 8192 * 4096 * 2, 7 / 8
+    assert plain["all_reduce"] == plain["volume"] == pytest.approx((3 * 4 - 1) * 2 * share * stream)
+    # Forward: scattered by out and down; back: the same by their partners, but not to the first layer's input.
+    assert split["reduce_scatter"] == pytest.approx((3 * 4 - 1) * share * stream)
+    # Gathered for columns in both passes, but for the first input, and the gradients that rows get.
+    assert split["all_gather"] == pytest.approx((3 * 4 - 2 + 3 * 2) * share * stream)
+    assert split["memory"] < plain["memory"]
+    assert split["solution"] == "Megatron tensor and sequence parallel"
+
+
+def test_fsdp_gathers_weights_twice_and_scatters_gradients() -> None:
+    asked: dict[str, Any] = {"batch": 8, "layers": 2, "element_bytes": 2}
+    plain, split = (_row(search("llama-3-8B", NODE, fsdp=each, **asked), (1,) * 4) for each in (False, True))
+    assert split["reduce_scatter"] == plain["all_reduce"] / 2
+    assert split["all_gather"] == plain["all_reduce"]
+    weights = plain["all_reduce"] / 2 / (7 / 8) / 2
+    assert plain["memory"] - split["memory"] == pytest.approx(weights * 16 * 7 / 8)
+    assert split["solution"] == "fully sharded data parallel (FSDP)"
+
+
+@pytest.mark.parametrize("fsdp", [False, True])
+def test_two_axes_are_searched_as_all_pairs_of_vectors(fsdp: bool) -> None:
+    found = search("llama-3-8B", TWO, batch=4, layers=2, fsdp=fsdp)
+    (graph, _) = found.layers
+    costs = layer_costs(graph, found.mesh, found.widths)
+    assert len(costs.vectors) == 9**4
+    seconds = costs.seconds(found.mesh)
+    possible = costs.possible
+    for share in (0.0, 0.3, 1.0):
+        low, high = 2 * costs.memory[possible].min(), 2 * costs.memory[possible].max()
+        limit = float(low + share * (high - low))
+        best = np.inf
+        for state in np.unique(costs.gives[possible]):
+            ahead, behind = possible & (costs.gives == state), possible
+            order = np.argsort(costs.memory[behind])
+            memory, time = costs.memory[behind][order], np.minimum.accumulate(seconds[state][behind][order])
+            at = np.searchsorted(memory, limit - costs.memory[ahead], side="right") - 1
+            total = seconds[FIRST][ahead] + np.where(at >= 0, time[at], np.inf)
+            best = min(best, float(total.min()))
+        again = search("llama-3-8B", TWO, batch=4, layers=2, fsdp=fsdp, memory_limit=limit)
+        assert again.chosen is not None
+        assert again.chosen.communication_seconds == pytest.approx(best, rel=1e-9)
+        assert again.chosen.memory <= limit
+
+
+def test_an_outer_axis_gets_what_the_inner_one_left_of_gradients() -> None:
+    found = search("llama-3-8B", TWO, batch=4, layers=2, element_bytes=2)
+    weights = 2 * 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336) * 2
+    whole = _row(found, ((1, 1),) * 4)
+    assert whole["all_reduce"] == pytest.approx(2 * 1 / 2 * weights + 2 * 1 / 2 * weights / 2)
+    seconds = 2 * 1 / 2 * weights / 360e9 + 2 * 1 / 2 * weights / 2 / 40e9 + 2 * 4 * 1e-5
+    assert whole["communication_seconds"] == pytest.approx(seconds)
+    both = _row(found, ((1, 0), (1, 2), (1, 0), (1, 2)))
+    assert both["solution"] == "data parallel outside, Megatron tensor and sequence parallel inside"
+    assert both["all_reduce"] == pytest.approx(2 * 1 / 2 * weights / 2)
+
+
+def test_what_is_left_of_too_many_vectors_are_all_that_can_be_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = search("llama-3-8B", TWO, batch=4, layers=2)
+    for module in ("layer_costs", "uniform"):
+        monkeypatch.setattr(f"engine.planners.intra_operator.{module}.LISTED", 1000)
+    few = search("llama-3-8B", TWO, batch=4, layers=2)
+    assert (len(every.vectors), len(few.vectors) < 2000) == (9**4, True)
+    assert few.notes[-1].startswith("Of 6,561 vectors of a layer")
+    pd.testing.assert_frame_equal(few.frontier, every.frontier)
+
+
+def test_a_mesh_of_a_system_has_the_times_of_the_calibrated_model() -> None:
+    kernels = named("calibrated").kernel_times(system_of("h100_80g_sxm"), "bfloat16")
+    assert kernels is not None
+    mesh = system_mesh("h100_80g_sxm", 32, tiers=2)
+    assert mesh.shape == (4, 8)
+    for axis, stride in zip(mesh.axes, (8, 1), strict=True):
+        for size in (1e6, 3e8):
+            share = (axis.devices - 1) / axis.devices
+            volumes = np.array([2 * share, share, share / 2, share]) * size
+            seconds = np.array(axis.alphas) + volumes / np.array(axis.bandwidths)
+            expected = [
+                kernels.collective(size, axis.devices, stride, passes=2),
+                kernels.collective(size, axis.devices, stride, passes=1),
+                kernels.exchange(size, axis.devices, stride),
+            ]
+            assert seconds[:3] == pytest.approx(np.array(expected), rel=1e-9)
+    found = search("llama-3-8B", mesh, batch=32, layers=1)
+    parts = [(131072 // 16, 6144, 4096), (8192, 4096, 4096), (8192, 28672, 4096), (8192, 4096, 14336)]
+    products = [kernels.product(float(m), float(n), float(k)) for m, n, k in parts]
+    # The input of the first layer needs no gradient.
+    total = sum(float(sum(each)) for each in products) - float(products[0][1])
+    total += float(sum(kernels.attention(1, 32, 8192, 128, 128)))
+    total += float(sum(kernels.activation(8192 * 14336, gated=True))) + 2 * float(sum(kernels.norm(8192 * 4096)))
+    assert _row(found, ((1, 1),) * 4)["compute_seconds"] == pytest.approx(total, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("outer", "words"),
+    [
+        (3, "outer '3'"),
+        ({"devices": 3, "bandwidth": 1e9}, "no multiple of the 3"),
+        ({"devices": 2}, "outer axis of a mesh has either bandwidth"),
+        ({"devices": 2, "bandwidth": 1e9, "memory": 1}, "no field 'memory'"),
+    ],
+)
+def test_a_wrong_outer_axis_is_told(outer: Any, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        search("llama-3-8B", {**TWO, "outer": outer}, batch=4, layers=1)

@@ -1,0 +1,238 @@
+"""Answers of the verbs: what the engine says, in the schema that they promise, whatever is asked."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from jsonschema import Draft202012Validator
+
+import dashboard
+import engine
+from dashboard.settings import Settings
+from engine import Scenario, launch, whatif
+from engine.columns import headline_of
+from engine.questions import VERBS, Answerer, Bounds, Context, QuestionError, answer
+from engine.questions.process import Busy
+from engine.questions.scenario_documents import scenario_of
+from engine.recommendation import recommend
+
+DENSE = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
+LLAMA = {"model": "llama-3-8B", "system": "h100_80g_sxm", "num_procs": 8, "max_batch_size": 64, "datatype": "bfloat16"}
+LARGE = {**DENSE, "model": "gpt3-175B", "num_procs": 512, "max_batch_size": 512}
+
+
+def asked(name: str, question: dict[str, Any]) -> Any:
+    """An answer, once question and answer are what the verb's schemas say."""
+    Draft202012Validator(VERBS[name].question_schema()).validate(question)
+    found = json.loads(json.dumps(answer(name, question), allow_nan=False))
+    Draft202012Validator(VERBS[name].answer_schema()).validate(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def best() -> Any:
+    return asked("best", {"scenario": LLAMA})
+
+
+def test_lists_are_those_of_the_library_and_the_register() -> None:
+    assert {"llama-3-70B"} <= {row["name"] for row in asked("list_models", {"search": "LLAMA 3"})["models"]}
+    assert {"h100_80g_sxm"} <= {row["name"] for row in asked("list_systems", {})["systems"]}
+    (column,) = asked("list_columns", {"names": ["sample_rate"]})["columns"]
+    assert (column["unit"], column["better"], column["kind"]) == ("samples/s", "higher", "statistic")
+    own = {row["name"] for row in asked("list_columns", {"kind": "field", "cost_model": "calculon"})["columns"]}
+    assert len(own) == 23
+    assert len(asked("list_columns", {})["columns"]) == len(engine.columns.ALL)
+
+
+def test_the_best_and_the_explored_agree_with_python(best: Any) -> None:
+    expected = engine.explore(**LLAMA)
+    found = asked("explore", {"scenario": LLAMA, "top": 3, "cells": True})
+    assert (found["total"], found["feasible"]) == (expected.total, expected.feasible) == (118_944, 68_282)
+    assert found["infeasible_by_reason"] == expected.infeasible_by_reason
+    assert [row["id"] for row in found["top"]] == expected.top(3)["id"].tolist()
+    assert [row["value"] for row in found["cells"] if row["feasible"]] == pytest.approx(
+        expected.by_pair().query("feasible > 0")["value"].tolist(), rel=0, abs=0
+    )
+    assert best["top"][0] == found["top"][0]
+    assert best["step_time_interval"] == found["step_time_interval"]
+    assert set(best["units"]) <= {column.name for column in headline_of("calibrated")}
+    by_memory = asked("explore", {"scenario": LLAMA, "top": 2, "by": "proc_mem_tier1_cap_req", "statistics": []})
+    assert [row["id"] for row in by_memory["top"]] == expected.top(2, "proc_mem_tier1_cap_req")["id"].tolist()
+
+
+def test_the_recommended_stands_beside_the_fastest(best: Any) -> None:
+    found, expected = asked("recommend", {"scenario": LLAMA}), recommend(Scenario.of(**LLAMA))
+    assert expected.execution is not None
+    assert found["recommended"]["id"] == expected.execution["id"]
+    assert found["recommended"]["sample_rate"] == expected.execution["sample_rate"]
+    assert found["fastest"]["sample_rate"] == best["top"][0]["sample_rate"]
+    assert found["fastest_faster_by"] == expected.difference
+    assert found["memory"]["low"] < found["recommended"]["proc_mem_tier1_cap_req"] < found["memory"]["high"]
+
+
+def test_a_scenario_is_the_document_that_pages_save(best: Any) -> None:
+    saved = Scenario.of(**LLAMA).to_document()
+    assert asked("best", {"scenario": saved})["top"] == best["top"]
+    assert Scenario.from_document({"format": "shardscape-scenario/1", "limits": {}, "cost_model": None, **LLAMA}) == (
+        Scenario.from_document(saved)
+    )
+    exact = Scenario.of(**LLAMA, cost_model="calculon").to_document()  # which names no cost model, for old readers
+    assert asked("best", {"scenario": exact})["cost_model"] == "calculon"
+
+
+def test_rows_are_executions_for_every_other_verb(best: Any) -> None:
+    row = best["top"][0]
+    shown = asked("evaluate", {"model": LLAMA["model"], "system": LLAMA["system"], "executions": [row, row]})
+    assert shown["ok"] == 2
+    assert shown["executions"][1]["sample_rate"] == row["sample_rate"]
+    question = {"model": LLAMA["model"], "execution": row, "framework": "megatron"}
+    written = asked("export_launch", question)
+    assert written["files"] == launch.write(row, "llama-3-8B", framework="megatron").texts
+    read = asked("import_launch", {"text": next(iter(written["files"].values()))})
+    assert (read["model_name"], read["num_procs"], read["refused"]) == ("llama-3-8B", 8, "")
+    again = {"model": LLAMA["model"], "system": LLAMA["system"], "executions": [read["complete_execution"]]}
+    (ran,) = asked("evaluate", again)["executions"]
+    assert ran["status"] == "ok"
+    assert {name: ran[name] for name in ("tensor_par", "data_par", "zero_stage")} == {
+        name: row[name] for name in ("tensor_par", "data_par", "zero_stage")
+    }
+
+
+def test_an_execution_that_somebody_runs_has_its_place(best: Any) -> None:
+    row = {**best["top"][0], "activation_recompute": "full"}
+    question = {"execution": row, "model": LLAMA["model"], "system": LLAMA["system"], "statistics": ["total_time"]}
+    found = asked("standing", question)
+    expected = launch.standing(row, "llama-3-8B", "h100_80g_sxm")
+    assert (found["runs"], found["faster"], found["feasible"]) == (True, expected.faster, expected.feasible)
+    assert found["best_sample_rate"] == best["top"][0]["sample_rate"]
+    assert [step["gain"] for step in found["steps"]] == [step.gain for step in expected.steps]
+    assert found["steps"][0]["flags"][0] == {"flag": "--recompute-granularity", "old": "full", "new": None}
+
+
+def test_changes_are_those_of_what_if() -> None:
+    named = {row["name"]: row for row in asked("list_parameters", {"scenario": DENSE})["parameters"]}
+    double = 2 * named["hbm_bandwidth"]["value"]
+    found = asked("what_if", {"scenario": DENSE, "changes": {"hbm_bandwidth": double}, "statistics": ["total_time"]})
+    expected = whatif.reoptimise(Scenario.of(**DENSE), {"hbm_bandwidth": double})
+    assert (found["gain"], found["kept_gain"]) == (expected.gain, expected.kept_gain)
+    assert found["best"]["id"] == expected.best["id"]
+    study = asked("sensitivity", {"scenario": DENSE, "factors": [2], "names": ["hbm_bandwidth"]})
+    assert [each["gain"] for each in study["gains"]] == [pytest.approx(expected.gain, rel=1e-12)]
+
+
+def test_plans_are_those_of_the_planners() -> None:
+    example = asked("plan_layers", {"profile": "bert_48", "global_batch": 64})
+    assert example["speedup"] == pytest.approx(15.48598, abs=1e-5)
+    systems = [{"system": "h100_80g_sxm", "num_procs": 8}]
+    made = asked("plan_layers", {"model": "llama-3-8B", "systems": systems, "tensor_par": 2, "global_batch": 64})
+    question = {"model": "llama-3-8B", "system": "h100_80g_sxm", "executions": [made["execution"]]}
+    assert asked("evaluate", question)["ok"] == 1
+    sizes = asked("plan_elastic", {"model": "llama-3-8B", "system": "h100_80g_sxm", "global_batch": 64, "gpus": [8]})
+    assert sizes["sizes"][0]["raw_best"] == engine.best(**LLAMA, limits={"batch_size": [64]})["sample_rate"]
+    split = asked("plan_operators", {"model": "gpt F", "devices": 4, "batch": 24, "layers": 2, "top": 3})
+    assert len(split["vectors"]) == 3
+    assert split["chosen"]["seconds"] == split["vectors"][0]["seconds"]
+
+
+def test_the_guide_names_every_verb_and_its_examples_are_questions() -> None:
+    text = (Path(dashboard.__file__).parent / "guide" / "programs.md").read_text(encoding="utf-8")
+    table = text.split("| verb | answers |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", table)) == {*VERBS, "search"}
+    saved = json.loads(re.findall(r"```json\n(.*?)```", text, re.DOTALL)[0])
+    (typed,) = re.findall(r"-d '(.*?)'\n", text)
+    assert Scenario.from_document(saved) == scenario_of(json.loads(typed)["scenario"])
+    assert (Bounds().document_bytes, Bounds().largest_space) == (1_000_000, 500_000_000)
+    assert "documents to 1 MB, spaces to 500 million executions, a question to 600 seconds and 8 GiB of memory" in text
+    assert (Bounds().longest_seconds, Bounds().memory_gib) == (600, 8)
+    assert Settings(store=None).largest_space == Bounds().largest_space
+    assert Settings(store=None).longest_seconds == Bounds().longest_seconds
+
+
+def test_rubbish_is_refused_in_a_sentence() -> None:
+    rubbish: list[Any] = [
+        None, True, -1, 0, 2**31, 10**400, -0.5, 1e308, "", "x" * 10_000, "../../secret.json", "\ud800", [], {}, [[]],
+        {"": {}}, [1] * 3_000, {str(number): number for number in range(300)},
+    ]  # fmt: skip
+    questions = {
+        "best": {"scenario": DENSE, "top": 1, "statistics": ["total_time"]},
+        "list_columns": {"names": ["id"], "kind": "field"},
+        "evaluate": {"model": "gpt3-13B", "system": "h100_80g_nvl8", "executions": [{"tensor_par": 1}]},
+        "list_parameters": {"scenario": {**DENSE, "limits": {"tensor_par": [1]}}},
+        "plan_layers": {"profile": "vgg19", "global_batch": 8, "machines": [2]},
+        "plan_operators": {"model": "gpt F", "devices": 2, "layers": 1, "memory_limit_gib": 9.5},
+        "export_launch": {"model": "gpt3-13B", "framework": "megatron", "execution": {"tensor_par": 1}},
+        "import_launch": {"text": "torchrun x --tensor-model-parallel-size 2", "name": "a.sh"},
+    }
+
+    @settings(max_examples=4 * settings.default.max_examples)
+    @given(data=st.data())
+    def refused(data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(questions)))
+        question: Any = json.loads(json.dumps(questions[name]))
+        place, key = question, data.draw(st.sampled_from(sorted(question)))
+        if isinstance(place[key], dict) and data.draw(st.booleans()):
+            place = place[key]
+            key = data.draw(st.sampled_from(sorted(place)))
+        place[key] = data.draw(st.sampled_from(rubbish))
+        try:
+            answer(name, question, Context(Bounds(largest_space=300_000)))
+            return
+        except ValueError as problem:
+            refusal = problem
+        assert type(refusal).__module__.split(".")[0] in ("engine", "models", "hardware")
+        assert "\n" not in str(refusal)
+        assert len(str(refusal)) < 3_000
+
+    refused()
+
+
+def test_time_is_bounded_whatever_a_search_does() -> None:
+    answerer = Answerer(Bounds(longest_seconds=1.0, largest_space=10**9))
+    huge = {**LLAMA, "model": "deepseek-v3", "num_procs": 16_384, "max_batch_size": 16_384}
+    huge["limits"] = {"context_par": [1, 2, 4, 8], "expert_tensor_par": [1, 2, 4]}
+    try:
+        answerer.answer("list_systems", {"search": "h100"})
+        for name, more in (("explore", {}), ("what_if", {"changes": {"hbm_capacity": 100}})):
+            started = time.monotonic()
+            with pytest.raises(QuestionError, match="given up after 1 s"):
+                answerer.answer(name, {"scenario": huge, **more})
+            assert time.monotonic() - started < 30
+        assert answerer.answer("list_systems", {"search": "no such system"}) == {"systems": []}
+    finally:
+        answerer.close()
+
+
+def test_memory_is_bounded_and_a_process_that_dies_is_replaced() -> None:
+    answerer = Answerer(Bounds(memory_gib=0.05))
+    try:
+        with pytest.raises(QuestionError, match="memory; limit some fields"):
+            answerer.answer("explore", {"scenario": DENSE})
+    finally:
+        answerer.close()
+
+
+def test_who_does_not_wait_is_told_that_others_are_answered() -> None:
+    answerer, asked_first, done = Answerer(), threading.Event(), threading.Event()
+
+    def first() -> None:
+        with pytest.raises(engine.ExplorationCancelled):
+            answerer.answer("sensitivity", {"scenario": LARGE}, tell=lambda *_: asked_first.set(), stops=done.is_set)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    try:
+        assert asked_first.wait(120)
+        with pytest.raises(Busy):
+            answerer.answer("list_models", {}, wait=False)
+    finally:
+        done.set()
+        thread.join()
+        answerer.close()
