@@ -19,13 +19,13 @@ from engine.columns import stored_of
 from tests.browser.conftest import SMALL, go_to, settled
 
 Visit = Callable[..., Page]
-LIMITED = f"{SMALL}&limits=tensor_par:1,2,4;pipeline_par:1,2,4"
+LIMITED = f"{SMALL}&limits=microbatch_size:1;tensor_par:1,2,4;pipeline_par:1,2,4"
 
 
 @pytest.fixture(scope="module")
 def direct() -> Exploration:
     """The scenario of `LIMITED`, explored without the application."""
-    limits = {"tensor_par": [1, 2, 4], "pipeline_par": [1, 2, 4]}
+    limits = {"tensor_par": [1, 2, 4], "pipeline_par": [1, 2, 4], "microbatch_size": [1]}
     return explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=limits)
 
 
