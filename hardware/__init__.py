@@ -21,6 +21,7 @@ from hardware.calibration import (
 )
 from hardware.editing import SystemFileError, edited
 from hardware.loader import SystemLike, load, load_document, names, system_of, to_calculon, to_document, variant_names
+from hardware.network_names import network_names
 from hardware.schema import GIB, Accelerator, Assumption, Memory, Network, Operation, Processor, System
 from models.documents import Change
 
@@ -48,6 +49,7 @@ __all__ = [
     "load_calibration_document",
     "load_document",
     "names",
+    "network_names",
     "system_of",
     "to_calculon",
     "to_document",

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from dashboard.charts.elements.palette import SCENARIOS, TIME_KINDS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, noted
 from dashboard.words.numbers import counted, percent, plain
-from dashboard.words.strategies import vector_text
+from dashboard.words.strategies import short_solution, vector_text
 
 __all__ = ["Measured", "along_curves", "best_named", "rate_bars", "time_bars", "vector_points"]
 
@@ -131,7 +131,7 @@ def _mark(
     symbol: str, name: str, colours: Palette,
 ) -> None:  # fmt: skip
     figure.add_trace(go.Scatter(
-        x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=name, showlegend=True,
+        x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=short_solution(name), showlegend=True,
         marker={"size": 11, "color": colour, "symbol": symbol, "line": {"width": 1, "color": colours.background}},
         hovertext=[vector_text(each) for each in rows["vector"]],
         hovertemplate=f"<b>{name}, %{{hovertext}}</b><br>%{{x:.4g}}, %{{y:.4g}}<extra></extra>",
@@ -257,7 +257,8 @@ def along_curves(
     for name, colour, (symbol, dash) in zip(others, SCENARIOS[colours.mode], LOOKS, strict=False):
         own = rows[rows["name"] == name]
         figure.add_trace(go.Scatter(
-            x=own["value"], y=own[shown] * scale, mode="lines+markers", name=name, showlegend=True,
+            x=own["value"], y=own[shown] * scale, mode="lines+markers", name=short_solution(name),
+            showlegend=True,
             line={"color": colour, "dash": dash, "width": 1.6}, marker={"symbol": symbol, "size": 8},
             hovertemplate=f"{name}, %{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
         ))  # fmt: skip

@@ -163,7 +163,7 @@ def _legend(steps: tuple[str, str], colours: Palette) -> dict[str, Any]:
         for step, pick in zip(steps, (2, 3), strict=True)
         if step
     ]
-    parts.append(f'<span style="color:{colours.text}"><b>|</b></span> same execution kept')
+    parts.append(f'<span style="color:{colours.text}"><b>|</b></span> fixed layout')
     return noted("     ".join(parts), colours, x=0.0, y=1, xref="paper", yref="paper", xanchor="left",
                  yanchor="bottom", yshift=4)  # fmt: skip
 

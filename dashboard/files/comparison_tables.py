@@ -92,7 +92,7 @@ def file(sides: Sequence[Side], metric: Metric) -> bytes:
                       for side in sides},
         "files": {
             "differences.csv": "Fields in which the scenarios differ, in words.",
-            "best.csv": "The best execution of each scenario; of those that tie, the plainest.",
+            "best.csv": "The best execution of each scenario; of those that tie, the simplest.",
             "cells.csv": f"The best of every cell by {metric.column.label.lower()}, and what nothing-fits cells lack.",
         },
         "columns": [exports.described(column) for column in (*(by_name(name) for name in every), *DERIVED)],

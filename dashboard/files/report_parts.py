@@ -36,7 +36,7 @@ from dashboard.words.numbers import (
 from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label, fields_of
 from engine.cost_models.registry import cost_model_of, named
-from hardware import GIB, System
+from hardware import GIB, System, network_names
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
 
@@ -98,7 +98,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
         capacities = (scenario.system.mem1.capacity_gib * GIB, scenario.system.mem2.capacity_gib * GIB)
         # A report is built in a thread of the server, outside any session, where Streamlit's cache does not belong.
         costs = computed(explorations.bests_of_choices)(exploration, key, metric.statistic, ())
-        tiers = tuple(f"tier {number}" for number in range(len(scenario.system.networks)))
+        tiers = network_names(scenario.system)
         front = exploration.frontier(*FRONTIER)
         rows = exploration.evaluate_ids(front["id"].to_numpy())
         found += [

@@ -15,19 +15,24 @@ from dashboard.jobs.worker import Task, Worker
 from engine import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.planners.elastic import Phase, Split, after_failure, model_curve, model_job, model_phases, split
+from engine.planners.elastic.cards import Environment
 from engine.planners.elastic.cluster import ReplayResult, compared, library_applications
 from engine.planners.elastic.cluster.applications import applications
 from engine.planners.elastic.cluster.cluster import cluster_of
+from engine.planners.elastic.fitting import Fit, fit_parameters, held_out
+from engine.planners.elastic.measured.profiles import profile_names, profile_of, profile_table
 from hardware import System
 from models import Model
 
 __all__ = [
-    "ElasticJob", "ModelCurves", "ModelCurvesQuestion", "Question", "ReplayQuestion", "SharedCluster",
-    "SharedClusterQuestion", "elastic_plans",
+    "ElasticJob", "FitQuestion", "Fitted", "ModelCurves", "ModelCurvesQuestion", "Question", "ReplayQuestion",
+    "SharedCluster", "SharedClusterQuestion", "elastic_plans",
 ]  # fmt: skip
 
 MOST_KEPT: Final = 32
 """Plans that are remembered."""
+HELD_OUT_STARTS: Final = 4
+"""Starts of a fit with a run left out, of which there are as many as runs."""
 STEPS: Final = 100
 """Steps in which it is told how far a plan is."""
 
@@ -87,8 +92,26 @@ class ReplayQuestion:
     pause: float
 
 
-Question = ModelCurvesQuestion | SharedClusterQuestion | ReplayQuestion
-Answer = ModelCurves | SharedCluster | Mapping[str, ReplayResult]
+@dataclass(frozen=True, slots=True)
+class FitQuestion:
+    """Profiled runs, by the name of a profile or as the text of a CSV file, and the node's bandwidths [MiB/ms]."""
+
+    profile: str
+    pcie: float
+    nvlink: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The seven parameters, errors with each run left out in turn, and what is to be known of the profile."""
+
+    fit: Fit
+    held_out: pd.DataFrame
+    notes: tuple[str, ...]
+
+
+Question = ModelCurvesQuestion | SharedClusterQuestion | ReplayQuestion | FitQuestion
+Answer = ModelCurves | SharedCluster | Mapping[str, ReplayResult] | Fitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +144,7 @@ def found_answer(task: Task, question: Question) -> Answer:
             return _curves(task, question)
         if isinstance(question, SharedClusterQuestion):
             return _shared(task, question)
-        return _replayed(task, question)
+        return _fitted(task, question) if isinstance(question, FitQuestion) else _replayed(task, question)
     except PlanCancelledError:
         raise ExplorationCancelled from None
 
@@ -171,6 +194,17 @@ def _replayed(task: Task, asked: ReplayQuestion) -> Mapping[str, ReplayResult]:
         asked.workload, asked.cluster, asked.policies, pause=asked.pause, models={**applications(), **known},
         progress=_teller(task, 1 - share, share), cancel=task.stops,
     )  # fmt: skip
+
+
+def _fitted(task: Task, asked: FitQuestion) -> Fitted:
+    runs = profile_of(asked.profile) if asked.profile in profile_names() else profile_table(asked.profile)
+    environment, tell = Environment(pcie=asked.pcie, nvlink=asked.nvlink), _teller(task)
+    found = fit_parameters(runs, environment)
+    if task.stops():
+        raise PlanCancelledError("The fit is not wanted any more.")
+    tell(0.3, "")
+    left_out = held_out(runs, environment, starts=HELD_OUT_STARTS)
+    return Fitted(found, left_out, runs.notes)
 
 
 class ElasticJob(Job):

@@ -134,7 +134,7 @@ def _network(tier: int) -> Iterator[Field]:
     yield Field(f"{path}.efficiency", "Efficiency", section, "", "Share of the bandwidth that collectives reach.")
     yield Field(f"{path}.latency_s", "Latency", section, "µs", "Time before the first byte of any operation.",
                 factor=1e-6)  # fmt: skip
-    yield Field(f"{path}.must_be_filled", "Must be filled", section, "",
+    yield Field(f"{path}.must_be_filled", "Group must be full", section, "",
                 "Whether the parallelism placed here has to divide the size.", "switch")  # fmt: skip
     yield Field(f"{path}.processor_usage", "GPU share while overlapping", section, "",
                 "Share of the compute that communication takes while it overlaps with computation.")  # fmt: skip

@@ -51,7 +51,7 @@ def how_far(exploration: Exploration) -> str:
     alone = short["hbm_alone_bytes"].min()
     if nearest["shortfall_host_bytes"] > 0 and not math.isnan(alone):
         enough = gibibytes(system.mem1.capacity_gib * GIB + alone)
-        said += f" With no more host memory than there is, another would run from {enough} of HBM on."
+        said += f" Without more host memory, another fits with {enough} of HBM."
     return said
 
 

@@ -17,6 +17,7 @@ from dashboard.link import page_links, state
 from dashboard.pages import registry
 from dashboard.pages.contract import Needs, Page
 from dashboard.pages.registry import PAGES, sections
+from dashboard.shell import search
 from dashboard.shell.scenario import sentence
 from dashboard.widgets import needed_exploration, window
 from dashboard.words.markdown import literal
@@ -73,6 +74,8 @@ def open_page(static: Path, page: Any) -> Above:
                 page_links.target("guide"), label="Guide", icon=":material/menu_book:",
                 help=f"In the guide: {chapter(entry.guide).title}", query_params={"chapter": entry.guide},
             )  # fmt: skip
+    if page_links.exists("guide"):
+        search.opener()
     place = sentence.show() if entry.about_scenario else None
     state.selected_cell(), state.selected_id()  # so that what is wrong with them is known
     remarks = st.empty()

@@ -98,7 +98,7 @@ def _variant(first: Scenario, slots: Slots) -> None:
     every = {which.name: which for which in whatif.parameters(first)}
     named = {"system": "System", "model": "Model", "datatype": "Datatype", "cost_model": "Cost model"}
     labels = {**named, **{name: which.label for name, which in every.items()}}
-    what = st.selectbox("A with another", list(labels), format_func=lambda name: labels[name], key="compare_what")
+    what = st.selectbox("Copy A, changing", list(labels), format_func=lambda name: labels[name], key="compare_what")
     key = "compare_value"
     if what == "system":
         others = [name for name in systems() if name != first.system.name]

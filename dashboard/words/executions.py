@@ -16,7 +16,7 @@ from engine.columns import (
     choice_label,
     in_order,
 )
-from hardware import System
+from hardware import System, network_names
 from models import dimensions
 
 OFFLOADS: Final[Mapping[str, str]] = {
@@ -31,7 +31,7 @@ _BRIEFLY: Final = {"modules": "norms", "half": "half"}
 _CALLED: Final = {
     "expert_tensor_par": "expert TP", "tensor_par_comm_type": "TP comm.", "optimizer_sharding": "optimizer",
     "zero_stage": "ZeRO", "gradient_datatype": "gradients", "fused_activation": "activation", "training": "step",
-    "seq_par_ag_redo": "gather again", "launch": "launch",
+    "seq_par_ag_redo": "repeat all-gather", "launch": "launch",
 }  # fmt: skip
 """Fields whose name among the choices of an execution is not that of the register."""
 _WORDS: Final[Mapping[str, Mapping[Any, str]]] = {
@@ -71,8 +71,8 @@ def blocks_of(scenario: Scenario) -> int:
 
 
 def network_name(system: System, tier: int) -> str:
-    """Returns what a network tier is called: "tier 0, 8 GPUs, 450 GB/s"."""
-    return f"tier {tier}, {_network(system, tier)}"
+    """Returns what a network tier is called: "NVLink, 8 GPUs, 450 GB/s"."""
+    return f"{network_names(system)[tier]}, {_network(system, tier)}"
 
 
 def _network(system: System, tier: int) -> str:
@@ -94,7 +94,7 @@ def microbatches(execution: Mapping[Any, Any]) -> int:
 def choices(execution: Mapping[Any, Any], system: System | None = None) -> list[tuple[str, str]]:
     """Returns every choice of an execution besides its degrees, as short key and value pairs.
 
-    system: to name its networks by: "8 GPUs, 450 GB/s"; without one they are "tier 0" and so on.
+    system: to name its networks by: "NVLink, 8 GPUs, 450 GB/s"; without one they are "tier 0" and so on.
     """
     extended = not _neutral(execution)
     users: dict[int, list[str]] = {}
@@ -102,7 +102,7 @@ def choices(execution: Mapping[Any, Any], system: System | None = None) -> list[
         if int(execution[degree]) > 1 and not extended:
             users.setdefault(int(execution[net]), []).append(key)
     facts = [
-        (f"{' · '.join(keys)} network", f"tier {tier}" if system is None else _network(system, tier))
+        (f"{' · '.join(keys)} network", f"tier {tier}" if system is None else network_name(system, tier))
         for tier, keys in sorted(users.items())
     ]
     if applies("pipeline_interleaving", execution):

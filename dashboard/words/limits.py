@@ -15,10 +15,10 @@ __all__ = ["describe", "in_words"]
 
 
 def describe(limits: Mapping[str, Any]) -> str:
-    """Returns what is fixed, in a few words of Markdown: "every choice free", "**TP 8**, **no offload**, the rest
+    """Returns what is fixed, in a few words of Markdown: "no restrictions", "**TP 8**, **no offload**, the rest
     free"."""
     if not limits:
-        return "every choice free"
+        return "no restrictions"
     words = in_words(limits)
     more = len(words) - 3
     shown = [f"**{literal(word)}**" for word in words[:3]] + ([f"{more} more limits"] if more > 0 else [])

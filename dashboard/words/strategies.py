@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Final
 
-__all__ = ["matches", "short_solution", "vector_text"]
+__all__ = ["matches", "short_solution", "short_vector", "vector_text"]
 
 _SHORT: Final = (
-    ("fully sharded data parallel (FSDP)", "FSDP"), ("Megatron tensor and sequence parallel", "Megatron + SP"),
-    ("Megatron tensor parallel", "Megatron"), ("data and expert parallel", "data + expert"),
-    ("tensor and expert parallel", "tensor + expert"), (" and expert parallel", " + expert"),
+    ("fully sharded data parallel (FSDP)", "FSDP"),
+    ("Megatron tensor and sequence parallel, experts split", "Megatron + EP"),
+    ("Megatron tensor and sequence parallel", "Megatron + SP"),
+    ("Megatron tensor parallel", "Megatron"), ("data and expert parallel", "data + EP"),
+    ("tensor and expert parallel", "tensor + EP"), (" and expert parallel", " + EP"),
     ("data parallel", "data"), (" outside, ", " × "), (" inside", ""),
 )  # fmt: skip
 """Words of a solution's name -> shorter ones."""
@@ -22,6 +25,15 @@ def vector_text(vector: Sequence[Any]) -> str:
     vector: whole numbers, or one for every axis.
     """
     return ",".join("".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in vector)
+
+
+def short_vector(vector: Sequence[Any], most: int = 16) -> str:
+    """Returns a vector as text, strategies that follow each other counted where it is longer than `most`: 11×9,13."""
+    text = vector_text(vector)
+    if len(text) <= most:
+        return text
+    runs = ((one, len(list(several))) for one, several in groupby(text.split(",")))
+    return ",".join(one if number == 1 else f"{one}×{number}" for one, number in runs)
 
 
 def short_solution(name: str) -> str:

@@ -191,6 +191,8 @@ def _beside_measured(path: Path, mesh: dict[str, Any], asked: dict[str, Any], *,
 
 
 def _print(found: IntraOperatorPlan, top: int) -> None:
+    from engine.planners.intra_operator import described
+
     chosen = found.chosen
     if chosen is None:
         write(found.infeasible)
@@ -200,6 +202,8 @@ def _print(found: IntraOperatorPlan, top: int) -> None:
             f"{chosen.communication_seconds:.4g} s; {found.tflops:.4g} TFLOP/s of all devices; "
             f"{chosen.memory / 2**30:.4g} GiB per device."
         )
+        for told in described(chosen.vectors, [each.name for each in found.layers], found.widths):
+            write(told)
         for at, (vector, number) in enumerate(_runs(chosen.vectors)):
             write(f"{'Layers' if not at else '      '} {_text(vector)} x {number}")
     write()

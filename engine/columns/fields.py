@@ -95,7 +95,7 @@ FIELD_ROWS: Final[tuple[FieldRow, ...]] = (
      "How tensor-parallel collectives hide behind matrix products: not at all, tile by tile around a ring, or "
      "pipelined.",
      applies=(_TENSOR,)),
-    FieldRow("seq_par_ag_redo", "Gather again", "AG redo", "bool", _RECOMPUTE, (),
+    FieldRow("seq_par_ag_redo", "Repeat all-gather", "repeat AG", "bool", _RECOMPUTE, (),
      "Whether the backward pass repeats sequence-parallel all-gathers instead of keeping their results.",
      applies=(among("tensor_par_comm_type", "rs_ag"), among("activation_recompute", "attn_only", "none"))),
     FieldRow("data_par_overlap", "DP overlap", "DP overlap", "bool", _COMMUNICATION, (),

@@ -57,7 +57,7 @@ INPUTS: Final[dict[str, Input]] = {
             "Power that one processor is designed for (TDP).", "datasheet value of the system",
         ),
         Input(
-            "power_share", "Draw over design power", "", 1.5, 0.01, 10.0,
+            "power_share", "Server power / GPU power", "", 1.5, 0.01, 10.0,
             "Average draw of a processor with its share of the server, over the processor's design power.",
             "8.4 kW at most of a server with eight H100 of 700 W in training (arXiv:2412.08602)",
         ),

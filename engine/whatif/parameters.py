@@ -84,13 +84,15 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
     ]  # fmt: skip
     if "vector" in unread:
         found = [which for which in found if which.name != "vector"]
-    last = len(system.networks) - 1
+    last, names = len(system.networks) - 1, hardware.network_names(system)
     for tier, network in enumerate(system.networks):
-        reach = f"network tier {tier}, which links {network.size:,} GPUs"
+        named = names[tier][:1].upper() + names[tier][1:]
+        network_name = names[tier] if named == names[tier] else f"network {names[tier]}"
+        reach = f"{network_name}, which links {network.size:,} GPUs"
         found += [
-            Parameter(f"net{tier}_bandwidth", f"Tier {tier} bandwidth", "GB/s", network.bandwidth_gb_per_s, "system",
+            Parameter(f"net{tier}_bandwidth", f"{named} bandwidth", "GB/s", network.bandwidth_gb_per_s, "system",
                       f"Rate per GPU and direction of {reach}.", f"networks.{tier}.bandwidth_gb_per_s"),
-            Parameter(f"net{tier}_latency", f"Tier {tier} latency", "µs", _plain(network.latency_s * MICRO), "system",
+            Parameter(f"net{tier}_latency", f"{named} latency", "µs", _plain(network.latency_s * MICRO), "system",
                       f"Time that any operation takes on {reach}, before the first byte.",
                       f"networks.{tier}.latency_s", scale=MICRO),
         ]  # fmt: skip
@@ -98,7 +100,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
             found.pop()
         if tier < last:
             found.append(
-                Parameter(f"net{tier}_size", f"Tier {tier} size", "GPUs", float(network.size), "system",
+                Parameter(f"net{tier}_size", f"{named} size", "GPUs", float(network.size), "system",
                           f"How many GPUs {reach.split(',')[0]} links.", f"networks.{tier}.size", discrete=True,
                           layout=True)
             )  # fmt: skip

@@ -83,11 +83,11 @@ def test_what_adds_a_scenario_stays_shut_once_it_did(page: Page, server: str) ->
     page.get_by_role("button", name="Add a scenario").click()
     page.locator(".st-key-compare_add_variant button").click()
     expect(tile(page, "B · best throughput")).to_be_visible()
-    expect(page.get_by_role("combobox", name="A with another")).to_have_count(0)
+    expect(page.get_by_role("combobox", name="Copy A, changing")).to_have_count(0)
     page.get_by_text("from zero", exact=True).click()
     page.wait_for_url("**compare_domain=**")
     expect(page.locator("[data-test-script-state=notRunning]")).to_be_attached()
-    expect(page.get_by_role("combobox", name="A with another")).to_have_count(0)
+    expect(page.get_by_role("combobox", name="Copy A, changing")).to_have_count(0)
 
 
 def test_scenarios_picked_on_their_page_open_in_compare(page: Page, server: str, direct: Exploration) -> None:

@@ -119,7 +119,7 @@ def test_pages_show_labels_and_ties() -> None:
     assert "measured runs" in text
     assert "other executions lie within the error" in text
     assert "mixtures of experts on any generation" in text
-    assert "other executions here lie within the error" in words(run("explore", dense()))
+    assert "others here are too close to call" in words(run("explore", dense()))
     assert "to the last digit" in words(run("execution", exploration()))
 
 

@@ -35,7 +35,7 @@ def table(app: AppTest, column: str) -> pd.DataFrame:
 
 
 def said(app: AppTest) -> str:
-    return html(app) + " ".join(each.value for each in app.markdown)
+    return html(app) + " ".join(each.value for each in app.markdown).replace("\\", "")
 
 
 def test_one_job_through_the_phases_of_figure_7() -> None:
@@ -95,6 +95,17 @@ def test_a_card_of_one_s_own_is_planned_with_its_measurements() -> None:
     app = run({"elastic_show": "accuracy", "elastic_card": "own"}, **kept)
     assert table(app, "measured, ms")["measured, ms"].tolist() == [1200.0, 1200.0]
     assert "Upload a card" in run({"elastic_card": "own"}).info[0].value
+
+
+def test_a_fit_says_what_speaks_against_it_and_becomes_a_card() -> None:
+    app = run({"elastic_show": "fit", "elastic_profile": "vit", "elastic_onto": "vit"})
+    assert "At a bound: k_opt" in said(app)
+    assert "4.02 %" in said(app)  # table 2
+    assert table(app, "parameter")["parameter"].tolist()[0] == "k_bwd"
+    next(each for each in app.button if each.label == "Use as my card").click()
+    app.run()
+    assert json.loads(app.session_state["_elastic_own_card"])["name"] == "my vit"
+    assert "Upload a profile" in run({"elastic_show": "fit", "elastic_profile": "own"}).info[0].value
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,9 @@ from engine.planners.intra_operator import (
     sharding_annotations,
 )
 from engine.planners.intra_operator import segment_map as segments_of
-from tests.dashboard.pages import figure, html, page_alone, plainly
+from engine.planners.intra_operator.records import VectorRecords
+from engine.store import Store
+from tests.dashboard.pages import figure, html, page_alone, plainly, plots
 
 MESH = {"devices": 4, "matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 LOG = Path(__file__).parents[1] / "reference" / "cfp" / "gpt_f_16_enumeration.log"
@@ -58,7 +60,7 @@ def test_the_published_solution_of_gpt_is_what_the_page_says() -> None:
     assert "Data parallel" in told
     assert "294 ms" in told  # CFP measured 0.2920 to 0.2926 s
     assert "not reproduced" in told
-    assert "All layers: qkv, out, fc1, fc2 by sequences" in told
+    assert "Data parallel. All layers: qkv, out, fc1, fc2 by sequences" in told
     rows = next(each.value for each in app.dataframe if "computed / published" in each.value)
     assert list(rows["published, GB"]) == [16.3084, 12.3822, 5.2349, 16.0068]
     assert list(rows["computed, GB"].round(2)) == [10.47, 7.85, 5.03, 10.27]
@@ -95,7 +97,7 @@ def test_a_library_model_goes_on_its_system_and_on_others() -> None:
 def test_links_that_cannot_be_are_sentences() -> None:
     for value in NONSENSE:
         app = run(dict.fromkeys((*NUMBERS, *CHOICES), value))
-        assert len(app.get("plotly_chart")) == 6
+        assert len(plots(app)) == 6
     assert "cannot be split over 4096 devices" in said(run({"system": "h100_80g_sxm", "devices": "9999"}))
     assert "no whole groups" in said(run({"suite": "moe E", "batch": "3"}))
 
@@ -146,6 +148,23 @@ def test_a_file_that_names_a_path_as_its_model_is_refused() -> None:
     with pytest.raises(PlanError, match=r"There is no model '/etc/passwd\.json'"):
         completed(points, asked)
     assert list(completed(points.assign(model=None), asked)["devices"]) == [4]
+
+
+def test_vectors_are_kept_in_the_store_once(tmp_path: Path) -> None:
+    plan = search("gpt F", MESH, batch=16, layers=2)
+    with Store(tmp_path / "kept.duckdb") as store:
+        records = VectorRecords(store)
+        assert (records.add(plan), records.add(search("gpt F", MESH, batch=16, layers=2, memory_limit=7e9))) == (81, 0)
+        assert records.add(search("gpt F", MESH, batch=24, layers=2)) == 81
+        kept = records.find(plan)
+        assert list(kept["seconds"]) == list(plan.vectors["seconds"])
+        assert list(kept["vector"])[:2] == ["0,0,0,0", "0,0,0,1"]
+        with patch("dashboard.pages.intra_operator.tables.explorations") as server:
+            server.return_value.store = store
+            app = run({"batch": "32"})
+            app.button(key="intra_operator_keep").click().run()
+            assert "81 vectors kept." in said(app)
+        assert len(records) == 3 * 81
 
 
 def test_block_tables_hold_the_published_plans() -> None:

@@ -123,7 +123,7 @@ def test_where_efficiency_falls_off_is_told_of_the_sizes_shown() -> None:
     low = [count for count in counts if each[count] < 0.9 * max(each.values())]
     falls = min(count for count in counts if set(low) >= {larger for larger in counts if larger >= count})
     told = plainly(" ".join(each.value for each in page(whatif_range="8..128:24").caption))
-    assert f"All of these sizes from {falls} GPUs on stay below 90 % of the best per GPU." in told
+    assert f"From {falls} GPUs on, throughput per GPU is under 90 % of the best." in told
     # What a bar prints is on the same side of it as the bar.
     for share in (0.9, 0.90001, 0.8999, 0.8951, 0.896, 0.86, 0.89999999):
         sizes = [Size(1, 100.0, 0.5, "1·1"), Size(2, 200.0 * share, 0.5, "1·2")]

@@ -119,7 +119,7 @@ def look(path, written):
 @pytest.mark.parametrize(
     ("file", "harm", "times"),
     [
-        ("results.rows/sharded0/00001.parquet", flip, 20),
+        ("results.rows/sharded0/00001.parquet", flip, 8),
         ("results.rows/sharded1/00002.parquet", cut, 4),
         ("results.duckdb.wal", cut, 16),
         ("results.duckdb.wal", flip, 16),

@@ -159,7 +159,7 @@ print(taken)
 def test_a_lock_says_whose_it_is_from_when_it_is_there(tmp_path: Path) -> None:
     """Two processes take one in turns: one has it at a time, whom the other can name, and nothing stays behind."""
     path = tmp_path / "results.duckdb"
-    command = [sys.executable, "-c", TAKES, str(path), "400"]
+    command = [sys.executable, "-c", TAKES, str(path), "200"]
     both = [
         subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          text=True)
@@ -172,7 +172,7 @@ def test_a_lock_says_whose_it_is_from_when_it_is_there(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    assert [process.communicate(timeout=60) for process in both] == [("400\n", "")] * 2
+    assert [process.communicate(timeout=60) for process in both] == [("200\n", "")] * 2
     assert list(tmp_path.iterdir()) == []
 
 

@@ -26,7 +26,7 @@ from engine.whatif.studies import MOST_SIZES
 
 CASES: dict[str, dict[str, Any]] = {
     "float8": {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 16, "max_batch_size": 32,
-               "datatype": "float8"},
+               "datatype": "float8", "limits": {"tensor_par_overlap": "none", "weight_offload": False}},
     "one network": {"model": "megatron-22B", "system": "tpu_v5p_95g", "num_procs": 8, "max_batch_size": 16,
                     "datatype": "bfloat16", "cost_model": "calculon"},
     "calibrated": {"model": "llama-3-8B", "system": "h100_80g_sxm", "num_procs": 16, "max_batch_size": 16,

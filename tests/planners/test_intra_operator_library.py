@@ -57,6 +57,22 @@ def test_gradients_of_all_weights_are_what_data_parallelism_reduces(model: str) 
     assert sum(weights) == pytest.approx(sum(counted), rel=2e-4)  # which counts norms and biases, too
 
 
+def test_heads_of_keys_are_repeated_where_devices_are_more() -> None:
+    asked: dict[str, Any] = {"batch": 16, "layers": 2, "memory_limit": 1e15}
+    wide = search("llama-3-8B", {**NODE, "devices": 16}, **asked)
+    split = _row(wide, (0, 2, 0, 2))
+    assert split["reason"] == ""
+    # As if there were 16 heads of keys and values, each two times the same.
+    model = model_of("llama-3-8B")
+    assert model.architecture is not None
+    doubled = model.model_copy(update={"architecture": model.architecture.model_copy(update={"kv_heads": 16})})
+    whole = _row(search(doubled, {**NODE, "devices": 16}, **asked), (0, 2, 0, 2))
+    assert split["memory"] == pytest.approx(whole["memory"], rel=1e-12)
+    mesh = system_mesh("gb200_186g_nvl72", 16)
+    times = [_row(search(each, mesh, **asked), (0, 2, 0, 2))["compute_seconds"] for each in (model, doubled)]
+    assert times[0] == pytest.approx(times[1], rel=1e-12)
+
+
 def test_sequence_parallelism_moves_what_tensor_parallelism_does_and_keeps_less() -> None:
     asked: dict[str, Any] = {"batch": 8, "layers": 3, "element_bytes": 2}
     plain, split = (

@@ -2,22 +2,28 @@
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 import engine
-from engine.planners.contract import PlanError
+from engine.planners.contract import PlanCancelledError, PlanError
 from engine.planners.intra_operator import (
     IntraOperatorPlan,
+    IntraOperatorProblem,
     beside_exploration,
+    described,
+    mesh_of,
     plan_degrees,
     search,
     sharding_annotations,
+    solve,
     system_mesh,
 )
 
+A100: dict[str, Any] = {"devices": 4, "bandwidth": 20.65e9, "matrix_rate": 83.8e12}
 NODE: dict[str, Any] = {"devices": 8, "bandwidth": 360e9, "matrix_rate": 600e12}
 
 
@@ -56,7 +62,7 @@ def test_two_axes_and_fsdp_are_annotated_together() -> None:
     assert (specs["mlp_in"], specs["out_out"]) == ("P('data', None, None)", "P('data', 'model', None)")
     with pytest.raises(PlanError, match="are not 2 different identifiers"):
         sharding_annotations(found, axis_names=["data"])
-    with pytest.raises(PlanError, match="is none of 0 to 2"):
+    with pytest.raises(PlanError, match="is none of 0 to 2 for each axis"):
         sharding_annotations(found, vectors=[((1, 0), (1, 7), (1, 0), (1, 2))] * 2)
 
 
@@ -99,6 +105,40 @@ def test_degrees_are_those_of_plans_that_are_executions(vectors: Any, degrees: A
     mesh = {**NODE, "devices": 16, "outer": {"devices": 2, "bandwidth": 40e9}}
     found = search("llama-3-8B", mesh, batch=16, layers=2, memory_limit=1e15)
     assert plan_degrees(found, vectors) == degrees
+
+
+def test_the_contract_gets_figures_and_alternatives_with_reasons() -> None:
+    told: list[float] = []
+    problem = IntraOperatorProblem("gpt F", mesh_of({**A100, "memory": 12 * 2**30}), batch=24, layers=2)
+    plan = solve(problem, progress=lambda share, _: told.append(share))
+    assert (told, plan.value, plan.figure("step_time").unit) == ([0.0, 1.0], plan.value, "s")
+    assert json.loads(json.dumps(problem.document()))["mesh"]["devices"] == 4
+    (megatron,) = [each for each in plan.alternatives if each.name == "Megatron tensor parallel"]
+    assert megatron.value is not None
+    assert plan.value < megatron.value
+    assert plan.stages[0].devices == (0, 1, 2, 3)
+    assert plan.notes[0] == "2 layers (dense): attention data parallel; MLP data parallel."
+    with pytest.raises(PlanCancelledError):
+        solve(problem, cancel=lambda: True)
+    with pytest.raises(PlanError, match="No plan fits"):
+        solve(replace(problem, memory_limit=1e9))
+
+
+def test_mixed_plans_are_told_by_their_parts() -> None:
+    found = described([((1, 1), (1, 1), (1, 0), (1, 2))] * 3, ["dense"] * 3)
+    assert found == ["3 layers (dense): attention data parallel; MLP data parallel outside and tensor parallel inside."]
+    experts = described([(1, 1, 1, 3, 0)], ["experts, shared"])
+    assert experts == ["1 layer (experts, shared): attention data parallel; experts expert parallel; "
+                       "shared experts tensor parallel."]  # fmt: skip
+
+
+def test_a_system_with_its_devices_is_a_mesh() -> None:
+    asked: dict[str, Any] = {"batch": 16, "layers": 1, "memory_limit": 1e15}
+    found = search("llama-3-8B", {"system": "h100_80g_sxm", "devices": 16, "tiers": 2}, **asked)
+    assert found.mesh == system_mesh("h100_80g_sxm", 16, tiers=2)
+    assert mesh_of(found.mesh.document()) == found.mesh
+    with pytest.raises(PlanError, match="joins 8 processors, not 16"):
+        search("llama-3-8B", {"system": "h100_80g_sxm", "devices": 16}, **asked)
 
 
 def test_the_command_prints_annotations_and_the_comparison(shardscape: Any) -> None:

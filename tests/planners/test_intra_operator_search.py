@@ -156,8 +156,8 @@ def test_a_library_model_with_grouped_queries_is_planned_on_one_node() -> None:
     assert split["solution"] == "Megatron tensor parallel"
     kept = _row(search("llama-3-8B", mesh, keep_scores=True, **asked), (1,) * 4)
     assert kept["memory"] - whole["memory"] == 2 * 2 * 32 * 8192**2 * 2  # two tensors per layer, one sequence a device
-    many = search("llama-3-8B", {**mesh.document(), "devices": 16}, batch=16, layers=1)
-    assert _row(many, (0, 2, 0, 2))["reason"] == "q splits 8 heads of keys, no multiple of 16 devices."
+    many = search("llama-3-8B", {**mesh.document(), "devices": 64}, batch=64, layers=1)
+    assert _row(many, (0, 2, 0, 2))["reason"] == "q splits 8 heads of keys, no multiple of 64 devices."
     with pytest.raises(PlanError, match="joins 8 processors"):
         system_mesh("h100_80g_sxm", 16)
 

@@ -9,8 +9,12 @@ import plotly.graph_objects as go
 from dashboard.charts.elements.palette import Palette
 from dashboard.compat.plotly_figures import unchecked
 
-CONFIG: Final[dict[str, Any]] = {"displayModeBar": False, "scrollZoom": False, "doubleClick": False}
-"""Plotly options for every chart: no tool bar; exports are in the page's own menu."""
+CONFIG: Final[dict[str, Any]] = {
+    "displayModeBar": "hover", "displaylogo": False, "modeBarButtons": [["toImage"]], "scrollZoom": False,
+    "doubleClick": False, "toImageButtonOptions": {"format": "png", "scale": 2, "filename": "shardscape"},
+}  # fmt: skip
+"""Plotly options for every chart: of its tool bar only the picture, as PNG at twice the size; data are exported by the
+page's own menu."""
 
 TICK_SIZE: Final = 11
 _LINE: Final = 16
@@ -153,32 +157,6 @@ def stacked(figure: go.Figure) -> go.Figure:
     layout["height"] += round(plot * (grown - 1) + above)
     margin.update(l=0, r=0 if heads else margin["r"], t=margin["t"] + above)
     return unchecked(data=wide["data"], layout=layout)
-
-
-def unfading(opacity: float = 1.0, text: str | None = None) -> dict[str, Any]:
-    """Returns trace settings that keep marks as they are while something is selected.
-
-    Plotly fades everything that is not selected, in every trace; the charts frame what is selected instead.
-    """
-    look: dict[str, Any] = {"marker": {"opacity": opacity}} if text is None else {"textfont": {"color": text}}
-    return {"selected": look, "unselected": look}
-
-
-def keep_unselected(figure: go.Figure) -> None:
-    """Has every trace of a figure keep its look while something is selected, as `unfading` does, where it does not say.
-
-    Plotly fades what is not selected in all traces, also in those that nobody would click.
-    """
-    for trace in figure.data:
-        given = trace.to_plotly_json()
-        if given["type"] not in ("bar", "scatter", "scattergl") or "unselected" in given:
-            continue
-        opacity = given.get("marker", {}).get("opacity", 1.0)
-        look: dict[str, Any] = {"marker": {"opacity": opacity if isinstance(opacity, int | float) else 1.0}}
-        colour = given.get("textfont", {}).get("color")
-        if isinstance(colour, str):
-            look["textfont"] = {"color": colour}
-        trace.update(selected=look, unselected=look)
 
 
 def noted(

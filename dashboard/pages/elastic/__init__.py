@@ -21,6 +21,7 @@ PAGE = Page(
         "elastic_steps": "phases of the model", "elastic_of": "kind of jobs", "elastic_jobs": "jobs",
         "elastic_shared": "GPUs that are shared", "elastic_workload": "workload", "elastic_nodes": "number of nodes",
         "elastic_node": "GPUs of a node", "elastic_stop": "pause at a start", "elastic_policy": "policy",
-        "elastic_runs": "runs", "elastic_curve": "job to look at",
+        "elastic_runs": "runs", "elastic_curve": "job to look at", "elastic_profile": "profile",
+        "elastic_pcie": "bandwidth to the host", "elastic_nvlink": "bandwidth in the node", "elastic_onto": "card",
     },
 )  # fmt: skip

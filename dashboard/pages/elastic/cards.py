@@ -21,7 +21,7 @@ from engine.planners.elastic import Measurements, ModelCard
 from engine.planners.elastic.cards import changed_card, load_card_document, to_document
 from engine.planners.elastic.measured import measurements_of
 
-__all__ = ["Chosen", "ask_for_card", "chosen_card"]
+__all__ = ["Chosen", "ask_for_card", "chosen_card", "keep_card"]
 
 OWN: Final = "own"
 MOST_MEGABYTES: Final = 2
@@ -116,6 +116,8 @@ def _take_card(text: str, name: str) -> None:
     except (ValueError, RecursionError):
         raise PlanError(f"{name} is no JSON document.") from None
     _keep(load_card_document(document, name))
+    if st.session_state.get("_elastic_trace_file") is None:  # what was measured of the card before it
+        st.session_state[_TRACE] = None
 
 
 def _take_trace(text: str, name: str) -> None:
@@ -137,6 +139,20 @@ def _keep(card: ModelCard) -> None:
     state.set_url_value("elastic_card", OWN)
 
 
+def keep_card(card: ModelCard, of: Chosen | str) -> None:
+    """Keeps a changed card as one's own, with the measurements of the card that it was.
+
+    Args:
+        card: the changed one.
+        of: the card that it was, or its name.
+    """
+    before = Chosen(of) if isinstance(of, str) else of
+    measured = before.measured  # the card gets another name, by which these are not found any more
+    _keep(card)
+    st.session_state[_TRACE] = None if measured is None else measured.table.to_csv(index=False)
+    st.session_state["_elastic_trace_file"] = None
+
+
 def _editor(found: Chosen) -> None:
     """A table of the card's numbers, and a button that takes the changed ones as one's own card."""
     document = to_document(found.card)
@@ -156,9 +172,7 @@ def _editor(found: Chosen) -> None:
         if value != before
     }
     try:
-        measured = found.measured  # the card gets another name, by which these are not found any more
-        _keep(changed_card(found.card, changes))
-        st.session_state[_TRACE] = None if measured is None else measured.table.to_csv(index=False)
+        keep_card(changed_card(found.card, changes), found)
     except PlanError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return

@@ -18,7 +18,8 @@ from dashboard.link import state
 from dashboard.pages.execution.accounts import account_of
 from dashboard.pages.execution.economics_formulas import derived_formula, derived_metrics
 from dashboard.queries.economics import Metric
-from dashboard.widgets.controls import choose, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose
 from dashboard.words.executions import blocks_of, network_name
 from dashboard.words.formulas import Formula, formula
 from dashboard.words.markdown import literal
@@ -28,7 +29,7 @@ from engine.columns import Column, by_name, statistics_of, value_of
 from engine.cost_models.account import RankGroup
 from engine.cost_models.formulas import Untold
 from engine.simulate.schedule import Schedule, schedule
-from hardware import System
+from hardware import System, network_names
 
 __all__ = ["bandwidths", "formula_panel", "networks", "pipeline"]
 
@@ -121,9 +122,9 @@ def _inside_bars(row: Mapping[Any, Any]) -> str:
     """What a chunk's bar contains besides the model's own work, in a sentence."""
     parts = [word for word, names in _EXPOSED_PARTS.items() if _takes(row, *names)]
     if not parts:
-        return "A bar is a chunk of one microbatch; nothing else of it is exposed."
+        return "Each bar: one chunk of one microbatch; nothing else of it is exposed."
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
-    return f"A bar is a chunk of one microbatch with what of it is exposed: {listed}."
+    return f"Each bar: one chunk of one microbatch, with its exposed {listed}."
 
 
 def _takes(row: Mapping[Any, Any], *names: str) -> bool:
@@ -146,7 +147,8 @@ def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         domain = system.networks[0].size
-        st.html(markup.head("Who talks to whom", f"partners of GPU 0; bands are {domain:,} GPUs on tier 0"))
+        bands = f"bands are {domain:,} GPUs on {network_names(system)[0]}"
+        st.html(markup.head("Who talks to whom", f"partners of GPU 0; {bands}"))
         show(partners(found.groups, int(row["num_procs"]), domain, mode), "execution_partners")
         tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
         st.html(markup.chips([(name, rest) for name, _, rest in tiers]))

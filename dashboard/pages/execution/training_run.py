@@ -28,7 +28,7 @@ _BILLION: Final = 1e9
 _WIDTHS: Final = (204, 82, 376, 260)
 """Widths of the columns of the tables of formulas; an open menu shows all but the last without scrolling [px]."""
 _PARTS: Final = {
-    "compute": "Computing that counts",
+    "compute": "Productive time",
     "writing": "Writing checkpoints",
     "restarting": "Restarting",
     "lost": "Thrown away by failures",

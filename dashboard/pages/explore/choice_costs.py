@@ -16,12 +16,13 @@ from dashboard.link import page_links, state
 from dashboard.queries import explorations
 from dashboard.queries.economics import Metric, metrics
 from dashboard.queries.nearest_fit import lacking
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, percent
 from engine import Exploration
 from engine.columns import by_name
+from hardware import network_names
 
 __all__ = ["costs", "infeasible"]
 
@@ -71,7 +72,7 @@ def _costs(
     if not dear:
         return None, cheap
     shown = table[table["field"].isin(dear)].reset_index(drop=True)
-    tiers = tuple(f"tier {number}" for number in range(len(_exploration.scenario.system.networks)))
+    tiers = network_names(_exploration.scenario.system)
     return choices(shown, _metric.column, mode, tier_names=tiers, narrow=narrow), cheap
 
 

@@ -26,7 +26,7 @@ from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import losses, slower_than
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets import launch, uncertainty
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import show
 from dashboard.widgets.filters.popover import add_filters
 from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, recomputed
@@ -106,8 +106,8 @@ def _fits(
     others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
     uncertainty.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")
     if others:
-        lie = "other execution here lies" if others == 1 else "other executions here lie"
-        st.caption(f"{count(others)} {lie} within the error.")
+        are = "other here is" if others == 1 else "others here are"
+        st.markdown(f":small[{count(others)} {are} too close to call.]")
     first, second = tier_pieces(execution)
     capacity = scenario.system.mem1.capacity_gib * GIB
     bars = time_bar(time_pieces(execution)) + memory_bar(first, capacity)
@@ -118,8 +118,8 @@ def _fits(
     rank = by_name(metric.ranked_by) if metric.of_fastest else metric.column
     which = f"best by {in_sentence(rank.label)}" if own else "selected below"
     if own and tie.number > 1:
-        which += f", plainest of {tie.number:,} that tie exactly"
-    st.html(head("In words", which) + chips(choices(execution, scenario.system)))
+        which += f", simplest of {tie.number:,} equal layouts"
+    st.html(head("Settings", which) + chips(choices(execution, scenario.system)))
     if short:
         return
     st.html(head("Executions by step time", "the line is the one above"))

@@ -94,7 +94,7 @@ def headline(
         Tile(
             "Best throughput", format_value("sample_rate", rate),
             f"{told(scenario, 'tokens_per_gpu', rate)} per GPU{f' · {ties:,} tied' if ties > 1 else ''}",
-            formula="batch ÷ step time. Of executions that tie exactly the plainest is shown: the fewest offloads, "
+            formula="batch ÷ step time. Of executions that tie exactly the simplest is shown: the fewest offloads, "
                     "then the least overlap, recompute, sharding and interleaving.",
         ),
         Tile(

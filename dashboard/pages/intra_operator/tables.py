@@ -13,13 +13,17 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
+from dashboard.jobs.server import explorations
 from dashboard.link import state
 from dashboard.widgets.controls import given, key_for, segments
 from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
 from dashboard.words.strategies import matches, vector_text
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator import TEXT_FORMS, IntraOperatorPlan, log_text
 from engine.planners.intra_operator.names import MIXED
+from engine.planners.intra_operator.records import VectorRecords
+from engine.store import StoreError
 
 __all__ = ["json_text", "vectors_csv", "vectors_table"]
 
@@ -64,6 +68,21 @@ def _log(plan: IntraOperatorPlan, form: str) -> str:
         return f"{problem}\n"
 
 
+def _keeping(plan: IntraOperatorPlan) -> None:
+    """Offers to keep every vector in the store, where there is one."""
+    store = explorations().store
+    if store is None:
+        return
+    if st.button("Keep in the store", icon=":material/database:", type="tertiary", key="intra_operator_keep",
+                 help="As rows of the table keyed_intra_operator of the server’s DuckDB file, for SQL."):  # fmt: skip
+        try:
+            new = VectorRecords(store).add(plan)
+        except StoreError as problem:
+            st.warning(literal(str(problem)), icon=":material/error:")
+            return
+        st.caption(f"{new:,} vectors kept." if new else "All of them are in the store already.")
+
+
 def vectors_table(plan: IntraOperatorPlan) -> None:
     """Draws the vectors, those that are asked for, with downloads."""
     table = plan.vectors
@@ -83,6 +102,7 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
             for label, name, mime, content in files:
                 st.download_button(label, content, name, mime, key=f"intra_operator_{name}", on_click="ignore",
                                    icon=":material/download:", type="tertiary")  # fmt: skip
+            _keeping(plan)
     rows = table.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable")
     rows = {"fits": rows[rows["fits"]], "all": rows, "named": rows[rows["solution"] != MIXED]}[which]
     rows = rows[np.array([matches(vector_text(each), like) for each in rows["vector"]], dtype=bool)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
@@ -24,12 +25,13 @@ from dashboard.pages.intra_operator.queries import (
     systems_table,
 )
 from dashboard.pages.intra_operator.tables import vectors_table
-from dashboard.widgets.controls import given, key_for, segments, show, switch
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import given, key_for, segments, switch
 from dashboard.widgets.link_numbers import DECIMAL
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, relative
-from dashboard.words.strategies import short_solution, vector_text
+from dashboard.words.strategies import short_solution, short_vector
 from engine.planners.intra_operator import Chosen, IntraOperatorPlan
 from engine.planners.intra_operator.names import MIXED
 from hardware import names as system_names
@@ -80,7 +82,9 @@ def render(view: View) -> None:
         st.warning(literal(_too_little(asked, found)), icon=":material/memory_alt:")
     else:
         st.html(markup.figure_strip(_tiles(asked, found, found.chosen)))
-        st.caption(literal(chosen_words(found, found.chosen)))
+        name = found.chosen.solution
+        named = "" if name == MIXED else f"{name[:1].upper()}{name[1:]}. "
+        st.caption(literal(named + chosen_words(found, found.chosen)))
     _points(asked, found, points, view.mode)
     _vectors(asked, found, view.mode)
     if points is not None:
@@ -127,12 +131,12 @@ def _too_little(asked: Question, found: IntraOperatorPlan) -> str:
 
 def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[markup.Tile]:
     several = len(set(chosen.vectors))
-    context = "one vector for all layers" if several == 1 else f"{several} different vectors"
+    context = "one vector" if several == 1 else f"{several} different vectors"
     devices = asked.mesh.devices
     solution = chosen.solution if len(chosen.solution) < 26 else short_solution(chosen.solution)
     tiles = [
         markup.Tile("Chosen", solution[:1].upper() + solution[1:],
-                    "one vector for each kind of layer" if several > 1 and _uniform(found, chosen) else context),
+                    "one vector per kind" if several > 1 and _uniform(found, chosen) else context),
         markup.Tile("Step", format_value("total_time", chosen.seconds),
                     f"collectives {percent(chosen.communication_seconds / chosen.seconds)}"),
         markup.Tile("Throughput", f"{plain(found.tflops)} TFLOP/s",
@@ -197,11 +201,7 @@ def _bars(found: IntraOperatorPlan) -> pd.DataFrame:
     named = table[table["solution"].isin(best_named(table))].drop_duplicates("solution")
     rows = pd.concat([fitting.head(BARS - len(named)), named]).drop_duplicates("vector")
     rows = rows.sort_values("seconds", kind="stable")
-    labels = [
-        vector_text(row["vector"]) + ("" if row["solution"] == MIXED else f" {short_solution(row['solution'])}")
-        + ("" if row["fits"] else " (too large)")
-        for row in rows.to_dict("records")
-    ]  # fmt: skip
+    labels = [_label(row) for row in rows.to_dict("records")]
     rows = rows.assign(label=labels)
     best = found.chosen
     if best is not None and not _uniform(found, best):
@@ -209,6 +209,14 @@ def _bars(found: IntraOperatorPlan) -> pd.DataFrame:
                **{f"{name}_seconds": seconds for name, seconds in best.collective_seconds.items()}}  # fmt: skip
         rows = pd.concat([pd.DataFrame([own]), rows])
     return rows.reset_index(drop=True)
+
+
+def _label(row: Mapping[Any, Any]) -> str:
+    """What stands beside the bar of a vector: its strategies, and its name; of a long one the name alone."""
+    vector = short_vector(row["vector"])
+    name = "" if row["solution"] == MIXED else short_solution(row["solution"])
+    label = name if name and len(vector) > 10 else f"{vector} {name}".strip()
+    return label + ("" if row["fits"] else " (too large)")
 
 
 def _uniform(found: IntraOperatorPlan, chosen: Chosen) -> bool:

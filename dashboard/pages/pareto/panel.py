@@ -43,7 +43,7 @@ def panel(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric],
         bars += markup.memory_bar(second, system.mem2.capacity_gib * GIB, "Host memory")
     st.html(bars)
     st.html(markup.chips(choices(row, system)))
-    st.html(markup.head("Moving along the frontier", "the next that is better in one"))
+    st.html(markup.head("Next trade-off", "along the frontier: better in one"))
     extents = {axis.key: float(np.nanmax(np.abs(found[axis.key].to_numpy(dtype=float)))) for axis in axes}
     moves = steps(found, chosen, [axis.column for axis in axes])
     for move in moves:

@@ -19,7 +19,7 @@ from dashboard.queries.nearest_fit import least_hbm, remedies, ways
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import differences_in_time
 from dashboard.widgets import launch, uncertainty
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import show
 from dashboard.widgets.hardware_changes import current, put
 from dashboard.words.changes import described
 from dashboard.words.executions import choices, differences, title
@@ -76,7 +76,8 @@ def draw(again: Callable[[], None]) -> None:
         _nothing(scenario, found, again)
         return
     shown = tiles(scenario, found)
-    st.html(markup.figure_strip(accuracy.marked(shown, found.scenario, found.best)))
+    with st.container(key="whatif_strip"):  # stays in view while sliders further down are moved
+        st.html(markup.figure_strip(accuracy.marked(shown, found.scenario, found.best)))
     with st.container(border=True, gap="xsmall", key="whatif_why"):
         _why(scenario, found)
 
@@ -101,11 +102,13 @@ def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
     same = found.kept is not None and not math.isnan(found.kept_gain)
     unchanged = not found.changes
     more = found.feasible - found.base_feasible
+    tied = not unchanged and accuracy.is_tied(after, best, base) and accuracy.is_tied(scenario, base, best)
+    below = ", below the error" if tied else ""
     return [
         markup.Tile(
             "Best throughput", format_value(RATE, rate),
-            "the base" if unchanged else f"{signed_percent(found.gain)} against {plain(before)}",
-            _tone(found.gain),
+            "the base" if unchanged else f"{signed_percent(found.gain)} against {plain(before)}{below}",
+            "" if below else _tone(found.gain),
         ),
         markup.Tile(
             "Same execution", format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,

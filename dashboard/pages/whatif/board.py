@@ -27,7 +27,7 @@ __all__ = [
     "AROUND", "BATCHES", "COARSE", "FACTORS", "FINE", "GRIDS", "RANGE", "REACH", "STEPS", "Asked", "Board", "asked",
 ]  # fmt: skip
 
-AROUND: Final = {"base": "Around the base", "whatif": "Around the what-if"}
+AROUND: Final = {"base": "Vary the original", "whatif": "Vary my changes"}
 STEPS: Final = {"10": "±10 %", "25": "±25 %", "2": "÷2 ×2"}
 FACTORS: Final = {"10": (0.9, 1.1), "25": (0.75, 1.25), "2": (0.5, 2.0)}
 FINE: Final = 20

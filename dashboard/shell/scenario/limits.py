@@ -28,16 +28,16 @@ _MOST_PILLS: Final = 16
 
 def opener(words: str) -> None:
     """Draws the words of the sentence that open the editor."""
-    if st.button(f":gray[Limits:] {words}", type="tertiary", key="sentence_limits", help="What each choice may be."):
+    if st.button(f":gray[Limits:] {words}", type="tertiary", key="sentence_limits", help="Restrict the search."):
         _dialog()
 
 
-@st.dialog("What each choice may be", width="large")
+@st.dialog("Restrict the search", width="large")
 def _dialog() -> None:
     scenario = state.current_scenario()
     cost_model = cost_model_of(scenario)
-    tried = "that what the question mark says is tried" if cost_model.covered else "that every value is tried"
-    st.caption(f"Nothing chosen means {tried}. What you choose becomes part of the scenario and of its link.")
+    tried = "Leave empty to try all that the question mark names" if cost_model.covered else "Leave empty to try all"
+    st.markdown(f":small[{tried}. What you choose becomes part of the scenario and of its link.]")
     chosen: dict[str, Any] = {}
     for place, groups in zip(st.columns(len(_COLUMNS) + 1, gap="medium"), _placed(scenario), strict=True):
         with place:

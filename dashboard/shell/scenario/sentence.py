@@ -28,6 +28,7 @@ from engine.executions.table import LARGEST
 
 __all__ = ["show", "tell_size"]
 
+_OWN: Final = "own models"
 PROCESSORS: Final = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 BATCHES: Final = (64, 128, 256, 512, 1024, 1536, 2048, 4096)
 
@@ -40,7 +41,7 @@ def show() -> Place:
     with bar.container(horizontal=True, gap="xxsmall", key="sentence", vertical_alignment="center"):
         _word("Train")
         with _slot("Model", model.title or model.name, "What is trained."):
-            _choose("model", "Model", usable_models(), model.name, lambda name: _title(model_of(name)))
+            _choose("model", "Model", _of_family(model), model.name, lambda name: _title(model_of(name)))
             st.caption(_model_line(model))
         _word("on")
         with _slot("GPUs", f"{scenario.num_procs:,}", by_name("num_procs").description):
@@ -96,6 +97,16 @@ def _short(system: hardware.System) -> str:
     return system_name(system).partition(", ")[0] + (", edited" if system.derived_from else "")
 
 
+def _of_family(now: models.Model) -> list[str]:
+    """Draws the choice of a family; returns the names of its models, of all by family without one."""
+    every = usable_models()
+    families = list(dict.fromkeys(model_of(name).family or _OWN for name in every))
+    chosen = st.selectbox("Family", families, None, key="sentence_family", placeholder="All families")
+    if chosen is None:
+        return every
+    return [name for name in every if (model_of(name).family or _OWN) == chosen or name == now.name]
+
+
 def _title(model: models.Model) -> str:
     return model.title or model.name
 
@@ -110,7 +121,8 @@ def _model_line(model: models.Model) -> str:
 
 
 def _system_line(system: hardware.System) -> str:
-    tiers = " · ".join(f"{net.size:,} at {plain(net.bandwidth_gb_per_s)} GB/s" for net in system.networks)
+    tiers = " · ".join(f"{name}, {net.size:,} at {plain(net.bandwidth_gb_per_s)} GB/s"
+                       for name, net in zip(hardware.network_names(system), system.networks, strict=True))  # fmt: skip
     host = f", {capacity_words(system.mem2.capacity_gib)} host memory" if system.mem2.capacity_gib else ""
     return literal(f"{capacity_words(system.mem1.capacity_gib)} HBM{host} · networks: {tiers}")
 

@@ -45,7 +45,7 @@ def bar(exploration: Exploration, filters: Sequence[Filter], *, empty: bool = Fa
     """Draws the button that opens the filters. empty: with nothing behind it yet."""
     label = f"Filter · {len(filters)}" if filters else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="explore_filter_open",
-                    help="Look at some of the executions only."):  # fmt: skip
+                    help="Filter executions"):  # fmt: skip
         if empty:
             return
         ranges(exploration, filters, put)

@@ -15,7 +15,9 @@ from engine.planners.intra_operator.measured.points import measured_points, meas
 from engine.planners.intra_operator.measured.published import published_runs, published_volumes
 from engine.planners.intra_operator.measured.text_forms import TEXT_FORMS, log_text
 from engine.planners.intra_operator.mesh import Axis, Mesh, mesh_of
+from engine.planners.intra_operator.names import described
 from engine.planners.intra_operator.parallel_blocks import BlockList, ParallelBlock, layer_blocks
+from engine.planners.intra_operator.planner import IntraOperatorProblem, solve
 from engine.planners.intra_operator.search import IntraOperatorPlan, search
 from engine.planners.intra_operator.segments import segment_map
 from engine.planners.intra_operator.steps import Chosen, evaluate_vectors, layers_of
@@ -24,11 +26,12 @@ from engine.planners.intra_operator.volumes import vector_volumes
 from models.loader import ModelLike
 
 __all__ = [
-    "TEXT_FORMS", "AlpaMesh", "Axis", "BlockList", "Chosen", "FittedRates", "IntraOperatorPlan", "LinearChain",
-    "Mesh", "ParallelBlock", "Vector", "beside_exploration", "blocks", "evaluate_vectors", "fit_rates",
-    "linear_chain", "log_text", "measured_points", "measured_points_of", "mesh_of", "overlay", "plan_degrees",
-    "published_runs", "published_volumes", "search", "segment_map", "sharding_annotations", "suite_parameters",
-    "system_mesh", "tflop_count", "vector_volumes",
+    "TEXT_FORMS", "AlpaMesh", "Axis", "BlockList", "Chosen", "FittedRates", "IntraOperatorPlan",
+    "IntraOperatorProblem", "LinearChain", "Mesh", "ParallelBlock", "Vector", "beside_exploration", "blocks",
+    "described", "evaluate_vectors", "fit_rates", "linear_chain", "log_text", "measured_points",
+    "measured_points_of", "mesh_of", "overlay", "plan_degrees", "published_runs", "published_volumes", "search",
+    "segment_map", "sharding_annotations", "solve", "suite_parameters", "system_mesh", "tflop_count",
+    "vector_volumes",
 ]  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 Two styles say the same: JAX's PartitionSpec has an entry per dimension of the tensor, the mesh axes that split it or
 None; PyTorch's DTensor placements have one per mesh axis, Shard(dimension) or Replicate(). Where a contraction leaves
-parts of sums, the annotation is that behind the collective that adds them up, which is named.
+parts of sums, the annotation is that behind the collective that adds them up, which is named. Heads of keys and values
+that are fewer than the devices are repeated, and are annotated as replicated.
 
 Sources: JAX, "Distributed arrays and automatic parallelization" (jax.sharding.PartitionSpec); PyTorch,
 torch.distributed.tensor (placement types).
@@ -10,6 +11,7 @@ torch.distributed.tensor (placement types).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,7 +21,7 @@ import pandas as pd
 
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.contractions import Contraction, Dim, Operand
-from engine.planners.intra_operator.costs.options import SPLIT_TOKENS, Widths
+from engine.planners.intra_operator.costs.options import SPLIT_TOKENS, Widths, repeated_heads
 from engine.planners.intra_operator.layer_costs import Vector
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.parallel_blocks import Member, ParallelBlock, layer_blocks
@@ -79,15 +81,16 @@ def sharding_annotations(
     Raises:
         PlanError: no plan fits, or names or vectors are not as many as axes or layers.
     """
-    names = tuple(AXIS_NAMES[len(plan.mesh.shape)] if axis_names is None else axis_names)
+    names = tuple(AXIS_NAMES[len(plan.mesh.shape)] if axis_names is None else map(str, axis_names))
     if len(names) != len(plan.mesh.shape) or len(set(names)) != len(names) or not all(map(str.isidentifier, names)):
         raise PlanError(f"axis_names {', '.join(names)[:60]!r} are not {len(plan.mesh.shape)} different identifiers.")
     if vectors is None:
         if plan.chosen is None:
             raise PlanError(plan.infeasible)
         vectors = plan.chosen.vectors
-    if len(vectors) != len(plan.layers):
-        raise PlanError(f"{len(vectors):,} vectors are not one for each of {len(plan.layers):,} layers.")
+    if isinstance(vectors, str) or not isinstance(vectors, Sequence) or len(vectors) != len(plan.layers):
+        number = len(vectors) if isinstance(vectors, Sequence) else 1
+        raise PlanError(f"{number:,} vectors are not one for each of {len(plan.layers):,} layers.")
     rows: list[dict[str, Any]] = []
     kinds = {each.name: each for each in plan.layers}
     at = 0
@@ -95,23 +98,26 @@ def sharding_annotations(
         number = len(list(run))
         which = str(at) if number == 1 else f"{at}-{at + number - 1}"
         at += number
-        found = _layer_rows(kinds[name], vector, plan.widths, names)
+        found = _layer_rows(kinds[name], vector, plan.widths, names, plan.mesh.shape)
         rows.extend({"layers": which, "layer": name, **row} for row in found)
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def _layer_rows(
-    graph: LayerGraph, vector: Vector, widths: Widths, names: Sequence[str]
+    graph: LayerGraph, vector: Vector, widths: Widths, names: Sequence[str], mesh: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
     blocks = layer_blocks(graph)
-    if len(vector) != len(blocks):
+    if not isinstance(vector, (tuple, list)) or len(vector) != len(blocks):
         raise PlanError(f"The vector {str(vector)[:60]} is not one strategy for each of {len(blocks)} blocks.")
     for block, chosen in zip(blocks, vector, strict=True):
-        strategies = chosen if isinstance(chosen, tuple) else (chosen,)
-        if not all(isinstance(each, int) and 0 <= each < block.space for each in strategies):
-            raise PlanError(f"The strategy {str(chosen)[:40]} of {block.name} is none of 0 to {block.space - 1}.")
+        strategies = tuple(chosen) if isinstance(chosen, (tuple, list)) else (chosen,)
+        right = all(isinstance(each, int) and 0 <= each < block.space for each in strategies)
+        if not right or len(strategies) != len(mesh):
+            raise PlanError(
+                f"The strategy {str(chosen)[:40]} of {block.name} is none of 0 to {block.space - 1} for each axis."
+            )
         for member in block.members:
-            yield from _member_rows(graph, block, member, strategies, widths, names)
+            yield from _member_rows(graph, block, member, strategies, widths, names, mesh)
 
 
 def _member_rows(
@@ -121,6 +127,7 @@ def _member_rows(
     strategies: Sequence[int],
     widths: Widths,
     names: Sequence[str],
+    mesh: Sequence[int],
 ) -> Iterator[dict[str, Any]]:
     each = member.contraction
     labels = [member.labels[one] for one in strategies]
@@ -136,6 +143,10 @@ def _member_rows(
         split = [next((at for at, dim in enumerate(dims) if dim[0] == label), None) for label in labels]
         if weight and widths.fsdp:
             split = [0 if one == SPLIT_TOKENS else at for one, at in zip(strategies, split, strict=True)]
+        if each.name in ("k", "v") or operand.name in ("k", "v"):
+            parts = math.prod(devices for label, devices in zip(labels, mesh, strict=True) if label == "a")
+            if repeated_heads(graph.sizes, parts):
+                split = [None if label == "a" else at for label, at in zip(labels, split, strict=True)]
         if kind == "output":
             split = [
                 _behind(dims, block, each, widths) if label in summed else at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,13 +18,13 @@ from engine.planners.intra_operator.layer_graphs import (
     reading,
     sorted_experts,
 )
-from engine.planners.intra_operator.mesh import Mesh, mesh_of
+from engine.planners.intra_operator.mesh import Mesh, given_system, mesh_of
 from hardware import System, system_of
 from hardware.loader import SystemLike
 from models import Architecture, model_of
 from models.loader import ModelLike
 
-__all__ = ["library_layers", "system_mesh"]
+__all__ = ["any_mesh", "library_layers", "system_mesh"]
 
 MOST: Final = 10**6
 DEFAULT_WIDTH: Final = 2.0
@@ -124,8 +125,8 @@ def system_mesh(
         hardware.SystemFileError: there is no such system.
     """
     found = system_of(system)
-    if datatype not in found.matrix:
-        raise PlanError(f"{found.name} has no rate for {datatype[:40]!r}; there are {', '.join(found.matrix)}.")
+    if not isinstance(datatype, str) or datatype not in found.matrix:
+        raise PlanError(f"{found.name} has no rate for {str(datatype)[:40]!r}; there are {', '.join(found.matrix)}.")
     if tiers not in (1, 2):
         raise PlanError(f"tiers {str(tiers)[:40]!r} is neither 1 nor 2.")
     engine = found.matrix[datatype]
@@ -151,6 +152,26 @@ def system_mesh(
         document["outer"] = {"devices": devices // inside, **_collectives(kernels, devices // inside, inside)}
     named = system if isinstance(system, str) else found
     return replace(mesh_of(document), system=named, datatype=datatype)
+
+
+OF_SYSTEM: Final = ("system", "devices", "datatype", "tiers")
+
+
+def any_mesh(mesh: Mesh | Mapping[str, Any]) -> Mesh:
+    """Returns a mesh, from its document or from a system with its devices.
+
+    Args:
+        mesh: a mesh; what `mesh_of` takes; or `system` and `devices`, and where wanted `datatype` and `tiers`, which
+            `system_mesh` takes.
+
+    Raises:
+        PlanError: it is none of them.
+        hardware.SystemFileError: there is no such system.
+    """
+    if isinstance(mesh, Mapping) and {"system", "devices"} <= set(mesh) <= set(OF_SYSTEM):
+        given = {name: mesh[name] for name in ("datatype", "tiers") if name in mesh}
+        return system_mesh(given_system(mesh["system"]), mesh["devices"], **given)
+    return mesh_of(mesh)
 
 
 def _outer(system: System, devices: int) -> dict[str, Any]:

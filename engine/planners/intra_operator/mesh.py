@@ -24,7 +24,7 @@ from engine.planners.intra_operator.costs.kernels import kernels_of
 from hardware import System
 from hardware.loader import load_document, to_document
 
-__all__ = ["COLLECTIVES", "Axis", "Mesh", "mesh_of"]
+__all__ = ["COLLECTIVES", "Axis", "Mesh", "given_system", "mesh_of"]
 
 COLLECTIVES: Final = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter")
 RATES: Final = ("bandwidth", "all_to_all_bandwidth", "alpha", "gather_alpha", "all_to_all_alpha")
@@ -152,7 +152,7 @@ def mesh_of(document: Mesh | Mapping[str, Any]) -> Mesh:
     devices = _devices(document)
     memory = None if document.get("memory") is None else _number(document, "memory")
     outer = None if document.get("outer") is None else _outer(document["outer"], devices)
-    system = None if document.get("system") is None else _system(document["system"])
+    system = None if document.get("system") is None else given_system(document["system"])
     datatype = None if document.get("datatype") is None else str(document["datatype"])
     found = Mesh(
         devices, _number(document, "matrix_rate"), bandwidth, memory=memory, outer=outer, system=system,
@@ -177,7 +177,16 @@ def _outer(document: object, devices: int) -> Axis | None:
     return found if number > 1 else None
 
 
-def _system(given: object) -> str | System:
+def given_system(given: object) -> str | System:
+    """Returns a system as it is given: its name or path, itself, or what its description says.
+
+    Args:
+        given: one of them.
+
+    Raises:
+        PlanError: it is none of them.
+        hardware.SystemFileError: the description is wrong.
+    """
     if isinstance(given, (str, System)):
         return given
     if isinstance(given, Mapping):

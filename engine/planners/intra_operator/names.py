@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import groupby, product
 from typing import Any, Final
 
 from engine.planners.intra_operator.costs.options import Widths
 
 __all__ = [
     "DATA_PARALLEL", "EXPERT_PARALLEL", "FSDP", "MEGATRON", "MIXED", "SEQUENCE_PARALLEL",
-    "named_vectors", "vector_name",
+    "described", "named_vectors", "vector_name",
 ]  # fmt: skip
 
 DATA_PARALLEL: Final = "data parallel"
@@ -46,6 +46,44 @@ def vector_name(vectors: Sequence[Any], layers: Sequence[str], widths: Widths | 
     if MIXED in named:
         return MIXED
     return named[0] if len(set(named)) == 1 else f"{named[0]} outside, {named[1]} inside"
+
+
+def described(vectors: Sequence[Any], layers: Sequence[str], widths: Widths | None = None) -> list[str]:
+    """Returns what layers do, in sentences: those with equal vectors together, attention and MLP or experts apart.
+
+    Args:
+        vectors: one for each layer.
+        layers: names of the layers.
+        widths: as for `vector_name`.
+    """
+    found = []
+    for (vector, layer), run in groupby(zip(vectors, layers, strict=True)):
+        number = len(list(run))
+        axes = len(vector[0]) if isinstance(vector[0], tuple) else 1
+        parts: dict[str, list[str]] = {}
+        for axis in range(axes):
+            one = [each[axis] if isinstance(each, tuple) else each for each in vector]
+            for part, called in _parts(one, layer, widths).items():
+                parts.setdefault(part, []).append(called)
+        told = [
+            f"{part} {each[0] if len(set(each)) == 1 else f'{each[0]} outside and {each[1]} inside'}"
+            for part, each in parts.items()
+        ]
+        found.append(f"{number} {'layer' if number == 1 else 'layers'} ({layer}): {'; '.join(told)}.")
+    return found
+
+
+def _parts(vector: Sequence[int], layer: str, widths: Widths | None) -> dict[str, str]:
+    """What the parts of a layer do along one axis."""
+    tensor = "tensor parallel" if widths is None or not widths.sequence else "tensor and sequence parallel"
+    pairs: dict[tuple[int, ...], str] = {(1, 1): "data parallel", (0, 2): tensor}
+    experts = {0: tensor, 1: "data parallel", 3: "expert parallel"}
+    if layer.startswith("experts"):
+        shared = vector[-1:] if "shared" in layer else ()
+        ahead, routed = vector[: len(vector) - len(shared) - 2], vector[len(vector) - len(shared) - 1]
+        found = {"attention": pairs.get(tuple(ahead[-2:]), MIXED), "experts": experts.get(routed, MIXED)}
+        return found | ({"shared experts": experts.get(shared[0], MIXED)} if shared else {})
+    return {"attention": pairs.get(tuple(vector[-4:-2]), MIXED), "MLP": pairs.get(tuple(vector[-2:]), MIXED)}
 
 
 def named_vectors(layer: str, spaces: Sequence[int], axes: int) -> list[tuple[tuple[int, ...], ...]]:

@@ -20,7 +20,8 @@ from engine.executions.arrays import Floats, Ints
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.layer_costs import FIRST, LayerCosts, Vector, Widths, undominated
 from engine.planners.intra_operator.layer_graphs import LayerGraph
-from engine.planners.intra_operator.mesh import Mesh, mesh_of
+from engine.planners.intra_operator.library import any_mesh
+from engine.planners.intra_operator.mesh import Mesh
 from engine.planners.intra_operator.names import MIXED
 from engine.planners.intra_operator.steps import Chosen, layers_of, positive, step_of, widths_of
 from engine.planners.intra_operator.uniform import arithmetic_seconds, costs_of, uniform_vectors
@@ -79,7 +80,8 @@ def search(
 
     Args:
         model: of the suites, such as "gpt F", "moe E" or "llama"; or of the library, by name, path or itself.
-        mesh: of one axis or two, or its document (`mesh_of`).
+        mesh: of one axis or two, or its document (`mesh_of`), or a system with `devices` and where wanted `datatype`
+            and `tiers` (`system_mesh`).
         memory_limit: of a device [bytes]; the mesh's where None.
         batch: sequences.
         layers: how many; the model's where None.
@@ -96,7 +98,7 @@ def search(
         PlanError: the model, the mesh or a number is none that there can be.
         models.ModelFileError: there is no such model.
     """
-    machine = mesh_of(mesh)
+    machine = any_mesh(mesh)
     name, graphs, notes = layers_of(model, batch=batch, layers=layers)
     limit = machine.memory if memory_limit is None else positive("memory_limit", memory_limit)
     widths = widths_of(

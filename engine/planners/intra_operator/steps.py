@@ -11,8 +11,8 @@ import numpy as np
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.layer_costs import FIRST, LayerCosts, Vector, Widths
 from engine.planners.intra_operator.layer_graphs import LayerGraph
-from engine.planners.intra_operator.library import library_layers
-from engine.planners.intra_operator.mesh import Mesh, mesh_of
+from engine.planners.intra_operator.library import any_mesh, library_layers
+from engine.planners.intra_operator.mesh import Mesh
 from engine.planners.intra_operator.names import vector_name
 from engine.planners.intra_operator.suites import is_suite, suite_depth, suite_layers
 from engine.planners.intra_operator.uniform import arithmetic_seconds, collectives_of, costs_of
@@ -134,11 +134,19 @@ def evaluate_vectors(
         PlanError: the model, the mesh or a vector is none that there can be.
         models.ModelFileError: there is no such model.
     """
-    machine, widths = mesh_of(mesh), widths_of(model, **counted)
+    machine, widths = any_mesh(mesh), widths_of(model, **counted)
     _, graphs, _ = layers_of(model, batch=batch, layers=layers)
-    if len(vectors) != len(graphs):
-        raise PlanError(f"{len(vectors):,} vectors are not one for each of {len(graphs):,} layers.")
-    return step_of(costs_of(graphs, machine, widths), [each.name for each in graphs], machine, vectors, widths)
+    if isinstance(vectors, str) or not isinstance(vectors, Sequence) or len(vectors) != len(graphs):
+        raise PlanError(f"The vectors are not one for each of {len(graphs):,} layers.")
+    asked = [_plain(each) for each in vectors]
+    return step_of(costs_of(graphs, machine, widths), [each.name for each in graphs], machine, asked, widths)
+
+
+def _plain(vector: Any) -> Vector:
+    """A vector as tables have it, where lists are given as JSON has them."""
+    if isinstance(vector, str) or not isinstance(vector, Sequence):
+        raise PlanError(f"The vector {str(vector)[:60]!r} is no list of strategies.")
+    return tuple(tuple(each) if isinstance(each, list) else each for each in vector)
 
 
 def positive(name: str, value: object) -> float:

@@ -21,7 +21,14 @@ from engine.planners.intra_operator.costs.factors import (
     all_states,
 )
 from engine.planners.intra_operator.costs.kernel_seconds import block_seconds, norm_seconds
-from engine.planners.intra_operator.costs.options import COLUMNS, ROWS, SPLIT_TOKENS, BlockOptions, Widths
+from engine.planners.intra_operator.costs.options import (
+    COLUMNS,
+    ROWS,
+    SPLIT_TOKENS,
+    BlockOptions,
+    Widths,
+    repeated_heads,
+)
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import Mesh
 from engine.planners.intra_operator.parallel_blocks import ParallelBlock
@@ -68,7 +75,13 @@ class _Layer:
         for at, option in enumerate(self.options):
             weights = self._bytes([each.weight for each in self._weighted(at)])
             _gradients(account, at, option, weights, self.widths)
-            _parameters(account, at, option, weights / self.widths.element, self.widths)
+            again = self._repeated(at)
+            keys = [each for each in self._weighted(at) if each.name in ("k", "v")]
+            more = self._bytes([each.weight for each in keys]) * again
+            _parameters(account, at, option, (weights + more) / self.widths.element, self.widths)
+            if keys:
+                split = account.parts(np.ones_like(option.ids, bool))
+                account.hold((at,), self._bytes([each.out for each in keys]) * again / split)
             if option.experts:
                 self._experts(account, at)
             else:
@@ -197,6 +210,12 @@ class _Layer:
             for source, states in normed:
                 account.spend((source,), norm_seconds(self.mesh, elements / account.parts(states != REPLICATED)))
 
+    def _repeated(self, at: int) -> Floats:
+        """How often more each head of keys and values is there than once, for every strategy of a block."""
+        columns = self.options[at].uses(COLUMNS)
+        devices = np.prod(np.where(columns, np.array(self.mesh.shape), 1), axis=-1)
+        return np.array([float(max(repeated_heads(self.graph.sizes, int(each)) - 1, 0)) for each in devices])
+
     @property
     def _names(self) -> dict[str, int]:
         return {name: at for at, block in enumerate(self.blocks) for name in block.contractions}
@@ -256,7 +275,7 @@ def _gradients(account: Account, at: int, option: BlockOptions, size: float, wid
         account.gather((at,), tokens, ~tokens, size, 2.0)
 
 
-def _parameters(account: Account, at: int, option: BlockOptions, number: float, widths: Widths) -> None:
+def _parameters(account: Account, at: int, option: BlockOptions, number: Floats, widths: Widths) -> None:
     """Memory of parameters that are split over the devices, or whole on each."""
     tokens = option.uses(SPLIT_TOKENS)
     split, copies = account.parts(~tokens), account.parts(tokens)

@@ -102,6 +102,9 @@ def _local(
     found = {label: float(size) for label, size in sizes.items()}
     for number, devices in zip(row, shape, strict=True):
         found[member.labels[number]] /= devices
+    if found.get("a", 1.0) < 1.0 and "r" in found:  # every device repeats the head of keys that its queries share
+        found["r"] *= found["a"]
+        found["a"] = 1.0
     return found
 
 

@@ -7,7 +7,7 @@ place of an all-reduce (Korthikanti et al. 2022).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -18,7 +18,9 @@ from engine.executions.arrays import Flags, Ints
 from engine.planners.intra_operator.costs.factors import BY_EXPERT, LAST, REPLICATED, TOKENS
 from engine.planners.intra_operator.parallel_blocks import ParallelBlock
 
-__all__ = ["COLUMNS", "EXPERTS", "ROWS", "SPLIT_TOKENS", "BlockOptions", "Widths", "block_options"]
+__all__ = [
+    "COLUMNS", "EXPERTS", "ROWS", "SPLIT_TOKENS", "BlockOptions", "Widths", "block_options", "repeated_heads",
+]  # fmt: skip
 
 COLUMNS, SPLIT_TOKENS, ROWS, EXPERTS = range(4)
 WANTS: Final = np.array([REPLICATED, TOKENS, LAST, BY_EXPERT])
@@ -95,6 +97,20 @@ def block_options(
     return BlockOptions(ids, WANTS[ids], gives, behind, words, reasons, experts, both)
 
 
+def repeated_heads(sizes: Mapping[str, int], devices: int) -> int:
+    """Returns on how many devices each head of keys and values is repeated; 0 where it is on one or cannot be split.
+
+    Where query heads share fewer heads of keys than there are devices, every device has the one that its queries need.
+
+    Args:
+        sizes: of the labels of a layer.
+        devices: that split the heads.
+    """
+    heads, shared = sizes.get("a", 1), sizes.get("r", 1)
+    whole = shared > 1 and devices > heads and devices % heads == 0 and heads * shared % devices == 0
+    return devices // heads if whole else 0
+
+
 def _reason(block: ParallelBlock, row: Sequence[int], shape: Sequence[int]) -> str:
     """Why a strategy cannot be: something that it splits is no multiple of the devices."""
     for member in block.members:
@@ -109,6 +125,8 @@ def _reason(block: ParallelBlock, row: Sequence[int], shape: Sequence[int]) -> s
             if member.contraction.weight is not None and label != "a":
                 for each in dim[1:]:
                     inside *= block.sizes[each]
+            if label == "a" and repeated_heads(block.sizes, devices):
+                continue
             if size * inside % devices:
                 called = WORDS.get(label, "elements")
                 return f"{member.contraction.name} splits {size:,} {called}, no multiple of {devices} devices."

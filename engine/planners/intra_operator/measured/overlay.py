@@ -19,6 +19,7 @@ from engine.executions.arrays import Floats
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.layer_costs import LayerCosts, Vector
 from engine.planners.intra_operator.layer_graphs import LayerGraph
+from engine.planners.intra_operator.library import any_mesh
 from engine.planners.intra_operator.mesh import Mesh, mesh_of
 from engine.planners.intra_operator.steps import Chosen, layers_of, step_of, widths_of
 from engine.planners.intra_operator.uniform import costs_of
@@ -240,7 +241,7 @@ def _nonnegative(matrix: Floats, values: Floats) -> Floats:
 
 
 def _one_axis(mesh: Mesh | Mapping[str, Any]) -> Mesh:
-    found = mesh_of(mesh)
+    found = any_mesh(mesh)
     if found.outer is not None:
         raise PlanError("Measured points are of a mesh of one axis; leave the outer axis.")
     return found

@@ -1,0 +1,93 @@
+"""What more of one parameter is worth: its gain per unit, and the price at which the gain is eaten up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import streamlit as st
+
+from dashboard.charts.elements.advice import rows_table
+from dashboard.charts.tornado import Swing
+from dashboard.pages.whatif.board import Board
+from dashboard.queries import accuracy
+from dashboard.words.numbers import ABSENT, percent, plain, signed_percent
+from engine.economics import RunInputs
+from engine.whatif import Parameter
+
+__all__ = ["Marginal", "draw", "marginal"]
+
+
+class Marginal(NamedTuple):
+    """What more of a parameter brings, the whole space searched again."""
+
+    label: str
+    more: float
+    """How much more of it [unit of the parameter]."""
+    unit: str
+    gain: float
+    """Throughput over that before, less 1."""
+    worth: float
+    """What that may add to the price of a GPU-hour before a token costs more [USD]; NaN without a price."""
+
+    @property
+    def step(self) -> float:
+        """The round amount that the gain per unit is told for: a power of ten not above `more`."""
+        return float(10.0 ** math.floor(math.log10(self.more)))
+
+    @property
+    def per_step(self) -> float:
+        """The gain per `step`, as if it grew in proportion."""
+        return self.gain * self.step / self.more
+
+
+def marginal(
+    parameters: Iterable[Parameter], swings: Sequence[Swing], factor: float, price: float | None
+) -> list[Marginal]:
+    """Returns what more of each parameter of the hardware brings, the most first.
+
+    parameters: those that there are. swings: what each does. factor: by which it was raised. price: of a GPU-hour
+    [USD]; None where none is recorded.
+    """
+    gains = {swing.name: swing.up for swing in swings}
+    found = []
+    for which in parameters:
+        gain, more = gains.get(which.name), which.value * (factor - 1.0)
+        if which.about != "system" or gain is None or not math.isfinite(gain) or not more > 0.0:
+            continue
+        worth = math.nan if price is None else price * gain
+        found.append(Marginal(which.label, more, which.unit, gain, worth))
+    return sorted(found, key=lambda one: -one.gain)
+
+
+def draw(board: Board, swings: Sequence[Swing], factor: float) -> None:
+    """Draws the table, with what lies below the error marked."""
+    price = RunInputs.of(board.scenario.system).usd_middle
+    rows = marginal(board.every.values(), swings, factor, price)
+    if not rows:
+        return
+    best = board.answer.best if board.around else board.answer.base
+    error = None if best is None else accuracy.error_of(board.scenario, best)
+    with st.expander("What a unit is worth", key="whatif_marginal"):
+        st.html(rows_table(
+            ("Parameter", "Gain", "Per unit", "Worth, USD per GPU-hour", ""),
+            [(one.label, signed_percent(one.gain), f"{_fine(one.per_step)} per {plain(one.step)} {one.unit}",
+              ABSENT if math.isnan(one.worth) else f"{one.worth:+.3f}".replace("-", "\u2212"),
+              "below the error" if error is not None and abs(one.gain) < error.width else "")
+             for one in rows],
+            texts=(0, 4),
+        ))  # fmt: skip
+        told = "" if price is None else (
+            f" A gain is worth what it may add to the {plain(price)} USD of a GPU-hour before a token costs more."
+        )  # fmt: skip
+        within = "" if error is None else (
+            f" Below {percent(error.width)}, half the width of the interval of measured runs, a gain is below the "
+            "error of one prediction; two predictions for the same GPUs err alike, so their order is better known."
+        )  # fmt: skip
+        st.markdown(f":small[Gain per unit is as if it grew in proportion.{told}{within}]")
+
+
+def _fine(gain: float) -> str:
+    """A gain that may be small: three digits of it in percent, with its sign."""
+    return f"{gain * 100:+.3g}\u00a0%".replace("-", "\u2212")

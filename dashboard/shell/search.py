@@ -1,0 +1,83 @@
+"""One search for everything that has a name: pages, chapters, models, systems, terms and saved scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import streamlit as st
+
+from dashboard.guide import CHAPTERS, chapter
+from dashboard.link import page_links, state
+from dashboard.link.catalogue import model_of, system_of, systems, usable_models
+from dashboard.link.user_files import user_files
+from dashboard.pages.registry import PAGES
+from dashboard.words import glossary
+from dashboard.words.scenarios import system_name
+
+__all__ = ["Found", "everything", "opener"]
+
+SHORTCUT: Final = "Ctrl+K"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Something that can be gone to: what it is, its name, what it means, and the page with its parameters."""
+
+    kind: str
+    name: str
+    page: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    change: Callable[[], None] | None = None
+    """What is done before the page is shown."""
+
+    @property
+    def words(self) -> str:
+        """What a list shows."""
+        return f"{self.name} · {self.kind}"
+
+
+def everything() -> list[Found]:
+    """Returns everything that can be searched for: pages first, then scenarios, chapters, terms, models, systems."""
+    found = [Found("page", page.title, page.name) for page in PAGES]
+    for saved in user_files().saved():
+        scenario = saved.scenario
+        found.append(Found("saved scenario", saved.title, page_links.START,
+                           change=lambda scenario=scenario: state.open_scenario(scenario, {})))  # type: ignore[misc]
+    found += [Found("chapter of the guide", chapter(name).title, "guide", {"chapter": name}) for name in CHAPTERS]
+    for word, short, _ in glossary.words(state.current_scenario()):
+        found.append(Found("term", f"{word} ({short})" if short else word, "guide", {"chapter": "glossary"}))
+    for name in usable_models():
+        model = model_of(name)
+        family = "" if model.title.startswith(model.family) else f", {model.family}"
+        found.append(Found(f"model{family}", model.title or name, "library",
+                           {"library_kind": "models", "library_item": name}))  # fmt: skip
+    for name in systems():
+        found.append(Found("system", system_name(system_of(name)), "library",
+                           {"library_kind": "systems", "library_item": name}))  # fmt: skip
+    return found
+
+
+def opener() -> None:
+    """Draws the button that opens the search; so does Ctrl-K."""
+    with st.container(key="search_link"):
+        if st.button("Search", icon=":material/search:", type="tertiary", key="search_open", shortcut=SHORTCUT,
+                     help="Pages, models, systems, terms, saved scenarios"):  # fmt: skip
+            _dialog()
+
+
+@st.dialog("Search")
+def _dialog() -> None:
+    found = everything()
+    chosen = st.selectbox(
+        "Pages, chapters, terms, models, systems, saved scenarios", range(len(found)), None, key="search_field",
+        format_func=lambda place: found[place].words, placeholder="Type a few letters",
+    )  # fmt: skip
+    if chosen is None:
+        return
+    target = found[chosen]
+    if target.change is not None:
+        change = target.change
+        st.switch_page(page_links.target(target.page), query_params=state.before_switching(change))
+    st.switch_page(page_links.target(target.page), query_params=dict(target.parameters) or None)
