@@ -76,7 +76,7 @@ def test_clicking_a_cell_opens_its_panel_and_a_link_restores_it_elsewhere(
 
 def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page, server: str) -> None:
     held: list[Route] = []
-    page.route("**/PlotlyChart*.js", lambda route: held.append(route))
+    page.route("**/plotly/*.js", lambda route: held.append(route))
     page.goto(f"{server}/?{SMALL}")
     page.wait_for_selector(".ss-still span")
     page.wait_for_selector(".st-key-panel .ss-facts")  # nothing above moves any more
