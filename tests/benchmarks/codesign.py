@@ -41,8 +41,8 @@ DOCUMENT: Final[dict[str, Any]] = {
 }  # fmt: skip
 """10,240 designs, each with a space of 0.7 million executions."""
 
-FEW: Final = {"edits": [{**edit, **({"count": 4} if "count" in edit else {})} for edit in DOCUMENT["edits"]]}
-"""1,280 of them, spread alike."""
+FEW: Final = {"edits": [{**edit, **({"count": 3} if "count" in edit else {})} for edit in DOCUMENT["edits"]]}
+"""405 of them, spread alike."""
 
 TASKS: Final = 4_000
 """Tasks of nothing that a scheduler is given, to see how many a second it takes."""
