@@ -36,7 +36,12 @@ RUNS = {"procs": "sizes", "batch": "batches"}
 
 
 def check(study: Study, where: str) -> None:
-    """Raises `StudyError` for the first thing that keeps a study from being run; `where` names it in messages."""
+    """Raises `StudyError` for the first thing that keeps a study from being run.
+
+    Args:
+        study: the study.
+        where: its name in messages.
+    """
     try:
         _datatypes(study)
         _counts(study)

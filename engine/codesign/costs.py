@@ -53,7 +53,11 @@ def preset_names() -> list[str]:
 
 @lru_cache(maxsize=16)
 def preset(name: str) -> Costs:
-    """Returns the inputs of a preset, with their sources. Raises `StudyError` naming those there are."""
+    """Returns the inputs of a preset, with their sources. Raises `StudyError` naming those there are.
+
+    Args:
+        name: one of `preset_names`.
+    """
     if name not in preset_names():
         there, near = ", ".join(preset_names()), did_you_mean(name, preset_names())
         raise StudyError(f"There is no preset of costs {name!r}{near}; there are {there}.")
@@ -65,7 +69,12 @@ def preset(name: str) -> Costs:
 
 
 def filled_in(costs: Costs, where: str) -> Costs:
-    """Returns costs with what they do not say taken from their preset; sources only of what was taken from it."""
+    """Returns costs with what they do not say taken from their preset; sources only of what was taken from it.
+
+    Args:
+        costs: as a document says them.
+        where: name of the document in messages.
+    """
     if not costs.preset:
         return costs
     try:

@@ -52,7 +52,11 @@ class Estimate:
 
 
 def duration(seconds: float) -> str:
-    """Returns a time in words, in one unit."""
+    """Returns a time in words, in one unit.
+
+    Args:
+        seconds: the time [s].
+    """
     for size, unit in ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"

@@ -121,6 +121,9 @@ def of_client(client: Any) -> Iterator[Executor]:
     """Gives the executor of a Dask client, or of the scheduler at an address. Needs the extra `cluster`.
 
     Raises `ClusterError` where nobody answers at the address.
+
+    Args:
+        client: a `distributed.Client`, or the address of a scheduler.
     """
     try:
         import distributed
@@ -142,7 +145,11 @@ def of_client(client: Any) -> Iterator[Executor]:
 
 
 def workers_of(executor: Executor) -> int:
-    """Returns how many tasks an executor runs at once, as far as it says so now."""
+    """Returns how many tasks an executor runs at once, as far as it says so now.
+
+    Args:
+        executor: one of this module's.
+    """
     own = getattr(executor, "workers", None)
     if own is not None:
         return int(own)

@@ -38,6 +38,9 @@ def row_schema(study: Study) -> pa.Schema:
     `status` is "ok", "infeasible" where nothing fits, "problem" where there is no such scenario, with why, or "skipped"
     where bounds prove that the design loses; `bound` is what it could reach at most then [samples/s]. Of others it is,
     where designs are skipped, the rate that neither they nor any worse design of their layout exceed.
+
+    Args:
+        study: the study.
     """
     return pa.schema(
         [
@@ -73,7 +76,12 @@ def rows_of(study: Study, numbers: Ints, skipped: Mapping[int, float] | None = N
 
 
 def as_table(study: Study, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Returns rows as a table with the study's columns; what a row does not have is absent there."""
+    """Returns rows as a table with the study's columns; what a row does not have is absent there.
+
+    Args:
+        study: the study.
+        rows: values by column.
+    """
     schema = row_schema(study)
     listed = list(rows)
     columns = [pa.array([row.get(field.name) for row in listed], field.type) for field in schema]

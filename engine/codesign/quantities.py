@@ -108,7 +108,11 @@ QUANTITIES: Final[Mapping[str, Quantity]] = {
 
 
 def quantity(name: str) -> Quantity:
-    """Returns a quantity by its name. Raises `StudyError` naming those there are."""
+    """Returns a quantity by its name. Raises `StudyError` naming those there are.
+
+    Args:
+        name: of the quantity.
+    """
     found = QUANTITIES.get(name) if isinstance(name, str) else None
     if found is None:
         hint = did_you_mean(str(name), list(QUANTITIES)) or f"; there are {', '.join(QUANTITIES)}"

@@ -48,12 +48,24 @@ def results(folder: str | os.PathLike[str]) -> Results:
 def front(
     found: Results | str | os.PathLike[str], objectives: Sequence[str] | None = None, **asked: Any
 ) -> pd.DataFrame:
-    """Returns the Pareto front of results, or of those in a folder; see `Results.front`."""
+    """Returns the Pareto front of results, or of those in a folder; see `Results.front`.
+
+    Args:
+        found: results, or their folder.
+        objectives: names of quantities; None for the study's.
+        **asked: as for `Results.front`.
+    """
     return (found if isinstance(found, Results) else results(found)).front(objectives, **asked)
 
 
 def best_per_budget(
     found: Results | str | os.PathLike[str], budgets: Sequence[float] | None = None, **asked: Any
 ) -> pd.DataFrame:
-    """Returns the best design per budget of results, or of those in a folder; see `Results.best_per_budget`."""
+    """Returns the best design per budget of results, or of those in a folder; see `Results.best_per_budget`.
+
+    Args:
+        found: results, or their folder.
+        budgets: bounds of what a design may cost; None for every one that matters.
+        **asked: as for `Results.best_per_budget`.
+    """
     return (found if isinstance(found, Results) else results(found)).best_per_budget(budgets, **asked)

@@ -292,5 +292,9 @@ class StudyDocument(_Entity):
 
 
 def given(entity: BaseModel) -> Mapping[str, Any]:
-    """Returns what a document said of an entity, without what it left out."""
+    """Returns what a document said of an entity, without what it left out.
+
+    Args:
+        entity: a part of a study's document.
+    """
     return {name: getattr(entity, name) for name in entity.model_fields_set}

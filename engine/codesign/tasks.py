@@ -67,6 +67,9 @@ def work(task: Task) -> Done:
 
     Writing a part twice leaves it there once, so a task may run again after its worker was lost.
     Raises `ClusterError` where this process runs another version than the caller's, and `FolderError`.
+
+    Args:
+        task: the task.
     """
     if task.version != version():
         raise ClusterError(

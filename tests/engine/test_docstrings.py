@@ -21,7 +21,8 @@ COMMANDS = "engine/cli"
 FAMILIES = "models/hugging_face"
 """Importers by family of models, of which each says what is particular to its family."""
 ARGUMENTS = (
-    "engine/calibrate/", "engine/columns/", "engine/cost_models/", "engine/economics/", "engine/executions/",
+    "engine/calibrate/", "engine/codesign/",
+    "engine/columns/", "engine/cost_models/", "engine/economics/", "engine/executions/",
     "engine/exploration/", "engine/measure/", "engine/planners/", "engine/questions/", "engine/scenarios/",
     "engine/serving/", "engine/simulate/", "engine/space/", "engine/store/", "engine/validation/", "engine/whatif/",
     "hardware/", "models/",
