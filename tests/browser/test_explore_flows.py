@@ -46,7 +46,7 @@ def click_cell(page: Page, number: int) -> None:
 def test_the_default_page_shows_the_map_of_llama_on_512_h100s(visit: Visit) -> None:
     page = visit("")
     expect(page.locator(".st-key-bar_end")).to_contain_text("378,108 executions")
-    assert page.locator(".st-key-explore_map .barlayer .point path").count() == 49
+    assert page.locator(".st-key-explore_map .barlayer .point path").count() == 43
     expect(page.locator("[data-testid=stAlert]")).to_have_count(0)
 
 
