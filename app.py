@@ -19,7 +19,7 @@ if not runs_page():
 
     from dashboard.compat.addresses import ask_nobody
     from dashboard.compat.memory_allocator import few_arenas
-    from dashboard.files import downloads
+    from dashboard.files import downloads, plotly_library
     from dashboard.settings import settings_from
     from dashboard.shell import middleware, root_address
 
@@ -32,7 +32,7 @@ if not runs_page():
         api = json_api.routes(json_api.JsonApi(settings))
     app = st.App(
         __file__,
-        routes=[*downloads.routes(), *api, *root_address.routes()],
+        routes=[*downloads.routes(), *plotly_library.routes(), *api, *root_address.routes()],
         middleware=[Middleware(middleware.Framed)],
         lifespan=middleware.greeting,
     )

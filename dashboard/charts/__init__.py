@@ -1,7 +1,7 @@
 """Charts: data in, Plotly figure out. No Streamlit, no queries; every function is pure.
 
 Every chart function returns a `Chart`: the figure and a sentence that states its finding, meant for `alt=`.
-Show it with `streamlit.plotly_chart(chart.figure, config=CONFIG, alt=chart.alt, ...)`.
+Show it with `dashboard.widgets.chart.show`.
 """
 
 from dashboard.charts.elements.template import CONFIG, Chart

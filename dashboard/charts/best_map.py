@@ -15,7 +15,7 @@ import pandas as pd
 
 from dashboard.charts.elements.colour_scale import Domain, Ramp, colour_bar, ramp_for
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import TICK_SIZE, Chart, axis_style, empty, noted, unfading, wrapped, written
+from dashboard.charts.elements.template import TICK_SIZE, Chart, axis_style, empty, noted, wrapped, written
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, Scale, format_value, percent, scale_for
 from engine.columns import Column, choice_label
@@ -217,12 +217,12 @@ def _bars(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
                           for place, hatch in zip(on_ramp, hatched, strict=True)],
                 "line": {"width": 0}, "pattern": colours.hatch_some(hatched),
             },
-            **_told(panel, look), **unfading(), **panel.on,
+            **_told(panel, look), **panel.on,
         },
         {
             "type": "scatter", "x": [place[0] for place in absent], "y": [place[1] for place in absent],
             "mode": "markers", "hoverinfo": "skip",
-            "marker": {"size": 2.5, "color": colours.muted, "opacity": 0.7}, **unfading(0.7), **panel.on,
+            "marker": {"size": 2.5, "color": colours.muted, "opacity": 0.7}, **panel.on,
         },
     ]  # fmt: skip
     # Labels are traces of their own, one per colour: text of bars would fade on a selection whatever the settings.
@@ -233,7 +233,7 @@ def _bars(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
             {
                 "type": "scatter", "x": [places[index][0] for index in mine], "y": [places[index][1] for index in mine],
                 "mode": "text", "text": [_label(rows[index], look.scale) for index in mine], "hoverinfo": "skip",
-                "textfont": {"size": look.size, "color": ink}, **unfading(text=ink), **panel.on,
+                "textfont": {"size": look.size, "color": ink}, **panel.on,
             }
         )  # fmt: skip
     return traces
@@ -256,12 +256,12 @@ def _heatmap(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
             "type": "scatter", "x": [place[0] for place in misses], "y": [place[1] for place in misses],
             "mode": "markers", "hoverinfo": "skip",
             "marker": {"symbol": "line-ne-open", "size": 8, "color": colours.muted, "line": {"width": 1}},
-            **unfading(), **panel.on,
+            **panel.on,
         },
         {
             "type": "scatter", "x": [place[0] for place in places], "y": [place[1] for place in places],
             "mode": "markers", "marker": {"symbol": "square", "size": 12, "opacity": 0, "color": colours.text},
-            **_told(panel, look), **unfading(0), **panel.on,
+            **_told(panel, look), **panel.on,
         },
     ]  # fmt: skip
 

@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, unfading
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted
 from dashboard.charts.measured import BAND, shown_marks
 from dashboard.words.numbers import format_value, percent, signed_percent
 
@@ -61,7 +61,6 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
                 x=times.tolist(), y=values.tolist(), mode="markers", name=name, marker=look,
                 hovertext=[_hover(row, after) for row in shown.to_dict("records")],
                 hovertemplate="%{hovertext}<extra></extra>", customdata=[[int(row)] for row in shown["row"]],
-                **unfading(),
             )
         )  # fmt: skip
     low, high = math.log10(times.min()), math.log10(times.max())

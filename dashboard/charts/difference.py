@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import palette
-from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted, unfading
+from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted
 from dashboard.charts.surface import MOST_LABELS
 from dashboard.charts.time_bar import time_kinds, time_pieces
 from dashboard.words.names import degrees
@@ -67,7 +67,6 @@ def difference_map(
             hovertext=[_hover(cell, a, b, column, gains[cell], names) for cell in cells],
             hovertemplate="%{hovertext}<extra></extra>",
             customdata=[list(cell) for cell in cells],
-            **unfading(),
         )
     )
     if len(cells) <= MOST_LABELS:

@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted, unfading
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted
 from dashboard.words.numbers import format_value, percent, signed_percent
 
 __all__ = ["BAND", "MAX_MARKS", "PARTS", "measured", "shown_marks", "step_parts"]
@@ -82,7 +82,7 @@ def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = 
                     "line": {"width": [2.5 if flag else 0 for flag in ring], "color": colours.text},
                 },
                 customdata=[[int(value)] for value in part["row"]], hovertext=[_hover(row) for row in _records(part)],
-                hovertemplate="%{hovertext}<extra></extra>", **unfading(0.75),
+                hovertemplate="%{hovertext}<extra></extra>",
             )
         )  # fmt: skip
     span = [math.log10(low), math.log10(high)]

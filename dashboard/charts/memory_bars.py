@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import MEMORY_KINDS, Kind, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, noted, style_axes, unfading
+from dashboard.charts.elements.template import Chart, base, empty, noted, style_axes
 from dashboard.words.names import degrees, in_sentence
 from dashboard.words.numbers import UNLIMITED, Scale, format_value, gibibytes, percent, scale_for
 
@@ -281,7 +281,6 @@ def _piece(
         )
         for bar, size, total in zip(bars, sizes, totals, strict=True)
     ]
-    look = {**unfading()["selected"], **unfading(text=kind.label(colours))["selected"]}
     return go.Bar(
         x=[size / scale.factor for size in sizes],
         y=rows,
@@ -300,8 +299,6 @@ def _piece(
         hovertext=hovers,
         hovertemplate="%{hovertext}<extra></extra>",
         customdata=[list(bar.custom) for bar in bars],
-        selected=look,
-        unselected=look,
     )
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, note, unfading
+from dashboard.charts.elements.template import Chart, base, empty, note
 from dashboard.words.names import degrees
 from dashboard.words.numbers import UNLIMITED, gibibytes, scale_for
 
@@ -53,7 +53,6 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
             customdata=[[int(t), int(p)] for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
             hovertext=_hovers(cells, capacity, name),
             hovertemplate="%{hovertext}<extra></extra>",
-            **unfading(),
         )
     )  # fmt: skip
     if bounded:

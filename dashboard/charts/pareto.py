@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from dashboard.charts.elements.colour_scale import colour_bar, ramp_for
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, unfading
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note
 from dashboard.words.names import execution_name, in_sentence
 from dashboard.words.numbers import Scale, column_of, count, counted, format_value, scale_for
 from engine.columns import Column
@@ -140,7 +140,7 @@ def _other(
         line={"color": colour, "width": 1.6, "dash": dash, "shape": step_shape(x_column)},
         marker={"color": colour, "symbol": symbol, "size": 8 if len(rows) <= 60 else 5, "opacity": 1,
                 "line": {"width": 1, "color": colours.background}},
-        hovertext=hovers, hovertemplate="%{hovertext}<extra></extra>", **unfading(),
+        hovertext=hovers, hovertemplate="%{hovertext}<extra></extra>",
     )  # fmt: skip
 
 
@@ -235,7 +235,6 @@ def _marks(
         customdata=[[value] for value in ids],
         hovertext=hovers,
         hovertemplate="%{hovertext}<extra></extra>",
-        **unfading(),
     )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, unfading
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted
 from dashboard.charts.measured import BAND, shown_marks
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, signed_percent
@@ -62,7 +62,7 @@ def residuals(
         figure.add_trace(
             go.Scatter(
                 x=places.loc[part.index].tolist(), y=(100 * part["error"]).clip(*bounds).tolist(), mode="markers",
-                marker={"size": 5, "color": colour, "symbol": symbol, "opacity": 0.6}, **unfading(0.6),
+                marker={"size": 5, "color": colour, "symbol": symbol, "opacity": 0.6},
                 customdata=[[int(row)] for row in part["row"]],
                 hovertext=[
                     f"<b>{escape(str(model)[:60] or str(name)[:60])} · {escape(str(hardware)[:40])}</b><br>"

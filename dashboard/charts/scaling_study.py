@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, noted, tick_texts, unfading
+from dashboard.charts.elements.template import Chart, base, empty, noted, tick_texts
 from dashboard.words.numbers import Scale, count, counted, format_value, percent, scale_for
 
 HEIGHT: Final = 330
@@ -86,7 +86,6 @@ def _bars(
             hovertext=[_hover(size, best) for size in shown],
             hovertemplate="%{hovertext}<extra></extra>",
             customdata=[[size.procs] for size in shown],
-            **unfading(),
         )
     )
     top = max(heights)
@@ -157,7 +156,6 @@ def _points(
             hovertext=[_hover(size, best) for size in shown],
             hovertemplate="%{hovertext}<extra></extra>",
             customdata=[[size.procs] for size in shown],
-            **unfading(),
         )
     )  # fmt: skip
     notes, shapes = [], []

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from dashboard.charts.elements.label_placement import Place, Room, annotation
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted, unfading
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted
 from dashboard.words.numbers import format_value, gibibytes, percent, scale_for
 from engine.serving import MEMORY_PARTS, STEP_PARTS, by_name
 
@@ -90,7 +90,7 @@ def serving_frontier(
                              "color": [colours.text if r else colours.background for r in ring]},
                 },
                 customdata=[[int(value)] for value in part["id"]], hovertext=_titles(part),
-                hovertemplate="%{hovertext}<extra></extra>", name=f"TP {degree}", **unfading(),
+                hovertemplate="%{hovertext}<extra></extra>", name=f"TP {degree}",
             )
         )  # fmt: skip
         lines[degree] = [(math.log10(a), math.log10(b)) for a, b in zip(x, y, strict=True)]
@@ -99,7 +99,7 @@ def serving_frontier(
             go.Scatter(
                 x=[float(aside[_USER.name]) / x_scale.factor], y=[float(aside[_PROCESSOR.name]) / y_scale.factor],
                 mode="markers", customdata=[[selected]], hovertext=_titles(pd.DataFrame([dict(aside)])),
-                hovertemplate="%{hovertext}<extra></extra>", name="chosen", **unfading(),
+                hovertemplate="%{hovertext}<extra></extra>", name="chosen",
                 marker={"size": 14, "color": colours.background, "line": {"width": 2.5, "color": colours.text}},
             )
         )  # fmt: skip
@@ -175,7 +175,6 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
     figure = base(colours, 26 + 34 * len(rows) + 24)
     for kind in MEMORY:
         sizes = rows[kind.key].to_numpy(float)
-        look = {**unfading()["selected"], **unfading(text=kind.label(colours))["selected"]}
         figure.add_trace(
             go.Bar(
                 x=(sizes / scale.factor).tolist(), y=places, orientation="h", width=0.62, name=kind.name,
@@ -188,7 +187,6 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
                     for label, size in zip(rows["label"], sizes, strict=True)
                 ],
                 hovertemplate="%{hovertext}<extra></extra>", customdata=[[int(value)] for value in rows["id"]],
-                selected=look, unselected=look,
             )
         )  # fmt: skip
     notes = []

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, unfading
+from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty
 from dashboard.words.numbers import SPACE, format_value, plain, signed_percent
 
 HEIGHT: Final = 330
@@ -97,7 +97,6 @@ def _cells(
             hovertext=list(hovers),
             hovertemplate="%{hovertext}<extra></extra>",
             customdata=[list(each) for each in custom],
-            **unfading(),
         )
     )  # fmt: skip
     inks = [colours.ink_on(fill) for fill in fills]
@@ -111,7 +110,6 @@ def _cells(
                 text=[_label(gains[index]) for index in mine],
                 textfont={"size": TICK_SIZE, "color": ink},
                 hoverinfo="skip",
-                **unfading(text=ink),
             )
         )
 
@@ -132,7 +130,7 @@ def _pixels(
         go.Scatter(
             x=[place[0] for place in places], y=[place[1] for place in places], mode="markers",
             marker={"symbol": "square", "size": 13, "opacity": 0, "color": colours.text}, hovertext=list(hovers),
-            hovertemplate="%{hovertext}<extra></extra>", customdata=[list(each) for each in custom], **unfading(0),
+            hovertemplate="%{hovertext}<extra></extra>", customdata=[list(each) for each in custom],
         )
     )  # fmt: skip
 

@@ -14,8 +14,7 @@ from typing import Final
 import streamlit
 
 __all__ = [
-    "DATA_GRID", "DRAWN", "FOLDER", "IN_USE", "LINE", "MAIN", "SCRIPT", "marked_in_navigation", "plotly_chunk", "rows",
-    "styles",
+    "DATA_GRID", "DRAWN", "FOLDER", "IN_USE", "LINE", "MAIN", "SCRIPT", "marked_in_navigation", "rows", "styles",
 ]  # fmt: skip
 
 FOLDER: Final = Path(streamlit.__file__).parent / "static"
@@ -54,16 +53,6 @@ def rows(lines: int) -> int:
 def styles() -> str:
     """Returns the element with the looks of Streamlit's own elements, to be injected once per page."""
     return f"<style>\n{(Path(__file__).parent / 'streamlit.css').read_text(encoding='utf-8')}</style>"
-
-
-@cache
-def plotly_chunk() -> str | None:
-    """Returns the name of the file with Plotly in it, which the browser can fetch before a chart asks for it.
-
-    None where the front end is built in another way.
-    """
-    found = sorted((FOLDER / "static" / "js").glob("PlotlyChart.*.js"))
-    return found[0].name if len(found) == 1 else None
 
 
 def marked_in_navigation(title: str, place: int) -> str:

@@ -5,12 +5,16 @@ Checked with Plotly 7.1.0.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
+import plotly
 import plotly.graph_objects as go
 import plotly.offline
 
-__all__ = ["library", "unchecked"]
+__all__ = ["VERSION", "address", "library", "unchecked"]
+
+VERSION: Final[str] = plotly.__version__
+"""Of Plotly, with which its JavaScript comes."""
 
 
 def unchecked(**parts: Any) -> go.Figure:
@@ -24,3 +28,8 @@ def unchecked(**parts: Any) -> go.Figure:
 def library() -> str:
     """Returns Plotly's JavaScript, which makes `Plotly` known to the page that it is written into."""
     return cast(str, plotly.offline.get_plotlyjs())
+
+
+def address() -> str:
+    """Returns where this server has Plotly's JavaScript, relative to the front end's first script."""
+    return f"../../plotly/{VERSION}.js"

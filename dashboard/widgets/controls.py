@@ -7,14 +7,10 @@ from typing import Any, Final, Literal, Self
 
 import streamlit as st
 
-from dashboard.charts import CONFIG
-from dashboard.charts.elements.template import Chart, keep_unselected, stacked
 from dashboard.link import state
-from dashboard.widgets.window import is_narrow
 
 __all__ = [
-    "choose", "given", "key_for", "menu_key", "segments", "shared", "show", "shut", "switch", "whole", "whole_field",
-    "whole_number",
+    "choose", "given", "key_for", "menu_key", "segments", "shut", "switch", "whole", "whole_field", "whole_number",
 ]  # fmt: skip
 
 _SHUT: Final = "_times_shut_"
@@ -208,19 +204,3 @@ def menu_key(name: str) -> str:
 def shut(name: str) -> None:
     """Closes the menu of that name; for callbacks of what is in it."""
     st.session_state[_SHUT + name] = st.session_state.get(_SHUT + name, 0) + 1
-
-
-def shared(chart: Chart) -> Chart:
-    """Returns a chart as it may be kept for several sessions: `show` changes nothing about it any more."""
-    keep_unselected(chart.figure)
-    return chart
-
-
-def show(chart: Any, key: str, **more: Any) -> Any:
-    """Shows a chart of `dashboard.charts` with its finding as alternative text."""
-    figure = stacked(chart.figure) if chart.rows and is_narrow() else chart.figure
-    if "on_select" in more:
-        keep_unselected(figure)
-    named = CONFIG | {"toImageButtonOptions": CONFIG["toImageButtonOptions"] | {"filename": f"shardscape_{key}"}}
-    config = {**named, **more.pop("config", {})}
-    return st.plotly_chart(figure, config=config, alt=chart.alt, key=key, **more)

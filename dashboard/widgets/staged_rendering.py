@@ -10,7 +10,7 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.compat import front_end
+from dashboard.compat import front_end, plotly_figures
 from dashboard.compat.session import in_browser
 
 __all__ = ["Stage", "stage"]
@@ -48,7 +48,11 @@ export default function ({ data, setTriggerValue }) {
       requestAnimationFrame(() => { timer = setTimeout(() => {
         setTriggerValue('drawn', data.stage);
         const own = document.querySelector(data.script);
-        if (own && data.reads) { import(new URL(data.reads, own.src)).catch(() => {}); }
+        if (own) {
+          const ahead = Object.assign(document.createElement('link'), {rel: 'preload', as: 'script'});
+          ahead.href = new URL(data.reads, own.src);
+          document.head.append(ahead);
+        }
       }); });
     } else {
       timer = setTimeout(look, 20);
@@ -75,10 +79,9 @@ def stage() -> Stage:
         st.session_state[_KNOWN] = now + 1
         with place:
             # The browser reads Plotly while the server draws what follows the picture; untold, it would do so later.
-            chunk = front_end.plotly_chunk()
             told = {
                 "longest": LONGEST, "stage": now, "awaited": _AWAITED[now], "page": front_end.MAIN,
-                "script": front_end.SCRIPT, "reads": f"./{chunk}" if chunk else "",
+                "script": front_end.SCRIPT, "reads": plotly_figures.address(),
             }  # fmt: skip
             _SIGNAL(key=f"{_KNOWN}_signal", data=told, height="content", on_drawn_change=lambda: None)
     return now

@@ -17,6 +17,7 @@ from streamlit.util import calc_hash
 
 import engine
 from dashboard.link import page_links
+from dashboard.widgets.chart import NAME
 from engine import Exploration
 
 ROOT = Path(__file__).parent.parent.parent
@@ -84,6 +85,7 @@ class Plot(NamedTuple):
     """Ends with its key."""
     spec: str
     clickable: bool
+    alt: str
 
     @property
     def figure(self) -> dict[str, Any]:
@@ -94,8 +96,9 @@ class Plot(NamedTuple):
 
 def plots(app: AppTest) -> list[Plot]:
     """All charts of a page."""
-    messages = [element.proto for element in app.get("plotly_chart")]
-    return [Plot(each.id, each.spec, bool(each.selection_mode)) for each in messages]
+    messages = [element.proto for element in app.get("bidi_component")]
+    shown = [(each.id, json.loads(each.json)) for each in messages if each.component_name == NAME]
+    return [Plot(name, told["figure"], told["clickable"], told["alt"]) for name, told in shown]
 
 
 def progress(app: AppTest) -> list[str]:

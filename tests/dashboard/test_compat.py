@@ -70,12 +70,6 @@ def test_other_marks_of_the_front_end_are_there() -> None:
     assert re.search(r'<script type="module"[^>]+src="[^"]*/js/', start)  # see `front_end.SCRIPT`
 
 
-def test_the_chunk_with_plotly_is_found() -> None:
-    chunk = front_end.plotly_chunk()
-    assert chunk is not None
-    assert (front_end.FOLDER / "static" / "js" / chunk).is_file()
-
-
 def test_the_page_is_named_in_its_section_of_the_navigation() -> None:
     style = front_end.marked_in_navigation('A "page"', 2)
     assert ":nth-child(3)" in style

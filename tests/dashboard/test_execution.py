@@ -23,7 +23,7 @@ from engine.cost_models.calculon.account import LAYER_WORDS, named, placement
 from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.physics.operations import bound
 from engine.simulate.schedule import schedule
-from tests.dashboard.pages import again, exploration, figure, html, plainly, run
+from tests.dashboard.pages import again, exploration, figure, html, plainly, plots, run
 
 BLOCKS = 40
 
@@ -132,7 +132,7 @@ def test_an_execution_that_does_not_fit_is_still_explained() -> None:
     other = table[table["reason"].str.startswith("network")].iloc[0]
     page = run("execution", found, {"id": str(int(other["id"]))})
     assert "does not run" in page.warning[0].value
-    assert not page.get("plotly_chart")
+    assert not plots(page)
 
 
 def test_the_schedule_names_only_what_is_in_it() -> None:

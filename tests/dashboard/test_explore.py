@@ -24,7 +24,7 @@ from dashboard.words.numbers import count, format_value, percent
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
 from engine.executions.codes import OFFLOADS
 from engine.store import Condition
-from tests.dashboard.pages import ROOT, figure, html, plainly, progress
+from tests.dashboard.pages import ROOT, figure, html, plainly, plots, progress
 
 SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
 BARE = (
@@ -260,7 +260,7 @@ def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_ag
         app.query_params[name] = value
     app.run()
     assert progress(app)[0] == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
-    assert not app.get("plotly_chart")
+    assert not plots(app)
     app.button(key="job_stop_exploration").click().run()
     assert stopped.wait(10)
     settled(app)

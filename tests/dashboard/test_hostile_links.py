@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.dashboard.pages import exploration, run
+from tests.dashboard.pages import exploration, plots, run
 
 NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500, "0")
 
@@ -21,4 +21,4 @@ NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "'
 def test_nonsense_in_a_link_breaks_nothing(page: str, names: tuple[str, ...], value: str) -> None:
     shown = run(page, exploration(), dict.fromkeys(names, value) | {"cell": value, "id": value})
     assert not shown.exception
-    assert len(shown.get("plotly_chart")) + len(shown.dataframe) + len(shown.warning) > 0
+    assert len(plots(shown)) + len(shown.dataframe) + len(shown.warning) > 0

@@ -31,7 +31,7 @@ from engine.planners.intra_operator import (
 from engine.planners.intra_operator import segment_map as segments_of
 from engine.planners.intra_operator.records import VectorRecords
 from engine.store import Store
-from tests.dashboard.pages import figure, html, page_alone, plainly
+from tests.dashboard.pages import figure, html, page_alone, plainly, plots
 
 MESH = {"devices": 4, "matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 LOG = Path(__file__).parents[1] / "reference" / "cfp" / "gpt_f_16_enumeration.log"
@@ -97,7 +97,7 @@ def test_a_library_model_goes_on_its_system_and_on_others() -> None:
 def test_links_that_cannot_be_are_sentences() -> None:
     for value in NONSENSE:
         app = run(dict.fromkeys((*NUMBERS, *CHOICES), value))
-        assert len(app.get("plotly_chart")) == 6
+        assert len(plots(app)) == 6
     assert "cannot be split over 4096 devices" in said(run({"system": "h100_80g_sxm", "devices": "9999"}))
     assert "no whole groups" in said(run({"suite": "moe E", "batch": "3"}))
 

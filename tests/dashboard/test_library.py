@@ -22,7 +22,7 @@ from dashboard.pages.library.use import scenario_with
 from dashboard.queries.document_fields import fields_of, marks_of, value_at
 from dashboard.queries.document_sheets import changes_in_words, not_represented, representation, sheet
 from engine import Scenario
-from tests.dashboard.pages import SMALL, html, page_alone, plainly
+from tests.dashboard.pages import SMALL, html, page_alone, plainly, plots
 from tests.dashboard.server import Place, own_server
 
 EVIL = "<script>alert(1)</script>"
@@ -208,7 +208,7 @@ def test_the_page_shows_the_item_of_the_link(place: Place) -> None:
     assert "NVIDIA H200" in text
     assert "assumed" in text
     assert "140.4" in text
-    assert len(app.get("plotly_chart")) == 2
+    assert len(plots(app)) == 2
     app = page({"library_item": "deepseek-v3"})
     assert not app.button(key="library_use").disabled
     assert any("calibrated cost model" in caption.value for caption in app.caption)

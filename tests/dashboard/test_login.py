@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.jobs.server import server
 from dashboard.words.markdown import literal
+from tests.dashboard.pages import plots
 
 APP = Path(__file__).parent.parent.parent / "app.py"
 
@@ -28,7 +29,7 @@ def test_nothing_shows_before_a_login(app: AppTest) -> None:
     assert not app.exception
     assert [button.label for button in app.button] == ["Log in"]
     assert [str(element.value).partition(">")[0] for element in app.html] == ["<script"]
-    assert not app.get("plotly_chart")
+    assert not plots(app)
 
 
 @pytest.mark.parametrize("logged_in", [False, True])

@@ -15,7 +15,7 @@ from dashboard.queries.economics import utilisation
 from engine import Exploration, best_of, whatif
 from engine.columns import by_name
 from engine.cost_models.calibrated.formulas import EXPRESSIONS
-from tests.dashboard.pages import SMALL, exploration, figure, html, plainly, plots, run
+from tests.dashboard.pages import SMALL, exploration, figure, html, plainly, run
 from tests.dashboard.test_calibrated_pages import dense
 from tests.dashboard.test_whatif import settled
 
@@ -59,24 +59,6 @@ def test_the_tornado_compares_work_and_sets_the_model_apart() -> None:
     drawn = figure(settled(run("whatif", exploration(), {"whatif_step": "2"})), "whatif_tornado")
     labels = drawn["layout"]["yaxis"]["ticktext"]
     assert {"<b>Hardware</b>", "<b>Model</b>"} <= set(labels)
-
-
-PAGES = [("explore", {}), ("explore", {"map_x": "microbatch_size"}), ("whatif", {}), ("memory", {}), ("pareto", {})]
-
-
-@pytest.mark.parametrize(("name", "link"), PAGES)
-def test_a_click_on_a_chart_fades_nothing(name: str, link: dict[str, str]) -> None:
-    app = run(name, exploration(), link)
-    app = settled(app) if name == "whatif" else app
-    clickable = [plot for plot in plots(app) if plot.clickable]
-    assert clickable
-    for plot in clickable:
-        for trace in plot.figure["data"]:
-            if trace["type"] == "heatmap" or (trace["type"] == "scatter" and trace.get("mode") == "lines"):
-                continue  # Plotly has no such look for them
-            look = trace.get("unselected", {})
-            kept = look.get("marker", {}).get("opacity"), look.get("textfont", {}).get("color")
-            assert kept != (None, None), (plot.id, trace["type"], trace.get("mode"))
 
 
 def test_a_filtered_panel_says_which_best_it_means() -> None:

@@ -24,7 +24,7 @@ from dashboard.words.scenarios import sentence_of
 from engine import Exploration, whatif
 from engine.cost_models.registry import COST_MODELS
 from tests import toy
-from tests.dashboard.pages import ROOT, html, run
+from tests.dashboard.pages import ROOT, html, plots, run
 from tests.dashboard.server import own_server
 from tests.dashboard.test_cost_model import limits_dialog, shown
 from tests.dashboard.test_explore import settled as settled_exploration
@@ -78,7 +78,7 @@ def test_what_if_answers_and_studies() -> None:
     peak = whatif.parameter(found.scenario, "matrix").value
     app = run("whatif", found, {"whatif_changes": text_of({"matrix": 2.0 * peak})})
     assert "100" in html(app)
-    assert len(settled(app, found).get("plotly_chart")) > 1
+    assert len(plots(settled(app, found))) > 1
 
 
 def test_scenarios_keep_it_and_switch_to_it() -> None:

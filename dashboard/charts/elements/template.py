@@ -159,32 +159,6 @@ def stacked(figure: go.Figure) -> go.Figure:
     return unchecked(data=wide["data"], layout=layout)
 
 
-def unfading(opacity: float = 1.0, text: str | None = None) -> dict[str, Any]:
-    """Returns trace settings that keep marks as they are while something is selected.
-
-    Plotly fades everything that is not selected, in every trace; the charts frame what is selected instead.
-    """
-    look: dict[str, Any] = {"marker": {"opacity": opacity}} if text is None else {"textfont": {"color": text}}
-    return {"selected": look, "unselected": look}
-
-
-def keep_unselected(figure: go.Figure) -> None:
-    """Has every trace of a figure keep its look while something is selected, as `unfading` does, where it does not say.
-
-    Plotly fades what is not selected in all traces, also in those that nobody would click.
-    """
-    for trace in figure.data:
-        given = trace.to_plotly_json()
-        if given["type"] not in ("bar", "scatter", "scattergl") or "unselected" in given:
-            continue
-        opacity = given.get("marker", {}).get("opacity", 1.0)
-        look: dict[str, Any] = {"marker": {"opacity": opacity if isinstance(opacity, int | float) else 1.0}}
-        colour = given.get("textfont", {}).get("color")
-        if isinstance(colour, str):
-            look["textfont"] = {"color": colour}
-        trace.update(selected=look, unselected=look)
-
-
 def noted(
     text: str,
     colours: Palette,

@@ -18,7 +18,8 @@ from dashboard.pages.calibrate import queries as data
 from dashboard.pages.calibrate import tables
 from dashboard.pages.calibrate.ranking import ranking
 from dashboard.pages.calibrate.use import offer
-from dashboard.widgets.controls import choose, given, key_for, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, given, key_for
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent, signed_percent
 from engine import calibrate

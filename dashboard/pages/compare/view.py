@@ -25,8 +25,9 @@ from dashboard.queries.economics import told as economics_told
 from dashboard.queries.explorations import cells_of
 from dashboard.queries.nearest_fit import short_of
 from dashboard.widgets import launch
+from dashboard.widgets.chart import show
 from dashboard.widgets.compared_scenarios import explored, members, put, remove
-from dashboard.widgets.controls import choose, segments, show
+from dashboard.widgets.controls import choose, segments
 from dashboard.widgets.hardware_changes import reset
 from dashboard.widgets.scenario_adder import opener, suggestions
 from dashboard.widgets.share import file_name

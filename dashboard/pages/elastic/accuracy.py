@@ -14,7 +14,8 @@ from dashboard.compat.caches import remembered
 from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
 from dashboard.pages.elastic.one_job import VARIANTS
 from dashboard.pages.elastic.tables import downloads, worded
-from dashboard.widgets.controls import segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import segments
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners.contract import PlanError

@@ -15,7 +15,8 @@ from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
 from dashboard.pages.elastic.answers import answered
 from dashboard.pages.elastic.tables import downloads, worded
-from dashboard.widgets.controls import choose, given, key_for, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, given, key_for
 from dashboard.widgets.link_numbers import whole_in_link
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain

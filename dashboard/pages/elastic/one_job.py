@@ -14,7 +14,8 @@ from dashboard.compat.caches import remembered
 from dashboard.link import state
 from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
 from dashboard.pages.elastic.tables import downloads
-from dashboard.widgets.controls import choose, given, key_for, segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, given, key_for, segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, percent, plain

@@ -19,7 +19,8 @@ from dashboard.pages.elastic.answers import answered
 from dashboard.pages.elastic.library_model import asked_system
 from dashboard.pages.elastic.one_job import VARIANTS
 from dashboard.pages.elastic.tables import downloads, worded
-from dashboard.widgets.controls import choose, given, key_for, segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, given, key_for, segments
 from dashboard.widgets.link_numbers import whole_in_link
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain

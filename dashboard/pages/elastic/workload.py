@@ -16,7 +16,8 @@ from dashboard.link.catalogue import model_of, system_of, usable_models
 from dashboard.pages.elastic.answers import answered
 from dashboard.pages.elastic.library_model import asked_system
 from dashboard.pages.elastic.tables import downloads, worded
-from dashboard.widgets.controls import choose, segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, segments
 from dashboard.widgets.link_numbers import whole_in_link
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain

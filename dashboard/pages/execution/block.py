@@ -11,7 +11,8 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.roofline import roofline
 from dashboard.pages.execution.accounts import account_of
-from dashboard.widgets.controls import segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import segments
 from dashboard.words.numbers import ABSENT, format_value
 from engine import Exploration, LayerError, Scenario
 from engine.cost_models.account import BlockAccount, Shown

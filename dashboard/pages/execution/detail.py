@@ -18,7 +18,8 @@ from dashboard.link import state
 from dashboard.pages.execution.accounts import account_of
 from dashboard.pages.execution.economics_formulas import derived_formula, derived_metrics
 from dashboard.queries.economics import Metric
-from dashboard.widgets.controls import choose, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose
 from dashboard.words.executions import blocks_of, network_name
 from dashboard.words.formulas import Formula, formula
 from dashboard.words.markdown import literal

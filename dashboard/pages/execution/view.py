@@ -25,7 +25,8 @@ from dashboard.queries import accuracy
 from dashboard.queries.economics import days_for, told, utilisation
 from dashboard.queries.executions import evaluated
 from dashboard.widgets import launch, recommended, uncertainty
-from dashboard.widgets.controls import given, key_for, menu_key, show, shut, whole, whole_field
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import given, key_for, menu_key, shut, whole, whole_field
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.subject import Subject, refusal, subject

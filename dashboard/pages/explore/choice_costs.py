@@ -16,7 +16,7 @@ from dashboard.link import page_links, state
 from dashboard.queries import explorations
 from dashboard.queries.economics import Metric, metrics
 from dashboard.queries.nearest_fit import lacking
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, percent

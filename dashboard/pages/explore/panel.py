@@ -26,7 +26,7 @@ from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import losses, slower_than
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets import launch, uncertainty
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import show
 from dashboard.widgets.filters.popover import add_filters
 from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, recomputed

@@ -22,7 +22,7 @@ from dashboard.pages.explore.tables import cells_table, pairs_table
 from dashboard.queries.economics import Metric
 from dashboard.queries.explorations import Where, cells_of, in_cell
 from dashboard.queries.filters import Filter
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.staged_rendering import Stage
 from dashboard.widgets.window import is_narrow
@@ -116,7 +116,7 @@ def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: 
         if pictured and view.drawn is Stage.PICTURE:
             st.empty()
         else:
-            show(chart, "explore_map", on_select=_clicked, selection_mode="points")
+            show(chart, "explore_map", on_click=_clicked)
         if pictured:
             st.html(still(chart.figure))
     unit = scale_for(metric.column, cells["value"]).unit
@@ -126,12 +126,9 @@ def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: 
 
 
 def _clicked() -> None:
-    for point in st.session_state["explore_map"]["selection"]["points"]:
-        custom = point.get("customdata")
-        if custom:
-            state.select_cell(custom[0], custom[1])
-            st.session_state[_CLICKED] = True
-            return
+    if found := clicked("explore_map"):
+        state.select_cell(found[0], found[1])
+        st.session_state[_CLICKED] = True
 
 
 def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
@@ -147,13 +144,11 @@ def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table:
         chart = best_map(cells, across, up, metric.column, state.theme_mode(), facet=third,
                          selected=chosen(axes, cells, metric), domain=domain, narrow=is_narrow())  # fmt: skip
 
-        def clicked() -> None:
-            for point in st.session_state["explore_pairs"]["selection"]["points"]:
-                if point.get("customdata"):
-                    picked(*point["customdata"])
-                    return
+        def picked_mark() -> None:
+            if found := clicked("explore_pairs"):
+                picked(*found)
 
-        show(chart, "explore_pairs", on_select=clicked, selection_mode="points")
+        show(chart, "explore_pairs", on_click=picked_mark)
         st.html(pair_legend(axes, cells, metric, view.facets, filtered=bool(view.where)))
 
 

@@ -12,7 +12,8 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.layer_blocks import segment_map
-from dashboard.widgets.controls import segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted

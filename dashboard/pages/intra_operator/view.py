@@ -25,7 +25,8 @@ from dashboard.pages.intra_operator.queries import (
     systems_table,
 )
 from dashboard.pages.intra_operator.tables import vectors_table
-from dashboard.widgets.controls import given, key_for, segments, show, switch
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import given, key_for, segments, switch
 from dashboard.widgets.link_numbers import DECIMAL
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal

@@ -19,7 +19,7 @@ from dashboard.jobs.server import server
 from dashboard.link import page_links, state
 from dashboard.pages.layerwise.inputs import Question, question
 from dashboard.pages.layerwise.own_plan import own_plan
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import show
 from dashboard.widgets.job_card import job_card, watch
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal

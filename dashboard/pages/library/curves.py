@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard.charts.efficiency_curve import efficiency_curve
 from dashboard.charts.elements.markup import head
 from dashboard.link import state
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import show
 from engine.columns import choice_label
 from hardware import System
 

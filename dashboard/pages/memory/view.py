@@ -19,7 +19,8 @@ from dashboard.queries import accuracy
 from dashboard.queries.executions import evaluated
 from dashboard.queries.memory_requirements import needs_of, with_hbm
 from dashboard.queries.tie_breaking import best_of, plainest
-from dashboard.widgets.controls import given, key_for, segments, shared, show, whole_number
+from dashboard.widgets.chart import clicked, show
+from dashboard.widgets.controls import given, key_for, segments, whole_number
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.subject import Subject, refusal, subject
@@ -273,7 +274,7 @@ def _best_of_cells(exploration: Exploration, mode: str) -> None:
         return
     chart = _cells_chart(exploration, exploration.key, tuple(int(value) for value in rows["id"]), tier, mode)
     with st.container(height=430 if len(rows) > _FEW else "content", border=False, key="memory_cells_scroll"):
-        show(chart, "memory_cells", on_select=_pick_execution, selection_mode="points")
+        show(chart, "memory_cells", on_click=_pick_execution)
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
@@ -281,24 +282,22 @@ def _cells_chart(_exploration: Exploration, key: str, ids: tuple[int, ...], tier
     """The chart of the best of each cell; the same whatever is selected, so that a click does not draw it again."""
     rows = _bests(_exploration, key).set_index("id", drop=False).loc[list(ids)]
     number, name = (1, "HBM") if tier == "hbm" else (2, "Host")
-    return shared(memory_rows(rows, capacities(_exploration)[number - 1], mode, tier=number, name=name))
+    return memory_rows(rows, capacities(_exploration)[number - 1], mode, tier=number, name=name)
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
 def _needs_chart(_exploration: Exploration, key: str, mode: str) -> Chart:
-    return shared(memory_needs(_needs(_exploration, key), capacities(_exploration)[0], mode))
+    return memory_needs(_needs(_exploration, key), capacities(_exploration)[0], mode)
 
 
 def _pick_execution() -> None:
-    points = st.session_state["memory_cells"].selection.points
-    if points:
-        state.select(int(points[0]["customdata"][2]))
+    if found := clicked("memory_cells"):
+        state.select(int(found[2]))
 
 
 def _pick_cell() -> None:
-    points = st.session_state["memory_needs"].selection.points
-    if points:
-        tensor, pipeline = points[0]["customdata"][:2]
+    if found := clicked("memory_needs"):
+        tensor, pipeline = found[:2]
         state.select_cell(int(tensor), int(pipeline))
 
 
@@ -324,7 +323,7 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     # Long lists scroll; short ones take the room that they need.
     with st.container(height=430 if len(needs) > _FEW else "content", border=False, key="memory_needs_scroll"):
         chart = _needs_chart(exploration, exploration.key, mode)
-        show(chart, "memory_needs", on_select=_pick_cell, selection_mode="points")
+        show(chart, "memory_needs", on_click=_pick_cell)
 
 
 def _besides(needs: pd.DataFrame) -> str:

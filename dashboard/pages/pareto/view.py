@@ -21,7 +21,8 @@ from dashboard.queries import accuracy
 from dashboard.queries.economics import Metric
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of
-from dashboard.widgets.controls import choose, segments, show, switch
+from dashboard.widgets.chart import clicked, show
+from dashboard.widgets.controls import choose, segments, switch
 from dashboard.widgets.filters.chips import in_link, words_of
 from dashboard.widgets.filters.popover import bar, clear, drop, matching, relaxations, where_of
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
@@ -211,7 +212,7 @@ def _plot(
         logarithmic=logarithmic, name=name_of(exploration.scenario),
         others=[one._replace(frontier=on_log_axis(one.frontier, positive)) for one in others],
     )  # fmt: skip
-    show(chart, "pareto_plot", on_select=_pick, selection_mode="points", config={"doubleClick": "reset"})
+    show(chart, "pareto_plot", on_click=_pick, config={"doubleClick": "reset"})
     better = " and ".join(f"{axis.column.better} {in_sentence(axis.column.label)}" for axis in axes)
     note = f"Marks: no execution has {better} at once. Shading: how many executions lie there. Click a mark."
     note += _tied(exploration, found, axes)
@@ -245,6 +246,6 @@ def _tied(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric])
 
 
 def _pick() -> None:
-    points = st.session_state["pareto_plot"].selection.points
-    if points and points[0].get("customdata") and len(points[0]["customdata"]) == 1:
-        state.select(int(points[0]["customdata"][0]))
+    found = clicked("pareto_plot")
+    if len(found) == 1:
+        state.select(int(found[0]))

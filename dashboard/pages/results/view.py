@@ -20,7 +20,8 @@ from dashboard.queries.economics import unstored_metrics
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of, conditions
 from dashboard.widgets import launch
-from dashboard.widgets.controls import choose, given, key_for, segments, show
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, given, key_for, segments
 from dashboard.widgets.filters.chips import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
 from dashboard.widgets.needed_statistics import names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs

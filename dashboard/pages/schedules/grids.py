@@ -13,7 +13,8 @@ from dashboard.charts.gantt import gantt
 from dashboard.charts.parallelism_grid import envelope_scatter, memory_scatter, simulated_overlay, speedup_curves
 from dashboard.pages.schedules.inputs import decimal_input, whole_input
 from dashboard.queries.parallelism_grids import Machine, Stack, curves, grid_of, machine_of, stack_of
-from dashboard.widgets.controls import choose, segments, show, switch
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import choose, segments, switch
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, format_value, percent, plain

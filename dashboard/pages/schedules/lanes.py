@@ -13,7 +13,7 @@ from dashboard.charts.elements.palette import TIME_KINDS, Kind
 from dashboard.charts.gantt import WEIGHTS, gantt, shown_stages
 from dashboard.charts.held_activations import held_activations
 from dashboard.pages.schedules.questions import Outcome, Question, drawn_replay
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import show
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent
 from engine.simulate import Replay

@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.gantt import gantt
 from dashboard.pages.schedules.questions import Question, titles
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import show
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, percent, relative
 from engine.simulate import Replay, ScheduleError, replay

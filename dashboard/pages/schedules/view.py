@@ -25,7 +25,8 @@ from dashboard.pages.schedules.questions import (
 )  # fmt: skip
 from dashboard.pages.schedules.scenario_times import ScenarioTimes, scenario_times
 from dashboard.pages.schedules.tables import feasibility
-from dashboard.widgets.controls import segments, show, switch
+from dashboard.widgets.chart import show
+from dashboard.widgets.controls import segments, switch
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent, plain, relative

@@ -17,7 +17,7 @@ from dashboard.link import state
 from dashboard.pages.serving.inputs import LAUNCHED, Inputs, inputs, put
 from dashboard.pages.serving.queries import changes, chips, curves, explored, per_degree, title
 from dashboard.pages.serving.tables import deployments, rejected
-from dashboard.widgets.controls import shared, show
+from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, gibibytes, percent
@@ -64,7 +64,7 @@ def render(view: View) -> None:
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Output per GPU against speed for a user", "frontier of every tensor parallel degree"))
         chart = _frontier(found, question.key, chosen, int(chosen["id"]), mode, is_narrow())
-        show(chart, "serving_plot", on_select=_pick, selection_mode="points")
+        show(chart, "serving_plot", on_click=_pick)
         st.caption("Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark.")
     with right.container(border=True, gap="xsmall", height="stretch"):
         _panel(question, found, chosen, mode)
@@ -72,7 +72,7 @@ def render(view: View) -> None:
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the memory goes", "per GPU, most output of every tensor parallel degree"))
         chart = _memory(found, question.key, mode)
-        show(chart, "serving_memory", on_select=_pick_bar, selection_mode="points")
+        show(chart, "serving_memory", on_click=_pick_bar)
         st.html(markup.legend(MEMORY))
     with right.container(border=True, gap="xsmall", height="stretch"):
         rejected(found, question.key)
@@ -95,20 +95,18 @@ def _chosen(found: Found, wanted: int | None) -> dict[str, Any]:
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
 def _frontier(_found: Found, key: str, _chosen: Mapping[str, Any], chosen: int, mode: str, narrow: bool) -> Chart:
-    return shared(
-        serving_frontier(curves(_found), mode, chosen={**_chosen, "title": title(_chosen)}, narrow=narrow)
-    )
+    return serving_frontier(curves(_found), mode, chosen={**_chosen, "title": title(_chosen)}, narrow=narrow)
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
 def _memory(_found: Found, key: str, mode: str) -> Chart:
-    return shared(serving_memory(per_degree(_found), mode))
+    return serving_memory(per_degree(_found), mode)
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
 def _times(_row: Mapping[str, Any], key: str, chosen: int, mode: str, narrow: bool) -> tuple[Chart, Chart]:
     """Of a decode step and of a request."""
-    return shared(decode_step(_row, mode, narrow)), shared(request_time(_row, mode, narrow))
+    return decode_step(_row, mode, narrow), request_time(_row, mode, narrow)
 
 
 def _pick() -> None:
@@ -120,9 +118,8 @@ def _pick_bar() -> None:
 
 
 def _picked(key: str) -> None:
-    points = st.session_state[key].selection.points
-    if points and points[0].get("customdata"):
-        put(id=str(int(points[0]["customdata"][0])))
+    if found := clicked(key):
+        put(id=str(int(found[0])))
 
 
 def _value(row: dict[str, Any], name: str) -> str:

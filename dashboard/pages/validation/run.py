@@ -12,7 +12,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
 from dashboard.charts.measured import step_parts
 from dashboard.pages.validation.queries import Checked, interval_of
-from dashboard.widgets.controls import shared, show
+from dashboard.widgets.chart import show
 from dashboard.words.markdown import literal
 from dashboard.words.measured_runs import assumed, noted
 from dashboard.words.numbers import format_value, gibibytes, percent, signed_percent
@@ -74,7 +74,7 @@ def _parts_and_remarks(_checked: Checked, key: str, chosen: int, mode: str) -> t
     """What the predicted step of a run consists of, and what it rests on."""
     row = _checked.rows.iloc[chosen - 1]
     parts = {str(name): value for name, value in _checked.parts.iloc[chosen - 1].items() if name != "id"}
-    return shared(step_parts(parts, float(row["measured_step_time_s"]), mode)), _remarks(row)
+    return step_parts(parts, float(row["measured_step_time_s"]), mode), _remarks(row)
 
 
 def _stack(rule: object) -> str:

@@ -19,7 +19,8 @@ from dashboard.link.document_validation import Refused
 from dashboard.pages.validation import queries as data
 from dashboard.pages.validation.run import panel
 from dashboard.pages.validation.tables import errors, not_supported, worst
-from dashboard.widgets.controls import choose, shared, show
+from dashboard.widgets.chart import clicked, show
+from dashboard.widgets.controls import choose
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, percent, signed_percent
 from engine.validation import library_calibration
@@ -91,7 +92,7 @@ def render(view: View) -> None:
     with left:
         st.html(markup.head("Predicted against measured", "step time; calibrated model against measured runs"))
         plot = _measured(rows, checked.key, filters, chosen, mode)
-        show(plot, "validation_plot", on_select=_pick, selection_mode="points")
+        show(plot, "validation_plot", on_click=_pick)
         note = "Each mark is one run; click one. " + _covered(checked)
         if len(rows) > MAX_MARKS:
             note += f" The {MAX_MARKS // 2:,} worst and an even choice of the other {len(rows):,} runs are drawn."
@@ -226,9 +227,8 @@ def _chosen(checked: data.Checked, rows: pd.DataFrame, wanted: int | None) -> in
 
 
 def _pick() -> None:
-    points = st.session_state["validation_plot"].selection.points
-    if points and points[0].get("customdata"):
-        state.set_url_value("validation_run", str(int(points[0]["customdata"][0])))
+    if found := clicked("validation_plot"):
+        state.set_url_value("validation_run", str(int(found[0])))
 
 
 def _pick_worst(shown: pd.DataFrame) -> None:
@@ -248,9 +248,9 @@ def _residuals(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame,
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
 def _measured(_rows: pd.DataFrame, key: str, filters: data.Filters, chosen: int | None, mode: str) -> Chart:
-    return shared(measured(_rows, mode, selected=chosen))
+    return measured(_rows, mode, selected=chosen)
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
 def _residuals_chart(_rows: pd.DataFrame, key: str, filters: data.Filters, field: str, mode: str) -> Chart:
-    return shared(residuals(_rows, data.field_values(_rows, field), FIELDS[field], mode))
+    return residuals(_rows, data.field_values(_rows, field), FIELDS[field], mode)

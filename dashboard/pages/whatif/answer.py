@@ -19,7 +19,7 @@ from dashboard.queries.nearest_fit import least_hbm, remedies, ways
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import differences_in_time
 from dashboard.widgets import launch, uncertainty
-from dashboard.widgets.controls import show
+from dashboard.widgets.chart import show
 from dashboard.widgets.hardware_changes import current, put
 from dashboard.words.changes import described
 from dashboard.words.executions import choices, differences, title

@@ -11,7 +11,8 @@ from dashboard.charts.elements.markup import head
 from dashboard.charts.scaling_study import FALLS, MOST_BARS, Size, fall_off, size_chart, slower
 from dashboard.link import state
 from dashboard.pages.whatif.board import BATCHES, RANGE, _asked_ends
-from dashboard.widgets.controls import given, key_for, segments, show, whole, whole_field
+from dashboard.widgets.chart import clicked, show
+from dashboard.widgets.controls import given, key_for, segments, whole, whole_field
 from dashboard.widgets.hardware_changes import put
 from dashboard.widgets.job_card import job_card
 from dashboard.words.markdown import literal
@@ -101,7 +102,7 @@ def _found(board: Board, run: StudyJob) -> None:
         lambda: size_chart(sizes, board.mode, here=here, every=counts, show="per GPU" if view == "each" else "total",
                            narrow=board.narrow),
     )  # fmt: skip
-    show(chart, "whatif_sizes", on_select=lambda: _pick(board), selection_mode="points")
+    show(chart, "whatif_sizes", on_click=lambda: _pick(board))
     job_card(run, mark="sizes")
     batch = int(board.around.get("batch", board.scenario.max_batch_size))
     kept = f"of at most {counted(batch, 'sequence')}" if board.asked.batch == "kept" else "in proportion to the GPUs"
@@ -144,7 +145,6 @@ def _says(board: Board, run: StudyJob, sizes: list[Size]) -> str:
 
 
 def _pick(board: Board) -> None:
-    points = st.session_state["whatif_sizes"].selection.points
-    if points:
-        put(board.scenario, "procs", float(points[0]["customdata"][0]))
+    if found := clicked("whatif_sizes"):
+        put(board.scenario, "procs", float(found[0]))
         board.again()

@@ -18,7 +18,8 @@ from dashboard.pages.whatif import files as whatif_files
 from dashboard.pages.whatif import marginal, scaling_study
 from dashboard.pages.whatif.board import AROUND, FACTORS, GRIDS, STEPS, Board
 from dashboard.queries.economics import token_flops
-from dashboard.widgets.controls import given, key_for, segments, show
+from dashboard.widgets.chart import clicked, show
+from dashboard.widgets.controls import given, key_for, segments
 from dashboard.widgets.hardware_changes import put
 from dashboard.widgets.job_card import job_card
 from dashboard.words.executions import choices, title
@@ -77,7 +78,7 @@ def _tornado(board: Board) -> None:
     base = board.centre_rate
     swings = swings_of(board.scenario, list(board.tornado.found), base, (low, high))
     chart = board.chart(board.tornado, base, lambda: tornado(swings, told, board.mode))
-    show(chart, "whatif_tornado", on_select=_pick_row, selection_mode="points")
+    show(chart, "whatif_tornado", on_click=_pick_row)
     job_card(board.tornado, mark="tornado")
     if base > 0 and swings:
         marginal.draw(board, swings, high)
@@ -134,9 +135,8 @@ def _helps(board: Board, told: tuple[str, str]) -> str:
 
 
 def _pick_row() -> None:
-    points = st.session_state["whatif_tornado"].selection.points
-    if points:
-        state.set_url_value("whatif_one", str(points[0]["customdata"][0]))
+    if found := clicked("whatif_tornado"):
+        state.set_url_value("whatif_one", str(found[0]))
 
 
 def _sweep(board: Board) -> None:
@@ -152,7 +152,7 @@ def _sweep(board: Board) -> None:
         run, ring,
         lambda: sweep_line(stops, which.label, which.unit, board.mode, at_base=which.value, whatif=ring),
     )  # fmt: skip
-    show(chart, "whatif_sweep", on_select=lambda: _pick_value(board, name), selection_mode="points")
+    show(chart, "whatif_sweep", on_click=lambda: _pick_value(board, name))
     job_card(run, mark="sweep")
     aside = [other for other in board.changes if other != name]
     tail = " The ring is off the line where other parameters are changed too." if aside and not board.around else ""
@@ -161,9 +161,8 @@ def _sweep(board: Board) -> None:
 
 
 def _pick_value(board: Board, name: str) -> None:
-    points = st.session_state["whatif_sweep"].selection.points
-    if points:
-        put(board.scenario, name, float(points[0]["customdata"][0]))
+    if found := clicked("whatif_sweep"):
+        put(board.scenario, name, float(found[0]))
         board.again()
 
 
@@ -187,7 +186,7 @@ def _sweep_two(board: Board) -> None:
     chart = board.chart(
         run, framed, lambda: gain_map(spots, *sides, board.centre_rate, board.mode, against, board.narrow)
     )
-    show(chart, "whatif_two", on_select=lambda: _pick_pair(board, x, y), selection_mode="points")
+    show(chart, "whatif_two", on_click=lambda: _pick_pair(board, x, y))
     job_card(run, mark="two")
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         segments("Size", GRIDS, "whatif_grid")
@@ -196,10 +195,9 @@ def _sweep_two(board: Board) -> None:
 
 
 def _pick_pair(board: Board, x: str, y: str) -> None:
-    points = st.session_state["whatif_two"].selection.points
-    if points:
+    if found := clicked("whatif_two"):
         with state.one_step():
-            for name, value in zip((x, y), points[0]["customdata"], strict=True):
+            for name, value in zip((x, y), found, strict=True):
                 put(board.scenario, name, float(value))
         board.again()
 

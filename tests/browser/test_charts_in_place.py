@@ -1,0 +1,58 @@
+"""Charts change where they are: a click draws anew what differs, and nothing that a person did to one is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import settled
+from tests.browser.test_click_flows import click_cell, expect_cell, expect_metric, metric
+
+Visit = Callable[[], Page]
+MAP = ".st-key-explore_map .js-plotly-plot"
+
+
+def test_the_map_is_the_same_element_after_clicks_and_says_what_it_shows(visit: Visit) -> None:
+    page = visit()
+    settled(page)
+    page.locator(MAP).evaluate("plot => { plot.querySelector('.main-svg').dataset.first = 'yes'; }")
+    metric(page, "MFU")
+    expect_metric(page, "mfu", "MFU")
+    click_cell(page, 2, 2)
+    expect_cell(page, 2, 2)
+    expect(page.locator(MAP)).to_have_attribute("aria-label", re.compile("utilisation by tensor parallel"))
+    expect(page.locator(f"{MAP} .main-svg").first).to_have_attribute("data-first", "yes")
+    # Plotly fades what is not selected: nothing ever is, charts frame what was clicked.
+    assert page.locator(MAP).evaluate("plot => plot._fullLayout.clickmode") == "event"
+    page.set_viewport_size({"width": 820, "height": 900})
+    room = "plot => plot._fullLayout.width - plot.clientWidth"
+    page.wait_for_function(f"() => ({room})(document.querySelector('{MAP}')) === 0")
+
+
+def test_a_zoom_outlives_what_does_not_change_the_axes(page: Page, server: str) -> None:
+    page.goto(f"{server}/schedules?schedules_from=numbers&schedules_microbatches=12")
+    lanes = ".st-key-schedules_lanes_a .js-plotly-plot"
+    page.wait_for_selector(f"{lanes} .main-svg")
+    settled(page)
+    box = page.locator(f"{lanes} .nsewdrag").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + box["height"] / 2, steps=6)
+    page.mouse.up()
+    shown = f"() => document.querySelector('{lanes}')._fullLayout.xaxis.range.map(each => +each.toPrecision(6))"
+    whole = page.evaluate(f"() => document.querySelector('{lanes}')._fullLayout.xaxis._rangeInitial1")
+    page.wait_for_function(f"whole => ({shown})()[1] < 0.9 * whole", arg=whole)
+    zoomed = page.evaluate(shown)
+    page.get_by_text("Critical path", exact=True).first.click()
+    settled(page)
+    assert page.evaluate(shown) == zoomed
+
+
+def test_charts_say_in_words_what_they_show_where_the_library_does_not_come(page: Page, server: str) -> None:
+    page.route("**/plotly/*.js", lambda route: route.abort())
+    page.goto(f"{server}/validation")
+    chart = page.locator(".st-key-validation_plot [role=figure]")
+    expect(chart).to_have_text(chart.get_attribute("aria-label") or "no sentence")
