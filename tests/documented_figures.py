@@ -21,6 +21,7 @@ from engine.cost_models.calibrated import library_calibration
 from engine.questions import answer
 from engine.validation.gate import stored_errors, stored_left_out_errors, stored_memory_errors
 from engine.validation.selection import headline
+from engine.validation.uncertainty import interval, memory_residuals
 
 ROOT = Path(__file__).parent.parent
 GUIDE = ROOT / "dashboard" / "guide"
@@ -168,6 +169,20 @@ def memory() -> list[str]:
             for text in (form(table.loc[name, "mean"]), whole(table.loc[name, "rows"]))]  # fmt: skip
 
 
+def memory_intervals() -> list[str]:
+    """Intervals of predicted memory with what they rest on, and how many of a source left out lie inside."""
+    table = memory_residuals()
+    found = [str(len(table))]
+    for generation in ("hopper", "ampere"):
+        one_kind = interval(generation=generation, experts=False, table=table)
+        assert one_kind is not None
+        found += [f"{one_kind.low:.2f}", f"{one_kind.high:.2f}", str(one_kind.rows), str(one_kind.sources)]
+    own = table[table["source"] == "BigScience"]
+    others = interval(generation="ampere", experts=False, table=table, without="BigScience")
+    assert others is not None
+    return [*found, str(len(own)), str(int(own["ratio"].between(others.low, others.high).sum()))]
+
+
 def coverage() -> list[str]:
     """Share of left-out runs in 80 % intervals, how many, the range over kinds, and by source."""
     table = validation.stored_coverage()
@@ -289,6 +304,9 @@ STATED: tuple[Stated, ...] = (
            "{} %", coverage),
     Stated("which has no part in them, they hold {} %",
            lambda: [whole(validation.stored_coverage()["covered_80"].iloc[-1])]),
+    Stated("from {} runs whose memory was measured. Dense models on Hopper take {} to {} times the memory predicted, "
+           "in four fifths of {} runs from {} sources; on Ampere {} to {} times, of {} runs from {} sources. Few "
+           "sources tell: of BigScience's {} runs {} lie", memory_intervals),
 )  # fmt: skip
 
 

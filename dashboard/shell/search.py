@@ -80,7 +80,7 @@ def _dialog() -> None:
     if chosen is None:
         return
     target = found[chosen]
-    if target.change is not None:
-        change = target.change
-        st.switch_page(page_links.target(target.page), query_params=state.before_switching(change))
-    st.switch_page(page_links.target(target.page), query_params=dict(target.parameters) or None)
+    parameters = state.before_switching(
+        target.change or (lambda: state.set_url_values(target.parameters)), list(target.parameters)
+    )
+    st.switch_page(page_links.target(target.page), query_params=parameters or None)

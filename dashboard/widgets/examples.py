@@ -68,7 +68,8 @@ def _card(example: Example, *, shown: bool) -> None:
         "Open", icon=":material/arrow_forward:", type="tertiary", key=f"example_{example.name}",
         help=f"{example.kind}: {example.title}",
     ):  # fmt: skip
-        st.switch_page(page_links.target(example.page), query_params=dict(example.parameters))
+        found = state.before_switching(lambda: state.set_url_values(example.parameters), list(example.parameters))
+        st.switch_page(page_links.target(example.page), query_params=found)
 
 
 def _open(example: Example) -> None:
