@@ -69,8 +69,8 @@ def test_the_page_is_in_the_navigation_and_about_no_scenario():
 
 def test_it_starts_with_the_scenarios_model_and_system():
     page = run()
-    assert page.selectbox(key="_serving_model").value == "gpt3-175B"
-    assert page.selectbox(key="_serving_system").value == "h100_80g_nvl8"
+    assert page.selectbox(key="_serving_model").value == "llama-3.1-70B"
+    assert page.selectbox(key="_serving_system").value == "h100_80g_sxm"
     assert "modelled" in html(page)
 
 
@@ -234,7 +234,7 @@ def test_links_full_of_nonsense_show_the_defaults():
                 "serving_ttft": "1e9", "serving_tpot": "0.0", "serving_weight_bits": "7", "serving_id": "99999999",
                 "serving_by": "speed", "serving_launch": "graphs,magic"})  # fmt: skip
     assert "Best: " in html(page)
-    assert page.selectbox(key="_serving_model").value == "gpt3-175B"
+    assert page.selectbox(key="_serving_model").value == "llama-3.1-70B"
 
 
 def test_the_table_is_sorted_and_can_be_the_frontier_only(found: Found):

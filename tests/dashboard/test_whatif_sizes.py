@@ -22,8 +22,10 @@ from tests.dashboard.pages import again, exploration, figure, plainly, run
 from tests.dashboard.test_whatif import settled
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="module")
+def _found_once() -> Iterator[None]:
+    """What studies of the page found stays for the tests of this file, which look at the same few spaces."""
+    studies().close()
     yield
     studies().close()
 
