@@ -54,7 +54,7 @@ def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
         annotations=notes,
     )  # fmt: skip
     told = found.summary()
-    means = ", ".join(f"{row['strategy']} {plain(row['mean'], 3)}" for row in told.to_dict("records"))
+    means = "; ".join(f"{row['strategy']}: {plain(row['mean'], 3)}" for row in told.to_dict("records"))
     span = f"{plain(end, 3)} minutes in {counted(len(phases), 'phase')}"
     return Chart(figure, f"Throughput over {span}. Mean, samples/s: {means}.")
 

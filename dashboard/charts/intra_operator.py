@@ -18,6 +18,8 @@ __all__ = ["Measured", "along_curves", "best_named", "rate_bars", "time_bars", "
 
 HEIGHT: Final = 340
 ROW: Final = 26
+ROOM: Final = 25
+"""Letters of a name that a legend has room for."""
 GIB: Final = 2.0**30
 PIXELS: Final = 240
 """Vectors that fall into the same of so many steps of either axis are drawn once."""
@@ -131,7 +133,8 @@ def _mark(
     symbol: str, name: str, colours: Palette,
 ) -> None:  # fmt: skip
     figure.add_trace(go.Scatter(
-        x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=short_solution(name), showlegend=True,
+        x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=short_solution(name, ROOM),
+        showlegend=True,
         marker={"size": 11, "color": colour, "symbol": symbol, "line": {"width": 1, "color": colours.background}},
         hovertext=[vector_text(each) for each in rows["vector"]],
         hovertemplate=f"<b>{name}, %{{hovertext}}</b><br>%{{x:.4g}}, %{{y:.4g}}<extra></extra>",
@@ -257,7 +260,7 @@ def along_curves(
     for name, colour, (symbol, dash) in zip(others, SCENARIOS[colours.mode], LOOKS, strict=False):
         own = rows[rows["name"] == name]
         figure.add_trace(go.Scatter(
-            x=own["value"], y=own[shown] * scale, mode="lines+markers", name=short_solution(name),
+            x=own["value"], y=own[shown] * scale, mode="lines+markers", name=short_solution(name, ROOM),
             showlegend=True,
             line={"color": colour, "dash": dash, "width": 1.6}, marker={"symbol": symbol, "size": 8},
             hovertemplate=f"{name}, %{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",

@@ -14,6 +14,7 @@ from dashboard.jobs.codesign_studies import codesign_studies
 from dashboard.jobs.elastic_plans import elastic_plans
 from dashboard.jobs.explorations import Explorations
 from dashboard.jobs.layer_plans import layer_plans
+from dashboard.jobs.operator_plans import operator_plans
 from dashboard.jobs.questions import Questions
 from dashboard.jobs.studies import Studies
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
@@ -41,6 +42,7 @@ class Server:
         self.layer_plans = layer_plans(self.workers.answers)
         self.elastic_plans = elastic_plans(self.workers.answers)
         self.codesign_studies = codesign_studies(self.workers.answers)
+        self.operator_plans = operator_plans(self.workers.answers)
         self.settings = settings
 
     def close(self) -> None:

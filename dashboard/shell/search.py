@@ -13,6 +13,7 @@ from dashboard.link import page_links, state
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
 from dashboard.link.user_files import user_files
 from dashboard.pages.registry import PAGES
+from dashboard.widgets.window import is_narrow
 from dashboard.words import glossary
 from dashboard.words.scenarios import system_name
 
@@ -62,8 +63,10 @@ def everything() -> list[Found]:
 def opener() -> None:
     """Draws the button that opens the search; so does Ctrl-K."""
     with st.container(key="search_link"):
-        if st.button("Search", icon=":material/search:", type="tertiary", key="search_open", shortcut=SHORTCUT,
-                     help="Pages, models, systems, terms, saved scenarios"):  # fmt: skip
+        narrow = is_narrow()
+        if st.button(":material/search:" if narrow else "Search", icon=None if narrow else ":material/search:",
+                     type="tertiary", key="search_open", shortcut=None if narrow else SHORTCUT,
+                     help="Search pages, models, systems, terms, saved scenarios"):  # fmt: skip
             _dialog()
 
 

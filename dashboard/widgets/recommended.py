@@ -51,7 +51,7 @@ def band(exploration: Exploration, key: str) -> None:
 
 def band_to_come() -> None:
     """Keeps the room of the band, so that nothing moves when it comes."""
-    st.container(border=True, height=290 if is_narrow() else 142)
+    st.container(border=True, height=290 if is_narrow() else 144)
 
 
 def _sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side]:

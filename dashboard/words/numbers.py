@@ -50,6 +50,7 @@ class Scale:
         known = _as_float(value)
         return ABSENT if known is None else plain(known / self.factor, digits)
 
+_MONEY: Final = (("", 1.0), ("k", 1e3), ("M", 1e6), ("bn", 1e9))
 _ENERGY: Final = (("kWh", 1.0), ("MWh", 1e3), ("GWh", 1e6))
 
 
@@ -118,7 +119,10 @@ def _scale(unit: str, magnitude: float) -> Scale:
     if unit == "bytes/s":
         prefix, factor = _step(_SI_UP, magnitude, "G")
         return Scale(factor, f"{prefix}B/s")
-    if unit in ("samples/s", "tokens/s", "tokens/USD", "USD"):
+    if unit == "USD":
+        prefix, factor = _step(_MONEY, magnitude, "")
+        return Scale(factor, f"{prefix} {unit}".strip())
+    if unit in ("samples/s", "tokens/s", "tokens/USD"):
         prefix, factor = _step(_COUNT, magnitude, "")
         return Scale(factor, f"{prefix} {unit}".strip())
     return Scale(1.0, unit)

@@ -36,8 +36,13 @@ def short_vector(vector: Sequence[Any], most: int = 16) -> str:
     return ",".join(one if number == 1 else f"{one}×{number}" for one, number in runs)
 
 
-def short_solution(name: str) -> str:
-    """Returns the name of a solution as it stands beside a bar: outer and inner mesh axis with a cross."""
+def short_solution(name: str, most: int = 0) -> str:
+    """Returns the name of a solution as it stands beside a bar: outer and inner mesh axis with a cross.
+
+    most: length up to which a name stays as it is.
+    """
+    if len(name) <= most:
+        return name
     for words, shorter in _SHORT:
         name = name.replace(words, shorter)
     return name

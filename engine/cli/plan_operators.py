@@ -54,6 +54,9 @@ def operators(
     state_bytes: Annotated[
         float, typer.Option("--state-bytes", metavar="B", help="A parameter with gradient and optimizer state [bytes].")
     ] = 16.0,
+    gradient_bytes: Annotated[
+        float | None, typer.Option("--gradient-bytes", metavar="B", help="Width of gradients; an element's by default.")
+    ] = None,
     zero: Annotated[bool, typer.Option("--zero", help="Split gradients and optimizer state (ZeRO).")] = False,
     fsdp: Annotated[bool, typer.Option("--fsdp", help="Split parameters, too (FSDP, ZeRO stage 3).")] = False,
     sequence_parallel: Annotated[
@@ -122,7 +125,7 @@ def operators(
         mesh["all_to_all_bandwidth"] = all_to_all * 1e9
     counted: dict[str, Any] = {
         "element_bytes": element_bytes, "state_bytes": state_bytes, "zero": zero, "fsdp": fsdp,
-        "sequence_parallel": sequence_parallel,
+        "sequence_parallel": sequence_parallel, "gradient_bytes": gradient_bytes,
     }  # fmt: skip
     if measured is not None:
         asked: dict[str, Any] = {"model": model, "batch": batch, "layers": layers, **counted}

@@ -11,14 +11,16 @@ that holds all of its state, and the folder answers every question about it.
     >>> codesign.front("results", ["tokens_per_s", "usd"])  # doctest: +SKIP
 """
 
-from engine.codesign.answers import MIX, Results, best_per_budget, front, results
+from engine.codesign.answers import MIX, Results
 from engine.codesign.costs import bill, breakdown, preset, preset_names
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
 from engine.codesign.estimates import Estimate, estimate
 from engine.codesign.library import ready_names, ready_study
 from engine.codesign.quantities import QUANTITIES, Quantity
+from engine.codesign.reading import best_per_budget, front, results
 from engine.codesign.running import Progress, run
 from engine.codesign.schema import FORMAT, BatchRule, Constraint, Costs, Edit, Follow, StudyDocument
+from engine.codesign.sensitivity import sensitivity
 from engine.codesign.study import MOST_POINTS, Design, Study
 
 __all__ = [
@@ -53,4 +55,5 @@ __all__ = [
     "ready_study",
     "results",
     "run",
+    "sensitivity",
 ]

@@ -6,7 +6,6 @@ any others: nothing has to be computed again for them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,13 +14,11 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 
 from engine.codesign.costs import bill
-from engine.codesign.errors import FolderError, StudyError
-from engine.codesign.folder import ResultFolder
-from engine.codesign.points import FIELDS_KEPT, row_schema
-from engine.codesign.quantities import QUANTITIES, quantity, with_quantities
+from engine.codesign.errors import StudyError
+from engine.codesign.points import FIELDS_KEPT
+from engine.codesign.quantities import axes_of, quantity, with_quantities
 from engine.codesign.schema import Constraint
 from engine.codesign.study import Study
 from engine.executions.arrays import Flags
@@ -30,7 +27,7 @@ from engine.scenarios.scenario import Scenario
 from hardware import GIB
 from models.documents import did_you_mean, shown
 
-__all__ = ["MIX", "At", "Results", "best_per_budget", "front", "results"]
+__all__ = ["MIX", "At", "Results"]
 
 MIX: Final = "mix"
 """What stands for all models together where one is asked for."""
@@ -82,9 +79,9 @@ class Results:
 
     def where(self, table: pd.DataFrame, constraints: Sequence[Constraint]) -> Flags:
         """Returns which designs of a table meet all constraints; none that cannot run does."""
-        met = (table["status"] == "ok").to_numpy()
-        for each in constraints:
-            met &= self.meets(table, each)
+        met: Flags = np.logical_and.reduce(
+            [(table["status"] == "ok").to_numpy(), *(self.meets(table, each) for each in constraints)]
+        )
         return met
 
     def meets(self, table: pd.DataFrame, constraint: Constraint) -> Flags:
@@ -338,7 +335,7 @@ class Results:
     def _plainest(self, table: pd.DataFrame, first: Sequence[str]) -> npt.NDArray[np.intp]:
         """Positions of designs, the best first: by some quantities, then by all that the study asks about, then by
         number. So what ties in one question is the design that is better in the others, searched for or not."""
-        basic = axes_of(self.study)
+        basic = axes_of(self.study.document)
         names = [
             *first, *("tokens_per_s",) * ("rate" in basic),
             *(name for name in ("usd", "watts", "usd_per_h", "processors") if name in basic),
@@ -365,19 +362,12 @@ class Results:
                 quantity(name)
             return
         needed = {basic for name in names for basic in quantity(name).rests_on}
-        known = axes_of(self.study)
+        known = axes_of(self.study.document)
         if more := sorted(needed - known):
             raise StudyError(
                 f"Designs were skipped that lose in {', '.join(sorted(known))}, but some of them may be good in "
                 f"{', '.join(more)}; run the study without prune, or with objectives that have it."
             )
-
-
-def axes_of(study: Study) -> frozenset[str]:
-    """Returns what the questions of a study rest on: what a design has to lose in to be skipped."""
-    said = study.document
-    names = [*said.objectives, *(each.quantity for each in said.constraints)]
-    return frozenset(basic for name in names for basic in QUANTITIES[name].rests_on)
 
 
 def _between(low: pd.Series, high: pd.Series, at: At) -> npt.NDArray[np.float64]:
@@ -406,43 +396,3 @@ def _in_words(constraint: Constraint) -> str:
     if constraint.at_most is not None:
         parts.append(f"at most {constraint.at_most:,.6g}")
     return f"{one.label} {' and '.join(parts)} {one.unit}".strip()
-
-
-def results(folder: str | os.PathLike[str]) -> Results:
-    """Returns the results in a folder, as far as they are there. Raises `FolderError` where there are none.
-
-    Args:
-        folder: a folder or an fsspec URL, as given to `run`.
-    """
-    place = ResultFolder(folder)
-    content = place.study()
-    if content is None:
-        raise FolderError(f"{shown(place.place)} holds no study; run one there first.")
-    study = Study.from_json(content, f"study.json in {shown(place.place)}")
-    tables = []
-    for _, _, name in place.parts():
-        rows, key = place.rows(name)
-        if key != study.key.encode():
-            raise FolderError(
-                f"{shown(name)} in {shown(place.place)} is of another study; remove it and run the study again."
-            )
-        tables.append(rows)
-    whole = pa.concat_tables(tables) if tables else row_schema(study).empty_table()
-    listed = whole.unify_dictionaries().to_pandas()
-    # Parts of runs that ended may overlap: what is in both is equal, and counts once.
-    once = listed.drop_duplicates("point").sort_values("point", kind="stable").reset_index(drop=True)
-    return Results(study, once)
-
-
-def front(
-    found: Results | str | os.PathLike[str], objectives: Sequence[str] | None = None, **asked: Any
-) -> pd.DataFrame:
-    """Returns the Pareto front of results, or of those in a folder; see `Results.front`."""
-    return (found if isinstance(found, Results) else results(found)).front(objectives, **asked)
-
-
-def best_per_budget(
-    found: Results | str | os.PathLike[str], budgets: Sequence[float] | None = None, **asked: Any
-) -> pd.DataFrame:
-    """Returns the best design per budget of results, or of those in a folder; see `Results.best_per_budget`."""
-    return (found if isinstance(found, Results) else results(found)).best_per_budget(budgets, **asked)

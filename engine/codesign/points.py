@@ -37,7 +37,7 @@ def row_schema(study: Study) -> pa.Schema:
 
     `status` is "ok", "infeasible" where nothing fits, "problem" where there is no such scenario, with why, or "skipped"
     where bounds prove that the design loses; `bound` is what it could reach at most then [samples/s]. Of others it is,
-    where designs are skipped, the highest rate that any execution would have without its gradient exchange.
+    where designs are skipped, the rate that neither they nor any worse design of their layout exceed.
     """
     return pa.schema(
         [
@@ -109,7 +109,7 @@ def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> d
     else:
         found = space.best(scenario.system, watched=study.document.prune)
         number, rate, feasible = found.id, found.rate, found.feasible
-        bound = found.without_exchange if study.document.prune and found.id is not None else None
+        bound = found.reach if study.document.prune and found.id is not None else None
     if number is None:
         return {"id": None}
     fields = _fields(scenario, space, number)

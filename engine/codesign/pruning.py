@@ -3,8 +3,8 @@
 A design loses where another one, found already, is at least as good in everything that the study asks about and better
 in something. What it could reach at most comes from designs of the same layout that were searched:
 
-- one that is nowhere worse in its rates and capacities: the best rate that it would have if gradients were exchanged
-  for nothing. Without their exchange the times of an execution never rise with a rate, with it they may.
+- one that is nowhere worse in its rates and capacities: what it can reach by times that never rise with a rate
+  (`CostModel.reach`). Those of the cost model itself may: faster computation hides less of an exchange.
 - one of the same rates with no less memory: its best rate itself, for capacities decide only what fits.
 
 Everything asked about is taken apart into what it rests on - the rate, price, power, rent, processors - each of which
@@ -20,8 +20,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.codesign.answers import axes_of
 from engine.codesign.costs import bill
+from engine.codesign.quantities import axes_of
 from engine.codesign.study import Study
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Flags, Floats, Ints
@@ -46,7 +46,7 @@ COSTS: Final = {
 
 @dataclass(slots=True)
 class _Corners:
-    """Searched designs of one layout and model: their values, best rates, and rates without exchange."""
+    """Searched designs of one layout and model: their values, best rates, and what no worse ones exceed."""
 
     values: Floats
     rate: Floats
@@ -109,7 +109,7 @@ class Pruner:
 
     def __init__(self, study: Study) -> None:
         self._study = study
-        axes = axes_of(study)
+        axes = axes_of(study.document)
         # A quantity of one execution, such as the memory that it uses, has no bound.
         self.proves = axes <= {"rate", *COSTS} and "rate" in axes
         self._columns = [column for basic in sorted(axes & set(COSTS)) for column in COSTS[basic]]
@@ -119,7 +119,7 @@ class Pruner:
         self._signs: dict[int, tuple[Floats, Flags]] = {}
 
     def add(self, points: Sequence[int], rates: Sequence[float], free: Sequence[float]) -> None:
-        """Takes the best rates of points, and what these would be without exchange [samples/s]."""
+        """Takes the best rates of points, and what neither they nor any worse ones exceed [samples/s]."""
         if not self.proves or not len(points):
             return
         count = len(self._study.models)
@@ -139,7 +139,7 @@ class Pruner:
             for place, design in enumerate(at.tolist()):
                 for model in range(count):
                     mine = np.flatnonzero(point == designs[design] * count + model)
-                    if len(mine) and np.isfinite(free[int(mine[0])]):
+                    if len(mine):
                         corners = self._corners.setdefault(
                             (group, model), _Corners(np.zeros((0, values.shape[1])), np.zeros(0), np.zeros(0))
                         )

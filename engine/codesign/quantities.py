@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from engine.codesign.errors import StudyError
+from engine.codesign.schema import StudyDocument
 from engine.economics import energy_kwh, processor_hours, seconds_for_tokens
 from engine.executions.arrays import Floats
 from models.documents import did_you_mean, shown
 
-__all__ = ["QUANTITIES", "Basic", "Quantity", "quantity", "with_quantities"]
+__all__ = ["QUANTITIES", "Basic", "Quantity", "axes_of", "quantity", "with_quantities"]
 
 Basic = Literal["rate", "usd", "watts", "usd_per_h", "processors", "memory", "host memory", "step"]
 DAY: Final = 86_400.0
@@ -129,3 +130,13 @@ def with_quantities(table: pd.DataFrame, tokens: float) -> pd.DataFrame:
         except KeyError:  # it rests on a statistic that was not kept
             continue
     return table.assign(**found)
+
+
+def axes_of(said: StudyDocument) -> frozenset[Basic]:
+    """Returns what the objectives and constraints of a study rest on: what a design has to lose in to be skipped.
+
+    Args:
+        said: the document of the study.
+    """
+    names = [*said.objectives, *(each.quantity for each in said.constraints)]
+    return frozenset(basic for name in names for basic in QUANTITIES[name].rests_on)

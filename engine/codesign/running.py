@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from engine.codesign.answers import results
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
 from engine.codesign.executors import HereExecutor, Interpreters, of_client, workers_of
 from engine.codesign.folder import ResultFolder
 from engine.codesign.pruning import Pruner
+from engine.codesign.reading import results
 from engine.codesign.study import Study
 from engine.codesign.tasks import Done, Task, work
 from engine.codesign.versions import version

@@ -46,7 +46,7 @@ class Done:
     seconds: float
     size: int
     rates: tuple[tuple[int, float, float], ...] = ()
-    """(point, best rate, that without exchange) of what was found [samples/s], where designs are to be skipped."""
+    """(point, best rate, what no worse design exceeds) of what was found [samples/s], where designs are skipped."""
 
 
 @lru_cache(maxsize=4)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
 import pandas as pd
 
 from engine.columns import ColumnSet
@@ -403,15 +404,25 @@ class CostModel(ABC):
     def rises_with(self, system: System, path: str) -> int:
         """Tells how rates depend on a figure of a system, all else being equal, for proofs about systems not searched.
 
-        1 where the time that any execution takes without its gradient exchange never rises with the figure, and what
-        fits stays; -1 where it never falls; 0, which proves nothing, where that is not known. A capacity with 1 decides
-        what fits and changes no time at all.
+        1 where `reach` never falls as the figure rises, and what fits stays; -1 where it never rises; 0, which proves
+        nothing, where that is not known. A capacity with 1 decides what fits and changes no time at all.
 
         Args:
             system: the system.
             path: of the figure in its document, such as "mem1.bandwidth_gb_per_s".
         """
         return 0
+
+    def reach(self, prepared: Any, group: Group, part: slice) -> Floats:
+        """Returns the sample rate that no execution of a chunk of rows exceeds [samples/s] [rows], neither on this
+        system nor on any that `rises_with` puts below it; endless where nothing is known.
+
+        Args:
+            prepared: what `prepare` returned.
+            group: one of its groups.
+            part: which rows of the group.
+        """
+        return np.full(len(group.place[part]), np.inf)
 
     def operations(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None

@@ -189,9 +189,9 @@ class Search:
         self._cell_rate = np.full(len(space.cells), -np.inf)
         self._cell_id = np.full(len(space.cells), -1)
         self._floor = -np.inf
-        self.without_exchange = -np.inf
-        """The highest rate that any execution would have without its gradient exchange [samples/s]: those not evaluated
-        have none that reaches the best. Kept where `watched`."""
+        self.reach = -np.inf
+        """The sample rate that no execution exceeds on the system or on a worse one [samples/s], kept where `watched`:
+        what is not evaluated has a bound below the best, and such bounds hold on worse systems too."""
         self.watched = False
 
     def look(self, prepared: Prepared, rows: Candidates, hints: Ints | None = None) -> None:
@@ -258,12 +258,11 @@ class Search:
             here = owner == number
             for group in _rows(prepared, prepared.groups[number], place[here], time[here]):
                 rows = cost_model_of(self.space).evaluate_rows(prepared, group, slice(None))
+                if self.watched:
+                    reach = cost_model_of(self.space).reach(prepared, group, slice(None))
+                    self.reach = max(self.reach, float(reach.max(initial=-np.inf)))
                 for variant in rows.variants:
                     cell = rows.cell if variant.rows is None else rows.cell[variant.rows]
-                    if self.watched:
-                        rate, total = variant.metrics["sample_rate"], variant.metrics["total_time"]
-                        free = rate * (total / (total - variant.metrics["dp_comm_exposed_time"]))
-                        self.without_exchange = max(self.without_exchange, float(free.max(initial=-np.inf)))
                     self._take(variant.ids, variant.metrics["sample_rate"], prepared.cells.number[cell])
 
     def _take(self, ids: Ints, rates: Floats, cells: Ints) -> None:

@@ -102,6 +102,9 @@ class Answerer:
         gone = stops or (lambda: False)
         process = self._taken(gone, wait)
         try:
+            if process is not None and not process.lives:  # it ended while nobody asked
+                self._end(process)
+                process = None
             process = process or self._started()
             found = self._heard(process, asked, tell, gone)
         except BaseException as problem:
@@ -111,6 +114,12 @@ class Answerer:
         finally:
             self._free.put(process if process is not None and process.lives else None)
         return found
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Numbers of the processes."""
+        with self._lock:
+            return tuple(process.pid for process in self._every)
 
     def close(self) -> None:
         """Ends all processes at once, whatever they are doing."""
@@ -197,6 +206,11 @@ class _Process:
         self.send(b"".join(map(pickle.dumps, (sys.path, added(), bounds, behind))))
         self._listener = threading.Thread(target=self._listen, name="shardscape-answers", daemon=True)
         self._listener.start()
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._popen.pid
 
     @property
     def lives(self) -> bool:

@@ -55,8 +55,8 @@ class Found:
     evaluated: int
     kept: float = float("nan")
     tied: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
-    without_exchange: float = float("nan")
-    """The highest rate of any execution without its gradient exchange [samples/s], where it was asked for."""
+    reach: float = float("nan")
+    """The sample rate that no execution exceeds on this system or any worse one [samples/s], where it was asked for."""
 
 
 class ReadySpace:
@@ -74,8 +74,8 @@ class ReadySpace:
     def best(self, system: System, kept: int | None = None, *, watched: bool = False) -> Found:
         """Returns the proven optimum on a system, and how the execution `kept` does there.
 
-        The system must have the tiers that the space was laid out for: equal `layout_key`. watched: whether to tell the
-        rate without exchange too.
+        The system must have the tiers that the space was laid out for: equal `layout_key`. watched: whether to tell
+        `Found.reach` too.
         """
         search = Search(self.space, 1, False)
         search.watched = watched
@@ -136,7 +136,7 @@ def _found(search: Search, kept_rate: float) -> Found:
         return Found(None, float("nan"), 0, 0, kept_rate)
     first = top.iloc[0]
     return Found(int(first["id"]), float(first["sample_rate"]), search.feasible, search.evaluated, kept_rate,
-                 search.tied(), search.without_exchange)  # fmt: skip
+                 search.tied(), search.reach)  # fmt: skip
 
 
 def _locate(prepared: Prepared, rows: Candidates, execution: int) -> tuple[Ints, float] | None:

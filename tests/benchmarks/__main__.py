@@ -1,4 +1,5 @@
-"""Measures every case on one core and prints a table; `browser` measures the dashboard, `load` many people at once."""
+"""Measures every case on one core and prints a table; `browser` measures the dashboard, `load` many people at once,
+`codesign` studies."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ CALCULON_WITHOUT_LOGGING = 1220.0
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("engine", "browser", "load"), default="engine",
+    parser.add_argument("what", nargs="?", choices=("engine", "browser", "load", "codesign"), default="engine",
                         help="what is measured")  # fmt: skip
     parser.add_argument("--part", action="append", choices=("page", "sweep", "sessions", "memory"), default=[],
                         help="of the dashboard, only this; may be repeated")  # fmt: skip
@@ -46,6 +47,11 @@ def main() -> None:
         from tests.benchmarks import load_sessions
 
         load_sessions.run(given.json, given.seconds, given.sessions)
+        return
+    if given.what == "codesign":
+        from tests.benchmarks import codesign
+
+        codesign.run(given.json, whole=given.repeats > 1)
         return
     if given.case:
         pin()

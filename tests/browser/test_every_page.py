@@ -25,6 +25,11 @@ TALL = 5000
 MARKUP = re.compile(r"\*\*|:[a-z-]+\[|:material|</?[a-z]+[ >]|\\[-_*\[(]")
 NAMED = {"button", "checkbox", "combobox", "heading", "link", "radio", "slider", "spinbutton", "switch", "textbox"}
 SENTENCE = ("Model:", "GPUs:", "System:", "Datatype:", "Batch:", "Limits:", "Cost model:")
+ANSWER_FIRST = {
+    "explore": (".ss-strip", ".st-key-explore_band", ".st-key-map_place", ".st-key-panel", ".st-key-explore_choices"),
+    "pareto": (".ss-strip", ".st-key-pareto_pickers", ".st-key-pareto_plot"),
+}
+"""What stands one below the other on a phone."""
 IN_ORDER = """order => {
   const tops = order.map((each) => document.querySelector(each)?.getBoundingClientRect().top);
   return tops.every((top, place) => place === 0 || top > tops[place - 1]) && tops[1] < 844 / 2;
@@ -38,6 +43,7 @@ def wide(warm: BrowserContext, server: str) -> Iterator[Callable[[str], Page]]:
     opened = warm.new_page()
 
     def visit(name: str, link: str = LINK) -> Page:
+        opened.goto("about:blank")  # or else the page before would be drawn once more, in light and wide
         opened.emulate_media(media="screen", color_scheme="light")
         opened.set_viewport_size({"width": 1280, "height": TALL})
         opened.goto(f"{server}/{name}?{link}")
@@ -85,14 +91,20 @@ def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[..., Pa
     assert [node for node in nodes if node["role"] in NAMED and not node["name"]] == []
     for first in SENTENCE if entry.needs is not Needs.NOTHING else ():
         expect(page.get_by_role("button", name=re.compile(f"^{first}"))).to_have_count(1)
+    if entry.name == "memory":
+        assert_printed_beside_the_logo(page)
     page.emulate_media(color_scheme="dark")
     assert looks(page) == {}, "in the dark"
     page.set_viewport_size({"width": 390, "height": TALL})
     assert looks(page) == {}, "390 wide"
+    if entry.name in ANSWER_FIRST:
+        page.wait_for_function(IN_ORDER, arg=ANSWER_FIRST[entry.name])
+    if entry.name == "whatif":
+        assert_answer_stays_in_sight(page)
 
 
-def test_on_a_phone_the_answer_stands_before_what_changes_it(wide: Callable[[str], Page]) -> None:
-    page = wide("whatif")
+def assert_answer_stays_in_sight(page: Page) -> None:
+    """On a phone What-if's answer stands before what changes it, and stays there."""
     page.set_viewport_size({"width": 390, "height": 844})
     answer, sliders = page.locator(".ss-strip"), page.locator(".st-key-whatif_card")
     first, second = answer.bounding_box(), sliders.bounding_box()
@@ -101,22 +113,16 @@ def test_on_a_phone_the_answer_stands_before_what_changes_it(wide: Callable[[str
     assert first["y"] + first["height"] <= min(second["y"], 844)
     page.locator(".st-key-whatif_model").scroll_into_view_if_needed()
     expect(answer).to_be_in_viewport()
-    for name, order in (
-        ("", (".ss-strip", ".st-key-map_place", ".st-key-panel", ".st-key-explore_choices")),
-        ("pareto", (".ss-strip", ".st-key-pareto_pickers", ".st-key-pareto_plot")),
-    ):
-        page = wide(name)
-        page.set_viewport_size({"width": 390, "height": TALL})
-        page.wait_for_function(IN_ORDER, arg=order)
 
 
-def test_printed_nothing_is_over_the_sentence(wide: Callable[[str], Page]) -> None:
-    page = wide("memory")
+def assert_printed_beside_the_logo(page: Page) -> None:
+    """Printed, nothing is over the sentence."""
     page.emulate_media(media="print")
     logo, sentence = (page.locator(each).bounding_box() for each in ("header img", ".st-key-sentence"))
     assert logo is not None
     assert sentence is not None
     assert logo["y"] + logo["height"] <= sentence["y"]
+    page.emulate_media(media="screen")
 
 
 def test_the_keyboard_follows_into_menus_and_back(wide: Callable[[str], Page]) -> None:

@@ -27,6 +27,8 @@ from tests.browser.conftest import SMALL
 
 LIMITS = {"tensor_par": [2, 4], "pipeline_par": [1, 2]}
 LIMITED = f"{SMALL}&limits=tensor_par:2,4;pipeline_par:1,2"
+ONE = f"{SMALL}&limits=tensor_par:4;pipeline_par:1"
+"""One cell, for pages that search the space some hundred times."""
 
 
 @pytest.fixture(scope="module")
@@ -162,14 +164,13 @@ def test_filtered_results_are_shared_and_downloaded_exactly(
 
 
 def test_a_what_if_is_answered_shared_and_taken_away_as_a_system(page: Page, stranger: Page, server: str) -> None:
-    # One cell, because the studies of the page search the space some hundred times.
     base = Scenario.of(
         "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16",
         limits={"tensor_par": [4], "pipeline_par": [1]},
     )  # fmt: skip
     before = rate_of(explore_scenario(base))
     rate = rate_of(explore_scenario(whatif.changed(base, {"hbm_bandwidth": 6144.0})))
-    page.goto(f"{server}/whatif?{SMALL}&limits=tensor_par:4;pipeline_par:1&whatif_changes=hbm_bandwidth:6144")
+    page.goto(f"{server}/whatif?{ONE}&whatif_changes=hbm_bandwidth:6144")
     for each in (page, stranger):
         if each is stranger:
             each.goto(page.url)
@@ -218,7 +219,7 @@ EVIL = quote('<img src=x onerror="alert(1)">')
 def test_hostile_links_end_in_a_sentence_on_every_page(
     page: Page, server: str, path: str, query: str, word: str
 ) -> None:
-    page.goto(f"{server}/{path}?{LIMITED}&{query}")
+    page.goto(f"{server}/{path}?{ONE}&{query}")
     expect(page.locator("[data-testid=stAlert]").filter(has_text=word).first).to_be_visible()
     drawn = page.locator(".ss-tile, [class*=st-key-compare_add], .st-key-results_table").first
     expect(drawn).to_be_visible()

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from dashboard.words.numbers import format_value
@@ -54,19 +53,19 @@ def test_a_comparison_travels_as_one_file(page: Page, stranger: Page, server: st
     assert parse_qs(urlsplit(stranger.url).query) == parse_qs(urlsplit(page.url).query)
 
 
-@pytest.mark.parametrize("path", ["explore", "explore/"])
-def test_the_start_page_written_out_opens_it_with_what_the_link_says(page: Page, server: str, path: str) -> None:
+def test_the_start_page_written_out_opens_it_with_what_the_link_says(page: Page, server: str) -> None:
     page.goto(f"{server}/memory?{LIMITED}")
     expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
-    page.goto(f"{server}/{path}?{LIMITED}&metric=mfu")
-    expect(page.get_by_role("radio", name="MFU")).to_be_checked()
-    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
-    assert urlsplit(page.url).path == "/"
-    assert parse_qs(urlsplit(page.url).query) == parse_qs(f"{LIMITED}&metric=mfu")
-    assert page.get_by_role("dialog").count() == 0
-    expect(page.get_by_test_id("stTopNav").get_by_role("button", name=re.compile("^Explore"))).to_have_count(1)
-    page.go_back()
-    expect(page).to_have_url(re.compile(r"/memory\?"))
+    for path in ("explore", "explore/"):
+        page.goto(f"{server}/{path}?{LIMITED}&metric=mfu")
+        expect(page.get_by_role("radio", name="MFU")).to_be_checked()
+        expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
+        assert urlsplit(page.url).path == "/"
+        assert parse_qs(urlsplit(page.url).query) == parse_qs(f"{LIMITED}&metric=mfu")
+        assert page.get_by_role("dialog").count() == 0
+        expect(page.get_by_test_id("stTopNav").get_by_role("button", name=re.compile("^Explore"))).to_have_count(1)
+        page.go_back()
+        expect(page).to_have_url(re.compile(r"/memory\?"))
 
 
 def test_an_address_that_is_none_is_told_of(second: BrowserContext, server: str) -> None:

@@ -34,13 +34,13 @@ def test_progress_can_be_stopped_and_what_is_there_is_there_for_all(page: Page, 
 
 
 def test_a_link_shows_what_the_engine_finds(page: Page, server: str) -> None:
-    limits = {"tensor_par": [1, 2, 4], "pipeline_par": [1, 2, 4]}
+    limits = {"tensor_par": [1, 2, 4], "pipeline_par": [1, 2, 4], "microbatch_size": [1]}
     found = explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=limits)
     every = found.evaluate_ids(found.rows.table(["id"])["id"].to_numpy())
     bound = float(every["weight_space"].median())
     chosen = every[every["weight_space"] <= bound]
     best = chosen.groupby(["tensor_par", "pipeline_par"])["act_space"].min()
-    link = f"{SMALL}&limits=tensor_par:1,2,4;pipeline_par:1,2,4"
+    link = f"{SMALL}&limits=microbatch_size:1;tensor_par:1,2,4;pipeline_par:1,2,4"
     page.goto(f"{server}/?{link}&metric=act_space&results_where=weight_space:..{bound!r}")
     expect(page.locator(MAP).first).to_be_visible()
     expect(page.locator(".st-key-explore_filters")).to_contain_text(f"{len(chosen):,} of")

@@ -22,6 +22,14 @@ def _known_parameters() -> None:
     assert registry.PAGES
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_processes_unasked() -> Iterator[None]:
+    """Has pages of this process compute within it, as a server may be told to: tests of workers start their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHARDSCAPE_PROCESS", "off")
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _main_module() -> Iterator[None]:
     """Puts `__main__` back: Streamlit's AppTest leaves a page's script there, which spawned processes would run."""

@@ -45,6 +45,9 @@ def test_one_job_through_the_phases_of_figure_7() -> None:
     assert "244" in table(app, "plan")["plan"].tolist()
     app = run({"elastic_phases": "30@8888x2, 5@0x1, 30@4x2", "elastic_pause": "260", "elastic_variant": "physical"})
     assert "3 phases" in html(app)
+    app = run({"elastic_rule": "n/g, g, 1"})
+    assert "n/g, g, 1" in html(app)
+    assert "three" in run({"elastic_rule": "n, g"}).warning[0].value
 
 
 def test_a_library_model_has_a_curve_phases_and_an_answer_to_lost_nodes() -> None:

@@ -25,6 +25,7 @@ from engine import Exploration, ExplorationCancelled, Progress, Scenario, explor
 from engine.executions.codes import OFFLOADS
 from engine.store import Condition
 from tests.dashboard.pages import ROOT, figure, html, plainly, plots, progress
+from tests.dashboard.test_sharing import complete, folded, nested
 
 SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
 BARE = (
@@ -311,6 +312,12 @@ def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: p
         ({"limits": "no_such_field:1"}, "no_such_field"),
         ({"limits": "weight_offload:maybe"}, "maybe"),
         ({"scenario": "!!!"}, "scenario"),
+        ({"scenario": "garbage"}, "damaged"),
+        ({"scenario": "2abc"}, "newer"),
+        ({"scenario": folded(b" " * 5_000_000)}, "unfolds"),
+        ({"scenario": folded(complete(limits=nested(400)))}, "nested"),
+        ({"scenario": folded(complete(num_procs=10**30))}, "num_procs"),
+        ({"procs": "1000000000000"}, "whole number"),
         ({"cell": "axb"}, "cells look like 8x4"),
         ({"id": "123456789012345678"}, "ids run from 0"),
         ({"metric": "evil"}, "metric cannot be"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import patch
@@ -92,6 +93,20 @@ def test_a_library_model_goes_on_its_system_and_on_others() -> None:
     told = said(run({"from": "library", "model": "llama-3-8B", "system": "h200_141g_sxm", "batch": "16"}))
     assert "NVIDIA B200 180 GB SXM × 8 comes first" in told
     assert "Published beside computed" not in told
+
+
+def test_a_mesh_of_two_networks_is_searched_off_the_page() -> None:
+    link = {"from": "library", "devices": "16", "batch": "16", "layers": "2", "sharded": "fsdp"}
+    app = run(link)
+    until = time.monotonic() + 60
+    while "Searching" in html(app) and time.monotonic() < until:
+        time.sleep(0.2)
+        app.run()
+    assert not app.exception
+    told = said(app)
+    assert "Fully sharded data parallel (FSDP). All layers: q, out, gate_proj, down_proj by sequences." in told
+    assert "6,561 vectors are valued in place of 6,561²" in told
+    assert figure(app, "intra_operator_segments")["data"][0]["text"] == ["11,11,11,11"] * 2
 
 
 def test_links_that_cannot_be_are_sentences() -> None:

@@ -52,7 +52,7 @@ def test_how_far_off_it_is_names_both_memories() -> None:
         need = gibibytes(memory.capacity_gib * 2**30 + nearest[name])
         assert plainly(f"**{need}** of {kind} where a GPU has {gibibytes(memory.capacity_gib * 2**30)},") in said
     alone = least_memory(found.scenario.space)["need"].min()
-    assert plainly(f"no more host memory than there is, another would run from {gibibytes(alone)} of HBM on.") in said
+    assert plainly(f"Without more host memory, another fits with {gibibytes(alone)} of HBM.") in said
 
 
 @pytest.mark.parametrize("procs", [4, 16])

@@ -54,7 +54,7 @@ def watched(tmp_path: Path) -> dict[str, str]:
     """The environment of a process that is watched; what it did is in the file that `WATCHED` names."""
     (tmp_path / "sitecustomize.py").write_text(WATCH)
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH", ""))))
-    return {"PYTHONPATH": path, "WATCHED": str(tmp_path / "watched.txt")}
+    return {"PYTHONPATH": path, "WATCHED": str(tmp_path / "watched.txt"), "SHARDSCAPE_PROCESS": "on"}
 
 
 def contacted(watched: dict[str, str]) -> list[str]:

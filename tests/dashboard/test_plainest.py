@@ -78,7 +78,7 @@ def test_pages_show_it_and_say_that_it_is_tied() -> None:
     assert ties_of_best(found) == len(ties)
     app = run("explore", found)
     assert f"simplest of {len(ties):,} equal layouts" in html(app)
-    assert f"tokens/s · {len(ties):,} tied" in html(app)
+    assert f"per GPU · {len(ties):,} tied" in html(app)
     best_row = app.dataframe[0].value.iloc[0]
     assert best_row["total_time"] == pytest.approx(1000 * best["total_time"], rel=1e-12)
 

@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from dashboard.files.exports import of_rows
 from engine.columns import DERIVED
@@ -45,3 +46,22 @@ def test_results_sort_by_them_and_show_them() -> None:
     assert shown == pytest.approx(float(known["tflops_per_gpu"].of(rate)) / 1e12)
     assert frame["usd"].is_monotonic_increasing
     assert list(frame)[:4] == ["id", "usd", "energy", "tflops_per_gpu"]
+
+
+def test_the_search_knows_everything_by_name() -> None:
+    def script() -> None:
+        from dashboard.shell import search
+
+        search.opener()
+
+    app = AppTest.from_function(script, default_timeout=60)
+    app.session_state["_url"] = {}
+    app.run()
+    app.button(key="search_open").click().run()
+    assert not app.exception
+    shown = app.selectbox(key="search_field").options
+    for words in ("Map · page", "Accuracy · chapter of the guide", "Tensor parallel (TP) · term",
+                  "NVIDIA H100 80 GB SXM, 8 per NVLink domain · system"):
+        assert words in shown
+    assert any(option.startswith("Mixtral 8x22B · model") for option in shown)
+    assert len(shown) == len(set(shown))

@@ -6,6 +6,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -296,6 +297,12 @@ def test_an_equal_scenario_is_not_evaluated_again(store_path: Path) -> None:
                 engine.explore(model, system, **{**NARROW, "max_batch_size": 4}, store=store)
 
 
+@cache
+def undisturbed() -> Exploration:
+    """What is explored in memory from beginning to end, however often others are stopped."""
+    return engine.explore("megatron-126M", "h100_80g_nvl8", **NARROW)
+
+
 @pytest.mark.parametrize("checks", [0, 1, 3, 8])
 def test_stopping_leaves_the_store_as_it_was(store_path: Path, checks: int) -> None:
     with Store(store_path) as store:
@@ -314,7 +321,7 @@ def test_stopping_leaves_the_store_as_it_was(store_path: Path, checks: int) -> N
         assert store.records() == before
         assert sorted(path.relative_to(store_path.parent) for path in store_path.parent.rglob("*")) == files
         found = engine.explore("megatron-126M", "h100_80g_nvl8", **NARROW, store=store, cancel=threading.Event())
-        assert_identical(found, engine.explore("megatron-126M", "h100_80g_nvl8", **NARROW))
+        assert_identical(found, undisturbed())
 
 
 def test_an_event_stops_an_exploration_in_memory() -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import engine
@@ -93,6 +93,7 @@ def in_rows_order(chosen: pd.DataFrame, ids: npt.NDArray[np.int64]) -> pd.DataFr
     return chosen.set_index("id").loc[ids].reset_index()
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(random=st.randoms(use_true_random=False))
 def test_every_statistic_of_a_sample_is_what_evaluating_it_gives(random: Random) -> None:
     found = engine.explore_scenario(draw(random, largest=4_000).scenario)

@@ -52,6 +52,17 @@ def test_costs_of_collectives_are_alpas() -> None:
     assert AlpaMesh((4, 1), beta=(1.0, 1.0)).replicated_penalty == round(1 + 1.5 + 0.01 + 1 + 0.01)
 
 
+def test_rings_over_the_same_hosts_share_their_network() -> None:
+    # Two hosts of four devices: along axis 0 four rings of two cross twice each, along axis 1 none does.
+    mesh = AlpaMesh.of_hosts((2, 4), hosts=2, inside=100.0, between=10.0)
+    assert mesh.beta == pytest.approx((8 / 10, 1 / 100))
+    # One ring over all eight crosses twice between the same two hosts.
+    assert AlpaMesh.of_hosts((1, 8), hosts=2, inside=100.0, between=10.0).beta[1] == pytest.approx(2 / 10)
+    assert AlpaMesh.of_hosts((1, 8), hosts=4, inside=100.0, between=10.0).beta[1] == pytest.approx(1 / 10)
+    with pytest.raises(PlanError, match="8 devices on 3 hosts"):
+        AlpaMesh.of_hosts((2, 4), hosts=3, inside=1.0, between=1.0)
+
+
 def test_resharding_follows_alpas_rules() -> None:
     two, one = AlpaMesh((2, 4)), AlpaMesh((1, 4))
     size = 4096.0

@@ -23,5 +23,6 @@ PAGE = Page(
         "elastic_node": "GPUs of a node", "elastic_stop": "pause at a start", "elastic_policy": "policy",
         "elastic_runs": "runs", "elastic_curve": "job to look at", "elastic_profile": "profile",
         "elastic_pcie": "bandwidth to the host", "elastic_nvlink": "bandwidth in the node", "elastic_onto": "card",
+        "elastic_rule": "static strategy",
     },
 )  # fmt: skip

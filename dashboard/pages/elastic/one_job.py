@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard.charts.elastic import resource_curve, throughput_over_time
 from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import Chart
 from dashboard.compat.caches import remembered
 from dashboard.link import state
 from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
@@ -21,11 +22,13 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, percent, plain
 from engine.planners import elastic
 from engine.planners.contract import PlanError
+from engine.planners.elastic.strategies import STATIC, own_strategy
 
 __all__ = ["VARIANTS", "one_job"]
 
 _EXAMPLE: Final = "30@8888x2, 30@4444x2, 30@4x2, 30@1x2, 30@1x4"
 _MOST_TEXT: Final = re.compile(r"[\d@x., ;]{1,400}")
+_RULE_TEXT: Final = re.compile(r"[\w\-+*/, ]{1,60}", re.ASCII)
 _PHASE: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@([0-8]{1,64})x(\d{1,3})")
 _OVER: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "Bandwidth"}
 _LABELS: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "bandwidth limit [0: NVLink]"}
@@ -60,25 +63,31 @@ def one_job(mode: str) -> None:
         ask_for_card()
         return
     phases = _phases(text)
-    found = _timeline(chosen, text, variant, float(pause), basis)
+    rule, wrong = _rule()
+    found = _timeline(chosen, text, variant, float(pause), basis, rule)
     st.html(markup.figure_strip(_tiles(found)))
     unmeasured = found.table["measured_s"].isna() & found.table["predicted_s"].notna()
     if basis == "measured" and unmeasured.any():
         count = f"{int(unmeasured.sum())} of {len(found.table)} times"
         st.markdown(f"{count} were never measured and count as not running.")
+    if (found.summary()["gain"] < 0).any():
+        kept = "The planner keeps to the card’s table of allowed plans; static strategies do not."
+        slower = "A static strategy was measured faster than what the planner’s predictions pick."
+        st.markdown(slower if basis == "measured" else kept)
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Throughput while resources change", f"{found.basis} times; GPUs on each node above"))
         chart = throughput_over_time(found, mode)
         show(chart, "elastic_timeline")
         st.markdown(literal(chart.alt))
+        _rule_field(wrong)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Along one resource", "the plan that wins at every value"))
         over = segments("Resource", _OVER, "elastic_over")
         _curve(chosen, over, variant, mode)
     with st.container(border=True, gap="xsmall"):
         _plans(chosen, variant, phases)
-    _timeline_table(found)
+    _timeline_table(found, chart)
 
 
 def _phases_field() -> str:
@@ -96,6 +105,34 @@ def _phases_field() -> str:
         "threads per GPU; 5@0x1 is five minutes without any GPU.",
     )  # fmt: skip
     return value
+
+
+def _rule() -> tuple[str, str]:
+    """(the rule of a static strategy of one's own, empty where there is none; what is wrong with it)."""
+    text = state.url_value("elastic_rule", "", _RULE_TEXT)
+    if text:
+        try:
+            own_strategy(text)
+        except PlanError as problem:
+            return "", str(problem)
+    return text, ""
+
+
+def _rule_field(wrong: str) -> None:
+    """Draws the field of the rule, and what is wrong with it."""
+    value = state.url_value("elastic_rule", "", _RULE_TEXT)
+    key = key_for("_elastic_rule", value)
+
+    def changed() -> None:
+        state.set_url_value("elastic_rule", str(given(key)).strip() or None)
+
+    st.text_input(
+        "A static strategy of yours: PP, TP, DP", value, key=key, on_change=changed, max_chars=60, width=330,
+        placeholder="n/g, g, 1", help="n is all GPUs, g those of a node, w nodes: n/g, g, 1 is tensor parallelism "
+        "inside nodes and a pipeline across them. Or one plan for all phases, such as zero-dp+ga.",
+    )  # fmt: skip
+    if wrong:
+        st.warning(literal(wrong), icon=":material/error:")
 
 
 def _phases(text: str) -> list[elastic.Phase]:
@@ -118,11 +155,12 @@ def _phases(text: str) -> list[elastic.Phase]:
 
 
 @remembered(32)
-def _timeline(chosen: Chosen, phases: str, variant: str, pause: float, basis: str) -> elastic.Timeline:
+def _timeline(chosen: Chosen, phases: str, variant: str, pause: float, basis: str, rule: str) -> elastic.Timeline:
     """The job through the phases."""
     return elastic.timeline(
-        chosen.card, _phases(phases), measured=chosen.measured, variant=variant, pause_s=pause, basis=basis
-    )
+        chosen.card, _phases(phases), strategies=[*STATIC, *([rule] if rule else [])], measured=chosen.measured,
+        variant=variant, pause_s=pause, basis=basis,
+    )  # fmt: skip
 
 
 @remembered(32)
@@ -144,7 +182,8 @@ def _tiles(found: elastic.Timeline) -> list[markup.Tile]:
         if place == 0:
             context = f"mean; {counted(int(found.table['phase'].nunique()), 'phase')}"
         else:
-            context = f"the planner {percent(row['gain'], 1)} more" if row["mean"] else "runs nothing"
+            how = "more" if row["gain"] >= 0 else "less"
+            context = f"the planner {percent(abs(row['gain']), 1)} {how}" if row["mean"] else "runs nothing"
         tiles.append(markup.Tile(str(row["strategy"]), f"{plain(row['mean'], 4)} samples/s", context))
     return tiles
 
@@ -186,8 +225,8 @@ def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
     )  # fmt: skip
 
 
-def _timeline_table(found: elastic.Timeline) -> None:
-    """Offers the timeline as a table."""
+def _timeline_table(found: elastic.Timeline, chart: Chart) -> None:
+    """Offers the timeline as a table, and both as files."""
     table = found.table.drop(columns=["paused_s"])
     table.attrs.clear()
     with st.expander("As table"):
@@ -195,4 +234,4 @@ def _timeline_table(found: elastic.Timeline) -> None:
             table, hide_index=True, height=height_of(len(table), 400), key="elastic_table", placeholder="–",
             alt="Every strategy in every phase: plan, iteration time and throughput, predicted and measured.",
         )  # fmt: skip
-    downloads({"Timeline": table, "Means": found.summary()}, "elastic")
+    downloads({"Timeline": table, "Means": found.summary()}, "elastic", {"Timeline": chart})

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from dashboard.charts.elements.template import Chart
 from dashboard.widgets.tables import height_of
 
 __all__ = ["downloads", "worded"]
@@ -34,20 +35,31 @@ def worded(table: pd.DataFrame, columns: Mapping[str, str], key: str, alt: str) 
                  key=key, alt=alt)  # fmt: skip
 
 
-def downloads(tables: Mapping[str, pd.DataFrame], name: str) -> None:
-    """Draws the menu of tables to download as CSV.
+def downloads(tables: Mapping[str, pd.DataFrame], name: str, charts: Mapping[str, Chart] | None = None) -> None:
+    """Draws the menu of tables to download as CSV, and of charts as pictures in HTML.
 
     Args:
         tables: by what they are called.
         name: of the menu's keys, and the beginning of file names.
+        charts: by what they are called.
     """
-    with st.popover("Download", icon=":material/download:", help="Tables of this page as CSV."):
+    with st.popover("Download", icon=":material/download:", help="Tables of this page as CSV, charts as HTML."):
         for title, table in tables.items():
             file = f"{name}_{title.lower().replace(' ', '_')}.csv"
             st.download_button(
                 f"{title} (CSV)", partial(_csv, table), file, "text/csv",
                 key=f"elastic_{file}", on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
+        for title, chart in (charts or {}).items():
+            file = f"{name}_{title.lower().replace(' ', '_')}.html"
+            st.download_button(
+                f"{title} (picture, HTML)", partial(_html, chart), file, "text/html", key=f"elastic_{file}",
+                on_click="ignore", icon=":material/download:", type="tertiary",
+            )  # fmt: skip
+
+
+def _html(chart: Chart) -> str:
+    return str(chart.figure.to_html(include_plotlyjs=True))
 
 
 def _csv(table: pd.DataFrame) -> str:

@@ -95,7 +95,8 @@ def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
         table = segments_of(graphs)
         chart = segment_map(table, None if chosen is None else chosen.vectors, mode)
         show(chart, "intra_operator_segments")
-        spaces = {name: [block.space for block in blocks] for name, blocks in kinds.items()}
+        axes = len(plan.mesh.shape)
+        spaces = {name: [block.space**axes for block in blocks] for name, blocks in kinds.items()}
         joint = " × ".join(f"{math.prod(each):,}{_raised(names.count(name))}" for name, each in spaces.items())
         st.caption(literal(
             f"{chart.alt} Strategies of the blocks: {' and '.join(str(each) for each in spaces.values())}. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import replace
 from typing import Final
@@ -9,14 +10,20 @@ from typing import Final
 import pandas as pd
 
 from dashboard.compat.caches import remembered
+from dashboard.jobs.operator_plans import OperatorPlanJob, OperatorQuestion
+from dashboard.jobs.server import server
+from dashboard.link import state
 from dashboard.link.catalogue import system_of
-from dashboard.pages.intra_operator.inputs import OWN, Question, on_system, planned, system_question
+from dashboard.pages.intra_operator.inputs import OWN, Question, counted_as, on_system, planned, system_question
+from dashboard.widgets.job_card import job_card, watch
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator import IntraOperatorPlan, beside_exploration, mesh_of
 from engine.planners.intra_operator.names import vector_name
 
-__all__ = ["SWEEPS", "beside_table", "effort", "limited", "swept", "systems_table"]
+__all__ = ["SWEEPS", "beside_table", "limited", "swept", "systems_table"]
 
+PATIENCE: Final = 1.5
+"""How long a search is waited for before there is a card of it [s]."""
 NO_LIMIT: Final = 1e20
 """More memory than any plan takes [bytes]."""
 SWEEPS: Final = {"batch": "Batch", "layers": "Layers", "devices": "Devices", "memory": "Memory"}
@@ -32,16 +39,34 @@ def _searched(key: str, limit: float, _asked: Question) -> tuple[IntraOperatorPl
     return planned(_asked, limit), time.thread_time() - begun
 
 
-def effort(asked: Question, limit: float | None) -> float:
-    """Returns what the search under a limit [bytes] took [s of CPU]."""
-    return _searched(asked.key, NO_LIMIT if limit is None else limit, asked)[1]
+def limited(asked: Question, limit: float | None) -> tuple[IntraOperatorPlan, float] | None:
+    """Returns the search under a limit of memory [bytes], None is none, and what it took [s of CPU].
+
+    One on two mesh axes is off the page; None while it is on its way, of which there is a card, or where it ended
+    without a plan, which the card tells.
+    """
+    most = NO_LIMIT if limit is None else limit
+    answer = _searched(asked.key, most, asked) if asked.mesh.outer is None else _off_the_page(asked, most)
+    if answer is None:
+        return None
+    found, took = answer
+    return (replace(found, memory_limit=None) if limit is None else found), took
 
 
-def limited(asked: Question, limit: float | None) -> IntraOperatorPlan:
-    """Returns the search under a limit of memory [bytes]; None is none."""
-    if limit is None:
-        return replace(_searched(asked.key, NO_LIMIT, asked)[0], memory_limit=None)
-    return _searched(asked.key, limit, asked)[0]
+def _off_the_page(asked: Question, limit: float) -> tuple[IntraOperatorPlan, float] | None:
+    shared, watcher = server(), state.watcher()
+    asking = OperatorQuestion(asked.model, asked.mesh, limit, asked.batch, asked.layers, counted_as(asked))
+    key = hashlib.sha256(f"{asked.key} {limit!r}".encode()).hexdigest()
+    about = f"{asked.title} on {asked.mesh.devices:,} devices, batch {asked.batch:,}"
+    job = shared.board.post(OperatorPlanJob(shared.operator_plans, key, asking, about), watcher)
+    if not isinstance(job, OperatorPlanJob):
+        return None
+    if not job.wait(PATIENCE):
+        watch(job, watcher)
+        return None
+    if job.planned is None:
+        job_card(job, watcher)
+    return job.planned
 
 
 @remembered(24)

@@ -19,7 +19,6 @@ from dashboard.pages.intra_operator.measured import draw_measured, draw_publishe
 from dashboard.pages.intra_operator.queries import (
     SWEEPS,
     beside_table,
-    effort,
     limited,
     swept,
     systems_table,
@@ -41,7 +40,9 @@ __all__ = ["View", "parse", "render"]
 GIB: Final = 2.0**30
 BARS: Final = 12
 QUICK: Final = 0.7
-"""Seconds of a search up to which others are made without being asked for [s]."""
+"""Time of a search up to which others are made without being asked for [s]."""
+SLOW: Final = 3.0
+"""Time of a search from which on others are not made at all [s]."""
 RESULTS: Final = {"rate": "TFLOP/s", "seconds": "Step", "memory": "GiB"}
 COMPARED: Final = ("v100_32g_sxm", "a100_80g_sxm", "h100_80g_sxm", "h200_141g_sxm", "b200_180g_sxm", "mi300x_192g",
                    "l40s_48g", "tpu_v5p_95g")  # fmt: skip
@@ -72,7 +73,10 @@ def render(view: View) -> None:
         points = upload(place, asked)
         text = state.url_value("intra_operator_limit", "", DECIMAL)
         limit = float(text) * GIB if text else asked.mesh.memory
-        found = limited(asked, limit)
+        answer = limited(asked, limit)
+        if answer is None:
+            return
+        found, took = answer
         with place:
             _slider(asked, found)
     except ValueError as problem:
@@ -90,7 +94,7 @@ def render(view: View) -> None:
     if points is not None:
         draw_measured(asked, points)
     draw_layers(found, view.mode)
-    _changes(asked, found, view.mode)
+    _changes(asked, found, took, view.mode)
     if asked.published:
         with st.container(border=True, gap="xsmall"):
             draw_published()
@@ -133,7 +137,7 @@ def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[ma
     several = len(set(chosen.vectors))
     context = "one vector" if several == 1 else f"{several} different vectors"
     devices = asked.mesh.devices
-    solution = chosen.solution if len(chosen.solution) < 26 else short_solution(chosen.solution)
+    solution = short_solution(chosen.solution, 25)
     tiles = [
         markup.Tile("Chosen", solution[:1].upper() + solution[1:],
                     "one vector per kind" if several > 1 and _uniform(found, chosen) else context),
@@ -150,7 +154,7 @@ def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[ma
         ratio = relative(float(row["seconds"]), chosen.seconds)
         told = "cannot be split so" if row["reason"] else "does not fit" if not row["fits"] else ratio
         context = f"{'as long' if told == '±0' else told}; {gibibytes(float(row['memory']))}"
-        label = name if len(name) < 26 else short_solution(name)
+        label = short_solution(name, 25)
         label = f"{label[:1].upper()}{label[1:]}"
         tiles.append(markup.Tile(label, format_value("total_time", float(row["seconds"])), context))
     return tiles
@@ -225,15 +229,16 @@ def _uniform(found: IntraOperatorPlan, chosen: Chosen) -> bool:
     return len(pairs) == len({name for name, _ in pairs})
 
 
-def _changes(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
+def _changes(asked: Question, found: IntraOperatorPlan, took: float, mode: str) -> None:
     """Draws sweeps, other systems, and what is published."""
     best = found.chosen
-    took = effort(asked, found.memory_limit)
     if took > QUICK:
         with st.container(border=True, gap="xsmall"):
             st.html(markup.head("What changes the answer", "sweeps and other systems"))
-            seconds = f"{20 * took:.0f} s"
-            on = switch(f"Compute them, which may take {seconds}", "intra_operator_sweeps")
+            if took > SLOW:
+                st.caption(f"A search took {took:.0f} s, and these are some twenty: take fewer devices or layers.")
+                return
+            on = switch(f"Compute them, which may take {20 * took:.0f} s", "intra_operator_sweeps")
         if not on:
             return
     left, right = st.columns(2, gap="medium")

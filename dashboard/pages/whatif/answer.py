@@ -103,18 +103,18 @@ def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
     unchanged = not found.changes
     more = found.feasible - found.base_feasible
     tied = not unchanged and accuracy.is_tied(after, best, base) and accuracy.is_tied(scenario, base, best)
-    below = ", below the error" if tied else ""
     return [
         markup.Tile(
             "Best throughput", format_value(RATE, rate),
-            "the base" if unchanged else f"{signed_percent(found.gain)} against {plain(before)}{below}",
-            "" if below else _tone(found.gain),
+            "the base" if unchanged else f"{signed_percent(found.gain)}, below the error" if tied
+            else f"{signed_percent(found.gain)} against {plain(before)}",
+            "" if tied else _tone(found.gain),
         ),
         markup.Tile(
             "Same execution", format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,
             "" if unchanged else f"{signed_percent(found.kept_gain)} kept as it is" if same
             else "does not run any more",
-            _tone(found.kept_gain) if same else "worse",
+            "" if tied and same else _tone(found.kept_gain) if same else "worse",
         ),
         markup.Tile("MFU", percent(mfu), "" if unchanged else _points(mfu - old_mfu), formula=MFU_FORMULA),
         markup.Tile("1 T tokens take", days(long), "" if unchanged else _sooner(long - old_long),

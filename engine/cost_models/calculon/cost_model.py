@@ -15,7 +15,7 @@ from engine.cost_models.calculon.bounds import bounds, candidates
 from engine.cost_models.calculon.laid_out import LaidOutCells
 from engine.cost_models.calculon.layer_table import layer_sheet, layer_table_of
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, prepare_calculon, row_table_of
-from engine.cost_models.calculon.rows.row_evaluation import evaluate_calculon_rows
+from engine.cost_models.calculon.rows.row_evaluation import calculon_reach, evaluate_calculon_rows
 from engine.cost_models.calculon.space import CalculonSpace
 from engine.cost_models.calculon.table_evaluation import evaluate_calculon
 from engine.cost_models.contract import Candidates, CostModel, Sheet
@@ -106,7 +106,7 @@ class Calculon(CostModel):
         }
 
     def rises_with(self, system: System, path: str) -> int:
-        """See `CostModel.rises_with`: a step without its exchange is a sum of times, none of which rises with a rate.
+        """See `CostModel.rises_with`: what `reach` takes for a step is a sum of times, none of which rises with a rate.
 
         Computation that hides communication is no exception: its longer time and the shorter exposure add up to no
         less. That needs computing and moving data to add up within an operation; where they overlap it may not hold.
@@ -117,6 +117,10 @@ class Calculon(CostModel):
         if first in ("matrix", "vector", "mem1", "mem2", "networks"):
             return {"tflops": 1, "bandwidth_gb_per_s": 1, "capacity_gib": 1, "latency_s": -1}.get(last, 0)
         return 0
+
+    def reach(self, prepared: PreparedRows, group: Group, part: slice) -> Floats:
+        """See `CostModel.reach`."""
+        return calculon_reach(prepared, group, part)
 
     def operations(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None

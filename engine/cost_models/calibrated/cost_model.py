@@ -153,6 +153,10 @@ class Calibrated(CostModel):
         """See `CostModel.power_bounds`: where the power of the generation is known."""
         return calibrated(system)
 
+    def rises_with(self, system: System, path: str) -> int:
+        """See `CostModel.rises_with`: capacities decide what fits and enter no time; of rates nothing is proven."""
+        return int(path in ("mem1.capacity_gib", "mem2.capacity_gib"))
+
     def operations(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
     ) -> pd.DataFrame:

@@ -8,6 +8,7 @@ axis, and the best vectors of all layers under a limit of memory.
 from engine.planners.intra_operator.alpa import AlpaMesh, LinearChain, linear_chain
 from engine.planners.intra_operator.annotations import sharding_annotations
 from engine.planners.intra_operator.beside_exploration import beside_exploration, plan_degrees
+from engine.planners.intra_operator.candidates import run_time_candidates
 from engine.planners.intra_operator.layer_costs import Vector
 from engine.planners.intra_operator.library import system_mesh
 from engine.planners.intra_operator.measured.overlay import FittedRates, fit_rates, overlay
@@ -29,9 +30,9 @@ __all__ = [
     "TEXT_FORMS", "AlpaMesh", "Axis", "BlockList", "Chosen", "FittedRates", "IntraOperatorPlan",
     "IntraOperatorProblem", "LinearChain", "Mesh", "ParallelBlock", "Vector", "beside_exploration", "blocks",
     "described", "evaluate_vectors", "fit_rates", "linear_chain", "log_text", "measured_points",
-    "measured_points_of", "mesh_of", "overlay", "plan_degrees", "published_runs", "published_volumes", "search",
-    "segment_map", "sharding_annotations", "solve", "suite_parameters", "system_mesh", "tflop_count",
-    "vector_volumes",
+    "measured_points_of", "mesh_of", "overlay", "plan_degrees", "published_runs", "published_volumes",
+    "run_time_candidates", "search", "segment_map", "sharding_annotations", "solve", "suite_parameters",
+    "system_mesh", "tflop_count", "vector_volumes",
 ]  # fmt: skip
 
 

@@ -42,6 +42,38 @@ class AlpaMesh:
     beta: tuple[float, float] = (1.0, 0.1)
     rounded: bool = False
 
+    @classmethod
+    def of_hosts(
+        cls, shape: tuple[int, int], *, hosts: int, inside: float, between: float, rounded: bool = False
+    ) -> AlpaMesh:
+        """Returns a mesh of hosts on a tree network: devices numbered host by host fill it row by row.
+
+        Along an axis neighbours of a ring on one host have the bandwidth inside it; rings over the same two hosts
+        share the bandwidth between them. The slowest pair decides, and beta is its inverse.
+
+        Args:
+            shape: devices along both axes.
+            hosts: with equally many devices.
+            inside: bandwidth between devices of a host [units of volume per unit of cost].
+            between: of a pair of hosts.
+            rounded: as the C++ solver rounds.
+
+        Raises:
+            PlanError: the devices are none of so many hosts, or a bandwidth is not more than 0.
+        """
+        devices = shape[0] * shape[1]
+        if hosts < 1 or devices % hosts or min(inside, between) <= 0:
+            told = f"with bandwidths {inside:g} and {between:g}"
+            raise PlanError(f"{devices} devices on {hosts} hosts {told} are no mesh.")
+        host = np.arange(devices).reshape(shape) // (devices // hosts)
+        betas = []
+        for axis in (0, 1):
+            pairs = np.stack([host, np.roll(host, -1, axis=axis)], axis=-1).reshape(-1, 2)
+            apart = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
+            _, shared = np.unique(apart, axis=0, return_counts=True)
+            betas.append(1.0 / min([inside, *(between / shared).tolist()]))
+        return cls(shape, (1.0, 1.0), (betas[0], betas[1]), rounded)
+
     def all_gather_cost(self, size: float, axis: int) -> float:
         """Returns the cost of an all-gather.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from engine.cost_models.contract import KernelTimes
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator.costs.kernels import kernels_of
+from engine.planners.intra_operator.kernels import kernels_of
 from engine.planners.intra_operator.layer_graphs import (
     LayerGraph,
     attention,
@@ -100,7 +100,7 @@ def _notes(shape: Architecture) -> tuple[str, ...]:
     if shape.sliding_window is not None:
         notes.append("Windows shorten attention where kernel rates are known; counted operations are of all scores.")
     if shape.experts is not None:
-        notes.append("Experts are visited evenly; every visit is sent on its own, also where two go to one device.")
+        notes.append("Experts are visited evenly; a token is sent once to each device that has experts for it.")
     if shape.parallel_residual and shape.experts is not None:
         notes.append("Attention and experts, parallel in the published block, are counted one after the other.")
     return tuple(notes)

@@ -20,7 +20,7 @@ import numpy as np
 from engine.cost_models.contract import KernelTimes
 from engine.executions.arrays import Floats
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator.costs.kernels import kernels_of
+from engine.planners.intra_operator.kernels import kernels_of
 from hardware import System
 from hardware.loader import load_document, to_document
 

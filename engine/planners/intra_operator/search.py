@@ -2,7 +2,8 @@
 
 What a layer costs depends on the layers before it through one of three states only. So the best sequences that end in a
 state are those that no other has both less memory and less time than: a Pareto frontier per state, extended layer by
-layer, is exact, without buckets of memory.
+layer, is exact, without buckets of memory. On two axes there are more states, and frontiers of deep models are thinned
+to a thousand points each, the least memory and the least time always among them.
 
 Source: CFP, search over segments (published README); the frontier instead of buckets is ours.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,9 @@ from engine.planners.intra_operator.uniform import arithmetic_seconds, costs_of,
 from models.loader import ModelLike
 
 __all__ = ["IntraOperatorPlan", "search"]
+
+MOST_POINTS: Final = 1000
+"""Points of a frontier of one state that are kept on two axes."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def search(
     keep_scores: bool | None = None,
     fsdp: bool = False,
     sequence_parallel: bool | None = None,
+    gradient_bytes: float | None = None,
 ) -> IntraOperatorPlan:
     """Returns every strategy vector of a model with its time, volume and memory, and the best one for each layer.
 
@@ -93,6 +98,7 @@ def search(
         fsdp: whether parameters are split there, too, and gathered before each pass (ZeRO stage 3).
         sequence_parallel: whether what rows of a weight give is split by tokens, a reduce-scatter in place of an
             all-reduce; where None, in models of the library it is, in the suites' not.
+        gradient_bytes: width of an element of the gradients that are added up [bytes]; that of any where None.
 
     Raises:
         PlanError: the model, the mesh or a number is none that there can be.
@@ -103,7 +109,7 @@ def search(
     limit = machine.memory if memory_limit is None else positive("memory_limit", memory_limit)
     widths = widths_of(
         model, element_bytes=element_bytes, state_bytes=state_bytes, zero=zero, keep_scores=keep_scores, fsdp=fsdp,
-        sequence_parallel=sequence_parallel,
+        sequence_parallel=sequence_parallel, gradient_bytes=gradient_bytes,
     )  # fmt: skip
     kinds = costs_of(graphs, machine, widths)
     if blocked := [each.name for each in kinds.values() if not each.possible.any()]:
@@ -128,6 +134,10 @@ def search(
     if any(each.total > len(each.choices) for each in kinds.values()):
         total = max(each.total for each in kinds.values())
         notes += (f"Of {total:,} vectors of a layer the table has those that can be best; the search saw all.",)
+    if notes and not widths.gradient:
+        notes += (f"Gradients are added up in elements of {widths.element:g} bytes; gradient_bytes takes others.",)
+    if ends.thinned:
+        notes += (f"On two axes {MOST_POINTS:,} points of memory and time are kept per state, not all of them.",)
     return IntraOperatorPlan(
         name, machine, limit, flop / 1e12, table, frontier, chosen, infeasible, notes, tuple(graphs), widths
     )
@@ -145,6 +155,9 @@ class _Points:
     vector: Ints
 
 
+POINT: Final = ("memory", "seconds", "state", "point", "vector")
+
+
 class _Frontier:
     """The frontier behind every layer, by the state in which it ends."""
 
@@ -154,13 +167,23 @@ class _Frontier:
         start = _Points(np.zeros(1), np.zeros(1), *(np.zeros(1, np.int64) for _ in range(3)))
         before: dict[int, _Points] = {FIRST: start}
         self.layers: list[dict[int, _Points]] = []
+        self.thinned = False
         for each in order:
-            before = {
-                state: points
-                for state in np.unique(each.gives).tolist()
-                if (points := _extended(before, each, seconds[each.name], state)) is not None
-            }
+            behind = {}
+            for state in np.unique(each.gives).tolist():
+                points = _extended(before, each, seconds[each.name], state)
+                if points is not None:
+                    behind[state] = self._thinned(points) if mesh.outer is not None else points
+            before = behind
             self.layers.append(before)
+
+    def _thinned(self, points: _Points) -> _Points:
+        """Evenly fewer points, the least memory and the least time among them, where there are too many."""
+        if len(points.memory) <= MOST_POINTS:
+            return points
+        self.thinned = True
+        keep = np.unique(np.linspace(0, len(points.memory) - 1, MOST_POINTS).round().astype(np.int64))
+        return _Points(*(getattr(points, name)[keep] for name in POINT))
 
     def table(self, compute: float) -> pd.DataFrame:
         """The frontier of whole models, by rising memory and falling time."""
@@ -198,7 +221,6 @@ def _extended(before: Mapping[int, _Points], costs: LayerCosts, seconds: Floats,
         parts.append(_Points(memory[keep], summed[keep], np.full(len(keep), source, np.int64), at[keep], vector[keep]))
     if not parts:
         return None
-    names = ("memory", "seconds", "state", "point", "vector")
-    joined = [np.concatenate([getattr(each, name) for each in parts]) for name in names]
+    joined = [np.concatenate([getattr(each, name) for each in parts]) for name in POINT]
     keep = undominated(joined[0], joined[1])
     return _Points(*(each[keep] for each in joined))

@@ -86,6 +86,7 @@ def widths_of(
     keep_scores: bool | None = None,
     fsdp: bool = False,
     sequence_parallel: bool | None = None,
+    gradient_bytes: float | None = None,
 ) -> Widths:
     """Returns what a model is counted with, as `search` takes it.
 
@@ -97,6 +98,7 @@ def widths_of(
         keep_scores: whether scores of attention are kept; where None, of the models of the suites.
         fsdp: whether parameters are split there, too.
         sequence_parallel: whether what rows give is split by tokens; where None, in models of the library.
+        gradient_bytes: width of an element of the gradients that are added up [bytes]; that of any where None.
 
     Raises:
         PlanError: a number is none that there can be.
@@ -108,7 +110,8 @@ def widths_of(
         raise PlanError(f"state_bytes {state:g} is less than the {width:g} bytes of the parameter itself.")
     kept = suite if keep_scores is None else bool(keep_scores)
     scattered = not suite if sequence_parallel is None else bool(sequence_parallel)
-    return Widths(width, state, bool(zero), kept, bool(fsdp), scattered)
+    gradient = 0.0 if gradient_bytes is None else positive("gradient_bytes", gradient_bytes)
+    return Widths(width, state, bool(zero), kept, bool(fsdp), scattered, gradient)
 
 
 def evaluate_vectors(

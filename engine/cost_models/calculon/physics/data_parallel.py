@@ -13,7 +13,7 @@ from engine.cost_models.calculon.physics.pipeline import Chunks, Stages
 from engine.cost_models.calculon.physics.rates import NetworkRates
 from engine.executions.arrays import Flags, Floats, Ints
 
-__all__ = ["Backward", "Overlap", "block_exchange", "block_exchanges", "overlapped_exchange"]
+__all__ = ["Backward", "Overlap", "block_exchange", "block_exchanges", "least_exposed", "overlapped_exchange"]
 
 
 def block_exchange(net: NetworkRates, tier: Ints, weights: Floats, members: Floats, sharded: Flags) -> Floats:
@@ -142,6 +142,49 @@ def overlapped_exchange(
         required_chunk=_required(payload, available, scalar),
         required_tail=_required(payload, tail_available, scalar),
     )
+
+
+def least_exposed(
+    s: Stages,
+    chunk: Chunks,
+    backward: Backward,
+    exchange: Floats,
+    bw_p2p: Floats,
+    *,
+    sharded: Flags,
+    same_as_tensor: Flags,
+    busy: Floats,
+) -> Floats:
+    """Returns a time that an overlapped exchange exposes at least [s], such that a step with it never gets faster where
+    a rate of the system falls.
+
+    The exposed time itself does not do: it jumps where the exchange just fits its window, and where transfers between
+    stages meet it, and the window of an unsharded optimizer, or of fewer microbatches than stages, shrinks by more than
+    the step does. So it is what is left without the jumps, and one block's exchange where the window is too wide. A
+    window of V chunks takes P (V - 1) + 1 backward chunks at most off the exchange, and a step of at least P
+    microbatches has P V of them, so the step falls with every time that a chunk is made of.
+
+    Args:
+        s: how blocks and microbatches fall on the pipeline.
+        chunk: times of a chunk.
+        backward: what of the backward pass occupies memory, compute and the tensor network.
+        exchange: time of one block's exchange [s].
+        bw_p2p: one backward transfer between stages [s].
+        sharded: whether the optimizer is sharded over the group.
+        same_as_tensor: whether tensor parallelism uses the same network.
+        busy: share of compute that the network takes.
+    """
+    base, edge = chunk.bw_base - backward.mem, chunk.bw_edge - backward.mem
+    if np.any(same_as_tensor):
+        base = base - np.where(same_as_tensor, backward.base_tp_link, 0.0)
+        edge = edge - np.where(same_as_tensor, backward.edge_tp_link, 0.0)
+    blocks = s.base_blocks + 1.0
+    chunk_window = s.base_blocks * base + edge
+    uncovered = blocks * exchange - s.pipeline_par * chunk_window + s.pipeline_par * (blocks * backward.flops) * busy
+    last = (chunk_window - bw_p2p - (chunk.bw_base + chunk.bw_edge) / 2.0) * (s.base_blocks > 0)
+    tail = s.base_blocks * exchange + (backward.flops * busy - last)
+    more = (s.interleaving - 1.0) * np.maximum(0.0, uncovered) + np.maximum(0.0, tail)
+    return exchange + np.where(sharded & (s.microbatches >= s.pipeline_par), more, 0.0)
 
 
 def _collisions(s: Stages, exchange: Floats, bw_chunk: Floats, possible: Flags) -> Floats:

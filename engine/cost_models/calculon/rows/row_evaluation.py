@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ from engine.cost_models.calculon.physics.batch import (
     offload_bandwidth,
     pipeline_part,
 )
-from engine.cost_models.calculon.physics.offload import offload
+from engine.cost_models.calculon.physics.data_parallel import Backward, block_exchange, least_exposed
+from engine.cost_models.calculon.physics.offload import Offload, offload
 from engine.cost_models.calculon.physics.pipeline import Stages
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows
-from engine.executions.arrays import Floats, Ints, take
+from engine.executions.arrays import Flags, Floats, Ints, take
 from engine.space.rows import Group, RowChunk, Variant
 
-__all__ = ["evaluate_calculon_rows"]
+__all__ = ["calculon_reach", "evaluate_calculon_rows"]
 
 
 def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
@@ -33,34 +35,10 @@ def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) ->
         group: one of their groups.
         part: which rows of the group.
     """
-    rate, modes = prepared.rate, prepared.modes.fields
-    place, mode = group.place[part], group.mode[part]
-    point = group.point[place]
-    key = group.block[place] + prepared.modes.time[mode]
-    b = take(prepared.block, key)
-    sharded = modes["optimizer_sharding"][mode]
-    unsharded_at, sharded_at = prepared.optimizer_of
-    optimizer_key = np.where(sharded, sharded_at[point], unsharded_at[point]) + prepared.modes.optimizer[mode]
-    o = take(prepared.optimizer, optimizer_key)
-    s = take(prepared.stages, point)
-    # What holds for every row is carried along once.
-    training = modes["training"][mode]
-    if training.all():
-        training = np.asarray(True)
-    kept = prepared.kept[key]
-    moved = offload(
-        rate,
-        weights=b.weights,
-        activations=kept,
-        optimizer=prepared.optimizer_state[optimizer_key],
-        weight_offload=prepared.modes.offloaded["weight_offload"][mode],
-        activations_offload=prepared.modes.offloaded["activations_offload"][mode],
-        optimizer_offload=prepared.modes.offloaded["optimizer_offload"][mode],
-        training=training,
-    )
-    pipe = pipeline_part(
-        rate, s, b, o.time, pipeline_net=np.asarray(group.pipeline_net), training=training, moved=moved
-    )
+    r = _rows_of(prepared, group, part)
+    rate, place, mode, point, key, b, s = prepared.rate, r.place, r.mode, r.point, r.key, r.block, r.stages
+    sharded, training, pipe, moved, optimizer_key = r.sharded, r.training, r.pipe, r.moved, r.optimizer_key
+    o = r.optimizer
     computing, perfect = arithmetic(rate, s, pipe, prepared.useful[key] + prepared.optimizer_flops[optimizer_key])
     memory = prepared.modes.memory[mode] * prepared.first_tier.shape[1] + point
     cell = prepared.points.cell[point]
@@ -120,6 +98,89 @@ def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) ->
                 )
             )
     return rows
+
+
+def calculon_reach(prepared: PreparedRows, group: Group, part: slice) -> Floats:
+    """Returns the sample rate that no execution of a chunk of rows exceeds [samples/s] [rows], on this system or on any
+    whose rates are no better.
+
+    Args:
+        prepared: rows of cells.
+        group: one of their groups.
+        part: which rows of the group.
+    """
+    r = _rows_of(prepared, group, part)
+    cell = prepared.points.cell[r.point]
+    least = np.zeros(len(cell))
+    if group.exchanges:
+        least = np.full(len(cell), np.inf)
+        backward = Backward(
+            r.block.backward_mem, r.block.backward_flops, r.block.base_tp_link, r.block.edge_tp_link,
+            r.optimizer.time, r.optimizer.mem_time, r.optimizer.flops_time,
+        )  # fmt: skip
+        members = prepared.cells.data_par[cell].astype(np.float64)
+        networks = prepared.rate.networks
+        for data_net in group.data_nets:
+            net = np.asarray(data_net)
+            exchange = np.where(r.training, block_exchange(networks, net, r.block.weights, members, r.sharded), 0.0)
+            exposed = least_exposed(
+                r.stages, r.pipe.chunks, backward, exchange, r.pipe.bw_p2p,
+                sharded=r.sharded,
+                same_as_tensor=net == np.asarray(group.tensor_net),
+                busy=networks.busy[net],
+            )  # fmt: skip
+            least = np.minimum(least, np.minimum(exposed, r.stages.blocks * exchange))
+    return prepared.cells.batch_size[cell].astype(np.float64) / (r.pipe.total + least)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """A chunk of rows before any gradient exchange, everything by row."""
+
+    place: Ints
+    mode: Ints
+    point: Ints
+    key: Ints
+    block: StepBlock
+    optimizer: StepOptimizer
+    optimizer_key: Ints
+    stages: Stages
+    sharded: Flags
+    training: Flags
+    moved: Offload
+    pipe: PipelinePart
+
+
+def _rows_of(prepared: PreparedRows, group: Group, part: slice) -> _Rows:
+    rate, modes = prepared.rate, prepared.modes.fields
+    place, mode = group.place[part], group.mode[part]
+    point = group.point[place]
+    key = group.block[place] + prepared.modes.time[mode]
+    b = take(prepared.block, key)
+    sharded = modes["optimizer_sharding"][mode]
+    unsharded_at, sharded_at = prepared.optimizer_of
+    optimizer_key = np.where(sharded, sharded_at[point], unsharded_at[point]) + prepared.modes.optimizer[mode]
+    o = take(prepared.optimizer, optimizer_key)
+    s = take(prepared.stages, point)
+    # What holds for every row is carried along once.
+    training = modes["training"][mode]
+    if training.all():
+        training = np.asarray(True)
+    kept = prepared.kept[key]
+    moved = offload(
+        rate,
+        weights=b.weights,
+        activations=kept,
+        optimizer=prepared.optimizer_state[optimizer_key],
+        weight_offload=prepared.modes.offloaded["weight_offload"][mode],
+        activations_offload=prepared.modes.offloaded["activations_offload"][mode],
+        optimizer_offload=prepared.modes.offloaded["optimizer_offload"][mode],
+        training=training,
+    )
+    pipe = pipeline_part(
+        rate, s, b, o.time, pipeline_net=np.asarray(group.pipeline_net), training=training, moved=moved
+    )
+    return _Rows(place, mode, point, key, b, o, optimizer_key, s, sharded, training, moved, pipe)
 
 
 def _exposed(

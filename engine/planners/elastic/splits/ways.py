@@ -117,7 +117,7 @@ def best_split(curves: Sequence[JobCurves], gpus: int) -> list[int]:
         choices.append(chosen)
     if not np.isfinite(best[gpus]):
         promised = ", ".join(each.job.name for each in curves if each.job.guarantee is not None)
-        raise PlanError(f"No split of {gpus} GPUs keeps the guarantees of {promised}.")
+        raise PlanError(f"No split of {gpus} GPUs keeps the guarantees of {promised}{_beyond(curves)}.")
     left, found = gpus, []
     for chosen in reversed(choices):
         found.append(chosen[left])
@@ -133,3 +133,12 @@ def _values(curves: JobCurves) -> Floats:
     if curves.job.guarantee is not None:
         value[np.maximum.accumulate(rates) < curves.job.guarantee] = -np.inf
     return np.asarray(value, np.float64)
+
+
+def _beyond(curves: Sequence[JobCurves]) -> str:
+    """Says which job cannot keep its guarantee even alone, if one cannot."""
+    for each in curves:
+        most = float(np.nan_to_num(each.basis, nan=0.0).max())
+        if each.job.guarantee is not None and most < each.job.guarantee:
+            return f": alone {each.job.name} reaches {most:,.4g} of {each.job.guarantee:,.4g} samples/s"
+    return ""

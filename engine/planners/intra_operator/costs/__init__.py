@@ -1,2 +1,2 @@
 """What strategies cost: states of tensors and what collectives of them move, strategies on a mesh, the accounts of a
-layer, and kernels at the calibrated rates of a system."""
+layer, and what their kernels take."""

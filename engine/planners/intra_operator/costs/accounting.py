@@ -12,7 +12,6 @@ from engine.executions.arrays import Floats, Ints
 from engine.planners.intra_operator.contractions import Contraction, Operand
 from engine.planners.intra_operator.costs.factors import (
     BEFORE,
-    BY_EXPERT,
     LAST,
     REPLICATED,
     TOKENS,
@@ -23,6 +22,7 @@ from engine.planners.intra_operator.costs.factors import (
 from engine.planners.intra_operator.costs.kernel_seconds import block_seconds, norm_seconds
 from engine.planners.intra_operator.costs.options import (
     COLUMNS,
+    EXPERTS,
     ROWS,
     SPLIT_TOKENS,
     BlockOptions,
@@ -94,12 +94,16 @@ class _Layer:
         return account.factors
 
     def _inputs(self, account: Account, at: int) -> None:
-        """What a block reads: brought forward twice, its gradient back once, and kept."""
+        """What a block reads: brought forward twice, its gradient back once, and kept.
+
+        Under sequence parallelism it is kept as its devices' parts. What it then takes to gather it again is hidden
+        behind the gradient of the input (Korthikanti et al. 2022, section 4.2.2), so that it counts once.
+        """
         option, scattered = self.options[at], self.widths.sequence
         for size, source in self._reads(at):
             states, keys = self._states(source, at)
             wants = option.wants[None]
-            account.convert(keys, states, wants, size, 2.0)
+            account.convert(keys, states, wants, size, 1.0 if scattered else 2.0)
             apart = wants != REPLICATED
             account.keep(keys, apart | (states != REPLICATED) if scattered else apart & (states == states), size)
             if self.first and source == BEFORE:
@@ -144,17 +148,17 @@ class _Layer:
         What is converted for an expert is kept for its gradients, so that it counts once forward and once back: a split
         of the experts has four all-to-alls of all places. Where masks choose, both products with them are split by
         groups. Where tokens are sorted and no axis splits the experts, tokens are gathered before they are copied to
-        their places, and places are weighed before they are added up.
+        their places, and places are weighed before they are added up. A sorted token goes once to each device that has
+        experts for it: of n devices k draws reach n (1 - (1 - 1/n)^k), as the calibrated cost model has it.
         """
         option, scattered = self.options[at], self.widths.sequence
         weighted = self._weighted(at)
         ahead, last = weighted[:-1], weighted[-1]
         sent, back = self._bytes([_activation(ahead[0])]), self._bytes([last.out])
-        places = np.asarray(option.uses(BY_EXPERT).any(axis=-1))
         stream = self._stream
         inside, tokens = option.wants, np.full_like(option.wants, TOKENS)
         for size in (sent, back):
-            whole = np.where(places, size, stream) if self.graph.visits else np.full(len(places), size)
+            whole = stream * self._destinations(option) if self.graph.visits else np.full(len(option.ids), size)
             account.convert((at,), tokens, inside, whole)
             account.convert((at,), inside, tokens, whole)
             for one in np.unique(whole):
@@ -179,6 +183,11 @@ class _Layer:
             if option.joined:
                 account.convert((other,), option.gives, np.full_like(option.gives, TOKENS), stream)
                 account.convert((other,), np.full_like(option.gives, TOKENS), option.gives, stream)
+
+    def _destinations(self, option: BlockOptions) -> Floats:
+        """To how many devices a sorted token goes, for every strategy; 1 where no axis splits the experts."""
+        devices = np.prod(np.where(option.uses(EXPERTS), np.array(self.mesh.shape, float), 1.0), axis=-1)
+        return np.asarray(devices * (1.0 - (1.0 - 1.0 / devices) ** self.graph.visits))
 
     def _residual(self, account: Account) -> None:
         """What is added to the residual stream, and norms."""
@@ -270,7 +279,10 @@ def _gradients(account: Account, at: int, option: BlockOptions, size: float, wid
     """All-reduce of the gradients of weights that an axis does not split; with FSDP a reduce-scatter, and an all-gather
     of the weights before each pass."""
     tokens = option.uses(SPLIT_TOKENS)
-    account.reduce((at,), tokens, ~tokens, size, scattered=widths.fsdp)
+    wide = (widths.gradient or widths.element) / widths.element
+    # With ZeRO gradients are scattered in their own width, and new weights gathered in that of elements.
+    added = (wide + 1.0) / 2.0 if widths.zero and not widths.fsdp else wide
+    account.reduce((at,), tokens, ~tokens, size * added, scattered=widths.fsdp)
     if widths.fsdp:
         account.gather((at,), tokens, ~tokens, size, 2.0)
 

@@ -39,7 +39,8 @@ class Widths:
     """Bytes of an element, and of a parameter with gradient and optimizer state; whether gradients and optimizer state
     are split over the axis where the weight is not (ZeRO), which changes no volume; whether scores are kept, which
     fused attention computes again; whether weights are split there too and gathered in both passes (FSDP, ZeRO stage
-    3); whether what rows add up is split by tokens (sequence parallelism)."""
+    3); whether what rows add up is split by tokens (sequence parallelism); bytes of an element of a gradient that is
+    added up, 0 for those of any element."""
 
     element: float = 4.0
     parameter: float = 16.0
@@ -47,6 +48,7 @@ class Widths:
     scores: bool = True
     fsdp: bool = False
     sequence: bool = False
+    gradient: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import typer
 from engine.cli.frames import write_table
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, write
+from engine.cli.plan_elastic.options import one_form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,8 +68,7 @@ def replay(
     from engine.planners.elastic.cluster.applications import applications
     from engine.planners.elastic.cluster.policies import POLICIES
 
-    if csv and json:
-        raise PlanError("Give --csv or --json, not both.")
+    one_form(csv, json)
     if table not in TABLES:
         raise PlanError(f"There is no table {table[:40]!r}; choose {', '.join(TABLES)}.")
     made = workload_from(workload)

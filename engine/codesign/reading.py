@@ -1,0 +1,59 @@
+"""Results from a folder, as far as they are there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from engine.codesign.answers import Results
+from engine.codesign.errors import FolderError
+from engine.codesign.folder import ResultFolder
+from engine.codesign.points import row_schema
+from engine.codesign.study import Study
+from models.documents import shown
+
+__all__ = ["best_per_budget", "front", "results"]
+
+
+def results(folder: str | os.PathLike[str]) -> Results:
+    """Returns the results in a folder, as far as they are there. Raises `FolderError` where there are none.
+
+    Args:
+        folder: a folder or an fsspec URL, as given to `run`.
+    """
+    place = ResultFolder(folder)
+    content = place.study()
+    if content is None:
+        raise FolderError(f"{shown(place.place)} holds no study; run one there first.")
+    study = Study.from_json(content, f"study.json in {shown(place.place)}")
+    tables = []
+    for _, _, name in place.parts():
+        rows, key = place.rows(name)
+        if key != study.key.encode():
+            raise FolderError(
+                f"{shown(name)} in {shown(place.place)} is of another study; remove it and run the study again."
+            )
+        tables.append(rows)
+    whole = pa.concat_tables(tables) if tables else row_schema(study).empty_table()
+    listed = whole.unify_dictionaries().to_pandas()
+    # Parts of runs that ended may overlap: what is in both is equal, and counts once.
+    once = listed.drop_duplicates("point").sort_values("point", kind="stable").reset_index(drop=True)
+    return Results(study, once)
+
+
+def front(
+    found: Results | str | os.PathLike[str], objectives: Sequence[str] | None = None, **asked: Any
+) -> pd.DataFrame:
+    """Returns the Pareto front of results, or of those in a folder; see `Results.front`."""
+    return (found if isinstance(found, Results) else results(found)).front(objectives, **asked)
+
+
+def best_per_budget(
+    found: Results | str | os.PathLike[str], budgets: Sequence[float] | None = None, **asked: Any
+) -> pd.DataFrame:
+    """Returns the best design per budget of results, or of those in a folder; see `Results.best_per_budget`."""
+    return (found if isinstance(found, Results) else results(found)).best_per_budget(budgets, **asked)

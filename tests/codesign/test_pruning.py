@@ -1,0 +1,146 @@
+"""Designs that are skipped: every one of them loses, and every answer is the one without skipping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import engine
+import hardware
+from engine import codesign
+from engine.codesign.points import rows_of
+from engine.cost_models.registry import COST_MODELS
+from engine.whatif.prepared_spaces import ready
+from tests.codesign.small_study import study
+
+WIDE: dict[str, Any] = {
+    "models": ["megatron-126M"],
+    "edits": [
+        {"parameter": "hbm_capacity", "values": [2, 4, 20, 80]},
+        {"parameter": "hbm_bandwidth", "values": [1500, 3000, 6000]},
+        {"parameter": "net0_bandwidth", "values": [100, 400, 900]},
+        {"parameter": "net0_latency", "values": [1, 20]},
+        {"parameter": "host_capacity", "values": [64, 512]},
+    ],
+    "follow": [],
+    "sizes": [8],
+    "batches": [8],
+    "costs": {
+        "usd": {"processor": 20_000, "tflops": [5, 9], "mem1_gib": [17, 82], "mem1_gb_per_s": 1, "mem2_gib": 4,
+                "network_gb_per_s": [[2, 4], 26]},
+        "watts": {"processor": 700, "mem1_gib": 1},
+    },
+}  # fmt: skip
+"""144 designs of one layout."""
+
+
+def test_nothing_below_a_searched_design_exceeds_what_it_reaches() -> None:
+    """The proof behind every skipped design, over all pairs of which one is nowhere better."""
+    asked = study(**WIDE, prune=True)
+    numbers = np.arange(asked.designs)[::2]
+    rows = rows_of(asked, numbers).to_pandas()
+    values = asked.edited_values(numbers)
+    values[:, asked.edited_names.index("net0_latency")] *= -1
+    rate = rows["samples_per_s"].to_numpy()
+    reach = rows["bound"].to_numpy()
+    below = (values[None] <= values[:, None]).all(axis=2)
+    assert below.sum() > 2 * len(numbers)
+    over = np.where(below, rate[None] - reach[:, None] * (1 + 1e-12), -1.0)
+    assert np.nanmax(over) <= 0
+    # Rates that differ in capacities only: more memory is never worse, and changes nothing where it is not needed.
+    assert (reach >= rate)[~np.isnan(rate)].all()
+
+
+def test_what_a_design_reaches_holds_where_its_own_rate_does_not() -> None:
+    """A faster network makes this one slower, as an exchange just fits its window then: rates alone prove nothing."""
+    scenario = engine.Scenario.of(
+        "gpt3-13B", "h100_80g_nvl8", num_procs=8, max_batch_size=16, datatype="float16", cost_model="calculon"
+    )
+    faster = hardware.edited(scenario.system, {"networks.0.bandwidth_gb_per_s": 495})
+    space = ready(scenario)
+    assert space is not None
+    slow, fast = (space.best(system, watched=True) for system in (scenario.system, faster))
+    assert fast.rate < slow.rate <= fast.reach
+    assert slow.rate <= slow.reach
+
+
+def test_random_systems_never_exceed_what_a_better_one_reaches() -> None:
+    random = np.random.default_rng(19)
+    for model, system, procs in (("gpt3-13B", "a100_80g", 16), ("megatron-5B", "h100_80g_nvl8", 8)):
+        scenario = engine.Scenario.of(
+            model, system, num_procs=procs, max_batch_size=16, datatype="float16", cost_model="calculon"
+        )
+        space = ready(scenario)
+        assert space is not None
+        figures = {
+            "matrix.float16.tflops": 1, "vector.float16.tflops": 1, "mem1.bandwidth_gb_per_s": 1,
+            "mem1.capacity_gib": 1, "mem2.bandwidth_gb_per_s": 1, "mem2.capacity_gib": 1,
+            "networks.0.bandwidth_gb_per_s": 1, "networks.1.bandwidth_gb_per_s": 1, "networks.0.latency_s": -1,
+            "networks.1.latency_s": -1,
+        }  # fmt: skip
+        cost_model = COST_MODELS["calculon"]
+        assert {path: cost_model.rises_with(scenario.system, path) for path in figures} == figures
+        own = {path: dict(scenario.system.values_at(path))[path] for path in figures}
+        signs = np.array(list(figures.values()))
+
+        def like(factors: Any, base: Any = scenario.system, values: Any = own, ways: Any = signs) -> hardware.System:
+            moved = zip(values.items(), factors**ways, strict=True)
+            return hardware.edited(base, {path: value * by for (path, value), by in moved})
+
+        for _ in range(8):
+            better = np.exp(random.uniform(-1.5, 1.5, len(figures)))
+            best = space.best(like(better), watched=True)
+            for _ in range(3):
+                worse = better * np.where(random.random(len(figures)) < 0.4, np.exp(-random.exponential(0.3)), 1.0)
+                found = space.best(like(worse))
+                assert found.id is None or (best.id is not None and found.rate <= best.reach * (1 + 1e-12))
+
+
+@pytest.mark.parametrize("more", [
+    {"objectives": ["tokens_per_s", "usd"], "edits": [*WIDE["edits"][:3], WIDE["edits"][4]]},
+    {"models": ["megatron-126M"], "systems": ["h100_80g_sxm"], "datatypes": ["bfloat16"], "cost_model": "calibrated",
+     "edits": [{"parameter": "hbm_capacity", "values": [4, 20, 30, 40, 60, 80]},
+               {"parameter": "host_capacity", "values": [0, 64, 256]}]},
+    {"objectives": ["tokens_per_joule", "days", "usd"],
+     "models": [{"model": "megatron-126M", "weight": 2}, {"model": "megatron-5B"}], "sizes": [4, 8],
+     "constraints": [{"quantity": "watts", "at_most": 13_000}],
+     "edits": WIDE["edits"][:2]},
+], ids=["calculon", "calibrated", "a mix"])  # fmt: skip
+def test_answers_are_those_without_skipping(more: dict[str, Any], tmp_path: Path) -> None:
+    whole, less = (study(**{**WIDE, **more}, prune=prune) for prune in (False, True))
+    codesign.run(whole, tmp_path / "whole", workers=1)
+    done = codesign.run(less, tmp_path / "less", workers=1, task_seconds=0.05)
+    assert done.skipped > 0
+    first, second = codesign.results(tmp_path / "whole"), codesign.results(tmp_path / "less")
+    assert second.complete
+    for of in first.models:
+        for at in ("low", "middle", "high"):
+            for answer in ("front", "best_per_budget", "binding"):
+                one, other = (getattr(each, answer)(of=of, at=at) for each in (first, second))  # type: ignore[arg-type]
+                pd.testing.assert_frame_equal(one, other, check_exact=True)
+    rows = second.rows.merge(first.rows, on="point", suffixes=("", " searched"))
+    lost = rows[rows["status"] == "skipped"]
+    assert not (lost["samples_per_s searched"] > lost["bound"] * (1 + 1e-9)).any()
+    found = rows[rows["status"] == "ok"]
+    assert (found["samples_per_s"] == found["samples_per_s searched"]).all()
+    with pytest.raises(codesign.StudyError, match=r"some of them may be good in processors; run the study"):
+        second.front(["tokens_per_s", "processors"])
+
+
+def test_a_run_that_was_stopped_goes_on_skipping(tmp_path: Path) -> None:
+    asked, seen = study(**WIDE, prune=True), []
+
+    def stop() -> bool:
+        seen.append(0)
+        return len(seen) > 3
+
+    with pytest.raises(codesign.StudyCancelled):
+        codesign.run(asked, tmp_path, workers=1, cancel=stop, task_seconds=0.05)
+    done = codesign.run(asked, tmp_path, workers=1, task_seconds=0.05)
+    assert done.before > 0
+    assert done.skipped > 0
+    assert codesign.results(tmp_path).complete
