@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,7 @@ At = Literal["low", "middle", "high"]
 ENDS: Final = {"middle": "Middle of the prices", "low": "Lowest prices", "high": "Highest prices"}
 PICTURES: Final = {"front": "Front", "parallel": "All choices", "map": "Two choices"}
 NUMBER: Final = "design"
+_DESIGN: Final = re.compile("[0-9]{1,15}")
 SHOWN: Final = 500
 """Rows of a table at most; files have all."""
 
@@ -76,6 +78,7 @@ def _page(view: View) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         study = chosen_study()
         editor(study)
+    st.html(markup.head(study.document.name or "Study", study.document.description))
     st.markdown(literal(_sentence(study)))
     if not _run(study):
         return
@@ -233,9 +236,9 @@ def _value(value: Any) -> str:
 
 def _chosen(asked: Asked) -> int | None:
     """The design that the link names; else the best one."""
-    text = state.url_value("codesign_design", "", ())
+    text = state.url_value("codesign_design", "", _DESIGN)
     there = asked.designs[NUMBER]
-    if text.isdecimal() and len(text) < 15 and (there == int(text)).any():
+    if text and (there == int(text)).any():
         return int(text)
     if len(asked.front):
         return int(asked.front[NUMBER].iloc[0])
