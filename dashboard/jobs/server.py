@@ -10,6 +10,7 @@ from typing import Final
 import streamlit as st
 
 from dashboard.jobs.board import Board
+from dashboard.jobs.codesign_studies import codesign_studies
 from dashboard.jobs.elastic_plans import elastic_plans
 from dashboard.jobs.explorations import Explorations
 from dashboard.jobs.layer_plans import layer_plans
@@ -40,7 +41,9 @@ class Server:
         self.studies = Studies(self.board, self.workers.answers, self.questions.kind)
         self.layer_plans = layer_plans(self.workers.answers)
         self.elastic_plans = elastic_plans(self.workers.answers)
+        self.codesign_studies = codesign_studies(self.workers.answers)
         self.operator_plans = operator_plans(self.workers.answers)
+        self.settings = settings
 
     def close(self) -> None:
         """Stops everything and gives the store back."""

@@ -1,0 +1,162 @@
+"""Designs of a co-design study: two figures with the front, all choices in parallel, and two choices as a map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.elements.palette import SCENARIOS, palette
+from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, log_ticks
+from dashboard.words.numbers import counted, plain
+from engine.codesign import Quantity
+
+__all__ = ["choices_map", "designs_scatter", "parallel_choices"]
+
+HEIGHT: Final = 400
+MOST_DRAWN: Final = 5_000
+"""Designs that a picture has at most: the front, and others evenly."""
+_LOGARITHMIC: Final = 20.0
+"""Largest over smallest value from which an axis is logarithmic."""
+
+
+def designs_scatter(
+    designs: pd.DataFrame, front: Sequence[int], across: Quantity, up: Quantity, words: Sequence[str],
+    chosen: int | None, mode: str = "light",
+) -> Chart:
+    """Draws every design that runs as a point, and those that none beats as a line of larger ones.
+
+    Args:
+        designs: rows of `engine.codesign.Results.designs`; points carry customdata (design,).
+        front: numbers of the designs that none beats.
+        across, up: what the axes are.
+        words: what is told of each design where one points at it, as long as `designs`.
+        chosen: number of the design that is looked at.
+        mode: the theme.
+    """
+    colours = palette(mode)
+    told = designs.assign(words=list(words))
+    runs = told[(told["status"] == "ok") & np.isfinite(told[[across.name, up.name]].to_numpy(float)).all(axis=1)]
+    if not len(runs):
+        return empty(colours, HEIGHT, "No design that is there runs.")
+    on = runs["design"].isin(list(front))
+    best, others = runs[on].sort_values(across.name), runs[~on]
+    if len(others) > MOST_DRAWN:
+        others = others.iloc[np.linspace(0, len(others) - 1, MOST_DRAWN).astype(int)]
+    shades = SCENARIOS[colours.mode]
+    figure = base(colours, HEIGHT)
+    hover = "%{hovertext}<extra></extra>"
+    figure.add_trace(
+        go.Scatter(x=others[across.name], y=others[up.name], mode="markers", name="beaten", hovertext=others["words"],
+                   hovertemplate=hover, customdata=others[["design"]],
+                   marker={"size": 5, "color": colours.muted, "opacity": 0.55})
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(x=best[across.name], y=best[up.name], mode="lines+markers", name="front", hovertext=best["words"],
+                   hovertemplate=hover, customdata=best[["design"]], line={"color": shades[0], "width": 1.4},
+                   marker={"size": 8, "color": shades[0]})
+    )  # fmt: skip
+    here = runs[runs["design"] == chosen]
+    if len(here):
+        figure.add_trace(
+            go.Scatter(x=here[across.name], y=here[up.name], mode="markers", name="chosen", hoverinfo="skip",
+                       marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}})
+        )  # fmt: skip
+    for name, axis, update in ((across, "x", figure.update_xaxes), (up, "y", figure.update_yaxes)):
+        values = runs[name.name].to_numpy(float)
+        low, high = float(values.min()), float(values.max())
+        scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
+        update(title_text=_titled(name), showgrid=True, **scale)
+        if not scale and axis == "y":
+            update(rangemode="tozero")
+    figure.update_layout(showlegend=True, margin={"t": 30, "b": 40})
+    top = best.iloc[-1 if up.better == "higher" else 0]
+    return Chart(
+        figure,
+        f"{up.label} against {across.label.lower()} of {counted(len(runs), 'design')}: {len(best):,} that none beats, "
+        f"up to {plain(float(top[up.name]), 4)} {up.unit} at {plain(float(top[across.name]), 4)} "
+        f"{across.unit}.",
+    )
+
+
+def parallel_choices(designs: pd.DataFrame, axes: Mapping[str, str], shade: Quantity, mode: str = "light") -> Chart:
+    """Draws every design that runs as a line over its choices and figures; a stretch of an axis can be brushed.
+
+    Args:
+        designs: rows of `engine.codesign.Results.designs`.
+        axes: columns with what they are called, in order.
+        shade: what colours the lines.
+        mode: the theme.
+    """
+    colours = palette(mode)
+    runs = designs[designs["status"] == "ok"]
+    if len(runs) > MOST_DRAWN:
+        runs = runs.iloc[np.linspace(0, len(runs) - 1, MOST_DRAWN).astype(int)]
+    if not len(runs) or not axes:
+        return empty(colours, HEIGHT, "No design that is there runs.")
+    dimensions: list[dict[str, Any]] = []
+    for name, label in axes.items():
+        column = runs[name]
+        if column.dtype.kind in "ifub":
+            dimensions.append({"label": label, "values": column.to_numpy(float)})
+        else:
+            words = list(dict.fromkeys(column.astype(str)))
+            places = {word: place for place, word in enumerate(words)}
+            dimensions.append({"label": label, "values": [places[str(word)] for word in column],
+                               "tickvals": list(places.values()), "ticktext": words})  # fmt: skip
+    figure = base(colours, HEIGHT)
+    figure.add_trace(
+        go.Parcoords(
+            dimensions=dimensions, labelfont={"size": TICK_SIZE, "color": colours.text},
+            tickfont={"size": TICK_SIZE - 1, "color": colours.muted}, rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
+            line={"color": runs[shade.name].to_numpy(float), "colorscale": colours.colorscale(shade.better == "lower")},
+        )
+    )  # fmt: skip
+    figure.update_layout(margin={"l": 60, "r": 60, "t": 44, "b": 16})
+    return Chart(figure, f"{counted(len(runs), 'design')} over {', '.join(axes.values())}, coloured by {shade.label}.")
+
+
+def choices_map(designs: pd.DataFrame, across: tuple[str, str], up: tuple[str, str], shown: Quantity,
+                mode: str = "light", narrow: bool = False) -> Chart:  # fmt: skip
+    """Draws the best design at every pair of two choices.
+
+    Args:
+        designs: rows of `engine.codesign.Results.designs`.
+        across, up: a column and what it is called.
+        shown: the figure that colours; its best over all other choices stands in a cell.
+        mode: the theme.
+        narrow: whether the window is that of a phone, where a cell holds fewer digits.
+    """
+    colours = palette(mode)
+    runs = designs[designs["status"] == "ok"]
+    if not len(runs):
+        return empty(colours, HEIGHT, "No design that is there runs.")
+    best = runs.groupby([up[0], across[0]], sort=True)[shown.name].agg("max" if shown.better == "higher" else "min")
+    table = best.unstack()
+    values = table.to_numpy(float)
+    xs, ys = ([plain(each, 4) if isinstance(each, float | int) else str(each) for each in names]
+              for names in (table.columns, table.index))  # fmt: skip
+    crowded = values.shape[1] > (4 if narrow else 12) or values.shape[0] > 16
+    figure = base(colours, HEIGHT)
+    figure.add_trace(
+        go.Heatmap(
+            x=xs, y=ys, z=values, colorscale=colours.colorscale(shown.better == "lower"),
+            xgap=2, ygap=2,
+            text=None if crowded else [["" if math.isnan(each) else plain(each, 3) for each in row] for row in values],
+            texttemplate="" if crowded else "%{text}", textfont={"size": TICK_SIZE},
+            hovertemplate=f"{across[1]} %{{x}}<br>{up[1]} %{{y}}<br>{_titled(shown)} %{{z:.4g}}<extra></extra>",
+            colorbar={"thickness": 8, "outlinewidth": 0, "title": {"text": shown.unit, "side": "right"}},
+        )
+    )  # fmt: skip
+    figure.update_xaxes(title_text=across[1], type="category")
+    figure.update_yaxes(title_text=up[1], type="category")
+    return Chart(figure, f"Best {shown.label.lower()} of every {across[1]} with every {up[1]}, of "
+                         f"{counted(len(runs), 'design')}.")  # fmt: skip
+
+
+def _titled(quantity: Quantity) -> str:
+    return f"{quantity.label} [{quantity.unit}]" if quantity.unit else quantity.label

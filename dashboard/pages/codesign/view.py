@@ -1,0 +1,342 @@
+"""The Co-design page: a study in a sentence, its run, designs as fronts and maps, and one of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal, cast
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.codesign import choices_map, designs_scatter, parallel_choices
+from dashboard.charts.elements import markup
+from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
+from dashboard.jobs.server import server
+from dashboard.link import page_links, state
+from dashboard.pages.codesign.studies import chosen_study, document_of, editor
+from dashboard.widgets.chart import clicked, show
+from dashboard.widgets.controls import choose, segments
+from dashboard.widgets.job_card import watch
+from dashboard.widgets.tables import height_of
+from dashboard.widgets.window import is_narrow
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, plain
+from engine.codesign import MIX, QUANTITIES, Quantity, Results, Study, estimate
+from engine.whatif import parameter
+
+__all__ = ["View", "parse", "render"]
+
+At = Literal["low", "middle", "high"]
+ENDS: Final = {"middle": "Middle of the prices", "low": "Lowest prices", "high": "Highest prices"}
+PICTURES: Final = {"front": "Front", "parallel": "All choices", "map": "Two choices"}
+NUMBER: Final = "design"
+_DESIGN: Final = re.compile("[0-9]{1,15}")
+SHOWN: Final = 500
+"""Rows of a table at most; files have all."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the link says of the page as a whole; its fields read their parts themselves."""
+
+    mode: str
+    """The theme: "light" or "dark"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of the designs that are there."""
+
+    found: Results
+    up: Quantity
+    across: Quantity
+    of: str
+    at: At
+    designs: pd.DataFrame
+    front: pd.DataFrame
+    names: dict[str, str]
+    """Choices that differ between designs, with what they are called."""
+
+
+def parse() -> View:
+    """Reads the page's part of the link."""
+    return View(state.theme_mode())
+
+
+def render(view: View) -> None:
+    """Draws the page."""
+    try:
+        _page(view)
+    except ValueError as problem:  # a StudyError, or of a model or a system
+        st.error(literal(str(problem)), icon=":material/error:")
+
+
+def _page(view: View) -> None:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        study = chosen_study()
+        editor(study)
+    st.html(markup.head(study.document.name or "Study", study.document.description))
+    st.markdown(literal(_sentence(study)))
+    if not _run(study):
+        return
+    found = so_far(study, folder_of(study, server().settings))
+    if found is None:
+        return
+    asked = _asked(found)
+    _strip(asked)
+    left, right = st.columns([5, 3], gap="medium")
+    with left, st.container(border=True, key="codesign_picture_card"):
+        _picture(asked, view.mode)
+    with right, st.container(border=True, key="codesign_design_card"):
+        _design(asked)
+    _tables(asked)
+
+
+def _sentence(study: Study) -> str:
+    """The study in words, with how much of it there is and how long it takes."""
+    said = study.document
+    models = ", ".join(
+        f"{model.title or model.name}{f' (weight {each.weight:g})' if len(study.models) > 1 else ''}"
+        for model, each in zip(study.models, said.models, strict=True)
+    )
+    systems = " or ".join(system.title or system.name for system in study.systems)
+    edits = "; ".join(
+        f"{' with '.join(_called(study, name) for name in edit.names)} at {counted(len(edit.rows), 'value')}"
+        for edit in said.edits
+    )
+    sizes = f"{said.sizes[0]:,}" if len(said.sizes) == 1 else f"{min(said.sizes):,} to {max(said.sizes):,}"
+    changed = f", changing {edits}" if edits else ""
+    return f"Train {models} on {sizes} × {systems}{changed}: {_expected(study.key, study)}"
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _expected(key: str, _study: Study) -> str:
+    return estimate(_study, 1).sentence
+
+
+def _called(study: Study, name: str) -> str:
+    which = parameter(study.scenario(0, 0, 0, 0, 0), name)
+    return f"{which.label} [{which.unit}]" if which.unit else which.label
+
+
+def _run(study: Study) -> bool:
+    """Draws the run where there is one, and the button that starts it; returns whether designs may be there."""
+    shared, watcher = server(), state.watcher()
+    folder = folder_of(study, shared.settings)
+    there = so_far(study, folder)
+    if there is not None and there.complete:
+        return True
+    job = shared.board.seen(shared.codesign_studies, study.key, watcher)
+    if isinstance(job, CodesignJob) and not job.ended:
+        watch(job, watcher)
+        return there is not None
+    longest = shared.settings.longest_seconds
+    ahead = estimate(study, 1).seconds
+    if ahead > longest:
+        told = f"It takes longer than the {longest:,.0f} s that this server gives a search."
+        st.info(f"{told} Run it with shardscape codesign, on as many machines as you like.", icon=":material/block:")
+        return there is not None
+    if isinstance(job, CodesignJob) and job.state == "failed":
+        st.error(literal(job.problem), icon=":material/error:")
+    word = "Search the designs"
+    if there is not None:
+        word = f"Go on: {len(there.rows):,} of {study.points:,} points are there"
+    if st.button(word, type="primary", icon=":material/play_arrow:", key="codesign_run"):
+        if job is not None:
+            shared.board.forget(job)
+        about = study.document.name or counted(study.points, "point")
+        shared.board.post(CodesignJob(shared.codesign_studies, study, folder, about), watcher)
+        st.rerun()
+    return there is not None
+
+
+def _asked(found: Results) -> Asked:
+    """Draws what is asked of the designs; returns it with its answers."""
+    said, study = found.study.document, found.study
+    table = found.designs()
+    known = {name: one for name, one in QUANTITIES.items() if name in table}
+    objectives = [name for name in said.objectives if name in known]
+    first = objectives[0] if objectives else "tokens_per_s"
+    second = next((name for name in [*objectives[1:], "usd"] if name != first), "usd")
+    words = {name: f"{one.label} [{one.unit}]" if one.unit else one.label for name, one in known.items()}
+    with st.container(horizontal=True, gap="small", key="codesign_asked"):
+        up = choose("Best in", words, "codesign_up", default=first, width=260)
+        rest = {name: text for name, text in words.items() if name != up}
+        across = choose("Against", rest, "codesign_across", default=second if second in rest else next(iter(rest)),
+                        width=260)  # fmt: skip
+        titles = {MIX: "The mix"} | {model.name: model.title or model.name for model in study.models}
+        of = choose("Of", titles, "codesign_of", width=220) if len(study.models) > 1 else MIX
+        at = cast(At, choose("Prices", ENDS, "codesign_at", width=200))
+    designs = found.designs(of, at)
+    differing = [str(name) for name in found.choices if name != NUMBER and found.choices[name].nunique() > 1]
+    usual = {"system": "System", "datatype": "Datatype", "processors": "Processors", "batch": "Batch"}
+    names = {name: usual.get(name) or _called(study, name) for name in differing}
+    return Asked(found, known[up], known[across], of, at, designs, found.front([up, across], of=of, at=at), names)
+
+
+def _strip(asked: Asked) -> None:
+    found, runs = asked.found, (asked.designs["status"] == "ok").sum()
+    best = asked.found.best(asked.up.name, of=asked.of, at=asked.at)
+    facts = [
+        ("points", f"{len(found.rows):,} of {found.study.points:,}"), ("designs that run", f"{runs:,}"),
+        ("none beats", f"{len(asked.front):,}"),
+    ]  # fmt: skip
+    if best is not None:
+        facts.append((f"best {asked.up.label.lower()}", f"{plain(float(best[asked.up.name]), 4)} {asked.up.unit}"))
+    st.html(markup.facts(facts))
+    if not found.complete:
+        st.markdown(f"Answers are about the {counted(len(asked.designs), 'design')} that are there so far.")
+
+
+def _picture(asked: Asked, mode: str) -> None:
+    shown = segments("Picture", PICTURES, "codesign_picture")
+    if shown == "front":
+        chart = designs_scatter(asked.designs, asked.front[NUMBER].tolist(), asked.across, asked.up, _words(asked),
+                                _chosen(asked), mode)  # fmt: skip
+        show(chart, "codesign_front", on_click=_pick)
+    elif shown == "parallel":
+        figures = {one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label
+                   for one in (asked.across, asked.up)}  # fmt: skip
+        show(parallel_choices(asked.designs, asked.names | figures, asked.up, mode), "codesign_parallel")
+    elif len(asked.names) < 2:
+        st.markdown("A map needs two choices that differ between designs.")
+    else:
+        with st.container(horizontal=True, gap="small"):
+            across = choose("Across", asked.names, "codesign_x", width=240)
+            others = {name: text for name, text in asked.names.items() if name != across}
+            up = choose("Up", others, "codesign_y", width=240)
+        show(choices_map(asked.designs, (across, asked.names[across]), (up, others[up]), asked.up, mode,
+                         is_narrow()), "codesign_map")  # fmt: skip
+
+
+def _pick() -> None:
+    if found := clicked("codesign_front"):
+        state.set_url_value("codesign_design", str(int(found[0])))
+
+
+def _words(asked: Asked) -> list[str]:
+    """What is told of every design where one points at it."""
+    names, table = asked.names, asked.designs
+    lines = []
+    for row in table.to_dict("records"):
+        chosen = "<br>".join(f"{label} {_value(row[name])}" for name, label in names.items())
+        figures = "<br>".join(
+            f"{one.label} {plain(float(row[one.name]), 4)} {one.unit}" for one in (asked.up, asked.across)
+        )
+        lines.append(f"<b>Design {row[NUMBER]}</b><br>{chosen}<br>{figures}")
+    return lines
+
+
+def _value(value: Any) -> str:
+    return plain(float(value), 4) if isinstance(value, int | float) else str(value)
+
+
+def _chosen(asked: Asked) -> int | None:
+    """The design that the link names; else the best one."""
+    text = state.url_value("codesign_design", "", _DESIGN)
+    there = asked.designs[NUMBER]
+    if text and (there == int(text)).any():
+        return int(text)
+    if len(asked.front):
+        return int(asked.front[NUMBER].iloc[0])
+    return None
+
+
+def _design(asked: Asked) -> None:
+    """One design: what was chosen, what it reaches, and the ways on to other pages."""
+    number = _chosen(asked)
+    if number is None:
+        st.markdown("No design meets all constraints.")
+        return
+    row = asked.designs[asked.designs[NUMBER] == number].iloc[0]
+    on = number in set(asked.front[NUMBER])
+    st.html(markup.head(f"Design {number}", "none beats it" if on else "others beat it"))
+    st.html(markup.facts([(label, _value(row[name])) for name, label in asked.names.items()]))
+    figures = [one for name, one in QUANTITIES.items() if name in row and pd.notna(row[name])]
+    st.dataframe(
+        pd.DataFrame({"Figure": [one.label for one in figures], "Value": [plain(float(row[one.name]), 4) for one in
+                                                                         figures],
+                      "Unit": [one.unit for one in figures]}),
+        hide_index=True, height=height_of(len(figures), 300), key="codesign_figures",
+        alt=f"Figures of design {number}.",
+    )  # fmt: skip
+    study = asked.found.study
+    names = [model.name for model in study.models]
+    which = names.index(asked.of) if asked.of in names else 0
+    scenario = asked.found.scenario(number * len(names) + which)
+    with st.container(horizontal=True, gap="small"):
+        for page, word, icon in (("explore", "Explore it", "grid_view"), ("whatif", "Open in What-if", "tune")):
+            told = f"With {study.models[which].title or names[which]}."
+            if page_links.exists(page) and st.button(word, key=f"codesign_{page}", icon=f":material/{icon}:",
+                                                     help=told):  # fmt: skip
+                parameters = state.before_switching(lambda: state.open_scenario(scenario))
+                st.switch_page(page_links.target(page), query_params=parameters)
+
+
+def _tables(asked: Asked) -> None:
+    study = asked.found.study
+    columns = [NUMBER, *asked.names, asked.up.name, asked.across.name]
+    with st.container(border=True):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            both = f"in {asked.up.label.lower()} and {asked.across.label.lower()}"
+            st.html(markup.head("Designs that none beats", both))
+            _downloads(asked, study)
+        _table(asked.front, columns, asked, "codesign_front_table", "Designs that none beats.")
+    if asked.across.better == "lower" and asked.up.better == "higher":
+        steps = asked.found.best_per_budget(budget=asked.across.name, objective=asked.up.name, of=asked.of, at=asked.at)
+        with st.container(border=True):
+            st.html(markup.head("Best design per budget", f"every {asked.across.label.lower()} from which on another "
+                                                          "design is best"))  # fmt: skip
+            _table(_gains(steps, asked), ["budget", *columns, "more per unit"], asked, "codesign_budget_table",
+                   "The best design from each budget on.")  # fmt: skip
+    if study.document.constraints:
+        with st.container(border=True):
+            st.html(markup.head("Constraints", "what each one costs"))
+            st.dataframe(asked.found.binding(asked.up.name, of=asked.of, at=asked.at), hide_index=True,
+                         key="codesign_binding", alt="What each constraint costs.")  # fmt: skip
+
+
+def _gains(steps: pd.DataFrame, asked: Asked) -> pd.DataFrame:
+    """Budgets with what one more unit of budget brought since the one before."""
+    more = steps[asked.up.name].diff() / steps["budget"].diff()
+    return steps.assign(**{"more per unit": more})
+
+
+def _table(table: pd.DataFrame, columns: Sequence[str], asked: Asked, key: str, alt: str) -> None:
+    titles = asked.names | {NUMBER: "Design", "budget": f"Budget [{asked.across.unit}]"} | {
+        one.name: f"{one.label} [{one.unit}]" if one.unit else one.label for one in (asked.up, asked.across)
+    } | {"more per unit": f"More {asked.up.unit} per {asked.across.unit or 'one'}"}  # fmt: skip
+    kept: Any = table.head(SHOWN)[list(dict.fromkeys(columns))].copy()
+    for name in kept:
+        if kept[name].dtype.kind == "f":
+            kept[name] = [float(f"{value:.5g}") for value in kept[name]]
+    written = {titles[name]: st.column_config.NumberColumn(format="localized") for name in kept
+               if kept[name].dtype.kind == "f"}  # fmt: skip
+    st.dataframe(kept.rename(columns=titles), hide_index=True, column_config=written, height=height_of(len(kept), 320),
+                 placeholder="–", key=key, alt=alt)  # fmt: skip
+
+
+def _downloads(asked: Asked, study: Study) -> None:
+    with st.popover("Download", icon=":material/download:", help="Designs, the front, and the study."):
+        for title, table in (("All designs", asked.designs), ("Front", asked.front)):
+            file = f"codesign_{title.lower().replace(' ', '_')}"
+            st.download_button(f"{title} (CSV)", partial(_csv, table), f"{file}.csv",
+                               "text/csv", key=f"{file}_csv", on_click="ignore", icon=":material/download:",
+                               type="tertiary")  # fmt: skip
+            st.download_button(f"{title} (Parquet)", partial(_parquet, table),
+                               f"{file}.parquet", "application/octet-stream", key=f"{file}_parquet",
+                               on_click="ignore", icon=":material/download:", type="tertiary")  # fmt: skip
+        st.download_button("Study (JSON)", document_of(study), "study.json", "application/json",
+                           key="codesign_study_json", on_click="ignore", icon=":material/download:",
+                           type="tertiary")  # fmt: skip
+
+
+def _csv(table: pd.DataFrame) -> str:
+    return table.to_csv(index=False)
+
+
+def _parquet(table: pd.DataFrame) -> bytes:
+    return table.to_parquet(index=False)

@@ -1,0 +1,98 @@
+"""The Co-design page: a ready study to its fronts, a study of one's own, and links that cannot be."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.jobs import codesign_studies
+from dashboard.pages.codesign import view
+from engine import codesign
+from tests.dashboard.pages import html, page_alone, plainly, plots
+
+SMALL = {
+    "format": "shardscape-study/1", "name": "Two prices of memory", "models": ["gpt3-13B"],
+    "systems": ["h100_80g_nvl8"],
+    "edits": [
+        {"parameter": "hbm_capacity", "values": [20, 40, 80]}, {"parameter": "host_capacity", "values": [0, 512]},
+    ],
+    "sizes": [8], "datatypes": ["float16"], "batches": [16], "cost_model": "calculon",
+    "costs": {"preset": "h100_2024"}, "constraints": [{"quantity": "usd", "at_most": 400_000}],
+}  # fmt: skip
+NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500)
+NAMES = ("study", "up", "across", "of", "at", "picture", "x", "y", "design")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test has its own folder of results."""
+    monkeypatch.setattr(view, "folder_of", lambda study, settings: str(tmp_path / study.key))
+    return tmp_path
+
+
+def run(link: Mapping[str, str], own: str | None = None) -> AppTest:
+    app = page_alone("codesign")
+    app.session_state["_url"] = dict(link)
+    if own is not None:
+        app.session_state["_codesign_own"] = own
+    app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def searched(app: AppTest) -> AppTest:
+    """The page after its run."""
+    app.button(key="codesign_run").click().run()
+    until = time.monotonic() + 120
+    while not plots(app) or any(each.label == "Stop" for each in app.button):
+        assert time.monotonic() < until, html(app) + str([each.value for each in app.error])
+        time.sleep(0.2)
+        app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def test_a_study_of_ones_own_is_counted_searched_and_answered(place: Path) -> None:
+    study = codesign.Study.from_document(SMALL)
+    folder = str(place / study.key)
+    app = run({"codesign_study": "own"}, json.dumps(SMALL))
+    told = plainly(" ".join(each.value for each in app.markdown)).replace("\\", "")
+    assert codesign.estimate(study, 1).sentence in told
+    assert not plots(app)
+    found = codesign_studies.so_far(study, folder)
+    assert found is None
+    app = searched(app)
+    assert "6 of 6" in html(app)
+    found = codesign_studies.so_far(study, folder)
+    assert found is not None
+    shown = next(each.value for each in app.dataframe if "Design" in each.value)
+    assert shown["Design"].tolist() == found.front()["design"].tolist()
+    binding = next(each.value for each in app.dataframe if "constraint" in each.value)
+    assert binding["constraint"].tolist() == found.binding()["constraint"].tolist()
+    # Other prices ask the same points.
+    cheap = SMALL | {"costs": {"usd": {"processor": 1000, "mem1_gib": 10}}}
+    again = run({"codesign_study": "own"}, json.dumps(cheap))
+    assert "6 of 6" in html(again)
+    for picture in ("parallel", "map"):
+        assert plots(run({"codesign_study": "own", "codesign_picture": picture}, json.dumps(SMALL)))
+    for value in NONSENSE:
+        link = {f"codesign_{name}": value for name in NAMES} | {"codesign_study": "own"}
+        assert plots(run(link, json.dumps(SMALL)))
+
+
+def test_what_is_no_study_is_one_sentence() -> None:
+    wrong = {**SMALL, "sizes": []}
+    app = run({"codesign_study": "own"}, json.dumps(wrong))
+    assert len(app.error) == 1
+    assert "sizes" in app.error[0].value
+    huge = {**SMALL, "edits": [{"parameter": name, "from": 1, "to": 9, "count": 10_000} for name in (
+        "hbm_capacity", "host_capacity", "hbm_bandwidth")]}  # fmt: skip
+    app = run({"codesign_study": "own"}, json.dumps(huge))
+    assert len(app.error) + len(app.info) == 1
+    for value in NONSENSE:
+        assert not run({"codesign_study": value}).error
