@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.jobs import codesign_studies
 from dashboard.pages.codesign import view
+from dashboard.pages.codesign.studies import document_of
 from engine import codesign
 from tests.dashboard.pages import html, page_alone, plainly, plots
 
@@ -96,3 +99,16 @@ def test_what_is_no_study_is_one_sentence() -> None:
     assert len(app.error) + len(app.info) == 1
     for value in NONSENSE:
         assert not run({"codesign_study": value}).error
+
+
+def test_files_of_a_study_come_back(tmp_path: Path) -> None:
+    for name in codesign.ready_names():
+        study = codesign.ready_study(name)
+        again = codesign.Study.from_json(document_of(study).encode())
+        assert (again.key, again.document) == (study.key, study.document)
+    study = codesign.Study.from_document(SMALL)
+    codesign.run(study, tmp_path, workers=1)
+    designs = codesign.results(tmp_path).designs()
+    pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(view._parquet(designs))), designs)
+    read = pd.read_csv(io.StringIO(view._csv(designs)))
+    assert read["usd"].tolist() == designs["usd"].tolist()

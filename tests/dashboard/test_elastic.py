@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Mapping
@@ -10,8 +11,11 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.pages.elastic.tables import _csv
 from engine.planners.elastic import load_card
-from engine.planners.elastic.cards import to_document
+from engine.planners.elastic.cards import card_names, load_card_document, to_document
+from engine.planners.elastic.measured.library import measurement_names, measurements
+from engine.planners.elastic.measured.table import read_measurements
 from tests.dashboard.pages import html, page_alone
 
 
@@ -140,3 +144,17 @@ def test_nonsense_breaks_nothing(value: str) -> None:
     )  # fmt: skip
     for subject in ("job", "several", "accuracy", value):
         run({**{f"elastic_{name}": value for name in names}, "elastic_show": subject})
+
+
+def test_files_of_a_plan_come_back() -> None:
+    for name in card_names():
+        card = load_card(name)
+        assert load_card_document(json.loads(json.dumps(to_document(card)))) == card
+    for name in measurement_names():
+        written = measurements(name).table
+        again = read_measurements(written.to_csv(index=False)).table
+        columns = ["exec_plan", "placement", "iteration_s"]
+        pd.testing.assert_frame_equal(again[columns], written[columns].reset_index(drop=True))
+    whole = measurements(measurement_names()[0]).table
+    read = pd.read_csv(io.StringIO(_csv(whole)))
+    assert read["iteration_s"].tolist() == pytest.approx(whole["iteration_s"].tolist(), rel=0, nan_ok=True)

@@ -237,8 +237,15 @@ COMES_BACK = {
         f"{_CALIBRATE}document", "a_document_reads_back_and_has_the_fitted_values"),
     "pages/calibrate/view 'calibrate_template'": (
         f"{_CALIBRATE}reading", "the_template_has_what_the_mapping_needs_and_reads_back"),
+    "pages/codesign/studies 'codesign_save'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/view 'codesign_study_json'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/view f'{file}_csv'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/view f'{file}_parquet'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
     "pages/compare/view 'compare_tables'": ("dashboard/test_compare_files", "the_tables_of_a_comparison_come_back"),
     "files/downloads key": (_HERE, "tables_of_executions_come_back"),
+    "pages/elastic/cards 'elastic_card_json'": ("dashboard/test_elastic", "files_of_a_plan_come_back"),
+    "pages/elastic/cards 'elastic_trace_csv'": ("dashboard/test_elastic", "files_of_a_plan_come_back"),
+    "pages/elastic/tables f'elastic_{file}'": ("dashboard/test_elastic", "files_of_a_plan_come_back"),
     "pages/execution/view f'execution_json_download{suffix}'": (_HERE, "the_file_of_an_execution_comes_back"),
     "pages/explore/download f'download_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/intra_operator/layers 'intra_operator_annotations.csv'": (
