@@ -199,7 +199,7 @@ def test_the_one_in_the_scenario_is_listed_first(place: Place) -> None:
     assert usual[0] != "gpt3-175B"
     assert [item.name for item in items("models", "gpt3-175B")] == sorted(usual, key=lambda name: name != "gpt3-175B")
     assert [item.name for item in items("models", "of another library")] == usual
-    assert page().dataframe[0].value["Name"].iloc[0] == "GPT-3 175B"
+    assert page().dataframe[0].value["Name"].iloc[0] == "Llama 3.1 70B"  # of what a first visit opens on
 
 
 def test_the_page_shows_the_item_of_the_link(place: Place) -> None:
@@ -213,7 +213,7 @@ def test_the_page_shows_the_item_of_the_link(place: Place) -> None:
     assert not app.button(key="library_use").disabled
     assert any("calibrated cost model" in caption.value for caption in app.caption)
     app = page({"library_item": "no such model"})
-    assert "GPT-3 175B" in html(app)
+    assert "Llama 3.1 70B" in html(app)
 
 
 def test_editing_on_the_page(place: Place) -> None:

@@ -22,6 +22,10 @@ from engine.questions import VERBS, Answerer, Bounds
 
 DENSE = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 LARGE = {**DENSE, "model": "gpt3-175B", "num_procs": 512, "max_batch_size": 512}
+LONG = {
+    **DENSE, "model": "deepseek-v3", "system": "h100_80g_sxm", "num_procs": 16_384, "max_batch_size": 16_384,
+    "datatype": "bfloat16", "limits": {"context_par": [1, 2, 4, 8], "expert_tensor_par": [1, 2, 4]},
+}  # fmt: skip
 TOO_LARGE = {**LARGE, "num_procs": 4096, "max_batch_size": 4096}
 
 
@@ -108,7 +112,7 @@ def test_who_takes_a_call_back_ends_its_search(answerer: Answerer) -> None:
     async def ask(client: Client) -> float:
         await client.call_tool("list_models", {})
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(client.call_tool("sensitivity", {"scenario": LARGE}), 0.5)
+            await asyncio.wait_for(client.call_tool("sensitivity", {"scenario": LONG}), 0.5)
         started = time.monotonic()
         assert (await client.call_tool("list_models", {"search": "gpt3-13B"})).structured_content["models"]
         return time.monotonic() - started
