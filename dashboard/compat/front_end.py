@@ -31,7 +31,7 @@ SCRIPT: Final = 'script[type="module"][src*="/js/"]'
 
 IN_USE: Final = (
     "stAppViewContainer", "stCaptionContainer", "stColumn", "stDataFrame", "stElementContainer",
-    "stExpandSidebarButton", "stFullScreenFrame", "stHorizontalBlock", "stMain", "stMainBlockContainer", "stMarkdown",
+    "stExpandSidebarButton", "stHorizontalBlock", "stMain", "stMainBlockContainer", "stMarkdown",
     "stPopover", "stPopoverBody", "stPopoverButton", "stSelectbox", "stSelectboxVirtualDropdown", "stTopNav",
     "stTooltipContent", "stTopNavSection", "stVerticalBlock", "stWidgetLabel",
 )  # fmt: skip
