@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from dashboard.pages import registry
 
@@ -145,6 +146,27 @@ def go_to(page: Page, name: str) -> None:
 def settled(page: Page) -> None:
     """Waits until nothing is drawn any more: on a busy machine a popover that was opened before would be shut by it."""
     expect(page.locator("[data-test-script-state=notRunning]")).to_be_attached()
+
+
+def choose_from(box: Locator, option: Locator) -> None:
+    """Chooses from a list.
+
+    A list that is opened while the page is still being drawn is shut by what is drawn after it, which nobody can tell
+    beforehand on a busy machine: it is then opened again, as a person would.
+    """
+    latest = time.monotonic() + PATIENCE / 1000
+    while True:
+        settled(box.page)
+        box.click()
+        try:
+            option.click(timeout=5_000)
+        except PlaywrightTimeout:
+            if time.monotonic() > latest:
+                raise
+            box.page.keyboard.press("Escape")
+        else:
+            expect(option).to_have_count(0)
+            return
 
 
 @pytest.fixture(scope="session")

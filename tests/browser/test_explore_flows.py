@@ -119,6 +119,7 @@ def test_another_metric_changes_the_map_the_link_and_the_table(visit: Visit, dir
 
 def test_choosing_another_model_explores_it(visit: Visit) -> None:
     page = visit()
+    settled(page)
     page.locator(".st-key-sentence [data-testid=stPopover]").first.locator("button >> visible=true").click()
     page.get_by_role("combobox", name="Model").click()
     page.get_by_role("combobox", name="Model").fill("GPT-3 6.7B")

@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from engine import Scenario, best_of, launch
-from tests.browser.conftest import settled
+from tests.browser.conftest import choose_from, settled
 
 SCENARIO = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=8, max_batch_size=32, datatype="bfloat16",
                        limits={"tensor_par": [1, 2], "pipeline_par": [1, 2]})  # fmt: skip
@@ -17,8 +17,8 @@ QUERY = ("model=llama-3-8B&system=h100_80g_sxm&procs=8&batch=32&type=bfloat16"
 
 def chosen(page: Page, framework: str) -> None:
     """Chooses a framework on the card."""
-    page.locator(".st-key-execution_launch_framework").get_by_role("combobox").click()
-    page.get_by_role("option", name=framework, exact=True).click()
+    box = page.locator(".st-key-execution_launch_framework").get_by_role("combobox")
+    choose_from(box, page.get_by_role("option", name=framework, exact=True))
     settled(page)
 
 

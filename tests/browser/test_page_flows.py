@@ -23,7 +23,7 @@ from dashboard.queries.economics import utilisation
 from dashboard.words.numbers import count, format_value, percent, signed_percent
 from engine import Exploration, Scenario, explore_scenario, whatif
 from engine.store import Condition
-from tests.browser.conftest import SMALL
+from tests.browser.conftest import SMALL, choose_from
 
 LIMITS = {"tensor_par": [2, 4], "pipeline_par": [1, 2]}
 LIMITED = f"{SMALL}&limits=tensor_par:2,4;pipeline_par:1,2"
@@ -193,8 +193,8 @@ def test_validation_is_narrowed_and_the_link_shows_the_same_elsewhere(page: Page
     figures = validation_data.headline(checked, filters)
     counted = count(len(validation_data.counted(checked, filters)))
     page.goto(f"{server}/validation")
-    page.get_by_role("combobox", name="Source").click()
-    page.get_by_role("option").filter(has_text=re.compile(re.escape(source), re.IGNORECASE)).first.click()
+    named = page.get_by_role("option").filter(has_text=re.compile(re.escape(source), re.IGNORECASE))
+    choose_from(page.get_by_role("combobox", name="Source"), named.first)
     page.wait_for_url("**validation_source=**")
     for each in (page, stranger):
         if each is stranger:
