@@ -162,7 +162,7 @@ def sentence(scenario: Scenario) -> str:
     return (
         f"Train {model} on {scenario.num_procs:,} × {system} in {choice_label('datatype', scenario.datatype)} with a "
         f"batch of up to {scenario.max_batch_size:,} × {scenario.model.seq_size:,} tokens; "
-        f"{', '.join(in_words(scenario.limits)) or 'no restrictions'}."
+        f"{', '.join(in_words(scenario.limits, scenario.system)) or 'no restrictions'}."
     )
 
 

@@ -23,6 +23,8 @@ from hardware import GIB
 __all__ = ["band", "band_to_come"]
 
 _NUMBER: Final = re.compile(r"|\d{1,3}(\.\d{1,3})?")
+_LINE: Final = 44
+"""Height of the band as one line [px]."""
 _HBM: Final = "proc_mem_tier1_cap_req"
 
 
@@ -36,7 +38,11 @@ def band(exploration: Exploration, key: str) -> None:
     if found.fastest is None:
         return
     scenario = exploration.scenario
-    with st.container(border=True, gap="xsmall", key=f"{key}_band"):
+    if is_narrow():  # one line: what the page is about comes first
+        place = st.expander(_line(found), key=f"{key}_band_line")
+    else:
+        place = st.container(border=True, gap="xsmall", key=f"{key}_band")
+    with place:
         st.html(sides(_sides(scenario, found, state.selected_id())))
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             if found.execution is not None:
@@ -51,7 +57,17 @@ def band(exploration: Exploration, key: str) -> None:
 
 def band_to_come() -> None:
     """Keeps the room of the band, so that nothing moves when it comes."""
-    st.container(border=True, height=290 if is_narrow() else 144)
+    st.container(border=True, height=_LINE if is_narrow() else 144)
+
+
+def _line(found: Advice) -> str:
+    """What is recommended, as the one line of a narrow window: "Recommended: TP 8 × PP 2 × DP 32 · 147 samples/s"."""
+    shown = found.fastest if found.execution is None else found.execution
+    assert shown is not None
+    name = "Fastest" if found.execution is None else "Recommended"
+    behind = f" · {percent(found.difference)} behind" if found.execution is not None and found.difference else ""
+    rate = format_value("sample_rate", shown["sample_rate"])
+    return f":small[{name}: **{literal(title(shown))}** · {literal(rate)}{literal(behind)}]"
 
 
 def _sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side]:

@@ -35,7 +35,7 @@ from dashboard.words.names import degrees, in_sentence
 from dashboard.words.numbers import count, decimals_for, format_value, percent, scale_for
 from engine import Exploration
 from engine.columns import by_name, choice_label, value_of
-from hardware import GIB
+from hardware import GIB, network_names
 
 __all__ = ["group_panel", "panel", "read_ahead"]
 
@@ -218,6 +218,7 @@ def _table(exploration: Exploration, metric: Metric, group: explorations.Group) 
         chosen.insert(0, metric.statistic)
     shown: dict[str, list[Any]] = {}
     config = {}
+    networks = network_names(exploration.scenario.system)
     for name in chosen:
         column, values = by_name(name), found[name]
         if column.dtype == "float64":
@@ -230,8 +231,9 @@ def _table(exploration: Exploration, metric: Metric, group: explorations.Group) 
                 width=max(_NARROW["float64"], 7 * len(title) + 18),
             )  # fmt: skip
         else:
-            shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in values]
-            kind = st.column_config.NumberColumn if column.dtype == "int64" else st.column_config.TextColumn
+            numbers_only = column.dtype == "int64" and not column.of_network
+            shown[name] = values if numbers_only else [choice_label(column, value, networks) for value in values]
+            kind = st.column_config.NumberColumn if numbers_only else st.column_config.TextColumn
             width = max(_NARROW[column.dtype], 7 * len(column.short) + 16)
             if name == "activation_recompute":
                 width = max(width, width_of_words(values))

@@ -34,6 +34,7 @@ from engine.columns import DERIVED, Column, applies, by_name, fields_of, statist
 from engine.cost_models.contract import told_not_measured
 from engine.cost_models.registry import cost_model_of
 from engine.store import Condition
+from hardware import network_names
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
 _ORDERS: Final = {"best": "Best first", "worst": "Worst first"}
@@ -123,7 +124,8 @@ def _drawn(exploration: Exploration, view: View) -> None:
     page = _page_number(view.page, pages, question)
     rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
     table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
-          height=height_of(len(rows), 620), on_select=lambda: _pick(rows))  # fmt: skip
+          height=height_of(len(rows), 620), on_select=lambda: _pick(rows),
+          networks=network_names(exploration.scenario.system))  # fmt: skip
     if unknown := _never_measured(exploration, exploration.key, tuple(int(one) for one in rows["id"])):
         st.caption(literal(unknown))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):

@@ -186,7 +186,7 @@ def _why(scenario: Scenario, found: Answer) -> None:
     with left:
         for line in sentences(found):
             st.markdown(line)
-        rows = differences(base, best) if base is not None else []
+        rows = differences(base, best, found.scenario.system) if base is not None else []
         if rows and found.changes:
             st.caption("What was chosen differently")
             st.html(markup.chips((label, f"{old} → {new}") for label, old, new in rows))
