@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard.charts.elements.advice import Side, rows_table, sides
 from dashboard.charts.elements.markup import head
+from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.queries.recommendation import Advice, advice, memory_error
 from dashboard.widgets.controls import given, key_for, switch
@@ -39,7 +40,7 @@ def band(exploration: Exploration, key: str) -> None:
         return
     scenario = exploration.scenario
     if is_narrow():  # one line: what the page is about comes first
-        place = st.expander(_line(found), key=f"{key}_band_line")
+        place: Place = st.expander(_line(found), key=f"{key}_band_line")
     else:
         place = st.container(border=True, gap="xsmall", key=f"{key}_band")
     with place:

@@ -119,16 +119,15 @@ class _By:
         import engine
         from engine.economics import derived_columns
 
-        return pd.concat([
-            derived_columns(
-                engine.Scenario.of(
-                    self.model, self.system, num_procs=int(procs), max_batch_size=int(part["batch_size"].max()),
-                    datatype=str(datatype), cost_model=self.cost_model.name, calibration=self.calibration,
-                ),
-                part,
-            )
-            for (procs, datatype), part in results.groupby(["num_procs", "datatype"])
-        ])  # fmt: skip
+        found: list[pd.DataFrame] = []
+        for _, part in results.groupby(["num_procs", "datatype"]):
+            scenario = engine.Scenario.of(
+                self.model, self.system, num_procs=int(part["num_procs"].iloc[0]),
+                max_batch_size=int(part["batch_size"].max()), datatype=str(part["datatype"].iloc[0]),
+                cost_model=self.cost_model.name, calibration=self.calibration,
+            )  # fmt: skip
+            found.append(derived_columns(scenario, part))
+        return pd.concat(found)
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -50,7 +50,8 @@ def _table(found: Recommendation, rows: list[Mapping[str, Any]], reasons: list[s
     from engine.economics import derived_columns
 
     beside = derived_columns(found.scenario, pd.DataFrame({"sample_rate": [row["sample_rate"] for row in rows]}))
-    rows = [{**row, **more} for row, more in zip(rows, beside.to_dict("records"), strict=True)]
+    rows = [{**row, **{str(name): value for name, value in more.items()}}
+            for row, more in zip(rows, beside.to_dict("records"), strict=True)]  # fmt: skip
     names = ["id", "tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "microbatch_size",
              "pipeline_interleaving", "sample_rate", *BESIDE_RATE[:2], "total_time",
              "proc_mem_tier1_cap_req"]  # fmt: skip

@@ -27,7 +27,7 @@ from dashboard.queries.step_times import losses, slower_than
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.chart import show
-from dashboard.widgets.filters.popover import add_filters
+from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, recomputed
 from dashboard.words.markdown import literal
@@ -273,7 +273,7 @@ def _links(execution: Mapping[str, Any] | None, members: Sequence[Filter] = ()) 
             st.page_link(page_links.target(name), label=label, icon=icon, width="content")
         elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
             if name == "results":
-                add_filters(members)
+                OF_LINK.add(members)
             else:
                 state.select(int(execution["id"]))
             st.switch_page(page_links.target(name))

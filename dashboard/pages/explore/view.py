@@ -38,7 +38,7 @@ from dashboard.queries.scenario_edits import altered
 from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
 from dashboard.widgets import examples, recommended
 from dashboard.widgets.controls import choose, given, key_for, segments, switch
-from dashboard.widgets.filters.chips import in_link
+from dashboard.widgets.filters.in_force import in_link
 from dashboard.widgets.filters.popover import bar as filter_bar
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting

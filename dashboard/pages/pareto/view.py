@@ -23,8 +23,9 @@ from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.controls import choose, segments, switch
-from dashboard.widgets.filters.chips import in_link, words_of
-from dashboard.widgets.filters.popover import bar, clear, drop, matching, relaxations, where_of
+from dashboard.widgets.filters import chips
+from dashboard.widgets.filters.in_force import OF_LINK, in_link
+from dashboard.widgets.filters.popover import bar, matching, relaxations, where_of
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.window import is_narrow
@@ -78,7 +79,7 @@ def _drawn(exploration: Exploration, view: View) -> None:
     if not there(exploration, asked_of(filters, *axes)):
         return
     left = matching(exploration, exploration.key, where) if filters else exploration.feasible
-    _chips(filters, left, exploration.feasible)
+    chips.line(filters, "pareto", OF_LINK, (left, exploration.feasible))
     if left == 0:
         relaxations(exploration, filters)
         return
@@ -156,14 +157,6 @@ def _pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
     directed = axes_of(exploration, tuple(upward)) if upward else known
     axes = tuple(directed[key] for key in picked.values())
     return _Picked(axes, (x_scale == "log", y_scale == "log"), around, tuple(upward))
-
-
-def _chips(filters: Sequence[Filter], left: int, feasible: int) -> None:
-    """The filters as a sentence; nothing without filters."""
-    if not filters:
-        return
-    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="pareto_filters"):
-        words_of(filters, "Of executions with", "pareto", drop, clear, (left, feasible))
 
 
 def _chosen(found: pd.DataFrame) -> int | None:

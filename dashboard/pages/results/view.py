@@ -22,7 +22,9 @@ from dashboard.queries.filters import Filter, asked_of, conditions
 from dashboard.widgets import launch
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, given, key_for, segments
-from dashboard.widgets.filters.chips import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
+from dashboard.widgets.filters import chips
+from dashboard.widgets.filters.in_force import PAGE, WITH_CELL, cell_in_force, ignore_cell
+from dashboard.widgets.filters.popover import bar, relaxations
 from dashboard.widgets.needed_statistics import names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.tables import height_of, table
@@ -80,7 +82,7 @@ def parse(exploration: Exploration) -> View:
     """Reads the page's part of the link."""
     columns = state.url_value("results_columns", "", _NAMES).split(",")
     page = int(state.url_value(PAGE, "1", _NUMBER))
-    filters = tuple(active()) if exploration.feasible else ()
+    filters = tuple(WITH_CELL.now()) if exploration.feasible else ()
     return View(exploration, state.theme_mode(), filters, tuple(filter(None, columns)), page)
 
 
@@ -97,18 +99,22 @@ def _drawn(exploration: Exploration, view: View) -> None:
         return
     toolbar = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="results_toolbar")
     with toolbar:
-        bar(exploration, filters)
-    chips(filters)
+        bar(exploration, filters, WITH_CELL)
+    told = st.container()
     register = _register(exploration)
     with toolbar:
         by = choose("Sort by", _sortable(exploration, register), "results_sort", default="sample_rate", width=300,
                     gone=(PAGE,))
     if not there(exploration, [*asked_of(filters), "sample_rate" if by in _DERIVED else by]):
+        with told:
+            chips.line(filters, "results", WITH_CELL)
         return
     where = conditions(filters)
     left = _count(exploration, exploration.key, tuple(_frozen(where)))
+    with told:
+        chips.line(filters, "results", WITH_CELL, (left, exploration.feasible))
     if left == 0:
-        relax(exploration, filters)
+        relaxations(exploration, filters, within=WITH_CELL)
         return
     first = _shown_first(exploration)
     names = _columns_in_link(view.columns, register, first)
