@@ -62,13 +62,12 @@ def band_to_come() -> None:
 
 
 def _line(found: Advice) -> str:
-    """What is recommended, as the one line of a narrow window: "Recommended: TP 8 × PP 2 × DP 32 · 147 samples/s"."""
+    """What is recommended, as the one line of a narrow window: "Recommended TP 8 × PP 2 × DP 32 · 147 samples/s"."""
     shown = found.fastest if found.execution is None else found.execution
     assert shown is not None
     name = "Fastest" if found.execution is None else "Recommended"
-    behind = f" · {percent(found.difference)} behind" if found.execution is not None and found.difference else ""
     rate = format_value("sample_rate", shown["sample_rate"])
-    return f":small[{name}: **{literal(title(shown))}** · {literal(rate)}{literal(behind)}]"
+    return f":small[{name} **{literal(title(shown))}** · {literal(rate)}]"
 
 
 def _sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side]:

@@ -90,7 +90,8 @@ def render(view: View) -> None:
     if not chosen.has_figures:
         st.caption("An execution that is rejected for another reason than memory has no figures.")
         return
-    st.html(markup.figure_strip(accuracy.marked(_tiles(exploration, row, other), exploration.scenario, row)))
+    tiles = accuracy.marked(_tiles(exploration, row, other), exploration.scenario, row)
+    st.html(markup.figure_strip(tiles, accuracy.basis(exploration.scenario, row)))
     recommended.band(exploration, "execution")
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):

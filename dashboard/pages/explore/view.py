@@ -130,7 +130,7 @@ def headline(
     ]  # fmt: skip
     marked = accuracy.marked(tiles, scenario, best)
     first = _ABOVE if is_narrow() else len(marked)
-    st.html(figure_strip(marked[:first]))
+    st.html(figure_strip(marked[:first], accuracy.basis(scenario, best)))
     return marked[first:]
 
 
@@ -195,7 +195,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
     if not view.every:  # after the map, which is what a change of filter is waited for
         rest = _strip(strip, exploration, where, number)
     if rest:
-        left.html(figure_strip(rest))
+        left.html(figure_strip(rest, marks=False))
     with right:
         panel_part(exploration, view)
     if not whole:

@@ -180,15 +180,15 @@ def _strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]
         label = f"{'Lowest' if column.better == 'lower' else 'Highest'} {in_sentence(column.label)}"
         about = f"{column.description} {axis.formula}".strip()
         scenario = exploration.scenario
-        origin = accuracy.origin_of(scenario, axis.statistic, row)
-        unknown = "" if column.unit == "bytes" else accuracy.beside(scenario, row)
+        origin, error = accuracy.beside_figure(scenario, axis.statistic, axis.inverse, row)
         tiles.append(
             markup.Tile(label, format_value(column, row[axis.key]), f"with {others}", formula=about, origin=origin,
-                        error=unknown)
+                        error=error)
         )  # fmt: skip
     degrees = found[["tensor_par", "pipeline_par"]].drop_duplicates()
     tiles.append(markup.Tile("In cells", f"{len(degrees)}", "TP × PP pairs have a part of it"))
-    st.html(markup.figure_strip(tiles))
+    best = {str(name): value for name, value in found.iloc[0].items()}
+    st.html(markup.figure_strip(tiles, accuracy.basis(exploration.scenario, best)))
 
 
 def _plot(
