@@ -14,6 +14,7 @@ from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.queries.recommendation import Advice, advice, memory_error
 from dashboard.widgets.controls import given, key_for, switch
+from dashboard.widgets.menus import filled
 from dashboard.widgets.window import is_narrow
 from dashboard.words.executions import title
 from dashboard.words.markdown import literal
@@ -53,7 +54,8 @@ def band(exploration: Exploration, key: str) -> None:
                       on_click=state.reset_selection)  # fmt: skip
             with st.popover("Why not the others", icon=":material/format_list_numbered:", type="tertiary",
                             key=f"{key}_why", help="The ten best, and why each is not recommended."):  # fmt: skip
-                _why(scenario, found, key)
+                if filled(f"{key}_why"):
+                    _why(scenario, found, key)
 
 
 def band_to_come() -> None:

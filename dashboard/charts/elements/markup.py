@@ -231,6 +231,11 @@ def head(title: str, scope: str = "") -> str:
     return f'<div class="ss-head"><h2>{escape(title)}</h2>{f" <span>{escape(scope)}</span>" if scope else ""}</div>'
 
 
+def headed(title: str, beside: str) -> str:
+    """Returns the head of a card with other markup at its right end."""
+    return f'<div class="ss-headed">{head(title)}{beside}</div>'
+
+
 def meanings(pairs: Iterable[tuple[str, str]]) -> str:
     """Returns terms, each with what it means, one below the other."""
     items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in pairs)

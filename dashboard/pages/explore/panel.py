@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.elements.markup import chips, facts, head, legend, memory_bar, time_bar
+from dashboard.charts.elements.markup import chips, facts, head, headed, legend, memory_bar, time_bar
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind
 from dashboard.charts.histogram import histogram
 from dashboard.charts.memory_bars import tier_pieces
@@ -46,10 +46,7 @@ _NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62}
 def group_panel(exploration: Exploration, metric: Metric, group: explorations.Group, *, filtered: bool = False) -> None:
     """Draws the panel of any set of executions of which at least one runs. filtered: whether the map leaves some out,
     so that its best need not be the best of all."""
-    title, tally = st.columns([2, 1], vertical_alignment="center")
-    title.html(head(group.title))
-    with tally.container(horizontal_alignment="right"):
-        st.html(chips([("executions", count(group.feasible))]), width="content")
+    st.html(headed(group.title, chips([("executions", count(group.feasible))])))
     _fits(exploration, metric, group, usual=False, filtered=filtered)
 
 
@@ -66,10 +63,7 @@ def panel(
         st.caption("No cell to show.")
         return
     row = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1])].iloc[0]
-    title, tally = st.columns([2, 1], vertical_alignment="center")
-    title.html(head(degrees(*cell, row["data_par"])))
-    with tally.container(horizontal_alignment="right"):
-        st.html(chips([("feasible", count(row["feasible"]))]), width="content")
+    st.html(headed(degrees(*cell, row["data_par"]), chips([("feasible", count(row["feasible"]))])))
     if row["feasible"]:
         best = float(cells["value"].min() if metric.column.better == "lower" else cells["value"].max())
         group = explorations.Group(

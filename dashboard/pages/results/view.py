@@ -28,6 +28,7 @@ from dashboard.widgets.filters.popover import bar, relaxations
 from dashboard.widgets.needed_statistics import names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.tables import height_of, table
+from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value, percent
@@ -100,19 +101,15 @@ def _drawn(exploration: Exploration, view: View) -> None:
     toolbar = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="results_toolbar")
     with toolbar:
         bar(exploration, filters, WITH_CELL)
-    told = st.container()
+    chips.line(filters, "results", WITH_CELL)
     register = _register(exploration)
     with toolbar:
         by = choose("Sort by", _sortable(exploration, register), "results_sort", default="sample_rate", width=300,
                     gone=(PAGE,))
     if not there(exploration, [*asked_of(filters), "sample_rate" if by in _DERIVED else by]):
-        with told:
-            chips.line(filters, "results", WITH_CELL)
         return
     where = conditions(filters)
     left = _count(exploration, exploration.key, tuple(_frozen(where)))
-    with told:
-        chips.line(filters, "results", WITH_CELL, (left, exploration.feasible))
     if left == 0:
         relaxations(exploration, filters, within=WITH_CELL)
         return
@@ -131,7 +128,8 @@ def _drawn(exploration: Exploration, view: View) -> None:
     rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
     table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
           height=height_of(len(rows), 620), on_select=lambda: _pick(rows),
-          networks=network_names(exploration.scenario.system))  # fmt: skip
+          networks=network_names(exploration.scenario.system),
+          order=[name for name in names if name != "id"] if is_narrow() else None)  # fmt: skip
     if unknown := _never_measured(exploration, exploration.key, tuple(int(one) for one in rows["id"])):
         st.caption(literal(unknown))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):

@@ -15,6 +15,7 @@ from dashboard.queries.filters import FILTERABLE, Filter, conditions
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.filters.in_force import OF_LINK, InForce
 from dashboard.widgets.filters.ranges import ranges
+from dashboard.widgets.menus import filled
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import counted
@@ -38,17 +39,14 @@ def matching(_exploration: Exploration, key: str, where: Where) -> int:
     return _exploration.rows.count(where)
 
 
-def bar(
-    exploration: Exploration, filters: Sequence[Filter], within: InForce = OF_LINK, *, empty: bool = False
-) -> None:
-    """Draws the button that opens the filters. within: what they are of. empty: with nothing behind it yet."""
+def bar(exploration: Exploration, filters: Sequence[Filter], within: InForce = OF_LINK) -> None:
+    """Draws the button that opens the filters. within: what they are of."""
     label = f"Filter · {len(filters)}" if filters else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="explore_filter_open",
                     help="Filter executions"):  # fmt: skip
-        if empty:
-            return
-        ranges(exploration, filters, within)
-        _choices(exploration, filters, within)
+        if filled("filter"):
+            ranges(exploration, filters, within)
+            _choices(exploration, filters, within)
 
 
 def relaxations(
