@@ -32,6 +32,8 @@ async function step(Plotly, own) {
   layout.uirevision ??= JSON.stringify(Object.entries(layout).filter(([name]) => AXIS.test(name))
     .map(([name, axis]) => [name, axis.range, axis.title?.text, axis.type]));
   if (!own.listens) own.place.textContent = "";
+  // Plotly keeps the room that labels and colour bars of the former figure took, though this one may need another (4.1).
+  if (own.listens) own.place._fullLayout._pushmargin = {};
   await Plotly.react(own.place, figure.data, layout, own.config);
   if (own.listens) return;
   own.listens = true;
