@@ -51,7 +51,7 @@ OTHERWISE_ANEW = """async () => {
   }
   return odd;
 }"""
-"""The charts that look otherwise, after all that changed them where they are, than if they were drawn for the first time."""
+"""The charts whose margins are, after all that changed them where they are, not those of a chart drawn anew."""
 
 
 @pytest.fixture(scope="module")
