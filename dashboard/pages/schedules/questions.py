@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from dashboard.pages.schedules.own_stages import Cut, cut_for
 from engine.simulate import Many, Replay, ScheduleError, replay, replay_many
 from engine.simulate.folding import kept_microbatches
 from engine.simulate.replay import shape_of
@@ -56,6 +57,9 @@ class Question:
     """What a send does: overlap or block."""
     memory: float | None
     """Most activations that a rank may hold, in those of its whole share; None for any number."""
+    own: tuple[Cut, ...] = ()
+    """The stages of a model for every number of chunks per rank, of which the durations above are a rank's mean; empty
+    where stages are equal."""
 
     @property
     def ideal(self) -> float:
@@ -115,6 +119,11 @@ def _asked(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | 
     chunks = chunks_of(question, known)
     stages = question.ranks * (1 if known.placement is Placement.BIDIRECTIONAL else chunks)
     times: dict[str, Any] = {}
+    if question.own:
+        times = _own_times(question, chunks)
+        if not known.pairs:
+            del times["FB"]
+        return chunks, times, question.group if known.grouped else None
     for kind, whole in (("F", question.forward), ("B", question.input_gradient), ("W", question.weight_gradient)):
         each = [whole / chunks] * stages
         each[-1] += question.uneven * whole
@@ -126,6 +135,23 @@ def _asked(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | 
         else:
             times["FB"] = (1.0 - question.hidden) * (times["F"] + times["B"] + times["W"])
     return chunks, times, question.group if known.grouped else None
+
+
+def _own_times(question: Question, chunks: int) -> dict[str, Any]:
+    """Durations by stage of a model that is cut into so many chunks per rank."""
+    cut = cut_for(question.own, chunks)
+    if not cut.stages:
+        raise ScheduleError(f"{cut.problem[:1].upper()}{cut.problem[1:]}.")
+    more = [0.0] * (len(cut.stages) - 1) + [question.uneven]
+    forward, first, second = question.forward, question.input_gradient, question.weight_gradient
+    whole, shown = forward + first + second, 1.0 - question.hidden
+    each = list(zip(cut.stages, more, strict=True))
+    return {
+        "F": [stage.forward + share * forward for stage, share in each],
+        "B": [stage.input_gradient + share * first for stage, share in each],
+        "W": [stage.weight_gradient + share * second for stage, share in each],
+        "FB": [shown * (stage.pair + share * whole) for stage, share in each],
+    }
 
 
 def replayed(question: Question, name: str) -> Replay:
@@ -247,10 +273,9 @@ def _together(question: Question, known: Rule, which: str, values: list[float]) 
     asked = [_asked(each, known) for each in several]
     chunks, _, group = asked[0]
     stages = question.ranks * (1 if known.placement is Placement.BIDIRECTIONAL else chunks)
-    kinds = ("F", "B", "W", "FB") if known.pairs and question.hidden else ("F", "B", "W")
     times = {
         kind: np.stack([np.broadcast_to(np.asarray(each[kind], dtype=np.float64), (stages,)) for _, each, _ in asked])
-        for kind in kinds
+        for kind in asked[0][1]
     }
     sends = {"mode": question.mode, "c": np.array([each.send_time for each in several])}
     made: Many = replay_many(

@@ -6,17 +6,96 @@ Source: the calibration study on 1,147 measured rows, as for `stage_times`; opti
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from engine.columns.stage_layouts import BOTH_COUNTED, EMBEDDING_COUNTED, EVEN, LOSS_COUNTED, list_of_layers
+from engine.cost_models.calibrated.physics.head import FORWARD_SHARE
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.layouts import layout_at
+from engine.cost_models.calibrated.physics.layouts import (
+    Pattern,
+    Work,
+    blocks_of_chunks,
+    counted,
+    layout_at,
+    pattern_of,
+    work_of,
+)
 from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline import message_time
+from engine.cost_models.calibrated.physics.rates import sustained_rates
 from engine.cost_models.calibrated.physics.schedules import COMBINED, INTERLEAVED, ONE_F_ONE_B
 from engine.cost_models.calibrated.physics.stage_times import block_level, pipeline_flow
 from engine.cost_models.calibrated.physics.stages import KINDS, blocks_of_model_stages
 
-__all__ = ["chunk_seconds", "megatron_options"]
+__all__ = ["PASSES", "StageWork", "chunk_seconds", "megatron_options", "message_seconds", "stage_work"]
+
+PASSES = 4
+"""Times of a part that `StageWork` tells apart [figures]: forward, gradients of inputs, of weights, and an overlapped
+forward and backward. Source: the actions of a replay."""
+
+
+class StageWork(NamedTuple):
+    """What every stage of the model does for a microbatch, part by part: blocks of every kind, in the order of `KINDS`,
+    the embedding, the head.
+
+    `numbers` [parts, stages of the model] counts them; `seconds` [parts, passes, stages of the model] [s] has what
+    all of a part take forward, for gradients of inputs, for gradients of weights, and a forward and a backward together
+    where they overlap.
+    """
+
+    numbers: Floats
+    seconds: Floats
+
+
+def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) -> StageWork:
+    """Returns what every stage of the model does if it were cut into other stages than a row's.
+
+    What a block takes is the row's, whatever the number of stages.
+
+    Args:
+        case: shapes, layout, software and accelerators of one row.
+        p: parameters of a calibration.
+        ranks: ranks of the pipeline.
+        chunks: chunks of each rank.
+        layout: position among the words of the field `stage_layout`.
+
+    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide the model's blocks.
+    """
+    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
+    work = Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
+    sizes = blocks_of_chunks(pattern, ranks, chunks, layout, work)
+    held = np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1).astype(np.float64)
+    level = block_level(case, p)
+    flow = pipeline_flow(case, level, p)
+    numbers = np.zeros((len(KINDS) + 2, len(sizes)))
+    seconds = np.zeros((len(KINDS) + 2, PASSES, len(sizes)))
+    numbers[: len(KINDS)] = held
+    for position, kind in enumerate(KINDS):
+        if kind in level.kinds:
+            block, gathers = level.kinds[kind], flow.gathers[kind]
+            backward = block.backward - block.weight_gradient + gathers.backward
+            passes = (block.forward + gathers.forward, backward, block.weight_gradient,
+                      block.paired + gathers.forward + gathers.backward)  # fmt: skip
+            each = np.array([float(np.ravel(one)[0]) for one in passes])
+            seconds[position] = each[:, None] * held[position]
+    share = np.array([FORWARD_SHARE, 1.0 - 2.0 * FORWARD_SHARE, FORWARD_SHARE, 1.0])
+    for position, place, end in ((-2, 0, level.ends.embedding), (-1, -1, level.ends.head)):
+        numbers[position, place] = 1.0
+        seconds[position, :, place] = share * float(np.ravel(end + flow.embedding_gather)[0])
+    return StageWork(numbers, seconds)
+
+
+def message_seconds(case: Case, p: Parameters) -> float:
+    """Returns the seconds of one message of activations between neighbouring stages of a row [s]; 0 without a pipeline.
+
+    Args:
+        case: shapes, layout, software and accelerators of one row.
+        p: parameters of a calibration.
+    """
+    rates = sustained_rates(case.accelerator, case.software.age_years, p)
+    return float(np.ravel(message_time(case, rates, p))[0])
 
 
 def chunk_seconds(case: Case, p: Parameters) -> Floats:
@@ -27,17 +106,12 @@ def chunk_seconds(case: Case, p: Parameters) -> Floats:
         case: shapes, layout, software and accelerators of one row.
         p: parameters of a calibration.
     """
-    level, chunks = block_level(case, p), float(np.ravel(case.layout.pipeline_interleaving)[0])
-    flow = pipeline_flow(case, level, p)
-    held = blocks_of_model_stages(case)
-    seconds = np.zeros(held.shape[1])
-    for position, kind in enumerate(KINDS):
-        if kind in level.kinds:
-            block, gathers = level.kinds[kind], flow.gathers[kind]
-            each = block.forward + block.backward + gathers.forward + gathers.backward
-            seconds = seconds + held[position] * float(np.ravel(each)[0])
-    seconds[0] += float(np.ravel(level.ends.embedding + flow.embedding_gather)[0])
-    seconds[-1] += float(np.ravel(level.ends.head + flow.embedding_gather)[0])
+    layout = case.layout
+    ranks, chunks, number = (
+        int(np.ravel(each)[0]) for each in (layout.pipeline_par, layout.pipeline_interleaving, layout.stage_layout)
+    )
+    seconds = stage_work(case, p, ranks, chunks, number).seconds[:, : PASSES - 1].sum(axis=(0, 1))
+    flow = pipeline_flow(case, block_level(case, p), p)
     slowest = flow.of_slowest([load.whole for load in flow.loads]) - flow.of_slowest(flow.waits)
     return np.asarray(seconds * chunks / float(np.ravel(slowest)[0]))
 

@@ -1,0 +1,84 @@
+"""The card of the stages: what every rank holds, how long that takes, and what makes it long."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.stage_bars import stage_bars, stage_kinds
+from dashboard.pages.schedules.own_stages import RankWork, cut_for, ranks_of
+from dashboard.pages.schedules.questions import Outcome, Question, chunks_of
+from dashboard.widgets.chart import show
+from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import scale_for
+
+__all__ = ["rank_work", "stages_card", "stages_table"]
+
+
+def rank_work(question: Question, made: Outcome) -> list[RankWork]:
+    """Returns what every rank does for a microbatch under a schedule; nothing where stages are equal."""
+    if not question.own:
+        return []
+    cut = cut_for(question.own, chunks_of(question, made.rule))
+    return ranks_of(cut, question.ranks, made.rule.placement) if cut.stages else []
+
+
+def stages_table(found: list[RankWork]) -> pd.DataFrame:
+    """Returns a row per rank: what it holds, its times [s], its distance to the mean and what makes that."""
+    return pd.DataFrame([
+        {
+            "rank": each.rank, "holds": ", ".join(f"{number:g} {name}" for name, number, _ in each.holds),
+            "forward": each.forward, "backward": each.backward, "over": 100 * each.over, "why": each.why,
+        }
+        for each in found
+    ])  # fmt: skip
+
+
+def stages_card(question: Question, made: Outcome, layout: str, mode: str) -> None:
+    """Draws what ranks do under the first schedule.
+
+    Args:
+        question: the numbers of the page.
+        made: what comes of the schedule.
+        layout: how blocks are cut, in the words of the field.
+        mode: the theme.
+    """
+    found = rank_work(question, made)
+    if not found:
+        return
+    longest = max(found, key=lambda each: each.seconds)
+    st.html(markup.head(f"Stages with {made.rule.title}", f"rank {longest.rank} has most: {longest.why}"))
+    parts = [{name: took for name, _, took in each.holds} for each in found]
+    left, right = st.columns([1, 1.35], gap="medium")
+    with left:
+        show(stage_bars(parts, mode), "schedules_stages")
+        st.html(markup.legend(stage_kinds(parts)))
+    with right:
+        _table(stages_table(found))
+    problem = cut_for(question.own, chunks_of(question, made.rule)).problem
+    if problem:
+        told = f"The layout {layout} does not cut these stages ({problem}); they are as even as blocks divide."
+        st.caption(literal(told))
+    st.caption(
+        "Blocks, embedding and head as the cost model has them for this execution, cut by the stage layout; the dotted "
+        "line is the mean. Other schedules cut the same model into their own number of stages."
+    )
+
+
+def _table(table: pd.DataFrame) -> None:
+    scale = scale_for("total_time", table["forward"] + table["backward"])
+    shown = table.assign(forward=table["forward"] / scale.factor, backward=table["backward"] / scale.factor)
+    number = st.column_config.NumberColumn
+    st.dataframe(
+        shown, hide_index=True, height=height_of(len(shown), 420), key="schedules_stages_table",
+        alt="Every rank: what it holds, its forward and backward of a microbatch, its distance to the mean and why.",
+        column_config={
+            "rank": number("Rank", width=55), "holds": st.column_config.TextColumn("Holds", width=240),
+            "forward": number(f"Forward [{scale.unit}]", format="%.3g", width=95),
+            "backward": number(f"Backward [{scale.unit}]", format="%.3g", width=105),
+            "over": number("Over mean [%]", format="%+.1f", width=95),
+            "why": st.column_config.TextColumn("What makes it so", width=260),
+        },
+    )  # fmt: skip
