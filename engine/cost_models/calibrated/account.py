@@ -77,7 +77,7 @@ _PARTS: Final = {
 """Parts of a step -> name, what it is, module of the physics that has the formula and its source."""
 _STAGE_PARTS: Final = (
     "dense blocks", "dense blocks with a window", "blocks with experts", "blocks with experts and a window",
-    "embedding", "head and loss",
+    "embedding", "head and loss", "prediction layers",
 )  # fmt: skip
 """What the parts of a stage are called, in the order of `physics.chunks.StageWork`."""
 _SHORTEST: Final = 1e-9

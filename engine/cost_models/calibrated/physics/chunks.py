@@ -6,6 +6,7 @@ Source: the calibration study on 1,147 measured rows, as for `stage_times`; opti
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from engine.cost_models.calibrated.physics.layouts import (
     Pattern,
     Work,
     blocks_of_chunks,
-    counted,
+    kinds_of_chunks,
+    last_kind,
     layout_at,
     pattern_of,
     work_of,
@@ -27,7 +29,7 @@ from engine.cost_models.calibrated.physics.pipeline import message_time
 from engine.cost_models.calibrated.physics.rates import sustained_rates
 from engine.cost_models.calibrated.physics.schedules import COMBINED, INTERLEAVED, ONE_F_ONE_B
 from engine.cost_models.calibrated.physics.stage_times import block_level, pipeline_flow
-from engine.cost_models.calibrated.physics.stages import KINDS, blocks_of_model_stages
+from engine.cost_models.calibrated.physics.stages import KINDS
 
 __all__ = ["PASSES", "StageWork", "chunk_seconds", "megatron_options", "message_seconds", "stage_work"]
 
@@ -38,7 +40,7 @@ forward and backward. Source: the actions of a replay."""
 
 class StageWork(NamedTuple):
     """What every stage of the model does for a microbatch, part by part: blocks of every kind, in the order of `KINDS`,
-    the embedding, the head.
+    the embedding, the head, and prediction layers with their blocks and their passes of the head.
 
     `numbers` [parts, stages of the model] counts them; `seconds` [parts, passes, stages of the model] [s] has what
     all of a part take forward, for gradients of inputs, for gradients of weights, and a forward and a backward together
@@ -65,13 +67,16 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
     """
     pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
     work = Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
-    sizes = blocks_of_chunks(pattern, ranks, chunks, layout, work)
-    held = np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1).astype(np.float64)
-    level = block_level(case, p)
+    plain = replace(case, model=replace(case.model, prediction_layers=np.zeros(())))
+    everything = kinds_of_chunks(pattern, ranks, chunks, layout, work)
+    further = everything.sum(axis=0) - np.array(blocks_of_chunks(pattern, ranks, chunks, layout, work))
+    predicting = last_kind(pattern)[:, None] * further
+    held = (everything - predicting).astype(np.float64)
+    level, without = block_level(case, p), block_level(plain, p) if pattern.predictions else None
     flow = pipeline_flow(case, level, p)
-    numbers = np.zeros((len(KINDS) + 2, len(sizes)))
-    seconds = np.zeros((len(KINDS) + 2, PASSES, len(sizes)))
-    numbers[: len(KINDS)] = held
+    parts, slots = len(KINDS) + 3, ranks * chunks
+    numbers, seconds = np.zeros((parts, slots)), np.zeros((parts, PASSES, slots))
+    numbers[: len(KINDS)], numbers[-1] = held, predicting.sum(axis=0)
     for position, kind in enumerate(KINDS):
         if kind in level.kinds:
             block, gathers = level.kinds[kind], flow.gathers[kind]
@@ -80,10 +85,13 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
                       block.paired + gathers.forward + gathers.backward)  # fmt: skip
             each = np.array([float(np.ravel(one)[0]) for one in passes])
             seconds[position] = each[:, None] * held[position]
+            seconds[-1] += each[:, None] * predicting[position]
     share = np.array([FORWARD_SHARE, 1.0 - 2.0 * FORWARD_SHARE, FORWARD_SHARE, 1.0])
-    for position, place, end in ((-2, 0, level.ends.embedding), (-1, -1, level.ends.head)):
+    head = level.ends.head if without is None else without.ends.head
+    for position, place, end in ((-3, 0, level.ends.embedding), (-2, -1, head)):
         numbers[position, place] = 1.0
         seconds[position, :, place] = share * float(np.ravel(end + flow.embedding_gather)[0])
+    seconds[-1, :, -1] += share * float(np.ravel(level.ends.head - head)[0])
     return StageWork(numbers, seconds)
 
 
@@ -124,7 +132,10 @@ def megatron_options(case: Case) -> str:
         case: shapes, layout, software and accelerators of one row.
     """
     stages, number = (int(np.ravel(each)[0]) for each in (case.layout.pipeline_par, case.layout.stage_layout))
-    sizes = blocks_of_model_stages(case).sum(axis=0).astype(int).tolist()
+    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
+    work = Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
+    chunks = int(np.ravel(case.layout.pipeline_interleaving)[0])
+    sizes = list(blocks_of_chunks(pattern, stages, chunks, number, work))
     offered = int(np.ravel(case.layout.schedule)[0]) in (ONE_F_ONE_B, INTERLEAVED, COMBINED)
     if stages == 1 or not offered or (number == EVEN and len(set(sizes)) == 1):
         return ""
@@ -136,5 +147,5 @@ def megatron_options(case: Case) -> str:
     if ends:
         return " ".join(f"--decoder-{name}-pipeline-num-layers {size}" for name, size in ends)
     # A list may say where predictions are, which are no blocks.
-    listed = asked.word if asked.layers else list_of_layers(sizes)
+    listed = asked.word if asked.layers else list_of_layers(sizes, pattern.predictions)
     return f"--pipeline-model-parallel-layout '{listed}'"
