@@ -26,6 +26,7 @@ from engine.executions.layer_splits import LayerSplitError
 from engine.simulate import replay
 from engine.simulate.schedule import schedule
 from engine.simulate.schedules.contract import Placement
+from engine.simulate.stage_replay import stage_replay
 from engine.store import Condition
 from tests.dashboard.pages import figure, html, run
 
@@ -168,6 +169,27 @@ def test_a_pipeline_of_told_stages_takes_as_long_as_the_cost_model_says() -> Non
     ends = ("DP communication", "Tied embeddings", "Offload", "Optimizer step", "Stragglers", "Host",
             "PP communication")  # fmt: skip
     assert told == pytest.approx(sum(each for name, each in parts.items() if name not in ends), rel=0.002)
+
+
+def test_the_picture_is_the_replay_of_what_stages_take_and_says_how_far_the_step_is_off() -> None:
+    row = best("first_8_last_5")
+    account = account_of(row)
+    told = stage_replay(row, account)
+    assert told is not None
+    assert abs(told.apart) < 0.002
+    drawn = schedule(row, 61, model_stages=account.model_stages(8, 1))
+    lengths = drawn.tasks.assign(took=drawn.tasks["end"] - drawn.tasks["start"]).groupby(["stage", "kind"])["took"]
+    forward = lengths.median().xs("forward", level="kind").to_numpy()
+    expected = np.array([stage.forward for stage in account.model_stages(8, 1)])
+    # With messages, and shortened to the closed form where that is shorter.
+    assert np.ptp(forward - expected) < 1e-3 * expected.max()
+    assert drawn.tasks["end"].max() <= row["total_time"] * (1 + 1e-9)
+    listed = best(DEEPSEEK)
+    further = stage_replay(listed, account_of(listed))
+    assert further is not None
+    assert abs(further.apart) < 0.16
+    page = run("execution", found(), {"id": str(listed["id"])})
+    assert any("A replay of these stages" in each.value for each in page.caption)
 
 
 def test_the_schedules_page_replays_the_stages_of_an_execution() -> None:
