@@ -55,7 +55,7 @@ def stage_bars(ranks: Sequence[Mapping[str, float]], mode: str = "light") -> Cha
         ))  # fmt: skip
     mean = sum(totals) / len(totals)
     figure.add_vline(x=mean / scale.factor, line={"color": colours.text, "width": 1, "dash": "dot"})
-    figure.update_xaxes(title=f"A microbatch, {scale.unit}", rangemode="tozero", tickfont={"color": colours.muted})
+    figure.update_xaxes(ticksuffix=f" {scale.unit}", rangemode="tozero", tickfont={"color": colours.muted})
     figure.update_yaxes(
         autorange="reversed", tickvals=list(range(len(ranks))), ticktext=[f"rank {rank}" for rank in range(len(ranks))],
         tickfont={"color": colours.text},

@@ -51,7 +51,7 @@ def stages_card(question: Question, made: Outcome, layout: str, mode: str) -> No
     longest = max(found, key=lambda each: each.seconds)
     st.html(markup.head(f"Stages with {made.rule.title}", f"rank {longest.rank} has most: {longest.why}"))
     parts = [{name: took for name, _, took in each.holds} for each in found]
-    left, right = st.columns([1, 1.35], gap="medium")
+    left, right = st.columns([1, 2], gap="medium")
     with left:
         show(stage_bars(parts, mode), "schedules_stages")
         st.html(markup.legend(stage_kinds(parts)))
@@ -62,8 +62,9 @@ def stages_card(question: Question, made: Outcome, layout: str, mode: str) -> No
         told = f"The layout {layout} does not cut these stages ({problem}); they are as even as blocks divide."
         st.caption(literal(told))
     st.caption(
-        "Blocks, embedding and head as the cost model has them for this execution, cut by the stage layout; the dotted "
-        "line is the mean. Other schedules cut the same model into their own number of stages."
+        "A microbatch, forward and backward: blocks, embedding and head as the cost model has them for this execution, "
+        "cut by the stage layout; the dotted line is the mean. Other schedules cut the same model into stages of their "
+        "own."
     )
 
 
@@ -75,10 +76,10 @@ def _table(table: pd.DataFrame) -> None:
         shown, hide_index=True, height=height_of(len(shown), 420), key="schedules_stages_table",
         alt="Every rank: what it holds, its forward and backward of a microbatch, its distance to the mean and why.",
         column_config={
-            "rank": number("Rank", width=55), "holds": st.column_config.TextColumn("Holds", width=240),
-            "forward": number(f"Forward [{scale.unit}]", format="%.3g", width=95),
-            "backward": number(f"Backward [{scale.unit}]", format="%.3g", width=105),
-            "over": number("Over mean [%]", format="%+.1f", width=95),
-            "why": st.column_config.TextColumn("What makes it so", width=260),
+            "rank": number("Rank", width=48), "holds": st.column_config.TextColumn("Holds", width=232),
+            "forward": number(f"fw [{scale.unit}]", format="%.3g", width=66, help="Forward of a microbatch."),
+            "backward": number(f"bw [{scale.unit}]", format="%.3g", width=66, help="Both gradients of a microbatch."),
+            "over": number("Over [%]", format="%+.1f", width=72, help="Over the mean of all ranks."),
+            "why": st.column_config.TextColumn("What makes it so", width=258),
         },
     )  # fmt: skip
