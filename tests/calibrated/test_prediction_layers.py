@@ -22,6 +22,8 @@ from engine.cost_models.chunk_times import microbatches_of
 from engine.cost_models.registry import named
 from engine.executions.layer_splits import LayerSplitError
 from engine.exploration.proven_optimum import best_of
+from engine.planners.layerwise import library_models as layer_wise
+from engine.planners.layerwise.library_models import library_profile, plan_model
 from engine.simulate import replay
 from models.parameters import prediction_parameters
 from models.token_flops import token_flops
@@ -138,6 +140,22 @@ def test_the_optimum_with_them_is_proven() -> None:
     explored = engine.explore_scenario(scenario)
     assert explored.best is not None
     assert dict(best_of(scenario))["sample_rate"] == explored.best["sample_rate"]
+
+
+def test_a_layer_wise_plan_has_them_as_layers_and_is_an_execution() -> None:
+    small = models.edited(TRAINED, {"architecture.layers": 7})
+    profile, _ = library_profile(small, SYSTEM)
+    plain, _ = library_profile(models.edited(PLAIN, {"architecture.layers": 7}), SYSTEM)
+    assert [layer.id for layer in profile.layers][-3:] == ["block 6", "prediction 0", "head"]
+    block, predicting, head = profile.layers[-3:]
+    assert head == plain.layers[-1]
+    assert block.forward + head.forward < predicting.forward < 1.1 * (block.forward + head.forward)
+    found = plan_model(small, SYSTEM, 32, global_batch=64, tensor_par=8)
+    assert found.layout is not None
+    assert found.layout.count("m") == 1
+    assert found.execution is not None
+    (row,) = layer_wise.evaluated(found, small, SYSTEM).to_dict("records")
+    assert row["status"] == "ok" or "GiB" in row["reason_text"]
 
 
 def test_launch_configurations_say_and_write_them() -> None:
