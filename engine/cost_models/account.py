@@ -11,8 +11,8 @@ from engine.columns import Column
 from engine.cost_models.formulas import Expression, Untold
 
 __all__ = [
-    "Account", "BlockAccount", "Communication", "LinkTime", "ModelStage", "RankGroup", "Roofs", "Shown", "StagePart",
-    "StepPart",
+    "Account", "BlockAccount", "Communication", "LinkTime", "ModelStage", "RankGroup", "Roofs", "Shown", "StageHeld",
+    "StagePart", "StepPart",
 ]  # fmt: skip
 
 
@@ -117,15 +117,28 @@ class StagePart(NamedTuple):
     seconds: float
 
 
+class StageHeld(NamedTuple):
+    """What a processor holds of a stage of the model [bytes]: activations of one microbatch, weights with gradients,
+    optimizer state, what the block at work takes, and logits with temporaries and what is not for tensors."""
+
+    activations: float
+    weights: float
+    optimizer: float
+    working: float
+    temporaries: float
+
+
 class ModelStage(NamedTuple):
     """A stage of the model, one chunk of one rank: the seconds of a microbatch forward, for gradients of inputs, for
-    gradients of weights, and of an overlapped forward and backward [s], and the parts that they are of."""
+    gradients of weights, and of an overlapped forward and backward [s], the parts that they are of, and what is held of
+    it, None where the cost model does not say."""
 
     forward: float
     input_gradient: float
     weight_gradient: float
     pair: float
     parts: tuple[StagePart, ...]
+    held: StageHeld | None = None
 
     @property
     def seconds(self) -> float:

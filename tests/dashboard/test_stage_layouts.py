@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.link import scenario_parameters
-from dashboard.pages.schedules.own_stages import cut_for, cuts_of, ranks_of
+from dashboard.pages.schedules.own_stages import bytes_of_ranks, cut_for, cuts_of, ranks_of
 from dashboard.queries.explorations import options_of
 from dashboard.queries.filters import parse
 from dashboard.words.executions import choices
@@ -192,6 +192,23 @@ def test_the_picture_is_the_replay_of_what_stages_take_and_says_how_far_the_step
     assert any("A replay of these stages" in each.value for each in page.caption)
 
 
+@pytest.mark.parametrize("layout", ["even", "first_8_last_5", DEEPSEEK, "balanced"])
+def test_memory_of_ranks_by_the_replay_is_the_cost_models(layout: str) -> None:
+    row = best(layout)
+    ranks, chunks = int(row["pipeline_par"]), int(row["pipeline_interleaving"])
+    (cut,) = (each for each in cuts_of(account_of(row), ranks, chunks, None) if each.chunks == chunks)
+    found_there = replay(str(row["schedule"]), stages=ranks, microbatches=microbatches_of(row), chunks=chunks,
+                         times={"F": 1, "B": 1, "W": 1})  # fmt: skip
+    held = bytes_of_ranks(cut, found_there, sharded=True)
+    assert max(whole for _, whole in held) == pytest.approx(row["proc_mem_tier1_cap_req"], rel=1e-9)
+    twice = replay("dualpipe", stages=4, microbatches=8, times={"F": 1, "B": 1, "W": 1})
+    (both,) = (each for each in cuts_of(account_of(row), 4, 2, "even") if each.chunks == 1)
+    directions = bytes_of_ranks(both, twice, sharded=True)
+    assert directions[0] == pytest.approx(directions[3])
+    once = bytes_of_ranks(both, replay("1f1b", stages=4, microbatches=8, times={"F": 1, "B": 1, "W": 1}), sharded=True)
+    assert directions[0][1] - directions[0][0] > once[0][1] - once[0][0]
+
+
 def test_the_schedules_page_replays_the_stages_of_an_execution() -> None:
     row = best("first_8_last_5")
     link = {"id": str(row["id"]), "schedules_microbatches": "8", "schedules_along": "send"}
@@ -201,6 +218,8 @@ def test_the_schedules_page_replays_the_stages_of_an_execution() -> None:
     assert "head and loss" in told
     (table,) = [each.value for each in page.dataframe if "holds" in each.value]
     assert len(table) == 8
+    assert "rank 0 holds most" in told
+    assert table["memory"].max() == pytest.approx(row["proc_mem_tier1_cap_req"] / 2**30, rel=1e-9)
     assert table["holds"].iloc[0] == "3 dense blocks, 5 blocks with experts, 1 embedding"
     assert table["why"].iloc[0].startswith("5 blocks with experts: \u2212")
     assert figure(page, "schedules_stages")["data"]

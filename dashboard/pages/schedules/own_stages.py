@@ -8,9 +8,11 @@ from typing import Final
 
 from engine.cost_models.account import Account, ModelStage
 from engine.executions.layer_splits import LayerSplitError
+from engine.simulate import Replay
+from engine.simulate.residence import weighted_peaks
 from engine.simulate.schedules.contract import Placement
 
-__all__ = ["Cut", "RankWork", "cut_for", "cuts_of", "ranks_of"]
+__all__ = ["Cut", "RankWork", "bytes_of_ranks", "cut_for", "cuts_of", "ranks_of"]
 
 ALIKE: Final = 0.005
 """Share of a mean rank up to which a rank counts as one."""
@@ -90,6 +92,31 @@ def ranks_of(cut: Cut, ranks: int, placement: Placement) -> list[RankWork]:
     mean = sum(stage.seconds for stage in cut.stages) / ranks
     means = {name: took / ranks for name, (_, took) in _parts([(stage, 1.0) for stage in cut.stages]).items()}
     return [_work(rank, own, mean, means) for rank, own in enumerate(held)]
+
+
+def bytes_of_ranks(cut: Cut, found: Replay, *, sharded: bool) -> list[tuple[float, float]]:
+    """Returns the most bytes of activations that each rank of a replay holds, and all that it holds then [bytes]; empty
+    where the cost model does not say what stages hold.
+
+    cut: of the replay's stages. sharded: whether replicas share the optimizer's state, of which both directions of a
+    pipeline are two.
+    """
+    held = [stage.held for stage in cut.stages if stage.held is not None]
+    order = found.order
+    if len(held) != len(cut.stages) or not held:
+        return []
+    both = order.placement is Placement.BIDIRECTIONAL
+    kept = weighted_peaks(order, [each.activations for each in held])
+    rows = []
+    for rank, peak in enumerate(kept):
+        own = [each for number, each in enumerate(held) if order.placement.rank(number, 0, order.ranks, 1) == rank]
+        if both:
+            own = [held[rank], held[order.ranks - 1 - rank]]
+        optimizer = sum(each.optimizer for each in own) / (2.0 if both and sharded else 1.0)
+        state = sum(each.weights for each in own) + optimizer
+        working = max(each.working for each in own) + max(each.temporaries for each in own)
+        rows.append((peak, peak + state + working))
+    return rows
 
 
 def _parts(stages: Sequence[tuple[ModelStage, float]]) -> dict[str, tuple[float, float]]:

@@ -21,6 +21,7 @@ from engine.cost_models.account import (
     ModelStage,
     RankGroup,
     Roofs,
+    StageHeld,
     StagePart,
     StepPart,
 )
@@ -31,11 +32,13 @@ from engine.cost_models.calibrated.physics.chunks import (
     chunk_seconds,
     megatron_options,
     message_seconds,
+    stage_bytes,
     stage_work,
 )
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.links import link_times
 from engine.cost_models.calibrated.physics.networks import networks_used, shared_by
+from engine.cost_models.calibrated.physics.offload import RESERVE
 from engine.cost_models.calibrated.physics.operations import BLOCKS, block_operations, blocks_of, limits, summarised
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.step import StepTimes, step_times
@@ -142,11 +145,13 @@ class CalibratedAccount(Account):
         if number == EVEN and ranks * chunks > blocks:
             raise LayerSplitError(f"{blocks} blocks are too few for {ranks * chunks} stages of the model")
         work = stage_work(self.case, self._parameters, ranks, chunks, number)
-        stages = []
+        held, stages = stage_bytes(self.case, ranks, chunks, number), []
         for place, (forward, inputs, weights, pair) in enumerate(work.seconds.sum(axis=0).T.tolist()):
             each = zip(_STAGE_PARTS, work.numbers[:, place], work.seconds[:, :3, place].sum(axis=1), strict=True)
             parts = tuple(StagePart(name, float(number), float(took)) for name, number, took in each if number)
-            stages.append(ModelStage(forward, inputs, weights, pair, parts))
+            kept = StageHeld(*(float(each[place]) for each in held))
+            kept = kept._replace(temporaries=kept.temporaries + RESERVE)
+            stages.append(ModelStage(forward, inputs, weights, pair, parts, kept))
         return stages
 
     def message_seconds(self) -> float:

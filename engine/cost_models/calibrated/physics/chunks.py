@@ -24,14 +24,18 @@ from engine.cost_models.calibrated.physics.layouts import (
     pattern_of,
     work_of,
 )
+from engine.cost_models.calibrated.physics.memory import stage_memory
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline import message_time
 from engine.cost_models.calibrated.physics.rates import sustained_rates
 from engine.cost_models.calibrated.physics.schedules import COMBINED, INTERLEAVED, ONE_F_ONE_B
 from engine.cost_models.calibrated.physics.stage_times import block_level, pipeline_flow
-from engine.cost_models.calibrated.physics.stages import KINDS
+from engine.cost_models.calibrated.physics.stages import ENDS, KINDS, Stage
 
-__all__ = ["PASSES", "StageWork", "chunk_seconds", "megatron_options", "message_seconds", "stage_work"]
+__all__ = [
+    "PASSES", "StageBytes", "StageWork", "chunk_seconds", "megatron_options", "message_seconds", "stage_bytes",
+    "stage_work",
+]  # fmt: skip
 
 PASSES = 4
 """Times of a part that `StageWork` tells apart [figures]: forward, gradients of inputs, of weights, and an overlapped
@@ -93,6 +97,51 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
         seconds[position, :, place] = share * float(np.ravel(end + flow.embedding_gather)[0])
     seconds[-1, :, -1] += share * float(np.ravel(level.ends.head - head)[0])
     return StageWork(numbers, seconds)
+
+
+class StageBytes(NamedTuple):
+    """What a processor of a rank holds if it had one stage of the model alone, arrays [stages of the model] [bytes].
+
+    `kept` are the activations of one microbatch, `weights` with gradients, `optimizer` its state, `working` what the
+    block at work takes, `temporaries` with logits.
+    """
+
+    kept: Floats
+    weights: Floats
+    optimizer: Floats
+    working: Floats
+    temporaries: Floats
+
+
+def stage_bytes(case: Case, ranks: int, chunks: int, layout: int) -> StageBytes:
+    """Returns what every stage of the model keeps if it were cut into other stages than a row's.
+
+    Args:
+        case: shapes, layout, software and accelerators of one row.
+        ranks: ranks of the pipeline.
+        chunks: chunks of each rank.
+        layout: position among the words of the field `stage_layout`.
+
+    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide the model's blocks.
+    """
+    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
+    work = Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
+    held, slots = kinds_of_chunks(pattern, ranks, chunks, layout, work).astype(np.float64), ranks * chunks
+    # One microbatch in a loop of as many ranks as stages: each keeps just that one, and the ends hold what is theirs.
+    alone = {"pipeline_par": float(slots), "pipeline_interleaving": 1.0, "schedule": float(ONE_F_ONE_B),
+             "stage_layout": float(EVEN)}  # fmt: skip
+    one = replace(case.layout, **{name: np.asarray(value) for name, value in alone.items()},
+                  batch_size=case.layout.data_par * case.layout.microbatch_size)  # fmt: skip
+    like = replace(case, layout=one)
+    found = np.zeros((len(StageBytes._fields), slots))
+    for slot in range(slots):
+        blocks = tuple(np.asarray(each) for each in held[:, slot])
+        number = 0 if slot == 0 else 1 if slot == slots - 1 else ENDS
+        memory = stage_memory(like, Stage(np.asarray(float(slot)), blocks, blocks), number)
+        parts = (memory.activations, memory.weights + memory.gradients, memory.optimizer,
+                 memory.working, memory.logits + memory.temporaries)  # fmt: skip
+        found[:, slot] = [float(np.ravel(each)[0]) for each in parts]
+    return StageBytes(*found)
 
 
 def message_seconds(case: Case, p: Parameters) -> float:

@@ -25,7 +25,7 @@ from engine.cost_models.calibrated.physics.weights import LocalWeights, heads, h
 
 __all__ = [
     "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight", "memory_use",
-    "of_largest", "stage_memories",
+    "of_largest", "stage_memories", "stage_memory",
 ]  # fmt: skip
 
 WEIGHT = 2.0
@@ -282,6 +282,17 @@ def stage_memories(case: Case) -> tuple[StageMemory, ...]:
         _stage_memory(case, common, stage, number)
         for number, stage in enumerate(fullest_stages(case))
     )
+
+
+def stage_memory(case: Case, stage: Stage, number: int) -> StageMemory:
+    """Returns what a processor of one stage holds at its peak [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        stage: position and blocks of the stage.
+        number: 0 for the first stage, 1 for the last, more for those between them.
+    """
+    return _stage_memory(case, _Common(local_weights(case), _Held.of(case), activation_bytes(case)), stage, number)
 
 
 class _Common(NamedTuple):
