@@ -27,6 +27,7 @@ MOST_MICROBATCHES: Final = 4096
 _SHOWN: Final = {"schedules": "Schedules", "grid": "Every mix of D × H × P"}
 _FROM: Final = {"scenario": "Scenario’s execution", "numbers": "Plain numbers"}
 _STAGES: Final = {"own": "Model’s stages", "equal": "Equal stages"}
+_COUNTED: Final = {"step": "Whole step", "span": "Longest span"}
 _LAYOUT: Final = re.compile(r"[\w|*(), ]{1,300}", re.ASCII)
 
 
@@ -90,6 +91,12 @@ def question(times: ScenarioTimes | None) -> tuple[Question, int]:
             forward, first = times.forward * share, times.backward * share / 2.0
             second = first
             own = _own_stages(times, ranks, chunks)
+        span = segments("Counted", _COUNTED, "schedules_counted") == "span"
+        st.caption(
+            "The span of a rank is from its first start to its last end. It is what counts where the next step begins "
+            "before the slowest rank ends: nothing waits for all ranks before the optimizer, no norm of gradients, no "
+            "check for NaN."
+        )
         mode = segments("Sends", {"overlap": "Sends overlap", "block": "Sends block"}, "schedules_mode")
     if own:
         stages = next(cut.stages for cut in own if cut.stages)
@@ -99,7 +106,7 @@ def question(times: ScenarioTimes | None) -> tuple[Question, int]:
     made = Question(
         ranks=ranks, microbatches=min(microbatches, most), chunks=chunks, group=group, forward=forward,
         input_gradient=first, weight_gradient=second, hidden=0.0, uneven=0.0, send=0.0, mode=mode, memory=memory,
-        own=own,
+        own=own, span=span,
     )  # fmt: skip
     return made, microbatches
 

@@ -60,6 +60,8 @@ class Question:
     own: tuple[Cut, ...] = ()
     """The stages of a model for every number of chunks per rank, of which the durations above are a rank's mean; empty
     where stages are equal."""
+    span: bool = False
+    """Whether a step counts as the longest span of a rank, from its first start to its last end."""
 
     @property
     def ideal(self) -> float:
@@ -83,11 +85,25 @@ class Outcome:
     reason: str = ""
     too_much: bool = False
     """Whether it holds more than the limit."""
+    span: bool = False
+    """Whether its time is the longest span."""
 
     @property
     def runs(self) -> bool:
         """Whether it can be used."""
         return self.found is not None and not self.too_much
+
+    @property
+    def took(self) -> float:
+        """Seconds of a step, whole or as the longest span [s]; not a number where it does not exist."""
+        if self.found is None:
+            return float("nan")
+        return self.found.longest_span if self.span else self.found.makespan
+
+    @property
+    def idle(self) -> float:
+        """Mean share of a step in which ranks do nothing [dimensionless]."""
+        return 1.0 - float(np.mean(self.found.busy)) / self.took if self.found and self.took else 0.0
 
     @property
     def peak(self) -> float:
@@ -182,17 +198,17 @@ def _outcome(question: Question, name: str) -> Outcome:
         found = replayed(question, name)
     except ScheduleError as problem:
         return Outcome(name, known, None, str(problem))
-    made = Outcome(name, known, found)
+    made = Outcome(name, known, found, span=question.span)
     if question.memory is not None and made.peak > question.memory + 1e-9:
         told = f"It holds {made.peak:.4g} activations of a rank's share; {question.memory:.4g} are allowed."
-        return Outcome(name, known, found, told, too_much=True)
+        return replace(made, reason=told, too_much=True)
     return made
 
 
 def outcomes(question: Question) -> list[Outcome]:
     """Returns what comes of every schedule, the fastest first, then those that cannot be used."""
     found = [outcome(question, name) for name in OFFERED]
-    return sorted(found, key=lambda each: (not each.runs, each.found.makespan if each.found else 0.0))
+    return sorted(found, key=lambda each: (not each.runs, each.took if each.found else 0.0))
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
@@ -226,7 +242,8 @@ def plans_along(question: Question) -> bool:
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def along(question: Question, which: str) -> pd.DataFrame:
-    """Returns the makespan of every schedule along a slider: `name`, `value`, `makespan` [s], `share` of work in it.
+    """Returns the makespan, or longest span, of every schedule along a slider: `name`, `value`, `makespan` [s], `share`
+    of work in it.
 
     Schedules are left out where they do not run, or hold more than is allowed.
     """
@@ -258,7 +275,7 @@ def _one_by_one(question: Question, name: str, which: str, values: list[float]) 
         there = _changed(question, which, value)
         made = _outcome(there, name)
         if made.runs and made.found is not None:
-            rows.append((value, made.found.makespan, _work(there) / made.found.makespan))
+            rows.append((value, made.took, _work(there) / made.took))
     return pd.DataFrame(rows, columns=["value", "makespan", "share"])
 
 
@@ -283,4 +300,5 @@ def _together(question: Question, known: Rule, which: str, values: list[float]) 
         group=group,
     )  # fmt: skip
     work = np.array([_work(each) for each in several])
-    return pd.DataFrame({"value": values, "makespan": made.makespan, "share": work / made.makespan})
+    took = made.longest_span if question.span else made.makespan
+    return pd.DataFrame({"value": values, "makespan": took, "share": work / took})

@@ -10,7 +10,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.schedule_curves import schedule_curves
 from dashboard.link import state
 from dashboard.pages.schedules import grids, inputs
-from dashboard.pages.schedules.lanes import WAITS, card, causes, legend, told
+from dashboard.pages.schedules.lanes import WAITS, card, causes, legend
 from dashboard.pages.schedules.measured import measured
 from dashboard.pages.schedules.questions import (
     ALONG,
@@ -108,16 +108,15 @@ def _tiles(
     best = found[0]
     tiles = []
     if best.runs and best.found is not None:
-        tiles.append(markup.Tile("Fastest", format_value(TIME, best.found.makespan), best.rule.title))
+        tiles.append(markup.Tile("Fastest", format_value(TIME, best.took), best.rule.title))
     for letter, made in (("A", one), ("B", other)):
         if made.found is None:
             tiles.append(markup.Tile(f"Step with {letter}", "–", f"{made.rule.title} does not run"))
             continue
-        makespan, idle = told(made, question)
-        tiles.append(markup.Tile(f"Step with {letter}", format_value(TIME, makespan), f"idle {percent(idle)}"))
+        what = "Span" if question.span else "Step"
+        tiles.append(markup.Tile(f"{what} with {letter}", format_value(TIME, made.took), f"idle {percent(made.idle)}"))
     if one.found is not None and other.found is not None:
-        change = relative(other.found.makespan, one.found.makespan)
-        less = other.found.makespan < one.found.makespan
+        change, less = relative(other.took, one.took), other.took < one.took
         peaks = f"{plain(other.peak)} against {plain(one.peak)} activations"
         tiles.append(markup.Tile("B against A", change, peaks, "better" if less else "worse"))
     if one.found is not None:
