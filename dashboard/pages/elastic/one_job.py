@@ -9,11 +9,12 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elastic import resource_curve, throughput_over_time
+from dashboard.charts.elastic_overlays import overlaid_sensitivities
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
 from dashboard.compat.caches import remembered
 from dashboard.link import state
-from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
+from dashboard.pages.elastic.cards import Chosen, ask_for_card, card_of, card_titles, chosen_card
 from dashboard.pages.elastic.tables import downloads
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, given, key_for, segments
@@ -29,6 +30,8 @@ __all__ = ["VARIANTS", "one_job"]
 _EXAMPLE: Final = "30@8888x2, 30@4444x2, 30@4x2, 30@1x2, 30@1x4"
 _MOST_TEXT: Final = re.compile(r"[\d@x., ;]{1,400}")
 _RULE_TEXT: Final = re.compile(r"[\w\-+*/, ]{1,60}", re.ASCII)
+_BESIDE: Final = re.compile(r"[^<>]{1,400}")
+_MOST_BESIDE: Final = 6
 _PHASE: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@([0-8]{1,64})x(\d{1,3})")
 _OVER: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "Bandwidth"}
 _LABELS: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "bandwidth limit [0: NVLink]"}
@@ -85,6 +88,7 @@ def one_job(mode: str) -> None:
         st.html(markup.head("Along one resource", "the plan that wins at every value"))
         over = segments("Resource", _OVER, "elastic_over")
         _curve(chosen, over, variant, mode)
+        _overlaid(chosen, over, variant, mode)
     with st.container(border=True, gap="xsmall"):
         _plans(chosen, variant, phases)
     _timeline_table(found, chart)
@@ -198,6 +202,40 @@ def _curve(chosen: Chosen, over: str, variant: str, mode: str) -> None:
     chart = resource_curve(curve, over, _LABELS[over], mode)
     show(chart, "elastic_curve")
     st.markdown(literal(chart.alt))
+
+
+def _overlaid(chosen: Chosen, over: str, variant: str, mode: str) -> None:
+    """Draws the curves of other cards beside that of this one, where some are asked for."""
+    titles = card_titles()
+    asked = state.url_value("elastic_beside", "", _BESIDE)
+    value = [name for name in dict.fromkeys(asked.split("~")) if name in titles][:_MOST_BESIDE]
+    key = key_for("_elastic_beside", value)
+
+    def changed() -> None:
+        state.set_url_value("elastic_beside", "~".join(given(key)) or None)
+
+    st.multiselect(
+        "Beside it", list(titles), value, format_func=lambda name: titles[name], key=key, on_change=changed,
+        max_selections=_MOST_BESIDE, placeholder="Other cards",
+        help="How much more each job does with more of the resource.",
+    )  # fmt: skip
+    if not value:
+        return
+    curves, absent = {}, []
+    for card in (chosen, *(each for name in value if (each := card_of(name)) is not None)):
+        called = card.card.title or card.card.name
+        try:
+            curves[called if called not in curves else f"{called} (2)"] = _resource(card, over, variant)
+        except PlanError as problem:
+            absent.append(f"{called}: {problem}")
+    if curves:
+        chart = overlaid_sensitivities(curves, over, _LABELS[over], mode)
+        show(chart, "elastic_overlaid")
+        st.markdown(literal(chart.alt))
+        rows = [table.assign(job=name) for name, table in curves.items()]
+        downloads({"Curves": pd.concat(rows, ignore_index=True)}, "elastic_overlaid", {"Curves": chart})
+    for sentence in absent:
+        st.markdown(literal(sentence))
 
 
 def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
