@@ -63,6 +63,12 @@ def operators(
         bool | None,
         typer.Option("--sequence-parallel/--no-sequence-parallel", help="Split what rows give by tokens."),
     ] = None,
+    recompute: Annotated[
+        str, typer.Option("--recompute", metavar="none|selective|full", help="What the backward pass computes again.")
+    ] = "none",
+    accumulation: Annotated[
+        int, typer.Option("--accumulation", metavar="N", help="Microbatches whose gradients are added up in a step.")
+    ] = 1,
     tiers: Annotated[int, typer.Option("--tiers", metavar="1|2", help="Mesh axes of a system: networks.")] = 1,
     annotations: Annotated[
         bool, typer.Option("--annotations", help="Print the sharding of every weight and activation.")
@@ -95,6 +101,7 @@ def operators(
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2 --memory-limit 10 --csv
       shardscape plan operators llama-3-8B --devices 8 --batch 8 --system h100_80g_sxm --zero --beside
+      shardscape plan operators llama-3-8B --devices 8 --batch 64 --system h100_80g_sxm --accumulation 8
       shardscape plan operators "gpt F" --devices 4 --batch 16 --layers 2 --measured runs.log --fit
       shardscape plan operators deepseek-v2-lite --devices 32 --tiers 2 --batch 32 --system h100_80g_sxm --annotations
 
@@ -125,7 +132,8 @@ def operators(
         mesh["all_to_all_bandwidth"] = all_to_all * 1e9
     counted: dict[str, Any] = {
         "element_bytes": element_bytes, "state_bytes": state_bytes, "zero": zero, "fsdp": fsdp,
-        "sequence_parallel": sequence_parallel, "gradient_bytes": gradient_bytes,
+        "sequence_parallel": sequence_parallel, "gradient_bytes": gradient_bytes, "recompute": recompute,
+        "accumulation": accumulation,
     }  # fmt: skip
     if measured is not None:
         asked: dict[str, Any] = {"model": model, "batch": batch, "layers": layers, **counted}
@@ -211,7 +219,7 @@ def _print(found: IntraOperatorPlan, top: int) -> None:
             write(f"{'Layers' if not at else '      '} {_text(vector)} x {number}")
     write()
     _table(found.vectors.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable").head(top))
-    for note in found.notes:
+    for note in (found.exactness, *found.notes):
         write(note)
 
 

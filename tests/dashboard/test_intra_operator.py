@@ -19,6 +19,7 @@ from dashboard.pages.intra_operator.inputs import OWN, Question
 from dashboard.pages.intra_operator.layers import plans_frame, strategies_frame
 from dashboard.pages.intra_operator.measured import completed
 from dashboard.pages.intra_operator.tables import json_text, vectors_csv
+from dashboard.words.numbers import format_value
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator import (
     blocks,
@@ -79,6 +80,17 @@ def test_a_limit_that_nothing_fits_is_a_sentence() -> None:
     app = run({"limit": "2"})
     assert "No plan fits 2 GiB of a device" in said(app)
     assert "the least that GPT F with 2 layers takes on 4 devices is 5.62 GiB" in said(app)
+
+
+def test_recomputation_and_microbatches_are_part_of_the_plan() -> None:
+    counted = {"recompute": "full", "accumulation": 4}
+    found = search("gpt F", MESH, batch=16, layers=2, **counted)
+    assert found.chosen is not None
+    app = run({"recompute": "full", "microbatches": "4"})
+    told = said(app)
+    assert plainly(format_value("total_time", found.chosen.seconds)) in told
+    assert f"The line is exact: it has all {len(found.frontier)} points" in told
+    assert "no multiple of 5 microbatches" in said(run({"microbatches": "5"}))
 
 
 def test_experts_have_two_kinds_of_layers_and_the_published_spaces() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from engine.planners.contract import PlanError
@@ -72,6 +73,16 @@ class IntraOperatorPlan:
     def tflops(self) -> float:
         """Returns the rate of all devices together in the chosen plan [TFLOP/s]; not a number where there is none."""
         return self.tflop / self.chosen.seconds if self.chosen is not None else float("nan")
+
+    def some_of_frontier(self, most: int = 1_000) -> pd.DataFrame:
+        """Returns points of the frontier, all of them or as many, evenly by their number, both ends among them.
+
+        Args:
+            most: how many at most.
+        """
+        if len(self.frontier) <= most:
+            return self.frontier
+        return self.frontier.iloc[np.unique(np.linspace(0, len(self.frontier) - 1, most).round().astype(np.int64))]
 
     @property
     def named(self) -> pd.DataFrame:
