@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import hardware
-import models
 from dashboard.link.document_validation import Refused, parse, sentence
 from dashboard.link.folding import folded, unfolded
 from engine.planners.contract import PlanError
-from engine.planners.elastic import ModelCard, card_names, read_measurements
-from engine.planners.elastic.cards import load_card_document, to_document
+from engine.planners.elastic import ModelCard, read_measurements
+from engine.planners.elastic.cards import sent_card, to_document
 from models.documents import shown
 
 __all__ = ["IN_LINKS", "OwnCard", "document_of", "own_card_of", "packed_card", "unpacked_card"]
@@ -45,8 +43,7 @@ def document_of(own: OwnCard) -> dict[str, Any]:
 def own_card_of(document: object, where: str) -> OwnCard:
     """Returns the card of a document: one with measurements, or a card alone, also with the artifact's keys.
 
-    Its model and system have to be of the library: no name becomes a path. A card that is called as one of the library
-    gets another name, so that no trace of the library stands for what was measured of it.
+    See `engine.planners.elastic.cards.sent_card`.
 
     document: parsed JSON. where: its name in messages. Raises `Refused`.
     """
@@ -56,7 +53,7 @@ def own_card_of(document: object, where: str) -> OwnCard:
             raise Refused(f"{where} has no field {shown(unknown[0])}; there are card and measurements.")
         measurements, document = document.get("measurements"), document.get("card")
     try:
-        card = load_card_document(document, where)
+        card = sent_card(document, where)
         if measurements is not None:
             if not isinstance(measurements, str):
                 raise Refused(f"{where} has measurements {shown(measurements)}; they must be the text of a CSV.")
@@ -64,14 +61,6 @@ def own_card_of(document: object, where: str) -> OwnCard:
             read_measurements(measurements, name=card.name)
     except PlanError as problem:
         raise Refused(sentence(problem)) from None
-    for what, given, known in (
-        ("model", card.library_model, models.names()),
-        ("system", card.system, hardware.names(with_variants=True)),
-    ):
-        if given is not None and given not in known:
-            raise Refused(f"The card's {what} {given[:60]!r} is none of the library.")
-    if card.name in card_names():
-        card = card.model_copy(update={"name": f"my {card.name}"})
     return OwnCard(card, measurements)
 
 
