@@ -70,6 +70,10 @@ def operators(
         int, typer.Option("--accumulation", metavar="N", help="Microbatches whose gradients are added up in a step.")
     ] = 1,
     tiers: Annotated[int, typer.Option("--tiers", metavar="1|2", help="Mesh axes of a system: networks.")] = 1,
+    outer: Annotated[
+        str | None,
+        typer.Option("--outer", metavar="NxGB/S", help="Outer axis of a mesh of two: groups and their bandwidth."),
+    ] = None,
     annotations: Annotated[
         bool, typer.Option("--annotations", help="Print the sharding of every weight and activation.")
     ] = False,
@@ -128,6 +132,10 @@ def operators(
         mesh = system_mesh(system, devices, datatype=datatype, tiers=tiers).document()
     elif beside or tiers != 1:
         raise PlanError(f"{'--beside' if beside else '--tiers'} needs --system.")
+    if outer is not None:
+        if system is not None:
+            raise PlanError("Give --system with --tiers, or --outer, not both.")
+        mesh["outer"] = _outer(outer)
     if all_to_all is not None:
         mesh["all_to_all_bandwidth"] = all_to_all * 1e9
     counted: dict[str, Any] = {
@@ -180,6 +188,17 @@ def operators(
         if csv:
             write(found.infeasible, stream=sys.stderr)
         raise typer.Exit(ExitCode.NOTHING)
+
+
+def _outer(text: str) -> dict[str, Any]:
+    """The outer axis that an option describes."""
+    from engine.planners.contract import PlanError
+
+    number, _, rate = text.partition("x")
+    try:
+        return {"devices": int(number), "bandwidth": float(rate) * 1e9}
+    except ValueError:
+        raise PlanError(f"--outer {text[:40]!r} must be groups of devices x GB/s, such as 2x40.") from None
 
 
 def _beside_measured(path: Path, mesh: dict[str, Any], asked: dict[str, Any], *, fit: bool) -> pd.DataFrame:

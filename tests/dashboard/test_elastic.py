@@ -17,8 +17,8 @@ from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_c
 from dashboard.link.user_files import UserFiles
 from dashboard.pages.elastic.tables import _csv
 from dashboard.words.numbers import plain
-from engine.planners.elastic import curve, load_card
-from engine.planners.elastic.cards import card_names, load_card_document, to_document
+from engine.planners.elastic import curve, load_card, plans_table
+from engine.planners.elastic.cards import card_names, changed_card, load_card_document, to_document
 from engine.planners.elastic.measured.library import measurement_names, measurements
 from engine.planners.elastic.measured.table import read_measurements
 from tests.dashboard.pages import html, page_alone
@@ -54,6 +54,9 @@ def test_one_job_through_the_phases_of_figure_7() -> None:
     assert "244" in table(app, "plan")["plan"].tolist()
     app = run({"elastic_phases": "30@8888x2, 5@0x1, 30@4x2", "elastic_pause": "260", "elastic_variant": "physical"})
     assert "3 phases" in html(app)
+    app = run({"elastic_phases": "30@44x2b1", "elastic_variant": "physical", "elastic_basis": "predicted"})
+    slow = plans_table("llama7_bsz16", placement="44", cpu_threads=2, bandwidth=1, variant="physical")
+    assert f"{plain(float(slow['throughput'].iloc[0]), 4)} samples/s" in html(app)
     app = run({"elastic_rule": "n/g, g, 1"})
     assert "n/g, g, 1" in html(app)
     assert "three" in run({"elastic_rule": "n, g"}).warning[0].value
@@ -149,6 +152,42 @@ def test_a_card_of_one_s_own_is_planned_with_its_measurements(kept_files: UserFi
     app.run()
     assert kept_files.cards() == {}
     assert "Upload a card" in run({"elastic_card": "own"}).info[0].value
+
+
+def test_plans_measurements_and_limits_of_a_card_can_be_changed(kept_files: UserFiles) -> None:
+    card = load_card("llama7_bsz16")
+    changed = changed_card(card, {"atom_batches.dp.other": 3, "allowed_plans": {"244": ["8888"]}})
+    app = run({})
+    rows = {str(row["field"]): row["value"] for row in table(app, "field").to_dict("records")}
+    assert rows["atom_batches.zero_dp.recompute"] == card.atom_batches.zero_dp.recompute
+    assert dict(table(app, "allowed plan").to_numpy()) == {
+        plan: " ".join(each) for plan, each in card.allowed_plans.items()
+    }
+    assert "iteration_s" in table(app, "exec_plan")
+
+    def keep(times: pd.DataFrame | None) -> dict[str, str]:
+        def page() -> None:
+            import streamlit as st
+
+            from dashboard.link import state
+            from dashboard.pages.elastic.cards import keep_card
+
+            state.begin("elastic")
+            keep_card(st.session_state["card"], "llama7_bsz16", st.session_state["times"])
+
+        app = AppTest.from_function(page)
+        app.session_state["card"], app.session_state["times"] = changed, times
+        app.run()
+        assert not app.exception, app.exception
+        return dict(app.session_state["_url"])
+
+    own = unpacked_card(keep(None)["elastic_own"])
+    assert (own.card.allowed_plans, own.card.atom_batches.dp.other) == ({"244": ("8888",)}, 3)
+    assert own.measurements is not None
+    times = pd.DataFrame({"exec_plan": ["244", None], "placement": ["8888", None], "iteration_s": ["1.5", None]})
+    assert (unpacked_card(keep(times)["elastic_own"]).measurements or "").split() == [
+        "exec_plan,placement,iteration_s", "244,8888,1.5",
+    ]  # fmt: skip
 
 
 def test_cards_in_links_and_files_are_checked(kept_files: UserFiles) -> None:

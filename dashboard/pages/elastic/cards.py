@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import dataclass
@@ -35,9 +36,11 @@ _UNITS: Final = {
     "sequence": "tokens", "environment.pcie": "MiB/ms", "environment.nvlink": "MiB/ms", "performance.k_bwd": "",
     "performance.k_sync": "", "performance.k_opt": "ms per Mi", "performance.k_os_offload": "ms × threads per Mi",
     "performance.k_const": "ms", "performance.k_off": "ms", "performance.k_swap": "ms",
+    **{f"atom_batches.{family}.{kind}": "samples of a GPU at most" for family in ("dp", "zero_dp", "zero_offload")
+       for kind in ("other", "recompute")},
 }  # fmt: skip
 """What can be changed here, with its unit."""
-_WHOLE: Final = ("global_batch", "layers", "hidden", "sequence")
+_WHOLE: Final = ("global_batch", "layers", "hidden", "sequence", *(each for each in _UNITS if "atom" in each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +175,29 @@ def _take_trace(content: bytes, name: str) -> None:
         _use(OwnCard(own.card, text))
 
 
-def keep_card(card: ModelCard, of: Chosen | str) -> None:
+def keep_card(card: ModelCard, of: Chosen | str, times: pd.DataFrame | None = None) -> None:
     """Makes a changed card one's own, with the measurements of the card that it was.
 
     Args:
         card: the changed one.
         of: the card that it was, or its name.
+        times: other measurements, as texts in the columns of their file; none where it has no rows.
+
+    Raises `engine.planners.contract.PlanError` naming row and field.
     """
     measured = (Chosen(of) if isinstance(of, str) else of).measured
+    text = None if measured is None else measurements_text(measured)
+    if times is not None:
+        rows = times.fillna("")
+        rows = rows[(rows != "").any(axis=1)]
+        text = rows.to_csv(index=False) if len(rows) else None
+        if text is not None:
+            elastic.read_measurements(text, name="measurements")
     try:
         own = own_card_of(to_document(card), "The card")
     except Refused as problem:
         raise PlanError(str(problem)) from None
-    _use(OwnCard(own.card, None if measured is None else measurements_text(measured)))
+    _use(OwnCard(own.card, text))
 
 
 def _keeping(found: Chosen, name: str) -> None:
@@ -227,16 +240,31 @@ def _drop(name: str) -> None:
 
 
 def _editor(found: Chosen) -> None:
-    """A table of the card's numbers, and a button that takes the changed ones as one's own card."""
+    """Tables of the card's numbers, of the plans that it allows and of its measurements, and a button that takes what
+    was changed as one's own card."""
     document = to_document(found.card)
+    told = hash((found.key, found.trace))
+    numbers, plans, runs = st.tabs(["Numbers", "Allowed plans", "Measurements"])
     rows = pd.DataFrame(
         [(path, float(_at(document, path)), unit) for path, unit in _UNITS.items()],
         columns=["field", "value", "unit"],
     )
-    changed = st.data_editor(
-        rows, hide_index=True, disabled=["field", "unit"], key=f"elastic_editor_{hash(found.key)}", height=300,
+    changed = numbers.data_editor(
+        rows, hide_index=True, disabled=["field", "unit"], key=f"elastic_editor_{told}", height=300,
         column_config={"value": st.column_config.NumberColumn("value", format="%g", required=True)},
     )  # fmt: skip
+    allowed = pd.DataFrame(
+        [(plan, " ".join(placements)) for plan, placements in document["allowed_plans"].items()],
+        columns=["allowed plan", "placements"], dtype=str,
+    )  # fmt: skip
+    asked = plans.data_editor(allowed, hide_index=True, num_rows="dynamic", key=f"elastic_allowed_{told}", height=300)
+    plans.markdown("Plans with degrees and the placements on which each may run, separated by spaces.")
+    measured = found.measured
+    times = pd.DataFrame({"exec_plan": [], "placement": [], "cpu_threads": [], "iteration_s": []}, dtype=str)
+    if measured is not None:
+        times = pd.read_csv(io.StringIO(measurements_text(measured)), dtype=str, keep_default_na=False)
+    taken = runs.data_editor(times, hide_index=True, num_rows="dynamic", key=f"elastic_times_{told}", height=300)
+    runs.markdown("No time, or 0, says that a plan does not run.")
     if not st.button("Use as my card", icon=":material/check:", key="elastic_take"):
         return
     changes: dict[str, Any] = {
@@ -244,8 +272,13 @@ def _editor(found: Chosen) -> None:
         for path, value, before in zip(changed["field"], changed["value"], rows["value"], strict=True)
         if value != before
     }
+    if not asked.equals(allowed):
+        changes["allowed_plans"] = {
+            str(row["allowed plan"] or "").strip(): str(row["placements"] or "").split()
+            for row in asked.to_dict("records") if row["allowed plan"] or row["placements"]
+        }  # fmt: skip
     try:
-        keep_card(changed_card(found.card, changes), found)
+        keep_card(changed_card(found.card, changes), found, None if taken.equals(times) else taken)
     except PlanError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return

@@ -15,7 +15,7 @@ from dashboard.charts.elements.template import Chart
 from dashboard.compat.caches import remembered
 from dashboard.link import state
 from dashboard.pages.elastic.cards import Chosen, ask_for_card, card_of, card_titles, chosen_card
-from dashboard.pages.elastic.tables import downloads
+from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, given, key_for, segments
 from dashboard.widgets.tables import height_of
@@ -28,11 +28,11 @@ from engine.planners.elastic.strategies import STATIC, own_strategy
 __all__ = ["VARIANTS", "one_job"]
 
 _EXAMPLE: Final = "30@8888x2, 30@4444x2, 30@4x2, 30@1x2, 30@1x4"
-_MOST_TEXT: Final = re.compile(r"[\d@x., ;]{1,400}")
+_MOST_TEXT: Final = re.compile(r"[\d@xb., ;]{1,400}")
 _RULE_TEXT: Final = re.compile(r"[\w\-+*/, ]{1,60}", re.ASCII)
 _BESIDE: Final = re.compile(r"[^<>]{1,400}")
 _MOST_BESIDE: Final = 6
-_PHASE: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@([0-8]{1,64})x(\d{1,3})")
+_PHASE: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@([0-8]{1,64})x(\d{1,3})(?:b(\d{1,6}(?:\.\d{1,3})?))?")
 _OVER: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "Bandwidth"}
 _LABELS: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "bandwidth limit [0: NVLink]"}
 VARIANTS: Final = {"artifact": "As published", "physical": "Calibrated"}
@@ -41,6 +41,12 @@ _BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
 _COLUMNS: Final = {
     "plan": "plan", "feasible": "runs", "throughput": "samples/s", "iteration_ms": "iteration, ms",
     "memory_gib": "memory, GiB", "reason": "why not",
+}  # fmt: skip
+
+
+_GAINS: Final = {
+    "raw_best": "samples/s", "raw_plan": "winner", "stored_best": "best up to here", "gain": "gain of the last unit",
+    "slope": "of the next, over the first",
 }  # fmt: skip
 
 
@@ -106,7 +112,8 @@ def _phases_field() -> str:
     st.text_input(
         "Phases: minutes @ GPUs on nodes x threads", value, key=key, on_change=changed, max_chars=400,
         width=345, help="Separated by commas. 30@8888x2 is half an hour on four nodes with eight GPUs each and two CPU "
-        "threads per GPU; 5@0x1 is five minutes without any GPU.",
+        "threads per GPU; 5@0x1 is five minutes without any GPU. b12.5 behind it limits the bandwidth between nodes, "
+        "in GB/s of a GPU by the calibrated model; as published any limit is 2 MiB/ms.",
     )  # fmt: skip
     return value
 
@@ -150,11 +157,11 @@ def _phases(text: str) -> list[elastic.Phase]:
         if matched is None:
             raise PlanError(
                 f"The phase {part.strip()!r} must be minutes, @, the GPUs on each node, x, and CPU threads per GPU, "
-                "such as 30@8888x2."
+                "such as 30@8888x2, and where wanted b with a bandwidth, such as 30@8888x2b12.5."
             )
-        minutes, nodes, threads = matched.groups()
+        minutes, nodes, threads, bandwidth = matched.groups()
         placed = () if not nodes.strip("0") else tuple(int(digit) for digit in nodes)
-        found.append(elastic.Phase(60 * float(minutes), placed, int(threads)))
+        found.append(elastic.Phase(60 * float(minutes), placed, int(threads), float(bandwidth or 0)))
     return found
 
 
@@ -174,9 +181,11 @@ def _resource(chosen: Chosen, over: str, variant: str) -> pd.DataFrame:
 
 
 @remembered(32)
-def _table(chosen: Chosen, variant: str, placement: str, threads: int) -> pd.DataFrame:
+def _table(chosen: Chosen, variant: str, placement: str, threads: int, bandwidth: float) -> pd.DataFrame:
     """Every plan under one limit."""
-    return elastic.plans_table(chosen.card, placement=placement, cpu_threads=threads, variant=variant)
+    return elastic.plans_table(
+        chosen.card, placement=placement, cpu_threads=threads, bandwidth=bandwidth, variant=variant
+    )
 
 
 def _tiles(found: elastic.Timeline) -> list[markup.Tile]:
@@ -202,6 +211,8 @@ def _curve(chosen: Chosen, over: str, variant: str, mode: str) -> None:
     chart = resource_curve(curve, over, _LABELS[over], mode)
     show(chart, "elastic_curve")
     st.markdown(literal(chart.alt))
+    with st.expander("What each further unit brings"):
+        worded(curve, {over: _LABELS[over], **_GAINS}, "elastic_gains", "Best plan and gain at every value.")
 
 
 def _overlaid(chosen: Chosen, over: str, variant: str, mode: str) -> None:
@@ -242,6 +253,7 @@ def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
     """Draws every plan in one of the phases, with what speaks against it."""
     names = {
         str(number): f"{number}: {''.join(map(str, phase.nodes))}, {counted(phase.cpu_threads, 'thread')}"
+        + (f", bandwidth {phase.bandwidth:g}" if phase.bandwidth else "")
         for number, phase in enumerate(phases, 1) if phase.nodes
     }  # fmt: skip
     st.html(markup.head("Every plan of a phase", "digits are pipeline, tensor, data degrees; words are data parallel"))
@@ -250,7 +262,7 @@ def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
         return
     phase = phases[int(choose("Phase", names, "elastic_phase", width=230)) - 1]
     try:
-        table = _table(chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads)
+        table = _table(chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads, phase.bandwidth)
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
