@@ -145,10 +145,10 @@ def test_a_wrong_number_is_told(keywords: dict[str, Any]) -> None:
 
 def test_the_command_takes_an_outer_axis_recomputation_and_microbatches(shardscape: Any) -> None:
     ask = ("plan", "operators", "gpt F", "--devices", 8, "--batch", 16, "--layers", 2)
-    more = ("--recompute", "full", "--accumulation", 2)
+    more = ("--recompute", "selective", "--accumulation", 2)
     code, out, _ = shardscape(*ask, "--outer", "2x5", *more, "--json")
     mesh = {"devices": 8, "matrix_rate": 83.8e12, "bandwidth": 20.65e9, "outer": {"devices": 2, "bandwidth": 5e9}}
-    expected = search("gpt F", mesh, batch=16, layers=2, recompute="full", accumulation=2)
+    expected = search("gpt F", mesh, batch=16, layers=2, recompute="selective", accumulation=2)
     assert expected.chosen is not None
     found = json.loads(out)
     assert (code, found["chosen"]["seconds"]) == (0, expected.chosen.seconds)

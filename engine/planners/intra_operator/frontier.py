@@ -22,13 +22,22 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
-from engine.planners.intra_operator.layer_costs import FIRST, LayerCosts, Vector, undominated, working_caps
+from engine.planners.intra_operator.layer_costs import (
+    FIRST,
+    LayerCosts,
+    Vector,
+    undominated,
+    undominated_at_work,
+    working_caps,
+)
 from engine.planners.intra_operator.mesh import Mesh
 
 __all__ = ["MOST_POINTS", "Frontier", "Thinned", "frontier_of"]
 
 MOST_POINTS: Final = 50_000
 """Points of a frontier of one state up to which all are kept."""
+MOST_CAPS: Final = 64
+"""Limits of what layers need while they are at work under which plans are searched."""
 MOST_AT_ONCE: Final = 4_000_000
 """Sums of points and vectors that are made at a time."""
 
@@ -46,11 +55,12 @@ class Thinned:
 @dataclass(frozen=True, slots=True)
 class Frontier:
     """The least time for every memory: `table` with memory [bytes], seconds [s], vectors; `thinned` None where it is
-    exact; `caps` limits of what layers need while they are at work, 1 where they need nothing."""
+    exact; `steps` under how many limits of what layers need at work plans were searched where these are not all, else
+    0."""
 
     table: pd.DataFrame
     thinned: Thinned | None
-    caps: int
+    steps: int
 
 
 def frontier_of(order: Sequence[LayerCosts], mesh: Mesh, compute: float) -> Frontier:
@@ -61,10 +71,8 @@ def frontier_of(order: Sequence[LayerCosts], mesh: Mesh, compute: float) -> Fron
         mesh: that shares them.
         compute: what is the same for all plans [s].
     """
-    kinds = {each.name: each for each in order}.values()
-    working = [each.working[:, each.possible] for each in kinds]
-    least = max(float(each.min()) for each in working)
-    caps = [cap for cap in working_caps(np.concatenate([each.ravel() for each in working])) if cap >= least]
+    every = _useful(order, mesh)
+    caps = working_caps(every, MOST_CAPS)
     searches = [_Layers(order, mesh, cap) for cap in caps]
     parts = [each.ends() for each in searches]
     memory = np.concatenate([each[0] for each in parts])
@@ -79,7 +87,23 @@ def frontier_of(order: Sequence[LayerCosts], mesh: Mesh, compute: float) -> Fron
     if lost:
         most = (min(each.layer for each in lost), max(each.points for each in lost), max(each.seconds for each in lost))
         thinned = Thinned(*most)
-    return Frontier(pd.DataFrame(found, columns=["memory", "seconds", "vectors"]), thinned, len(caps))
+    table = pd.DataFrame(found, columns=["memory", "seconds", "vectors"])
+    return Frontier(table, thinned, len(caps) if len(caps) < len(every) else 0)
+
+
+def _useful(order: Sequence[LayerCosts], mesh: Mesh) -> Floats:
+    """What vectors need at work that are best under some limits, and no less than some layer needs at least."""
+    least, found = 0.0, [np.zeros(0)]
+    for each in {one.name: one for one in order}.values():
+        seconds = each.seconds(mesh)
+        least = max(least, float(each.working[:, each.possible].min()))
+        for state in range(len(each.memory)):
+            for gives in np.unique(each.gives):
+                among = each.possible & (each.gives == gives)
+                kept = undominated_at_work(each.memory[state], seconds[state], each.working[state], among)
+                found.append(each.working[state][kept])
+    every = np.unique(np.concatenate(found))
+    return every[every >= least]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ from engine.planners.intra_operator.names import named_vectors
 from engine.planners.intra_operator.parallel_blocks import layer_blocks
 
 __all__ = [
-    "FIRST", "LISTED", "MOST_CAPS", "STATES", "LayerCosts", "Vector", "Widths", "layer_costs", "undominated",
-    "working_caps",
+    "FIRST", "LISTED", "STATES", "LayerCosts", "Vector", "Widths", "layer_costs", "undominated",
+    "undominated_at_work", "working_caps",
 ]  # fmt: skip
 
 Vector = tuple[int, ...] | tuple[tuple[int, ...], ...]
@@ -46,8 +46,8 @@ FIRST: Final = -1
 LISTED: Final = 20_000
 """Vectors of a layer that are kept where there are more: those that can be best behind any layers, and the rest by
 time."""
-MOST_CAPS: Final = 16
-"""Limits of what layers need while they are at work that are searched apart."""
+MOST_CAPS: Final = 256
+"""Limits of what a layer needs while it is at work under which its vectors are compared."""
 ATTENTION: Final = ("qk", "av")
 
 
@@ -205,12 +205,7 @@ def _worth_keeping(
         )
         for given in np.unique(behind):
             here = np.broadcast_to(_along(behind == given, giver, len(shape)), shape).ravel()
-            best: Ints = np.zeros(0, np.int64)
-            below = -np.inf
-            for cap in working_caps(working[here]):
-                among = np.concatenate([best, np.flatnonzero(here & (working <= cap) & (working > below))])
-                best, below = among[undominated(memory[among], seconds[among])], cap
-                kept.update(best.tolist())
+            kept.update(undominated_at_work(memory, seconds, working, here).tolist())
         if state < 0:
             fastest = np.argsort(seconds, kind="stable")[:LISTED]
     places = [{words: at for at, words in enumerate(map(tuple, each.ids.tolist()))} for each in options]
@@ -258,17 +253,35 @@ def _seconds(factor: Factor, mesh: Mesh) -> Floats | None:
     return np.asarray(mesh.seconds(factor.volumes, factor.counts).sum(axis=-1))
 
 
-def working_caps(working: Floats) -> list[float]:
+def working_caps(working: Floats, most: int) -> list[float]:
     """Returns limits of what layers need while they are at work, by which plans are searched one after the other: all
-    that there are [bytes], or where these are too many some of them, the most among them.
+    that there are [bytes], or where these are too many some of them, the least and the most among them.
 
     Args:
         working: of vectors [bytes].
+        most: how many limits.
     """
     there = np.unique(working)
-    if len(there) > MOST_CAPS:
-        there = there[np.unique(np.linspace(0, len(there) - 1, MOST_CAPS).round().astype(np.int64))]
+    if len(there) > most:
+        there = there[np.unique(np.linspace(0, len(there) - 1, most).round().astype(np.int64))]
     return [float(each) for each in there]
+
+
+def undominated_at_work(memory: Floats, seconds: Floats, working: Floats, among: Flags) -> Ints:
+    """Returns which vectors are best under any limits of memory and of what is needed at work.
+
+    Args:
+        memory, seconds, working: of the vectors [bytes, s, bytes].
+        among: which of them are looked at.
+    """
+    best: Ints = np.zeros(0, np.int64)
+    kept: set[int] = set()
+    below = -np.inf
+    for cap in working_caps(working[among], MOST_CAPS):
+        here = np.concatenate([best, np.flatnonzero(among & (working <= cap) & (working > below))])
+        best, below = here[undominated(memory[here], seconds[here])], cap
+        kept.update(best.tolist())
+    return np.array(sorted(kept), np.int64)
 
 
 def undominated(memory: Floats, seconds: Floats) -> Ints:

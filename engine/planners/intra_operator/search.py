@@ -11,7 +11,7 @@ import pandas as pd
 
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.frontier import MOST_POINTS, Thinned, frontier_of
-from engine.planners.intra_operator.layer_costs import MOST_CAPS, Widths
+from engine.planners.intra_operator.layer_costs import Widths
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.library import any_mesh
 from engine.planners.intra_operator.mesh import Mesh
@@ -29,7 +29,8 @@ class IntraOperatorPlan:
     `vectors` are those of `uniform_vectors` with a column `fits`; `frontier` has for every memory the least time and
     the vectors of all layers; `chosen` is None where nothing fits, and `infeasible` says why, else is empty. `layers`
     are what was planned, from the first, `widths` what it was counted with; `thinned` says what the frontier has left
-    out, None where it is exact, `caps` how many limits of what layers need at work were searched.
+    out, None where it is exact, `steps` under how many limits of what layers need at work plans were searched where
+    these are not all.
     """
 
     model: str
@@ -44,7 +45,7 @@ class IntraOperatorPlan:
     layers: tuple[LayerGraph, ...] = ()
     widths: Widths = field(default_factory=Widths)
     thinned: Thinned | None = None
-    caps: int = 1
+    steps: int = 0
 
     @property
     def exactness(self) -> str:
@@ -57,9 +58,9 @@ class IntraOperatorPlan:
                 f"reduced to {MOST_POINTS:,}; under no limit is the plan more than {self.thinned.seconds:.2g} s "
                 f"({share:.2%}) slower than the best."
             )
-        if self.caps == MOST_CAPS:
+        if self.steps:
             return (
-                f"The line has {number}; what the layer at work needs is told apart in {self.caps} steps, between "
+                f"The line has {number}; what the layer at work needs is told apart in {self.steps} steps, between "
                 "which a plan may take a little more memory than the least."
             )
         return f"The line is exact: it has all {number} that no plan beats in both memory and time."
@@ -168,5 +169,5 @@ def search(
         notes += (f"Gradients are added up in elements of {widths.element:g} bytes; gradient_bytes takes others.",)
     return IntraOperatorPlan(
         name, machine, limit, flop / 1e12, table, frontier, chosen, infeasible, notes, tuple(graphs), widths,
-        ends.thinned, ends.caps,
+        ends.thinned, ends.steps,
     )  # fmt: skip
