@@ -52,6 +52,11 @@ def test_one_job_through_the_phases_of_figure_7() -> None:
     for mean in ("5.266", "4.360", "4.689", "4.684", "0.4381"):
         assert mean in html(app)
     assert "244" in table(app, "plan")["plan"].tolist()
+    parts = table(app, "why not").iloc[0]
+    assert parts["plan"] == "244"
+    told = [name for name in parts.index if name.endswith(", ms") and name != "iteration, ms"]
+    assert sum(float(parts[name]) for name in told) == pytest.approx(parts["iteration, ms"], abs=0.05)
+    assert table(run({"elastic_every": "on"}), "why not")["plan"].iloc[0] == "822"
     app = run({"elastic_phases": "30@8888x2, 5@0x1, 30@4x2", "elastic_pause": "260", "elastic_variant": "physical"})
     assert "3 phases" in html(app)
     app = run({"elastic_phases": "30@44x2b1", "elastic_variant": "physical", "elastic_basis": "predicted"})
@@ -252,7 +257,7 @@ def test_a_link_that_cannot_be_is_one_sentence(link: dict[str, str], words: str)
 def test_nonsense_breaks_nothing(value: str) -> None:
     names = (
         "card", "phases", "pause", "variant", "basis", "over", "phase", "jobs", "shared", "curve", "workload", "nodes",
-        "node", "stop", "policy", "runs", "of", "own", "beside", "losses", "against", "loss_shown",
+        "node", "stop", "policy", "runs", "of", "own", "beside", "every", "losses", "against", "loss_shown",
     )  # fmt: skip
     for subject in ("job", "several", "accuracy", "losses", value):
         run({**{f"elastic_{name}": value for name in names}, "elastic_show": subject})

@@ -17,7 +17,7 @@ from dashboard.link import state
 from dashboard.pages.elastic.cards import Chosen, ask_for_card, card_of, card_titles, chosen_card
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import choose, given, key_for, segments
+from dashboard.widgets.controls import choose, given, key_for, segments, switch
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, percent, plain
@@ -40,7 +40,10 @@ _PAUSES: Final = {"0": "none", "60": "1 minute", "260": "260 s", "600": "10 minu
 _BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
 _COLUMNS: Final = {
     "plan": "plan", "feasible": "runs", "throughput": "samples/s", "iteration_ms": "iteration, ms",
-    "memory_gib": "memory, GiB", "reason": "why not",
+    "memory_gib": "memory, GiB", "reason": "why not", "forward_ms": "forward, ms", "backward_ms": "backward, ms",
+    "synchronisation_ms": "gradients, ms", "tensor_ms": "tensor parallel, ms", "pipeline_ms": "pipeline, ms",
+    "to_host_ms": "to the host, ms", "optimizer_ms": "optimizer, ms", "to_gpu_ms": "to the GPU, ms",
+    "constant_ms": "constant, ms",
 }  # fmt: skip
 
 
@@ -181,11 +184,14 @@ def _resource(chosen: Chosen, over: str, variant: str) -> pd.DataFrame:
 
 
 @remembered(32)
-def _table(chosen: Chosen, variant: str, placement: str, threads: int, bandwidth: float) -> pd.DataFrame:
+def _table(
+    chosen: Chosen, variant: str, placement: str, threads: int, bandwidth: float, every: bool
+) -> pd.DataFrame:
     """Every plan under one limit."""
     return elastic.plans_table(
-        chosen.card, placement=placement, cpu_threads=threads, bandwidth=bandwidth, variant=variant
-    )
+        chosen.card, placement=placement, cpu_threads=threads, bandwidth=bandwidth, variant=variant,
+        restricted=False if every else None,
+    )  # fmt: skip
 
 
 def _tiles(found: elastic.Timeline) -> list[markup.Tile]:
@@ -260,14 +266,18 @@ def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
     if not names:
         st.markdown("No phase has a GPU.")
         return
-    phase = phases[int(choose("Phase", names, "elastic_phase", width=230)) - 1]
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        phase = phases[int(choose("Phase", names, "elastic_phase", width=230)) - 1]
+        every = switch("Every plan", "elastic_every", help="Also plans that the card’s table does not allow there.")
     try:
-        table = _table(chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads, phase.bandwidth)
+        table = _table(chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads, phase.bandwidth,
+                       every)  # fmt: skip
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
-    shown = table[list(_COLUMNS)].rename(columns=_COLUMNS).dropna(axis="columns", how="all")
-    shown = shown.round(dict.fromkeys(("samples/s", "iteration, ms", "memory, GiB"), 2))
+    # Parts that no plan has are left out.
+    kept = [name for name in _COLUMNS if table[name].dtype.kind != "f" or (table[name].fillna(0) != 0).any()]
+    shown = table[kept].rename(columns=_COLUMNS).round(2)
     shown.attrs.clear()  # how plans are written, for the engine
     st.dataframe(
         shown, hide_index=True, height=height_of(len(shown), 360), key="elastic_plans", placeholder="–",
