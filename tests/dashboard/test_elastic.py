@@ -13,6 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.link.document_validation import Refused
+from dashboard.link.folding import folded
 from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link.user_files import UserFiles
 from dashboard.pages.elastic.tables import _csv
@@ -193,6 +194,19 @@ def test_plans_measurements_and_limits_of_a_card_can_be_changed(kept_files: User
     assert (unpacked_card(keep(times)["elastic_own"]).measurements or "").split() == [
         "exec_plan,placement,iteration_s", "244,8888,1.5",
     ]  # fmt: skip
+
+
+def test_tables_of_one_s_own_travel_in_the_link() -> None:
+    losses = folded("minibatch,loss_11,loss_22\n1,2.0,2.5\n2,1.0,1.25\n")
+    app = run({"elastic_show": "losses", "elastic_losses": "own", "elastic_own_losses": losses})
+    assert table(app, "mean difference")["mean difference"].tolist() == [pytest.approx(0.375)]
+    jobs = folded("name,submission_time,application,num_gpus,exec_plan,steps\nmine,0,bert,2,DP+ga,100\n")
+    app = run({"elastic_show": "workload", "elastic_workload": "own", "elastic_own_workload": jobs})
+    assert table(app, "job")["job"].tolist() == ["mine"]
+    for name, subject in {"losses": "losses", "workload": "workload", "profile": "fit"}.items():
+        for wrong in ("1abc", folded("/etc/passwd"))[: 1 + (name == "losses")]:
+            link = {"elastic_show": subject, f"elastic_{name}": "own", f"elastic_own_{name}": wrong}
+            assert len(run(link).error) == 1
 
 
 def test_cards_in_links_and_files_are_checked(kept_files: UserFiles) -> None:

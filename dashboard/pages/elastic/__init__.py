@@ -25,6 +25,8 @@ PAGE = Page(
         "elastic_runs": "runs", "elastic_curve": "job to look at", "elastic_profile": "profile",
         "elastic_pcie": "bandwidth to the host", "elastic_nvlink": "bandwidth in the node", "elastic_onto": "card",
         "elastic_rule": "static strategy", "elastic_beside": "jobs beside it", "elastic_every": "plans",
+        "elastic_own_profile": "own profile", "elastic_own_workload": "own workload",
+        "elastic_own_losses": "own losses",
         "elastic_losses": "losses",
         "elastic_against": "run that others are compared with", "elastic_loss_shown": "losses or differences",
     },

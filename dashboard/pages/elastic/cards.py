@@ -14,8 +14,9 @@ import streamlit as st
 from dashboard.compat.caches import remembered
 from dashboard.link import state
 from dashboard.link.document_validation import Refused, parse
-from dashboard.link.own_cards import IN_LINKS, OwnCard, document_of, own_card_of, packed_card, unpacked_card
+from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link.user_files import LONGEST_TITLE, user_files
+from dashboard.pages.elastic.own_files import PACKED
 from dashboard.widgets.controls import choose
 from dashboard.words.markdown import literal
 from engine.planners import elastic
@@ -30,7 +31,6 @@ OWN: Final = "own"
 MOST_MEGABYTES: Final = 2
 _CARD: Final = "_elastic_own_card"
 _TRACE: Final = "_elastic_own_trace"
-_PACKED: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{IN_LINKS}}}")
 _UNITS: Final = {
     "parameters_mi": "Mi", "forward_ms": "ms", "global_batch": "samples", "layers": "", "hidden": "",
     "sequence": "tokens", "environment.pcie": "MiB/ms", "environment.nvlink": "MiB/ms", "performance.k_bwd": "",
@@ -99,7 +99,7 @@ def chosen_card() -> Chosen | None:
             _editor(found)
             _downloads(found)
             _keeping(found, name)
-    if name == OWN and found is not None and not state.url_value("elastic_own", "", _PACKED):
+    if name == OWN and found is not None and not state.url_value("elastic_own", "", PACKED):
         st.warning(
             "This card with its measurements is too long for a link: a reload loses it. Keep or download it in the "
             "menu Card.", icon=":material/warning:",
@@ -114,7 +114,7 @@ def ask_for_card() -> None:
 
 def _own() -> OwnCard | None:
     """The card of one's own: the link's, or where it is too long for one the session's."""
-    text = state.url_value("elastic_own", "", _PACKED)
+    text = state.url_value("elastic_own", "", PACKED)
     document = st.session_state.get(_CARD)
     try:
         if text:

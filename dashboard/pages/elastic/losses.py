@@ -10,12 +10,12 @@ import streamlit as st
 from dashboard.charts.elastic_overlays import loss_curves
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
+from dashboard.pages.elastic.own_files import KEPT, own_table
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, segments
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain
-from engine.planners.contract import PlanError
 from engine.planners.elastic.losses import loss_differences, parity
 from engine.planners.elastic.losses import losses as read_losses
 
@@ -75,16 +75,9 @@ def _upload() -> str | None:
     with st.popover("Losses", icon=":material/upload_file:", help="Losses of runs of yours."):
         st.markdown(
             "CSV with a row per minibatch, or per mean of several: `minibatch`, and a column `loss_…` per run, such as "
-            f"`loss_244`; at most {MOST_MEGABYTES} MB. It stays on this server while this page is open."
+            f"`loss_244`; at most {MOST_MEGABYTES} MB. {KEPT}"
         )
-        file = st.file_uploader("Losses (CSV)", type=["csv"], key="elastic_loss_file", max_upload_size=MOST_MEGABYTES)
-    if file is None:
-        return None
-    try:
-        # A line end makes it text: never the path of a file of the server.
-        return file.getvalue().decode("utf-8-sig") + "\n"
-    except UnicodeDecodeError:
-        raise PlanError(f"{file.name} is no text in UTF-8.") from None
+        return own_table("Losses (CSV)", "elastic_own_losses", "table of losses", MOST_MEGABYTES, read_losses)
 
 
 def _tiles(summary: pd.DataFrame, runs: dict[str, str], against: str) -> list[markup.Tile]:
