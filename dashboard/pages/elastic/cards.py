@@ -70,8 +70,8 @@ def _loaded(key: str) -> ModelCard:
 
 def card_titles() -> dict[str, str]:
     """Returns what cards are called, by their names in links: those of the library, and those kept on this server."""
-    kept = {name: f"{own.card.title or name} (own)" for name, own in user_files().cards().items() if name != OWN}
-    return {**{name: elastic.load_card(name).title for name in elastic.card_names()}, **kept}
+    kept = {name: name for name in sorted(user_files().cards(), key=str.lower) if name != OWN}
+    return {**kept, **{name: elastic.load_card(name).title for name in elastic.card_names()}}
 
 
 def card_of(name: str) -> Chosen | None:
