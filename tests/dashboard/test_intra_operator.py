@@ -38,8 +38,10 @@ from tests.dashboard.pages import figure, html, page_alone, plainly, plots
 MESH = {"devices": 4, "matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 LOG = Path(__file__).parents[1] / "reference" / "cfp" / "gpt_f_16_enumeration.log"
 NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500, "0")
-NUMBERS = ("devices", "batch", "layers", "rate", "bandwidth", "exchange", "alpha", "state", "limit")
-CHOICES = ("from", "suite", "model", "system", "type", "width", "zero", "shown", "like", "layer", "over", "result")
+NUMBERS = ("devices", "batch", "layers", "rate", "bandwidth", "exchange", "alpha", "state", "limit",
+           "microbatches", "outer")
+CHOICES = ("from", "suite", "model", "system", "type", "width", "zero", "shown", "like", "layer", "over", "result",
+           "recompute")
 
 
 def run(link: Mapping[str, str]) -> AppTest:
@@ -126,6 +128,7 @@ def test_links_that_cannot_be_are_sentences() -> None:
         app = run(dict.fromkeys((*NUMBERS, *CHOICES), value))
         assert len(plots(app)) == 6
     assert "cannot be split over 4096 devices" in said(run({"system": "h100_80g_sxm", "devices": "9999"}))
+    assert "no multiple of the 3 of its outer axis" in said(run({"groups": "3"}))
     assert "no whole groups" in said(run({"suite": "moe E", "batch": "3"}))
 
 

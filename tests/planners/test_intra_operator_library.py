@@ -151,6 +151,11 @@ def test_fsdp_gathers_weights_twice_and_scatters_gradients() -> None:
     weights = plain["all_reduce"] / 2 / (7 / 8) / 2
     assert plain["memory"] - split["memory"] == pytest.approx(weights * 16 * 7 / 8)
     assert split["solution"] == "fully sharded data parallel (FSDP)"
+    # Weights are gathered, and gradients scattered, for every microbatch; without FSDP gradients are added up before.
+    twice = _row(search("llama-3-8B", NODE, fsdp=True, accumulation=2, **{**asked, "batch": 16}), (1,) * 4)
+    assert (twice["all_gather"], twice["reduce_scatter"]) == (2 * split["all_gather"], 2 * split["reduce_scatter"])
+    once = _row(search("llama-3-8B", NODE, accumulation=2, **{**asked, "batch": 16}), (1,) * 4)
+    assert once["all_reduce"] == plain["all_reduce"]
 
 
 @pytest.mark.parametrize("fsdp", [False, True])

@@ -27,6 +27,8 @@ OWN: Final = "measured"
 RATE: Final = 83.8
 BANDWIDTH: Final = 20.65
 CAPACITY: Final = 40e9
+OUTER: Final = 5.0
+"""Bandwidth between groups where none is told [GB/s]."""
 WIDTHS: Final = {"4": "FP32", "2": "16 bit"}
 SHARDED: Final = {"none": "nothing", "zero": "gradients, optimizer state (ZeRO)", "fsdp": "weights, too (FSDP)"}
 RECOMPUTE: Final = {"none": "nothing", "selective": "attention", "full": "the whole forward pass"}
@@ -169,6 +171,13 @@ def _mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
         document["all_to_all_bandwidth"] = exchange * 1e9
     if alpha:
         document["alpha"] = alpha * 1e-6
+    groups = whole_in_link(
+        "intra_operator_groups", "Groups of devices", 1, MOST_DEVICES,
+        "With more than one the mesh has two axes, as nodes and the devices of each.",
+    )  # fmt: skip
+    if groups > 1:
+        between = _decimal("Bandwidth between groups, GB/s", "outer", OUTER, "That a device sends in a ring of groups.")
+        document["outer"] = {"devices": groups, "bandwidth": between * 1e9}
     return mesh_of(document), "float32"
 
 
