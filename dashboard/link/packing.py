@@ -26,14 +26,13 @@ from engine.cost_models.registry import cost_model_of
 from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, shown
 
-__all__ = ["LONGEST", "Unpacked", "packed", "unpacked"]
+__all__ = ["LONGEST", "Unpacked", "folded", "packed", "unfolded", "unpacked"]
 
 VERSION: Final = "1"
 LONGEST: Final = 30_000
 """Characters of a packed scenario that are looked at; browsers and proxies seldom pass on more."""
 
 _WHERE: Final = "The link's scenario"
-_DAMAGED: Final = "The link's scenario is damaged: it is not a complete copy of a shared link."
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NAME: Final = re.compile(r"\w[\w.+@-]{0,100}")
 
@@ -88,6 +87,11 @@ def packed(scenario: Scenario) -> str:
         document["cost_model"] = scenario.cost_model
     if scenario.calibration is not None:
         document["calibration"] = _short_calibration(scenario.calibration)
+    return folded(document)
+
+
+def folded(document: Mapping[str, Any]) -> str:
+    """Returns a JSON document as a text of letters, digits, - and _; `unfolded` gives its bytes again."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     press = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_DEFAULT_STRATEGY, _PRESET)
     data = press.compress(text.encode()) + press.flush()
@@ -186,9 +190,9 @@ def _built(short: Mapping[str, Any], load: Callable[[str], Any], edited: Callabl
 @lru_cache(maxsize=64)
 def unpacked(text: str) -> Unpacked:
     """Returns the scenario in a link. Raises `Refused`."""
-    document = parse(_plain(text), _WHERE)
+    document = parse(unfolded(text), _WHERE)
     if not isinstance(document, dict):
-        raise Refused(_DAMAGED)
+        raise Refused(_damaged("scenario"))
     check = document.pop("key", None)
     model, system = document.get("model"), document.get("system")
     try:
@@ -210,27 +214,35 @@ def unpacked(text: str) -> Unpacked:
     return Unpacked(scenario)
 
 
-def _plain(text: str) -> bytes:
-    """The bytes that a text unfolds to, at most `MOST_BYTES`. Raises `Refused`."""
+def unfolded(text: str, noun: str = "scenario") -> bytes:
+    """Returns the bytes of the document that a text of a link stands for, at most `MOST_BYTES`. Raises `Refused`.
+
+    noun: what sentences call it.
+    """
+    damaged = _damaged(noun)
     if len(text) > LONGEST:
-        raise Refused(f"The link holds a scenario of {len(text):,} characters; up to {LONGEST:,} are read.")
+        raise Refused(f"The link holds a {noun} of {len(text):,} characters; up to {LONGEST:,} are read.")
     if _ALPHABET.fullmatch(text) is None:
-        raise Refused(_DAMAGED)
+        raise Refused(damaged)
     if text[0] != VERSION:
         if text[0].isdigit() and text[0] > VERSION:
             raise Refused(
                 f"The link was made by a newer Shardscape (link version {text[0]}); this one reads version {VERSION}. "
                 "Update this server to open it."
             )
-        raise Refused(_DAMAGED)
+        raise Refused(damaged)
     try:
-        folded = base64.urlsafe_b64decode(text[1:] + "=" * (-len(text[1:]) % 4))
+        packed_bytes = base64.urlsafe_b64decode(text[1:] + "=" * (-len(text[1:]) % 4))
         unfolding = zlib.decompressobj(zlib.MAX_WBITS, _PRESET)
-        plain = unfolding.decompress(folded, MOST_BYTES)
+        plain = unfolding.decompress(packed_bytes, MOST_BYTES)
     except (binascii.Error, zlib.error) as problem:
-        raise Refused(_DAMAGED) from problem
+        raise Refused(damaged) from problem
     if unfolding.unconsumed_tail:
-        raise Refused(f"{_WHERE} unfolds to more than {MOST_BYTES:,} bytes and is not read.")
+        raise Refused(f"The link's {noun} unfolds to more than {MOST_BYTES:,} bytes and is not read.")
     if not unfolding.eof or unfolding.unused_data:
-        raise Refused(_DAMAGED)
+        raise Refused(damaged)
     return plain
+
+
+def _damaged(noun: str) -> str:
+    return f"The link's {noun} is damaged: it is not a complete copy of a shared link."
