@@ -21,14 +21,23 @@ import numpy.typing as npt
 
 from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrated_candidates
 from engine.cost_models.calibrated.case_building import model_shapes
+from engine.cost_models.calibrated.fields import FULLY_SHARDED
 from engine.cost_models.calibrated.physics.head import Ends
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import in_flight
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.residence import kept_blocks
 from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, PAIRED, refusals
+from engine.cost_models.calibrated.physics.sharding import exposed_exchange
 from engine.cost_models.calibrated.physics.stages import fewest_held, fullest_stages
-from engine.cost_models.calibrated.physics.step import BlockLevel, running_seconds, straggling, whole_step
+from engine.cost_models.calibrated.physics.step import (
+    BlockLevel,
+    Update,
+    running_seconds,
+    straggling,
+    update_level,
+    whole_step,
+)
 from engine.cost_models.calibrated.rows.memory_requirements import (
     GIB,
     refused,
@@ -51,6 +60,8 @@ from engine.space.schedule_points import executions_of, mode_counts
 __all__ = ["CalibratedBoundSearch"]
 
 
+SEARCH_FIELDS = (*BLOCK_FIELDS, "fully_sharded")
+"""What tells search modes apart: block modes, with weights gathered block by block or not."""
 POINTS_AT_ONCE = 1024
 """Schedule points whose memory is looked at together: a few MiB, which stay in cache."""
 BOUNDS_AT_ONCE = 262_144
@@ -79,14 +90,17 @@ class CalibratedBoundSearch:
     def __init__(self, space: CalibratedSpace, numbers: range) -> None:
         self.point_table = point_table_of(space, numbers)
         modes, points = self.point_table.modes, self.point_table.points
-        first, self._block_of = distinct(*(modes.time_modes[name] for name in BLOCK_FIELDS))
-        self._block_modes = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
+        first, self._search_of = distinct(*(modes.time_modes[name] for name in SEARCH_FIELDS))
+        self._search_modes = {name: modes.time_modes[name][first] for name in SEARCH_FIELDS}
+        # Blocks are the same whether their weights are gathered or not.
+        block, self._block_of = distinct(*(self._search_modes[name] for name in BLOCK_FIELDS))
+        self._block_modes = {name: self._search_modes[name][block] for name in BLOCK_FIELDS}
         self._count = mode_counts(space, modes)
         exists = np.maximum(modes.position[0], modes.position[1]) >= 0
         # Which memory modes and block modes go together in some mode, per kind of cell; many block modes with the same.
         partners = np.zeros((len(exists), self._count.shape[1], len(first)), bool)
         kind, mode = np.nonzero(exists)
-        partners[kind, modes.memory[mode], self._block_of[modes.time[mode]]] = True
+        partners[kind, modes.memory[mode], self._search_of[modes.time[mode]]] = True
         columns = np.packbits(partners.reshape(-1, len(first)).T, axis=1)
         groups: dict[bytes, int] = {}
         self._group_of = np.array([groups.setdefault(column.tobytes(), len(groups)) for column in columns], np.int64)
@@ -94,7 +108,7 @@ class CalibratedBoundSearch:
         self._partners = [[np.flatnonzero(column) for column in table[:, one_of].T] for table in partners]
         # What fits depends on how activations are exchanged, so a group has one way to do that.
         self._exchanges, self._exchange_of = np.unique(
-            self._block_modes["tensor_par_comm_type"][one_of], return_inverse=True
+            self._search_modes["tensor_par_comm_type"][one_of], return_inverse=True
         )
         self._shapes, self._shape_of = block_shapes(self.point_table.point)
         self._needing, self._needs_as = _alike_in_memory(space, self.point_table)
@@ -123,12 +137,12 @@ class CalibratedBoundSearch:
             least: is asked before each part; schedule points that cannot reach this rate [samples/s] are left out from
                 there on.
         """
-        p, width, count = space.parameters, len(self._block_modes["launch"]), len(self._shapes["tensor_par"])
+        p, width, count = space.parameters, len(self._search_modes["launch"]), len(self._shapes["tensor_par"])
         fitting = self._fits(space)
         level = _together(space, p, self._shapes, self._block_modes)
         hopes = self._hopes(space, fitting, level)
         order = np.argsort(-hopes, kind="stable")[: np.count_nonzero(hopes > -np.inf)]
-        modes = self._block_modes | {"pipeline_overlap": np.ones(width, bool)}
+        modes = self._search_modes | {"pipeline_overlap": np.ones(width, bool)}
         # The first part is small, for what it leads to rules out most of the others.
         starts = [0, *range(FIRST_BOUNDS, len(order), max(1, BOUNDS_AT_ONCE // max(1, width)))]
         for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
@@ -138,8 +152,8 @@ class CalibratedBoundSearch:
                 break
             possible = self._possible(fitting, here)[self._group_of]
             point = {name: array[here] for name, array in self.point_table.point.items()}
-            row = np.arange(width)[:, None] * count + self._shape_of[here]
-            rate = _rates(space, point, modes, level.take(row), p)
+            row = self._block_of[:, None] * count + self._shape_of[here]
+            rate = _rates(space, point, modes, level.take(row), p, self._least_update(space, point))
             mode, place = np.nonzero(possible)
             yield here[place], mode, rate[mode, place]
 
@@ -156,7 +170,7 @@ class CalibratedBoundSearch:
 
         def fastest(values: Floats) -> Floats:
             """The least of what the modes of each kind have [kinds x alike points]; 0 where nothing fits."""
-            of_modes = values.reshape(len(self._group_of), -1)[by_group]
+            of_modes = values.reshape(len(self._block_modes["launch"]), -1)[self._block_of[by_group]]
             found = np.where(possible, np.minimum.reduceat(of_modes, starts, axis=0)[:, shape], np.inf)
             return np.where(there, [found[groups].min(axis=0) for groups in kinds], 0.0).ravel()
 
@@ -182,6 +196,23 @@ class CalibratedBoundSearch:
             hopes[here] = np.where(there[:, like], rate, -np.inf).max(axis=0)
         return hopes
 
+    def _least_update(self, space: CalibratedSpace, point: dict[str, Ints]) -> Update:
+        """The least of what any update of a schedule point takes, by search mode: with weights sharded or not [modes,
+        points] [s]."""
+        found = self.point_table.modes.optimizer_modes
+        update = update_level(case_at(space, point, found), space.parameters)
+        shape, sharded = (len(found["launch"]), len(point["tensor_par"])), self._search_modes["fully_sharded"]
+
+        def least(values: Floats) -> Floats:
+            every = np.broadcast_to(values, shape)
+            of_either = [
+                every[here].min(axis=0, initial=np.inf)
+                for here in (found["zero_stage"] != FULLY_SHARDED, found["zero_stage"] == FULLY_SHARDED)
+            ]
+            return np.array(of_either)[sharded.astype(np.intp)]
+
+        return Update(least(update.exchange), least(update.tied), least(update.optimizer))
+
     def _possible(self, fitting: _Fitting, points: Ints) -> Flags:
         """Which groups of block modes anything fits for [groups, points]."""
         bits = np.unpackbits(fitting.bits[points], axis=1, count=len(self._exchange_of))
@@ -200,9 +231,9 @@ class CalibratedBoundSearch:
         kept, place = np.unique(point, return_inverse=True)
         wanted = None
         if mode is not None:
-            chosen = np.zeros((len(kept), len(self._block_modes["launch"])), bool)
+            chosen = np.zeros((len(kept), len(self._search_modes["launch"])), bool)
             chosen[place, mode] = True
-            wanted = chosen[:, self._block_of]
+            wanted = chosen[:, self._search_of]
         prepared = prepare_row_table(space, row_table_of(space, self.point_table.at(kept)), rows=False, wanted=wanted)
         return prepared, calibrated_candidates(prepared)
 
@@ -310,9 +341,21 @@ def _together(
 
 
 def _rates(
-    space: CalibratedSpace, point: dict[str, Ints], modes: dict[str, npt.NDArray[Any]], level: BlockLevel, p: Parameters
+    space: CalibratedSpace,
+    point: dict[str, Ints],
+    modes: dict[str, npt.NDArray[Any]],
+    level: BlockLevel,
+    p: Parameters,
+    update: Update | None = None,
 ) -> Floats:
-    """Sample rates of pipelines of these blocks, if nothing else took any time [samples/s] [modes, points]."""
+    """Sample rates of pipelines of these blocks, with this update, if nothing else took any time [samples/s] [modes,
+    points]."""
     case = case_at(space, point, modes)
     running = running_seconds(case, level, p, split=False)
-    return point["batch_size"] / whole_step(running, straggling(case, p), p).seconds
+    share = straggling(case, p)
+    if update is None:
+        return point["batch_size"] / whole_step(running, share, p).seconds
+    # As in `bounds`: a longer pipeline hides less of an exchange than it takes longer.
+    window = running / (case.microbatches * point["pipeline_interleaving"])
+    shown = exposed_exchange(update.exchange, np.ones(()), window, p)
+    return point["batch_size"] / whole_step(running, share, p, update.optimizer, update.tied, exchange=shown).seconds

@@ -174,7 +174,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     message = message_time(case, rates, p)
     sharded = np.any(layout.fully_sharded)
     tiers = data_tiers(case, rates, layout.data_par * layout.context_par) if sharded else ()
-    gathers = _gathers(case, level, rates, p, tiers)
+    gathers = _gathers(case, level, rates, p, tiers, split=split)
     per = {
         kind: block.forward + block.backward + gathers[kind].forward + gathers[kind].backward
         for kind, block in level.kinds.items()
@@ -287,12 +287,14 @@ def of_kinds(numbers: Sequence[Floats], each: Mapping[Kind, Floats]) -> Floats:
     return np.zeros(()) if found is None else found
 
 
-def _gathers(case: Case, level: BlockLevel, rates: Rates, p: Parameters, tiers: Sequence[Tier]) -> dict[Kind, Gathers]:
+def _gathers(
+    case: Case, level: BlockLevel, rates: Rates, p: Parameters, tiers: Sequence[Tier], *, split: bool
+) -> dict[Kind, Gathers]:
     local = local_weights(case)
     return {
         kind: layer_gathers(
             case, rates, p, tiers, local.sparse if kind.experts else local.dense, block.forward, block.backward,
-            local.experts if kind.experts else None,
+            local.experts if kind.experts else None, split=split,
         )
         for kind, block in level.kinds.items()
     }  # fmt: skip
