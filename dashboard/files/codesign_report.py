@@ -92,8 +92,8 @@ def _costs(found: Results, chosen: int | None) -> str:
     """What the chosen design costs item by item, and where unit prices come from."""
     items = ""
     if chosen is not None:
-        told = "Low and high, in USD and W."
-        items = f"<h2>Price and power of design {chosen}</h2><p>{told}</p>{_table(breakdown(found.study, chosen), None)}"
+        table = _table(breakdown(found.study, chosen), None)
+        items = f"<h2>Price and power of design {chosen}</h2><p>Low and high, in USD and W.</p>{table}"
     given = found.study.document.costs
     said = given.model_dump(mode="json", exclude={"sources"}, exclude_none=True)
     lines = "".join(f"<li><b>{escape(path)}</b>: {escape(source)}</li>" for path, source in given.sources.items())

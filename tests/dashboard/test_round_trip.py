@@ -100,7 +100,9 @@ def opened(kind: str, data: bytes, key: str = "executions") -> tuple[dict[str, A
 def _sheet(content: bytes) -> list[list[Any]]:
     """The cells of a sheet as a spreadsheet takes them: truths, numbers and texts."""
     space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-    kinds: dict[str | None, Any] = {"b": lambda text: text == "1", None: float, "inlineStr": str}
+    kinds: dict[str | None, Any] = {
+        "b": lambda text: text == "1", None: lambda text: float(text or "nan"), "inlineStr": str
+    }  # fmt: skip
     return [
         [kinds[cell.get("t")]("".join(cell.itertext())) for cell in row]
         for row in ElementTree.fromstring(content).iter(f"{space}row")

@@ -80,6 +80,9 @@ def table_file(found: Results, table: pd.DataFrame, kind: str) -> bytes:
         "study": found.study.to_document(),
     }  # fmt: skip
     target = io.BytesIO()
-    rows = pa.Table.from_pandas(table, preserve_index=False)
+    # A workbook knows one kind of text.
+    texts = {name: "string[pyarrow]" for name in table if table[name].dtype.kind not in "iufb"}
+    rows = pa.Table.from_pandas(table.astype(texts), preserve_index=False)
+    rows = rows.cast(pa.schema([(each.name, pa.string() if each.name in texts else each.type) for each in rows.schema]))
     write_excel(target, [rows], list(table.columns), account, title="Designs")
     return target.getvalue()

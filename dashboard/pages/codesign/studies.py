@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import streamlit as st
 
@@ -15,7 +15,7 @@ from dashboard.link.packing import LONGEST, folded, unfolded
 from dashboard.widgets.controls import choose
 from dashboard.widgets.share import link_of, offer_link
 from dashboard.words.markdown import literal
-from engine.codesign import Study, ready_names, ready_study
+from engine.codesign import FORMAT, Study, ready_names, ready_study, said_of
 
 __all__ = ["chosen_study", "document_of", "editor", "link", "share"]
 
@@ -126,8 +126,10 @@ def editor(study: Study) -> None:
 
 def document_of(study: Study) -> str:
     """Returns a study as JSON text, its models and systems by name where they are the library's."""
-    said = study.document.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
-    return json.dumps({"format": study.to_document()["format"], **said}, indent=2)
+    how: dict[str, Any] = {"mode": "json", "by_alias": True, "exclude_none": True, "exclude_defaults": True}
+    said = study.document.model_dump(**how, exclude={"costs"})
+    costs = said_of(study.document.costs)
+    return json.dumps({"format": FORMAT, **said, **({"costs": costs} if costs else {})}, indent=2)
 
 
 def _take(study: Study, text: str) -> None:

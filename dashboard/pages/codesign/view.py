@@ -217,12 +217,12 @@ def _picture(asked: Asked, mode: str) -> None:
 
 def _pick() -> None:
     if found := clicked("codesign_front"):
-        state.set_urlwritten("codesign_design", str(int(found[0])))
+        state.set_url_value("codesign_design", str(int(found[0])))
 
 
 def _chosen(asked: Asked) -> int | None:
     """The design that the link names; else the best one."""
-    text = state.urlwritten("codesign_design", "", _DESIGN)
+    text = state.url_value("codesign_design", "", _DESIGN)
     there = asked.designs[NUMBER]
     if text and (there == int(text)).any():
         return int(text)
