@@ -13,7 +13,7 @@ import pytest
 
 import engine
 from engine import Exploration, Scenario, whatif
-from engine.cost_models.calibrated import bound_search
+from engine.cost_models.calibrated import bound_search, point_bounds
 from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.rows.row_tables import calibrated_row_table
 from engine.cost_models.calibrated.space import CalibratedSpace
@@ -75,7 +75,8 @@ def test_searching_is_exploring_whatever_the_system(name: str) -> None:
         mock.patch.object(bound_search, "POINTS_AT_ONCE", random.choice((16, 50, 1024))),
         mock.patch.object(bound_search, "BOUNDS_AT_ONCE", random.choice((300, 3_000, 262_144))),
         mock.patch.object(bound_search, "FIRST_BOUNDS", random.choice((1, 7, 64))),
-        mock.patch.object(bound_search, "TABLE_CHUNK", random.choice((500, 16_384))),
+        mock.patch.object(bound_search, "POINTS_BOUNDED", random.choice((5, 16_384))),
+        mock.patch.object(point_bounds, "TABLE_CHUNK", random.choice((500, 16_384))),
         mock.patch.object(bound_search, "FITTING_KEPT", random.choice((0, MIB))),
     ):
         ready = made_ready(space, "")
