@@ -221,12 +221,12 @@ def assumptions(exploration: Exploration) -> str:
     )
 
 
-def whole(noun: str, document: dict[str, Any], address: str) -> str:
-    """Returns the document that the report is of, to be opened again, and a link to it. noun: "scenario" or
-    "comparison"."""
+def whole(noun: str, document: dict[str, Any], address: str, opens: str = "on the Scenarios page") -> str:
+    """Returns the document that the report is of, to be opened again, and a link to it. noun: "scenario", "comparison"
+    or "study". opens: where it can be opened."""
     where = f"<p>Link: <code>{escape(address)}</code></p>" if address else ""
     return (
-        f"{where}<h2>{noun.capitalize()}</h2><p>Saved as a file, this opens on the Scenarios page.</p>"
+        f"{where}<h2>{noun.capitalize()}</h2><p>Saved as a file, this opens {opens}.</p>"
         f'<pre id="{noun}">{escape(json.dumps(document, indent=1, ensure_ascii=False))}</pre>'
     )
 

@@ -197,6 +197,10 @@ _ARCHITECTURE: Final = {
     "window_kind": ("Kind of window", "", ""),
     "full_attention_every": ("Full attention every", "layers", ""),
     "prediction_layers": ("Prediction layers", "", "Further blocks for multi-token prediction."),
+    "trained_prediction_layers": (
+        "Prediction layers trained", "", "Of them, those that a training run trains: the calibrated cost model counts "
+        "each as a block, a projection and another pass of the head, on the last stage."
+    ),
     "params_published_b": ("Parameters, published", "billion", ""),
     "params_active_published_b": ("Active parameters, published", "billion", ""),
 }

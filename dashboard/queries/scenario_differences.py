@@ -28,7 +28,8 @@ _ARCHITECTURE: Final = {
     "experts.routed": "Experts", "experts.top_k": "Experts of a token", "experts.ffn": "Width of an expert",
     "experts.shared": "Shared experts", "experts.leading_dense_layers": "Leading blocks without experts",
     "experts.groups": "Groups of experts", "experts.groups_per_token": "Groups of a token",
-    "prediction_layers": "Prediction layers", "qk_norm": "Norm of queries and keys",
+    "prediction_layers": "Prediction layers",
+    "trained_prediction_layers": "Prediction layers trained", "qk_norm": "Norm of queries and keys",
     "qkv_bias": "Biases of queries, keys and values",
 }  # fmt: skip
 _SILENT: Final = ("params_published_b", "params_active_published_b", "rope_theta", "max_seq", "positions")

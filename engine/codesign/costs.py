@@ -26,7 +26,7 @@ from models.documents import did_you_mean, sentence
 if TYPE_CHECKING:
     from engine.codesign.study import Study
 
-__all__ = ["ITEMS", "amounts", "bill", "breakdown", "filled_in", "preset", "preset_names"]
+__all__ = ["ITEMS", "amounts", "bill", "breakdown", "filled_in", "preset", "preset_names", "said_of"]
 
 NAN: Final = float("nan")
 DEFAULT_SHARE: Final = float(INPUTS["power_share"].default or 0.0)
@@ -93,6 +93,32 @@ def filled_in(costs: Costs, where: str) -> Costs:
            *(f"watts.{name}" for name in given(costs.watts))}  # fmt: skip
     sources = {path: text for path, text in base.sources.items() if path not in own} | costs.sources
     return base.model_copy(update=said | {"sources": sources})
+
+
+def said_of(costs: Costs) -> dict[str, Any]:
+    """Returns the shortest document of costs that `filled_in` makes the same of: what their preset does not say.
+
+    Args:
+        costs: as `filled_in` returns them.
+    """
+    base = preset(costs.preset) if costs.preset else Costs()
+    own, theirs = (each.model_dump(mode="json", by_alias=True) for each in (costs, base))
+
+    def differs(path: str, value: Any, other: Any) -> bool:
+        # What the study says itself has no source of the preset, whatever it says.
+        return bool(value != other) or (path in base.sources and path not in costs.sources)
+
+    found: dict[str, Any] = {"preset": costs.preset} if costs.preset else {}
+    for name, value in own.items():
+        if name in ("usd", "watts"):
+            items = {key: each for key, each in value.items() if differs(f"{name}.{key}", each, theirs[name][key])}
+            found |= {name: items} if items else {}
+        elif name == "sources":
+            sources = {path: text for path, text in value.items() if theirs[name].get(path) != text}
+            found |= {name: sources} if sources else {}
+        elif name != "preset" and differs(name, value, theirs[name]):
+            found[name] = value
+    return found
 
 
 def amounts(study: Study, numbers: Ints) -> pd.DataFrame:

@@ -126,6 +126,9 @@ def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
         if column.name not in added:
             columns[column.name] = table[column.name]
             continue
+        if column.name in table.columns and not absent(table[column.name]).any():
+            columns[column.name] = table[column.name]
+            continue
         default: Any = added[column.name]
         if column.choices:
             default = pd.array(np.array(column.words, object)[default], dtype="str")
