@@ -189,8 +189,8 @@ def test_choosers_say_the_group_and_what_asking_takes(server: UnstoredStatistics
         assert lists[label].count(f"Weights · Memory{quick}") == 1
         assert sum(quick in option for option in lists[label]) == len(names) - 1
     page = run("results", found)
-    lists = {box.label: box.options for box in page.selectbox}
-    for label in ("Field or result", "Sort by"):
+    lists = {box.label: box.options for box in (*page.selectbox, *page.multiselect)}
+    for label in ("Ranges of fields and results", "Sort by"):
         assert sum(quick in option for option in lists[label]) == len(names) - 1
 
 
