@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.stage_bars import stage_bars, stage_kinds
-from dashboard.pages.schedules.own_stages import RankWork, bytes_of_ranks, cut_for, ranks_of
+from dashboard.pages.schedules.own_stages import RankWork, bytes_of_ranks, cut_for, megatrons_list, ranks_of
 from dashboard.pages.schedules.questions import Outcome, Question, chunks_of
 from dashboard.widgets.chart import show
 from dashboard.widgets.tables import height_of
@@ -76,6 +76,10 @@ def stages_card(
     if cut.problem:
         told = f"The layout {layout} does not cut these stages ({cut.problem}); they are as even as blocks divide."
         st.caption(literal(told))
+    listed = megatrons_list(cut, layout) if "Megatron" in made.rule.frameworks else ""
+    if listed:
+        st.caption("Megatron’s list of these stages")
+        st.code(f"--pipeline-model-parallel-layout '{listed}'", language=None, wrap_lines=True)
     st.caption(
         "A microbatch, forward and backward: blocks, embedding and head as the cost model has them for this execution, "
         "cut by the stage layout; the dotted line is the mean. Memory counts what the replay holds until the gradient "
