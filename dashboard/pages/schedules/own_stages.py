@@ -13,7 +13,7 @@ from engine.simulate import Replay
 from engine.simulate.residence import weighted_peaks
 from engine.simulate.schedules.contract import Placement
 
-__all__ = ["Cut", "RankWork", "bytes_of_ranks", "cut_for", "cuts_of", "megatrons_list", "ranks_of"]
+__all__ = ["ALIKE", "Cut", "RankWork", "bytes_of_ranks", "cut_for", "cuts_of", "megatrons_list", "ranks_of"]
 
 ALIKE: Final = 0.005
 """Share of a mean rank up to which a rank counts as one."""

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.stage_bars import stage_bars, stage_kinds
-from dashboard.pages.schedules.own_stages import RankWork, bytes_of_ranks, cut_for, megatrons_list, ranks_of
+from dashboard.pages.schedules.own_stages import ALIKE, RankWork, bytes_of_ranks, cut_for, megatrons_list, ranks_of
 from dashboard.pages.schedules.questions import Outcome, Question, chunks_of
 from dashboard.widgets.chart import show
 from dashboard.widgets.tables import height_of
@@ -62,7 +62,8 @@ def stages_card(
     longest = max(found, key=lambda each: each.seconds)
     cut = cut_for(question.own, chunks_of(question, made.rule))
     held = bytes_of_ranks(cut, made.found, sharded=sharded) if made.found is not None else []
-    scope = f"rank {longest.rank} has most to do: {longest.why}"
+    alike = longest.over <= ALIKE
+    scope = "ranks are alike" if alike else f"rank {longest.rank} has most to do: {longest.why}"
     if held:
         rank, most = max(enumerate(whole / GIB for _, whole in held), key=lambda each: each[1])
         scope += f"; rank {rank} holds most: {most:.1f} of {capacity:.1f} GiB"
