@@ -9,18 +9,16 @@ changed in between. Reading is bounded before and after decompression and never 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
-import zlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import hardware
 import models
-from dashboard.link.document_validation import MOST_BYTES, PROBLEMS, Refused, parse, scenario_of, sentence
+from dashboard.link.document_validation import PROBLEMS, Refused, parse, scenario_of, sentence
+from dashboard.link.folding import LONGEST, folded, unfolded
 from engine import Scenario
 from engine.cost_models.registry import cost_model_of
 from engine.scenarios.scenario import FORMAT
@@ -28,13 +26,8 @@ from models.documents import DocumentError, shown
 
 __all__ = ["LONGEST", "Unpacked", "packed", "unpacked"]
 
-VERSION: Final = "1"
-LONGEST: Final = 30_000
-"""Characters of a packed scenario that are looked at; browsers and proxies seldom pass on more."""
-
 _WHERE: Final = "The link's scenario"
 _DAMAGED: Final = "The link's scenario is damaged: it is not a complete copy of a shared link."
-_ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NAME: Final = re.compile(r"\w[\w.+@-]{0,100}")
 
 _PRESET: Final = (
@@ -65,7 +58,8 @@ _PRESET: Final = (
     b'{"format":"shardscape-scenario/1","key":"","model":{"of":"gpt3-175B","name":"","title":"","set":{"num_procs":512,'
     b'"max_batch_size":512,"datatype":"float16","limits":{},"system":{"of":"h100_80g_nvl8","set":{"mem1.capacity_gib":'
 )
-"""Words that packed scenarios are likely to hold, likeliest last. Part of the format: to change it, raise `VERSION`."""
+"""Words that packed scenarios are likely to hold, likeliest last. Part of the format: who changes it raises the
+version."""
 
 
 class Unpacked(NamedTuple):
@@ -89,9 +83,7 @@ def packed(scenario: Scenario) -> str:
     if scenario.calibration is not None:
         document["calibration"] = _short_calibration(scenario.calibration)
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    press = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_DEFAULT_STRATEGY, _PRESET)
-    data = press.compress(text.encode()) + press.flush()
-    return VERSION + base64.urlsafe_b64encode(data).decode().rstrip("=")
+    return folded(text, _PRESET)
 
 
 def _short(
@@ -186,7 +178,7 @@ def _built(short: Mapping[str, Any], load: Callable[[str], Any], edited: Callabl
 @lru_cache(maxsize=64)
 def unpacked(text: str) -> Unpacked:
     """Returns the scenario in a link. Raises `Refused`."""
-    document = parse(_plain(text), _WHERE)
+    document = parse(unfolded(text, "scenario", _PRESET), _WHERE)
     if not isinstance(document, dict):
         raise Refused(_DAMAGED)
     check = document.pop("key", None)
@@ -208,29 +200,3 @@ def unpacked(text: str) -> Unpacked:
             "those its sender saw.",
         )
     return Unpacked(scenario)
-
-
-def _plain(text: str) -> bytes:
-    """The bytes that a text unfolds to, at most `MOST_BYTES`. Raises `Refused`."""
-    if len(text) > LONGEST:
-        raise Refused(f"The link holds a scenario of {len(text):,} characters; up to {LONGEST:,} are read.")
-    if _ALPHABET.fullmatch(text) is None:
-        raise Refused(_DAMAGED)
-    if text[0] != VERSION:
-        if text[0].isdigit() and text[0] > VERSION:
-            raise Refused(
-                f"The link was made by a newer Shardscape (link version {text[0]}); this one reads version {VERSION}. "
-                "Update this server to open it."
-            )
-        raise Refused(_DAMAGED)
-    try:
-        folded = base64.urlsafe_b64decode(text[1:] + "=" * (-len(text[1:]) % 4))
-        unfolding = zlib.decompressobj(zlib.MAX_WBITS, _PRESET)
-        plain = unfolding.decompress(folded, MOST_BYTES)
-    except (binascii.Error, zlib.error) as problem:
-        raise Refused(_DAMAGED) from problem
-    if unfolding.unconsumed_tail:
-        raise Refused(f"{_WHERE} unfolds to more than {MOST_BYTES:,} bytes and is not read.")
-    if not unfolding.eof or unfolding.unused_data:
-        raise Refused(_DAMAGED)
-    return plain

@@ -41,12 +41,6 @@ class RankGroup(NamedTuple):
         """The outermost tier that it needs."""
         return self.tiers[-1]
 
-    @property
-    def where(self) -> str:
-        """Its networks in words: "tier 1", "tiers 0 and 1"."""
-        *inner, outer = map(str, self.tiers)
-        return f"tiers {', '.join(inner)} and {outer}" if inner else f"tier {outer}"
-
 
 class LinkTime(NamedTuple):
     """Time of one step on the links of a group, and the part of it that nothing hides [s]; `group` is the name of a

@@ -182,6 +182,11 @@ class KernelTimes(Protocol):
     def activation(self, elements: Floats | float, *, gated: bool) -> tuple[Floats, Floats]:
         """Returns the seconds of an activation function with so many results, forward and backward [s]."""
 
+    def recomputed(self, kind: str) -> tuple[float, float, float, float, float]:
+        """Returns which shares of a forward pass a kind of recomputation, "none", "selective" or "full", does again:
+        products of weights, attention, norms and activation functions, collectives of the residual stream, exchanges
+        between experts."""
+
     def collective(self, size: Floats | float, ranks: int, stride: int, *, passes: float) -> Floats:
         """Returns the seconds of a collective over ranks so many processors apart, of a full buffer [s]; passes is 1
         for an all-gather or reduce-scatter, 2 for an all-reduce."""
@@ -223,6 +228,9 @@ class CostModel(ABC):
     """Whether what is sustained of a peak is read from the curves by size of a system's description."""
     searches_by_bounds: ClassVar[bool] = False
     """Whether it has a `bound_search`; otherwise a search looks at the candidates of all prepared rows."""
+    slower_on_worse: ClassVar[bool] = False
+    """Whether no execution is faster on a system that `rises_with` puts below another one, so that rates themselves are
+    what systems reach; otherwise `reach` says it."""
     operations_called: ClassVar[str] = "operations"
     """What rows of `operations` are, in the plural."""
     unread: ClassVar[frozenset[str]] = frozenset()
@@ -404,8 +412,8 @@ class CostModel(ABC):
     def rises_with(self, system: System, path: str) -> int:
         """Tells how rates depend on a figure of a system, all else being equal, for proofs about systems not searched.
 
-        1 where `reach` never falls as the figure rises, and what fits stays; -1 where it never rises; 0, which proves
-        nothing, where that is not known. A capacity with 1 decides what fits and changes no time at all.
+        1 where what is reached never falls as the figure rises, and what fits stays; -1 where it never rises; 0, which
+        proves nothing, where that is not known. A capacity with 1 decides what fits and changes no time at all.
 
         Args:
             system: the system.
@@ -415,7 +423,8 @@ class CostModel(ABC):
 
     def reach(self, prepared: Any, group: Group, part: slice) -> Floats:
         """Returns the sample rate that no execution of a chunk of rows exceeds [samples/s] [rows], neither on this
-        system nor on any that `rises_with` puts below it; endless where nothing is known.
+        system nor on any that `rises_with` puts below it; endless where nothing is known. Not asked where
+        `slower_on_worse`.
 
         Args:
             prepared: what `prepare` returned.

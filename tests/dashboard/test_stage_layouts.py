@@ -108,9 +108,9 @@ def test_every_page_tells_layouts(page: str) -> None:
 
 
 def test_words_of_an_execution_name_its_layout() -> None:
-    assert ("stage layout", "first 8 last 5") in choices(best("first_8_last_5"))
-    assert ("stage layout", DEEPSEEK) in choices(best(DEEPSEEK))
-    assert "stage layout" not in dict(choices(best("even")))
+    assert ("stage layout", "first 8 last 5") in choices(best("first_8_last_5"), found().scenario.system)
+    assert ("stage layout", DEEPSEEK) in choices(best(DEEPSEEK), found().scenario.system)
+    assert "stage layout" not in dict(choices(best("even"), found().scenario.system))
 
 
 def test_the_picture_has_stages_as_long_as_their_blocks() -> None:

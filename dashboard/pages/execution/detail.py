@@ -20,17 +20,17 @@ from dashboard.pages.execution.economics_formulas import derived_formula, derive
 from dashboard.queries.economics import Metric
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose
-from dashboard.words.executions import blocks_of, network_name
+from dashboard.words.executions import blocks_of, network_name, networks_of
 from dashboard.words.formulas import Formula, formula
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, counted, format_value, percent
 from engine import Exploration, Scenario
 from engine.columns import Column, by_name, statistics_of, value_of
-from engine.cost_models.account import Account, ModelStage, RankGroup
+from engine.cost_models.account import Account, ModelStage
 from engine.cost_models.formulas import Untold
 from engine.simulate.schedule import Schedule, schedule
 from engine.simulate.stage_replay import StageReplay, stage_replay
-from hardware import System, network_names
+from hardware import network_words
 
 __all__ = ["bandwidths", "formula_panel", "networks", "pipeline"]
 
@@ -173,23 +173,19 @@ def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         domain = system.networks[0].size
-        bands = f"bands are {domain:,} GPUs on {network_names(system)[0]}"
+        bands = f"bands are {domain:,} GPUs on {network_words(system)[0]}"
         st.html(markup.head("Who talks to whom", f"partners of GPU 0; {bands}"))
-        show(partners(found.groups, int(row["num_procs"]), domain, mode), "execution_partners")
+        where = {group.name: networks_of(system, group.tiers) for group in found.groups}
+        show(partners(found.groups, where, int(row["num_procs"]), domain, mode), "execution_partners")
         tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
         st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
         st.caption(found.placed)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Time on the links", "per step; solid is exposed, faint is hidden"))
-        where = {group.name: _where(group, system) for group in found.groups}
+        where |= {group.name: network_name(system, group.tier) for group in found.groups if len(group.tiers) == 1}
         show(traffic(found.times, where, mode), "execution_traffic")
         if found.counted:
             st.caption(found.counted)
-
-
-def _where(group: RankGroup, system: System) -> str:
-    """The networks of a group: by name where it is one."""
-    return network_name(system, group.tier) if len(group.tiers) == 1 else group.where
 
 
 def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:

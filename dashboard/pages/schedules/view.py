@@ -74,7 +74,10 @@ def render(view: View) -> None:
     one, other = outcome(question, first), outcome(question, second)
     found = outcomes(question)
     with strip:
-        st.html(markup.figure_strip(_tiles(question, one, other, found, times)))
+        source = "numbers given" if times is None else "times that the cost model has for the scenario's best execution"
+        st.html(markup.figure_strip(
+            _tiles(question, one, other, found, times), f"Modelled: replayed event by event from the {source}."
+        ))  # fmt: skip
     with exports:
         _exports(one, other)
     _lanes(question, one, other, view.mode)

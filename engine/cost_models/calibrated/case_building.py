@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,7 @@ SOFTWARE_DEFAULTS: dict[str, float | str] = {
 """Software facts where an execution does not say: fused kernels, 32-bit gradients, no overlap, mature software."""
 
 
+@lru_cache(maxsize=64)
 def model_shapes(model: Model) -> ModelShapes:
     """Returns what the cost model reads of a model, as plain numbers.
 

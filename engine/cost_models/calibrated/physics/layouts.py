@@ -91,6 +91,19 @@ def work_of(model: ModelShapes) -> tuple[Floats, ...]:
     Args:
         model: shapes of the models, numbers or arrays [rows].
     """
+    columns = [getattr(model, name) for name in model.__dataclass_fields__]
+    if all(np.ndim(column) == 0 for column in columns):
+        # One model is asked about again and again.
+        return _work_of_one(*map(float, columns))
+    return _work_of(model)
+
+
+@lru_cache(maxsize=256)
+def _work_of_one(*columns: float) -> tuple[Floats, ...]:
+    return _work_of(ModelShapes(*map(np.asarray, columns)))
+
+
+def _work_of(model: ModelShapes) -> tuple[Floats, ...]:
     scores = model.seq_size / 2.0 * model.attn_heads * (model.attn_size + model.value_size)
     attention = attention_weights(model) + scores
     dense = attention + dense_weights(model)

@@ -33,6 +33,7 @@ from engine.cost_models.calibrated.physics.schedules import (
     SPLIT,
     ZB_H1,
     ZB_V,
+    among,
     hops,
     idle,
     overlapped_pairs,
@@ -224,16 +225,16 @@ def _further_path(
     layout, steady = case.layout, case.microbatches
     p, schedule = layout.pipeline_par, layout.schedule
     found = plain
-    paired = np.isin(schedule, PAIRED)
+    paired = among(schedule, PAIRED)
     saved: Floats = np.zeros(())
     if paired.any():
         saved = pairs_per_stage(case) * load.saved
         found = np.where(schedule == COMBINED, plain - saved, found)
     if not split:
-        return np.where(np.isin(schedule, SPLIT), steady * load.whole - saved, found)
+        return np.where(among(schedule, SPLIT), steady * load.whole - saved, found)
     if np.any(schedule == ZB_H1):
         found = np.where(schedule == ZB_H1, _split_path(case, load, total, first, position), found)
-    waiting = np.isin(schedule, (ZB_V, DUALPIPE, DUALPIPE_V))
+    waiting = among(schedule, (ZB_V, DUALPIPE, DUALPIPE_V))
     if waiting.any():
         # Half of a stage is a chunk of a V.
         share = np.where(schedule == DUALPIPE, 1.0, 2.0) * np.maximum(p - 1.0, 1.0)

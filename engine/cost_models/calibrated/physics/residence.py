@@ -17,7 +17,7 @@ import numpy as np
 from engine.columns.stage_layouts import BALANCED, EVEN
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layouts import Pattern, Work, kinds_of_chunks, pattern_of, work_of
-from engine.cost_models.calibrated.physics.schedules import COMBINED, INTERLEAVED
+from engine.cost_models.calibrated.physics.schedules import COMBINED, INTERLEAVED, among
 from engine.cost_models.calibrated.physics.stages import Stage, alike, layout_of
 from engine.executions.arrays import Flags
 
@@ -36,7 +36,7 @@ def has_unlike_chunks(case: Case) -> Flags:
     """
     layout, cut = case.layout, layout_of(case)
     unlike = (cut != EVEN) | (case.model.prediction_layers > 0)
-    found = unlike & np.isin(layout.schedule, (INTERLEAVED, COMBINED)) & (layout.pipeline_interleaving > 1)
+    found = unlike & among(layout.schedule, (INTERLEAVED, COMBINED)) & (layout.pipeline_interleaving > 1)
     return np.asarray(found if np.any(found) else False)
 
 
@@ -53,10 +53,10 @@ def kept_blocks(case: Case, stage: Stage) -> tuple[Floats, Floats]:
         return np.zeros(()), np.zeros(())
     cut = layout_of(case)
     work = work_of(case.model) if np.any(cut == BALANCED) else (np.zeros(()),) * 3
-    keys, which, shape = alike(
-        where.astype(np.float64), stage.position, layout.pipeline_par, layout.pipeline_interleaving, case.microbatches,
-        layout.schedule, cut, *work, *pattern_of(case.model),
-    )  # fmt: skip
+    told = (stage.position, layout.pipeline_par, layout.pipeline_interleaving, case.microbatches, layout.schedule, cut)
+    # Rows whose chunks are alike are all one.
+    apart = [np.where(where, column, 0.0) for column in told]
+    keys, which, shape = alike(where.astype(np.float64), *apart, *work, *pattern_of(case.model))
     found = np.zeros((2, len(keys)))
     for row, (here, position, stages, chunks, micro, schedule, number, *others) in enumerate(keys):
         if here:

@@ -53,6 +53,8 @@ def layer_gathers(
     forward: Floats,
     backward: Floats,
     experts: Floats | None = None,
+    *,
+    split: bool = True,
 ) -> Gathers:
     """Returns what the gathers of a block's weights add to its computation [rows] [s]; 0 where weights are not sharded.
 
@@ -67,6 +69,7 @@ def layer_gathers(
         forward, backward: seconds of the block's computation that they can hide behind [rows] [s].
         experts: parameters of its experts on one processor [rows] [elements], gathered over the replicas of an expert
             only; None where it has none.
+        split: whether `forward` and `backward` are told apart; without, a time that no such split exceeds.
     """
     layout, software = case.layout, case.software
     if not np.any(layout.fully_sharded):
@@ -90,6 +93,11 @@ def layer_gathers(
     down = np.where(again, gather, 0.0) + reduce
     hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
     on = layout.fully_sharded > 0
+    if not split:
+        # Two gathers, each behind its own pass, hide no more than both behind both.
+        both, casts = gather + down, cast + np.where(again, cast, 0.0)
+        hidden_behind = hidden * np.minimum(both, forward + backward)
+        return Gathers(np.where(on, both - hidden_behind + casts, 0.0), np.zeros(()))
     return Gathers(
         np.where(on, gather - hidden * np.minimum(gather, forward) + cast, 0.0),
         np.where(on, down - hidden * np.minimum(down, backward) + np.where(again, cast, 0.0), 0.0),
