@@ -15,13 +15,34 @@ from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, lo
 from dashboard.words.numbers import counted, plain
 from engine.codesign import Quantity
 
-__all__ = ["choices_map", "designs_scatter", "parallel_choices"]
+__all__ = ["choices_map", "design_words", "designs_scatter", "parallel_choices", "written"]
 
 HEIGHT: Final = 400
 MOST_DRAWN: Final = 5_000
 """Designs that a picture has at most: the front, and others evenly."""
 _LOGARITHMIC: Final = 20.0
 """Largest over smallest value from which an axis is logarithmic."""
+
+
+def design_words(designs: pd.DataFrame, names: Mapping[str, str], figures: Sequence[Quantity]) -> list[str]:
+    """Returns what is told of every design where one points at it.
+
+    Args:
+        designs: rows of `engine.codesign.Results.designs`.
+        names: the choices that are told, with what they are called.
+        figures: the quantities that are told.
+    """
+    lines = []
+    for row in designs.to_dict("records"):
+        chosen = "<br>".join(f"{label} {written(row[name])}" for name, label in names.items())
+        told = "<br>".join(f"{one.label} {plain(float(row[one.name]), 4)} {one.unit}" for one in figures)
+        lines.append(f"<b>Design {row['design']}</b><br>{chosen}<br>{told}")
+    return lines
+
+
+def written(value: Any) -> str:
+    """Returns the value of a choice as text."""
+    return plain(float(value), 4) if isinstance(value, int | float) else str(value)
 
 
 def designs_scatter(

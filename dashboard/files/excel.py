@@ -44,7 +44,7 @@ _PARTS: Final = {
         f'<Relationship Id="r1" Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>'
     ),
     "xl/workbook.xml": (
-        f'<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}"><sheets><sheet name="Executions" sheetId="1" r:id="r1"/>'
+        f'<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}"><sheets><sheet name="ROWS" sheetId="1" r:id="r1"/>'
         '<sheet name="About" sheetId="2" r:id="r2"/></sheets></workbook>'
     ),
     "xl/_rels/workbook.xml.rels": (
@@ -57,16 +57,16 @@ _PARTS: Final = {
 
 def write_excel(
     target: IO[bytes], tables: Iterable[pa.Table], header: Sequence[str], account: dict[str, Any], *,
-    large: bool = False,
+    large: bool = False, title: str = "Executions",
 ) -> None:  # fmt: skip
     """Writes a workbook: the rows of all tables under a header that stays in view, the account on a second sheet.
 
     target: need not be able to seek. large: whether the sheet may pass 2 GiB before it is packed; the target should
-    then be able to. Raises ValueError beyond `MOST_ROWS` rows.
+    then be able to. title: of the first sheet, of letters and spaces. Raises ValueError beyond `MOST_ROWS` rows.
     """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, text in _PARTS.items():
-            archive.writestr(name, _HEAD + text)
+            archive.writestr(name, _HEAD + text.replace('"ROWS"', f'"{title}"'))
         frozen = '<sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" state="frozen"/>' \
                  "</sheetView></sheetViews>"  # fmt: skip
         with archive.open("xl/worksheets/sheet1.xml", "w", force_zip64=large) as sheet:

@@ -105,6 +105,8 @@ def kind_of(document: object, where: str) -> Kind:
         for kind in kinds:
             if given.startswith(f"shardscape-{kind}/"):
                 return kind
+        if given.startswith("shardscape-study/"):
+            raise Refused(f"{where} is a co-design study; Edit study on the page Co-design opens it.")
         raise Refused(
             f"{where} has the format {shown(given)}; read are shardscape-scenario, shardscape-comparison, "
             "shardscape-model, shardscape-system, Calculon's files and a Hugging Face config.json."

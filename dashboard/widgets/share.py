@@ -24,7 +24,8 @@ from dashboard.words.scenarios import name_of
 from engine import Scenario
 
 __all__ = [
-    "LONGEST", "compared", "comparison_file", "document", "file_name", "link", "link_to", "offer_link", "opener",
+    "LONGEST", "compared", "comparison_file", "document", "file_name", "link", "link_of", "link_to", "offer_link",
+    "opener",
 ]  # fmt: skip
 
 LONGEST: Final = 2_000
@@ -77,14 +78,17 @@ def compared(scenario: Scenario, page: str, view: Mapping[str, str] | None) -> C
     return compared_scenarios.whole(scenario, view or {}) if page == "compare" else None
 
 
-def offer_link(text: str, beside: int = 0, whole: Comparison | None = None) -> None:
+def offer_link(
+    text: str, beside: int = 0, whole: Comparison | None = None, *, holds: str = "scenario", instead: str = ""
+) -> None:
     """Shows a link to copy, or says that it is too long and what to do instead.
 
     beside: how many scenarios the link holds besides the one that a scenario file would hold. whole: what is compared,
-    where there is a file of all.
+    where there is a file of all. holds: what the link holds whole. instead: what to send where it is too long, if that
+    is no file of scenarios.
     """
     if len(text) <= LONGEST:
-        st.caption("Whoever opens this link on a Shardscape server sees what you see; it holds the whole scenario.")
+        st.caption(f"Whoever opens this link on a Shardscape server sees what you see; it holds the whole {holds}.")
         st.code(text, language=None, wrap_lines=True)
     else:
         file = f"the scenario file instead: the Scenarios page opens it.{_left_out(beside)}"
@@ -93,7 +97,7 @@ def offer_link(text: str, beside: int = 0, whole: Comparison | None = None) -> N
             file = f"the comparison file instead: {held}, and the Scenarios page opens it."
         st.caption(
             f"The link would have {len(text):,} characters; beyond {LONGEST:,} not every program passes it on. "
-            f"Send {file}"
+            f"Send {instead or file}"
         )
 
 
@@ -108,6 +112,11 @@ def _left_out(beside: int) -> str:
 def link() -> str:
     """Returns the address of what is shown."""
     return _address(None, state.link_parameters())
+
+
+def link_of(parameters: Mapping[str, str]) -> str:
+    """Returns the address of the page that is shown, with these parameters alone."""
+    return _address(None, parameters)
 
 
 def link_to(scenario: Scenario, page: str = "", view: Mapping[str, str] | None = None) -> str:

@@ -12,7 +12,7 @@ that holds all of its state, and the folder answers every question about it.
 """
 
 from engine.codesign.answers import MIX, Results
-from engine.codesign.costs import bill, breakdown, preset, preset_names
+from engine.codesign.costs import bill, breakdown, preset, preset_names, said_of
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
 from engine.codesign.estimates import Estimate, estimate
 from engine.codesign.library import ready_names, ready_study
@@ -55,5 +55,6 @@ __all__ = [
     "ready_study",
     "results",
     "run",
+    "said_of",
     "sensitivity",
 ]

@@ -20,12 +20,13 @@ from engine.codesign.errors import StudyError
 from engine.codesign.schema import CostItems, Costs, given
 from engine.economics import INPUTS
 from engine.executions.arrays import Floats, Ints
+from hardware import network_names
 from models.documents import did_you_mean, sentence
 
 if TYPE_CHECKING:
     from engine.codesign.study import Study
 
-__all__ = ["ITEMS", "amounts", "bill", "breakdown", "filled_in", "preset", "preset_names"]
+__all__ = ["ITEMS", "amounts", "bill", "breakdown", "filled_in", "preset", "preset_names", "said_of"]
 
 NAN: Final = float("nan")
 DEFAULT_SHARE: Final = float(INPUTS["power_share"].default or 0.0)
@@ -92,6 +93,32 @@ def filled_in(costs: Costs, where: str) -> Costs:
            *(f"watts.{name}" for name in given(costs.watts))}  # fmt: skip
     sources = {path: text for path, text in base.sources.items() if path not in own} | costs.sources
     return base.model_copy(update=said | {"sources": sources})
+
+
+def said_of(costs: Costs) -> dict[str, Any]:
+    """Returns the shortest document of costs that `filled_in` makes the same of: what their preset does not say.
+
+    Args:
+        costs: as `filled_in` returns them.
+    """
+    base = preset(costs.preset) if costs.preset else Costs()
+    own, theirs = (each.model_dump(mode="json", by_alias=True) for each in (costs, base))
+
+    def differs(path: str, value: Any, other: Any) -> bool:
+        # What the study says itself has no source of the preset, whatever it says.
+        return bool(value != other) or (path in base.sources and path not in costs.sources)
+
+    found: dict[str, Any] = {"preset": costs.preset} if costs.preset else {}
+    for name, value in own.items():
+        if name in ("usd", "watts"):
+            items = {key: each for key, each in value.items() if differs(f"{name}.{key}", each, theirs[name][key])}
+            found |= {name: items} if items else {}
+        elif name == "sources":
+            sources = {path: text for path, text in value.items() if theirs[name].get(path) != text}
+            found |= {name: sources} if sources else {}
+        elif name != "preset" and differs(name, value, theirs[name]):
+            found[name] = value
+    return found
 
 
 def amounts(study: Study, numbers: Ints) -> pd.DataFrame:
@@ -227,6 +254,7 @@ def breakdown(study: Study, number: int) -> pd.DataFrame:
         number: of the design.
     """
     costs, have = study.document.costs, amounts(study, np.array([number])).iloc[0]
+    system = study.systems[int(study.positions(np.array([number]))["system"][0])]
     rows = []
     for column in have.index.drop("tdp"):
         name, _, tier = str(column).partition(" ")
@@ -238,7 +266,8 @@ def breakdown(study: Study, number: int) -> pd.DataFrame:
             drawn = float(have[column]) * watts[0], float(have[column]) * watts[1]
         price = (NAN, NAN) if usd is None else (float(have[column]) * usd[0], float(have[column]) * usd[1])
         label, unit = ITEMS[name]
-        rows.append((f"{label} {tier}".strip(), float(have[column]), unit, *price, *drawn))
+        label = f"{network_names(system)[int(tier)]} bandwidth" if tier else label
+        rows.append((label[:1].upper() + label[1:], float(have[column]), unit, *price, *drawn))
     pue = (costs.pue or DEFAULT_PUE) - 1.0
     rows.append(("Building", NAN, "", 0.0, 0.0, sum(row[5] for row in rows) * pue, sum(row[6] for row in rows) * pue))
     return pd.DataFrame(rows, columns=["item", "amount", "unit", "usd_low", "usd_high", "watts_low", "watts_high"])

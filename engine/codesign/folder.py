@@ -4,7 +4,8 @@
     parts/000000000064-000032.parquet   the designs at places 64 to 95 of the study's order
 
 That is the whole state. A part appears whole or not at all, under a name that says what it holds, so a part that is
-written twice is there once, and what is missing is known from the names alone.
+written twice is there once, and what is missing is known from the names alone. When a run has ended, small parts are
+made into large ones.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class ResultFolder:
             ) from None
 
     def remove(self, name: str) -> None:
-        """Removes a part that is not whole."""
+        """Removes a part that is not whole, or that another one holds."""
         with self._explained("written"):
             if self._files is not None:
                 self._files.rm_file(f"{self._root}/{PARTS}/{name}")

@@ -3,8 +3,9 @@
 A design loses where another one, found already, is at least as good in everything that the study asks about and better
 in something. What it could reach at most comes from designs of the same layout that were searched:
 
-- one that is nowhere worse in its rates and capacities: what it can reach by times that never rise with a rate
-  (`CostModel.reach`). Those of the cost model itself may: faster computation hides less of an exchange.
+- one that is nowhere worse in its rates and capacities: its best rate where no execution is slower on a better system
+  (`CostModel.slower_on_worse`). Where one may be, because faster computation hides less of an exchange: what it can
+  reach by times that never rise with a rate (`CostModel.reach`).
 - one of the same rates with no less memory: its best rate itself, for capacities decide only what fits.
 
 Everything asked about is taken apart into what it rests on - the rate, price, power, rent, processors - each of which

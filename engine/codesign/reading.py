@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
@@ -18,6 +18,9 @@ from models.documents import shown
 
 __all__ = ["best_per_budget", "front", "results"]
 
+ATTEMPTS: Final = 4
+"""How often parts are listed again that were merged while they were read."""
+
 
 def results(folder: str | os.PathLike[str]) -> Results:
     """Returns the results in a folder, as far as they are there. Raises `FolderError` where there are none.
@@ -30,19 +33,31 @@ def results(folder: str | os.PathLike[str]) -> Results:
     if content is None:
         raise FolderError(f"{shown(place.place)} holds no study; run one there first.")
     study = Study.from_json(content, f"study.json in {shown(place.place)}")
-    tables = []
-    for _, _, name in place.parts():
-        rows, key = place.rows(name)
-        if key != study.key.encode():
-            raise FolderError(
-                f"{shown(name)} in {shown(place.place)} is of another study; remove it and run the study again."
-            )
-        tables.append(rows)
+    tables = _tables(place, study)
     whole = pa.concat_tables(tables) if tables else row_schema(study).empty_table()
     listed = whole.unify_dictionaries().to_pandas()
     # Parts of runs that ended may overlap: what is in both is equal, and counts once.
     once = listed.drop_duplicates("point").sort_values("point", kind="stable").reset_index(drop=True)
     return Results(study, once)
+
+
+def _tables(place: ResultFolder, study: Study) -> list[pa.Table]:
+    """The rows of all parts."""
+    for _ in range(ATTEMPTS):
+        try:
+            return [_rows(place, study, name) for _, _, name in place.parts()]
+        except FileNotFoundError:  # a run has ended meanwhile, and made one part of several
+            continue
+    raise FolderError(f"The parts in {shown(place.place)} keep changing; ask again.")
+
+
+def _rows(place: ResultFolder, study: Study, name: str) -> pa.Table:
+    rows, key = place.rows(name)
+    if key != study.key.encode():
+        raise FolderError(
+            f"{shown(name)} in {shown(place.place)} is of another study; remove it and run the study again."
+        )
+    return rows
 
 
 def front(

@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
 from engine.codesign.executors import HereExecutor, Interpreters, of_client, workers_of
 from engine.codesign.folder import ResultFolder
+from engine.codesign.merging import merge, merges
 from engine.codesign.pruning import Pruner
 from engine.codesign.reading import results
 from engine.codesign.study import Study
@@ -217,8 +218,17 @@ class _Run:
         finally:
             for each in running:
                 each.cancel()
+        self._merge()
         self._tell(last=True)
         return self._at
+
+    def _merge(self) -> None:
+        """Makes large parts of small ones, by whoever wrote them. Where that fails the small ones stay: they are as
+        good."""
+        with suppress(ClusterError, FolderError, OSError, CancelledError):
+            listed = list(merges(self._place, len(self._study.models)))
+            for each in [self._executor.submit(merge, task, self._study.key) for task in listed]:
+                each.result()
 
     def _tasks(self, gaps: list[tuple[int, int]]) -> Iterator[Task]:
         """The missing places as tasks; how many one takes is decided when it goes out."""

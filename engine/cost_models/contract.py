@@ -228,6 +228,9 @@ class CostModel(ABC):
     """Whether what is sustained of a peak is read from the curves by size of a system's description."""
     searches_by_bounds: ClassVar[bool] = False
     """Whether it has a `bound_search`; otherwise a search looks at the candidates of all prepared rows."""
+    slower_on_worse: ClassVar[bool] = False
+    """Whether no execution is faster on a system that `rises_with` puts below another one, so that rates themselves are
+    what systems reach; otherwise `reach` says it."""
     operations_called: ClassVar[str] = "operations"
     """What rows of `operations` are, in the plural."""
     unread: ClassVar[frozenset[str]] = frozenset()
@@ -409,8 +412,8 @@ class CostModel(ABC):
     def rises_with(self, system: System, path: str) -> int:
         """Tells how rates depend on a figure of a system, all else being equal, for proofs about systems not searched.
 
-        1 where `reach` never falls as the figure rises, and what fits stays; -1 where it never rises; 0, which proves
-        nothing, where that is not known. A capacity with 1 decides what fits and changes no time at all.
+        1 where what is reached never falls as the figure rises, and what fits stays; -1 where it never rises; 0, which
+        proves nothing, where that is not known. A capacity with 1 decides what fits and changes no time at all.
 
         Args:
             system: the system.
@@ -420,7 +423,8 @@ class CostModel(ABC):
 
     def reach(self, prepared: Any, group: Group, part: slice) -> Floats:
         """Returns the sample rate that no execution of a chunk of rows exceeds [samples/s] [rows], neither on this
-        system nor on any that `rises_with` puts below it; endless where nothing is known.
+        system nor on any that `rises_with` puts below it; endless where nothing is known. Not asked where
+        `slower_on_worse`.
 
         Args:
             prepared: what `prepare` returned.

@@ -254,13 +254,15 @@ class Search:
         return FIRST_LOOK * max(1, self.k // FIRST_LOOK)
 
     def _evaluate(self, prepared: Prepared, owner: Ints, place: Ints, time: Ints) -> None:
+        cost_model = cost_model_of(self.space)
         for number in np.unique(owner).tolist():
             here = owner == number
             for group in _rows(prepared, prepared.groups[number], place[here], time[here]):
-                rows = cost_model_of(self.space).evaluate_rows(prepared, group, slice(None))
+                rows = cost_model.evaluate_rows(prepared, group, slice(None))
                 if self.watched:
-                    reach = cost_model_of(self.space).reach(prepared, group, slice(None))
-                    self.reach = max(self.reach, float(reach.max(initial=-np.inf)))
+                    every = [variant.metrics["sample_rate"] for variant in rows.variants]
+                    reached = every if cost_model.slower_on_worse else [cost_model.reach(prepared, group, slice(None))]
+                    self.reach = max(self.reach, *(float(each.max(initial=-np.inf)) for each in reached))
                 for variant in rows.variants:
                     cell = rows.cell if variant.rows is None else rows.cell[variant.rows]
                     self._take(variant.ids, variant.metrics["sample_rate"], prepared.cells.number[cell])

@@ -201,14 +201,13 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
     return points, (tensor_par[first_pair], microbatch[first_pair])
 
 
-def mode_counts(space: Space, modes: StepModes) -> Ints:
+def mode_counts(modes: StepModes) -> Ints:
     """Counts the modes of each kind of cell that share a memory mode [kinds of cells, memory modes].
 
     Args:
-        space: the space.
-        modes: its modes, each once.
+        modes: of a space, each once.
     """
-    count = np.zeros((len(space.modes), len(modes.memory_modes["training"])), np.int64)
+    count = np.zeros((len(modes.position[0]), len(modes.memory_modes["training"])), np.int64)
     for position in modes.position:
         kind, mode = np.nonzero(position >= 0)
         np.add.at(count, (kind, modes.memory[mode]), 1)

@@ -10,12 +10,10 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import engine
 from engine import Exploration, Scenario, whatif
-from engine.cost_models.calibrated import bound_search
+from engine.cost_models.calibrated import bound_search, point_bounds
 from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.rows.row_tables import calibrated_row_table
 from engine.cost_models.calibrated.space import CalibratedSpace
@@ -63,10 +61,8 @@ def assert_found(
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=3)
-@given(random=st.randoms(use_true_random=False))
-def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -> None:
-    base = named(name)
+def test_searching_is_exploring_whatever_the_system(name: str) -> None:
+    random, base = Random(name), named(name)
     space = space_of(base)
     kept = random.randrange(space.total)
     k = random.choice((1, 3, 400))
@@ -79,7 +75,8 @@ def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -
         mock.patch.object(bound_search, "POINTS_AT_ONCE", random.choice((16, 50, 1024))),
         mock.patch.object(bound_search, "BOUNDS_AT_ONCE", random.choice((300, 3_000, 262_144))),
         mock.patch.object(bound_search, "FIRST_BOUNDS", random.choice((1, 7, 64))),
-        mock.patch.object(bound_search, "TABLE_CHUNK", random.choice((500, 16_384))),
+        mock.patch.object(bound_search, "POINTS_BOUNDED", random.choice((5, 16_384))),
+        mock.patch.object(point_bounds, "TABLE_CHUNK", random.choice((500, 16_384))),
         mock.patch.object(bound_search, "FITTING_KEPT", random.choice((0, MIB))),
     ):
         ready = made_ready(space, "")
@@ -154,7 +151,7 @@ SLOWER, SMALLER = {"hbm_bandwidth": 2000.0, "net1_bandwidth": 20.0}, {"hbm_capac
 
 @pytest.mark.parametrize(
     ("model", "batch", "changed_to"),
-    [("mixtral-8x7B", 64, [SLOWER]), ("qwen3-30B-A3B", 128, [SMALLER]), ("llama-3-8B", 64, [SLOWER, SMALLER])],
+    [("mixtral-8x7B", 64, [SLOWER]), ("llama-3-8B", 64, [SLOWER, SMALLER])],
 )
 def test_a_large_space_is_settled_by_little_work_and_little_memory(
     model: str, batch: int, changed_to: list[dict[str, float]]

@@ -73,8 +73,8 @@ def same(place: Path, expected: pd.DataFrame) -> None:
     found = codesign.results(place)
     assert found.complete
     pd.testing.assert_frame_equal(found.rows, expected, check_exact=True)
-    kept = sorted(path.name for path in (place / "parts").iterdir())
-    assert not [name for name in kept if name.startswith(".")], "no drafts are left"
+    (kept,) = (path.name for path in (place / "parts").iterdir())
+    assert kept == f"{0:012d}-{study(**MANY).places:06d}.parquet", "no drafts are left, and small parts are one"
 
 
 def killing(pids: list[int], after: int) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 import engine
 import hardware
-from engine import codesign
+from engine import codesign, whatif
 from engine.codesign.points import rows_of
 from engine.cost_models.registry import COST_MODELS
 from engine.whatif.prepared_spaces import ready
@@ -100,11 +100,38 @@ def test_random_systems_never_exceed_what_a_better_one_reaches() -> None:
                 assert found.id is None or (best.id is not None and found.rate <= best.reach * (1 + 1e-12))
 
 
+@pytest.mark.parametrize(("model", "procs"), [("llama-3-8B", 8), ("mixtral-8x7B", 16)])
+def test_no_calibrated_system_exceeds_a_better_one(model: str, procs: int) -> None:
+    random = np.random.default_rng(procs)
+    scenario = engine.Scenario.of(
+        model, "h100_80g_sxm", num_procs=procs, max_batch_size=16, datatype="bfloat16", cost_model="calibrated"
+    )
+    space, cost_model = ready(scenario), COST_MODELS["calibrated"]
+    assert space is not None
+    paths = [each.path for each in whatif.parameters(scenario) if each.about == "system" and not each.layout]
+    assert {"matrix.bfloat16.tflops", "accelerator.tdp_w", "mem2.bandwidth_gb_per_s"} < set(paths)
+    assert {cost_model.rises_with(scenario.system, path) for path in paths} == {1}
+    own = {path: dict(scenario.system.values_at(path))[path] for path in paths}
+
+    def like(factors: Any) -> hardware.System:
+        return hardware.edited(scenario.system, {path: own[path] * by for path, by in zip(paths, factors, strict=True)})
+
+    for _ in range(5):
+        better = np.exp(random.uniform(-1.2, 1.2, len(paths)))
+        best = space.best(like(better), watched=True)
+        assert best.id is None or best.reach == best.rate
+        for _ in range(2):
+            worse = better * np.where(random.random(len(paths)) < 0.5, np.exp(-random.exponential(0.4)), 1.0)
+            found = space.best(like(worse))
+            assert found.id is None or found.rate <= best.rate * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("more", [
     {"objectives": ["tokens_per_s", "usd"], "edits": [*WIDE["edits"][:3], WIDE["edits"][4]]},
     {"models": ["megatron-126M"], "systems": ["h100_80g_sxm"], "datatypes": ["bfloat16"], "cost_model": "calibrated",
-     "edits": [{"parameter": "hbm_capacity", "values": [4, 20, 30, 40, 60, 80]},
-               {"parameter": "host_capacity", "values": [0, 64, 256]}]},
+     "edits": [{"parameter": "hbm_capacity", "values": [4, 20, 80]},
+               {"parameter": "net0_bandwidth", "values": [100, 300, 450]},
+               {"parameter": "compute", "values": [500, 990]}, {"parameter": "host_capacity", "values": [0, 64]}]},
     {"objectives": ["tokens_per_joule", "days", "usd"],
      "models": [{"model": "megatron-126M", "weight": 2}, {"model": "megatron-5B"}], "sizes": [4, 8],
      "constraints": [{"quantity": "watts", "at_most": 13_000}],

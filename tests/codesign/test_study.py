@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import engine
 import hardware
 from engine import codesign
+from engine.codesign.folder import ResultFolder
 from tests import reference
 from tests.codesign.small_study import SMALL, study
 
@@ -178,3 +180,24 @@ def test_counts_and_time_are_told_before_anything_runs(tmp_path: Path, shardscap
     place = tmp_path / "study.results"
     code, out, _ = shardscape("codesign", place, "--csv", "--objective", "usd", "--objective", "watts")
     assert (code, out.count("\n")) == (0, 2)
+
+
+def test_small_parts_become_one_whatever_stops_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, place, left = study(), ResultFolder(tmp_path), []
+    monkeypatch.setattr("engine.codesign.running.FIRST_TASK", 1)
+    # The power goes when the large part is written, and the small ones are still there.
+    monkeypatch.setattr(ResultFolder, "remove", lambda self, name: left.append(name))
+    codesign.run(asked, tmp_path, workers=1, task_seconds=1e-6)
+    assert len(left) == len(place.parts()) - 1 > 2
+    found = codesign.results(tmp_path)
+    assert found.complete
+    monkeypatch.undo()
+    again = codesign.run(asked, tmp_path, workers=1)
+    assert (again.before, again.tasks) == (again.total, 0)
+    assert [part[:2] for part in place.parts()] == [(0, asked.places)]
+    pd.testing.assert_frame_equal(codesign.results(tmp_path).rows, found.rows, check_exact=True)
+    # A reader that listed the small ones finds the large one.
+    (name,) = (part[2] for part in place.parts())
+    listed = iter([[(0, 1, "000000000000-000001.parquet")], [(0, asked.places, name)]])
+    monkeypatch.setattr(ResultFolder, "parts", lambda self: next(listed))
+    assert codesign.results(tmp_path).complete

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
+import zipfile
 from collections.abc import Mapping
+from html import unescape
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.files import codesign_report
+from dashboard.files.codesign_report import Question
 from dashboard.jobs import codesign_studies
+from dashboard.link.folding import folded
 from dashboard.pages.codesign import view
+from dashboard.pages.codesign.downloads import table_file
 from dashboard.pages.codesign.studies import document_of
 from engine import codesign
 from tests.dashboard.pages import html, page_alone, plainly, plots
+from tests.dashboard.test_round_trip import _sheet
 
 SMALL = {
     "format": "shardscape-study/1", "name": "Two prices of memory", "models": ["gpt3-13B"],
@@ -28,7 +37,7 @@ SMALL = {
     "costs": {"preset": "h100_2024"}, "constraints": [{"quantity": "usd", "at_most": 400_000}],
 }  # fmt: skip
 NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500)
-NAMES = ("study", "up", "across", "of", "at", "picture", "x", "y", "design")
+NAMES = ("study", "own", "up", "across", "of", "at", "picture", "x", "y", "design")
 
 
 @pytest.fixture(autouse=True)
@@ -106,9 +115,56 @@ def test_files_of_a_study_come_back(tmp_path: Path) -> None:
         study = codesign.ready_study(name)
         again = codesign.Study.from_json(document_of(study).encode())
         assert (again.key, again.document) == (study.key, study.document)
+    # Nothing in place of a preset's price, no source where the study says the same, and a price of its own.
+    costs = {"preset": "h100_2024", "usd": {"mem1_gib": 0, "host": [32_000, 75_000]}, "watts": {"processor": None},
+             "sources": {"usd.mem1_gib": "ours"}}  # fmt: skip
+    study = codesign.Study.from_document(SMALL | {"costs": costs})
+    assert codesign.Study.from_json(document_of(study).encode()).document == study.document
     study = codesign.Study.from_document(SMALL)
     codesign.run(study, tmp_path, workers=1)
-    designs = codesign.results(tmp_path).designs()
-    pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(view._parquet(designs))), designs)
-    read = pd.read_csv(io.StringIO(view._csv(designs)))
-    assert read["usd"].tolist() == designs["usd"].tolist()
+    found = codesign.results(tmp_path)
+    designs = found.designs()
+    pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(table_file(found, designs, "parquet"))), designs)
+    with zipfile.ZipFile(io.BytesIO(table_file(found, designs, "excel"))) as packed:
+        head, *rows = _sheet(packed.read("xl/worksheets/sheet1.xml"))
+        assert 'name="Designs"' in packed.read("xl/workbook.xml").decode()
+    for read in (pd.read_csv(io.BytesIO(table_file(found, designs, "csv"))), pd.DataFrame(rows, columns=head)):
+        assert read["usd"].tolist() == designs["usd"].tolist()
+        assert read["system"].tolist() == designs["system"].tolist()
+    up, across = (codesign.QUANTITIES[name] for name in ("tokens_per_s", "usd"))
+    asked = Question(up, across, codesign.MIX, "middle", {"hbm_capacity": "HBM"})
+    text = codesign_report.build(found, asked, "Told <b>", 3, "http://here/codesign").decode()
+    whole = re.search(r'<pre id="study">(.*?)</pre>', text, re.DOTALL)
+    assert whole is not None
+    again = codesign.Study.from_json(unescape(whole[1]).encode())
+    assert (again.key, again.to_document()) == (study.key, study.to_document())
+    assert "Told &lt;b&gt;" in text
+    front = found.front()
+    assert all(f"<td>{number}</td>" in text for number in front["design"])
+    assert f"<td>{codesign.breakdown(study, 3)['item'].iloc[0]}</td>" in text
+
+
+def test_a_study_travels_in_the_link_and_what_cannot_be_is_told() -> None:
+    study = codesign.Study.from_document(SMALL)
+    text = folded(json.dumps(json.loads(document_of(study)), separators=(",", ":")))
+    assert len(text) < 1_000
+    app = run({"codesign_study": "own", "codesign_own": text})
+    assert "Two prices of memory" in html(app)
+    told = plainly(" ".join(each.value for each in app.markdown)).replace("\\", "")
+    assert codesign.estimate(study, 1).sentence in told
+    (address,) = (each.value for each in app.code if "codesign_own" in each.value)
+    parameters = dict(parse_qsl(urlsplit(address).query))
+    assert parameters == {"codesign_study": "own", "codesign_own": text}
+    # What is no study, or half of one, is told, and the session's own stands instead.
+    for broken in (text[:-9], folded(json.dumps({"models": []})), "2" + text[1:]):
+        app = run({"codesign_study": "own", "codesign_own": broken}, json.dumps(SMALL))
+        told = [each.value for each in app.error]
+        if "_url_problems" in app.session_state:
+            told += app.session_state["_url_problems"].values()
+        (sentence,) = told
+        assert sentence.endswith(".")
+    # What is too long for a link goes as a file.
+    long = SMALL | {"description": "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(3_900))}
+    app = run({"codesign_study": "own"}, json.dumps(long))
+    assert not app.code
+    assert any("file of the study" in each.value for each in app.caption)

@@ -100,7 +100,9 @@ def opened(kind: str, data: bytes, key: str = "executions") -> tuple[dict[str, A
 def _sheet(content: bytes) -> list[list[Any]]:
     """The cells of a sheet as a spreadsheet takes them: truths, numbers and texts."""
     space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-    kinds: dict[str | None, Any] = {"b": lambda text: text == "1", None: float, "inlineStr": str}
+    kinds: dict[str | None, Any] = {
+        "b": lambda text: text == "1", None: lambda text: float(text or "nan"), "inlineStr": str
+    }  # fmt: skip
     return [
         [kinds[cell.get("t")]("".join(cell.itertext())) for cell in row]
         for row in ElementTree.fromstring(content).iter(f"{space}row")
@@ -238,9 +240,10 @@ COMES_BACK = {
     "pages/calibrate/view 'calibrate_template'": (
         f"{_CALIBRATE}reading", "the_template_has_what_the_mapping_needs_and_reads_back"),
     "pages/codesign/studies 'codesign_save'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
-    "pages/codesign/view 'codesign_study_json'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
-    "pages/codesign/view f'{file}_csv'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
-    "pages/codesign/view f'{file}_parquet'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/studies 'codesign_share_file'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/downloads 'codesign_report'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/downloads 'codesign_study_json'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/downloads f'codesign_{part}_{kind}'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
     "pages/compare/view 'compare_tables'": ("dashboard/test_compare_files", "the_tables_of_a_comparison_come_back"),
     "files/downloads key": (_HERE, "tables_of_executions_come_back"),
     "pages/elastic/cards 'elastic_card_json'": ("dashboard/test_elastic", "files_of_a_plan_come_back"),

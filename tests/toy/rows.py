@@ -85,7 +85,7 @@ def prepare(space: Space, numbers: range, rows: bool) -> ToyRows:
         memory_of(space.model, _fields(found, each, np.full(len(each), kind)))["proc_mem_tier1_cap_req"]
         for kind in kinds
     ])  # fmt: skip
-    capacity, count = space.system.mem1.capacity_gib * GIB, mode_counts(space, modes)
+    capacity, count = space.system.mem1.capacity_gib * GIB, mode_counts(modes)
     listed = (count > 0).T[:, points.kind]
     found.fits = listed & (found.need <= capacity)
     failing = executions_at(listed & ~found.fits, count, cells, points)

@@ -13,7 +13,8 @@ PAGE = Page(
     needs=Needs.NOTHING,
     guide="codesign",
     parameters={
-        "codesign_study": "study", "codesign_up": "what is best", "codesign_across": "what it costs",
+        "codesign_study": "study", "codesign_own": "study of one's own",
+        "codesign_up": "what is best", "codesign_across": "what it costs",
         "codesign_of": "model of the mix", "codesign_at": "end of the prices", "codesign_picture": "picture",
         "codesign_x": "choice across", "codesign_y": "choice up", "codesign_design": "design",
     },

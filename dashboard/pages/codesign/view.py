@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Literal, cast
 
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.codesign import choices_map, designs_scatter, parallel_choices
+from dashboard.charts.codesign import choices_map, design_words, designs_scatter, parallel_choices, written
 from dashboard.charts.elements import markup
+from dashboard.files.codesign_report import Question
 from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
-from dashboard.pages.codesign.studies import chosen_study, document_of, editor
+from dashboard.pages.codesign.downloads import downloads
+from dashboard.pages.codesign.studies import chosen_study, editor, share
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.controls import choose, segments
 from dashboard.widgets.job_card import watch
@@ -78,6 +79,7 @@ def _page(view: View) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         study = chosen_study()
         editor(study)
+        share(study)
     st.html(markup.head(study.document.name or "Study", study.document.description))
     st.markdown(literal(_sentence(study)))
     if not _run(study):
@@ -194,7 +196,8 @@ def _strip(asked: Asked) -> None:
 def _picture(asked: Asked, mode: str) -> None:
     shown = segments("Picture", PICTURES, "codesign_picture")
     if shown == "front":
-        chart = designs_scatter(asked.designs, asked.front[NUMBER].tolist(), asked.across, asked.up, _words(asked),
+        words = design_words(asked.designs, asked.names, (asked.up, asked.across))
+        chart = designs_scatter(asked.designs, asked.front[NUMBER].tolist(), asked.across, asked.up, words,
                                 _chosen(asked), mode)  # fmt: skip
         show(chart, "codesign_front", on_click=_pick)
     elif shown == "parallel":
@@ -217,23 +220,6 @@ def _pick() -> None:
         state.set_url_value("codesign_design", str(int(found[0])))
 
 
-def _words(asked: Asked) -> list[str]:
-    """What is told of every design where one points at it."""
-    names, table = asked.names, asked.designs
-    lines = []
-    for row in table.to_dict("records"):
-        chosen = "<br>".join(f"{label} {_value(row[name])}" for name, label in names.items())
-        figures = "<br>".join(
-            f"{one.label} {plain(float(row[one.name]), 4)} {one.unit}" for one in (asked.up, asked.across)
-        )
-        lines.append(f"<b>Design {row[NUMBER]}</b><br>{chosen}<br>{figures}")
-    return lines
-
-
-def _value(value: Any) -> str:
-    return plain(float(value), 4) if isinstance(value, int | float) else str(value)
-
-
 def _chosen(asked: Asked) -> int | None:
     """The design that the link names; else the best one."""
     text = state.url_value("codesign_design", "", _DESIGN)
@@ -254,7 +240,7 @@ def _design(asked: Asked) -> None:
     row = asked.designs[asked.designs[NUMBER] == number].iloc[0]
     on = number in set(asked.front[NUMBER])
     st.html(markup.head(f"Design {number}", "none beats it" if on else "others beat it"))
-    st.html(markup.facts([(label, _value(row[name])) for name, label in asked.names.items()]))
+    st.html(markup.facts([(label, written(row[name])) for name, label in asked.names.items()]))
     figures = [one for name, one in QUANTITIES.items() if name in row and pd.notna(row[name])]
     st.dataframe(
         pd.DataFrame({"Figure": [one.label for one in figures], "Value": [plain(float(row[one.name]), 4) for one in
@@ -277,13 +263,14 @@ def _design(asked: Asked) -> None:
 
 
 def _tables(asked: Asked) -> None:
-    study = asked.found.study
+    found, study = asked.found, asked.found.study
+    question = Question(asked.up, asked.across, asked.of, asked.at, asked.names)
     columns = [NUMBER, *asked.names, asked.up.name, asked.across.name]
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             both = f"in {asked.up.label.lower()} and {asked.across.label.lower()}"
             st.html(markup.head("Designs that none beats", both))
-            _downloads(asked, study)
+            downloads(found, question, _sentence(study), _chosen(asked))
         _table(asked.front, columns, asked, "codesign_front_table", "Designs that none beats.")
     if asked.across.better == "lower" and asked.up.better == "higher":
         steps = asked.found.best_per_budget(budget=asked.across.name, objective=asked.up.name, of=asked.of, at=asked.at)
@@ -317,26 +304,3 @@ def _table(table: pd.DataFrame, columns: Sequence[str], asked: Asked, key: str, 
                if kept[name].dtype.kind == "f"}  # fmt: skip
     st.dataframe(kept.rename(columns=titles), hide_index=True, column_config=written, height=height_of(len(kept), 320),
                  placeholder="–", key=key, alt=alt)  # fmt: skip
-
-
-def _downloads(asked: Asked, study: Study) -> None:
-    with st.popover("Download", icon=":material/download:", help="Designs, the front, and the study."):
-        for title, table in (("All designs", asked.designs), ("Front", asked.front)):
-            file = f"codesign_{title.lower().replace(' ', '_')}"
-            st.download_button(f"{title} (CSV)", partial(_csv, table), f"{file}.csv",
-                               "text/csv", key=f"{file}_csv", on_click="ignore", icon=":material/download:",
-                               type="tertiary")  # fmt: skip
-            st.download_button(f"{title} (Parquet)", partial(_parquet, table),
-                               f"{file}.parquet", "application/octet-stream", key=f"{file}_parquet",
-                               on_click="ignore", icon=":material/download:", type="tertiary")  # fmt: skip
-        st.download_button("Study (JSON)", document_of(study), "study.json", "application/json",
-                           key="codesign_study_json", on_click="ignore", icon=":material/download:",
-                           type="tertiary")  # fmt: skip
-
-
-def _csv(table: pd.DataFrame) -> str:
-    return table.to_csv(index=False)
-
-
-def _parquet(table: pd.DataFrame) -> bytes:
-    return table.to_parquet(index=False)

@@ -77,7 +77,8 @@ def one_job(mode: str) -> None:
     phases = _phases(text)
     rule, wrong = _rule()
     found = _timeline(chosen, text, variant, float(pause), basis, rule)
-    st.html(markup.figure_strip(_tiles(found)))
+    told = "measured" if basis == "measured" else "predicted by the card's fitted performance model"
+    st.html(markup.figure_strip(_tiles(found), f"Throughputs are {told}."))
     unmeasured = found.table["measured_s"].isna() & found.table["predicted_s"].notna()
     if basis == "measured" and unmeasured.any():
         count = f"{int(unmeasured.sum())} of {len(found.table)} times"

@@ -166,9 +166,8 @@ def _mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
     bandwidth = _decimal("Bandwidth, GB/s", "bandwidth", BANDWIDTH, "That a device sends in a ring.")
     exchange = _decimal("All-to-all, GB/s", "exchange", bandwidth, "The same in an all-to-all.")
     alpha = _decimal("Time of a collective, µs", "alpha", 0.0, "Besides its bytes.")
-    document: dict[str, Any] = {
-        "devices": devices, "matrix_rate": rate * 1e12, "bandwidth": bandwidth * 1e9, "memory": CAPACITY,
-    }  # fmt: skip
+    document: dict[str, Any] = {"devices": devices, "matrix_rate": rate * 1e12,
+                                "bandwidth": bandwidth * 1e9, "memory": CAPACITY}  # fmt: skip
     if exchange != bandwidth:
         document["all_to_all_bandwidth"] = exchange * 1e9
     if alpha:

@@ -87,7 +87,8 @@ def render(view: View) -> None:
     if found.chosen is None:
         st.warning(literal(_too_little(asked, found)), icon=":material/memory_alt:")
     else:
-        st.html(markup.figure_strip(_tiles(asked, found, found.chosen)))
+        basis = "Modelled with what stands under Rates and memory; what was measured is marked so."
+        st.html(markup.figure_strip(_tiles(asked, found, found.chosen), basis))
         name = found.chosen.solution
         named = "" if name == MIXED else f"{name[:1].upper()}{name[1:]}. "
         st.caption(literal(named + chosen_words(found, found.chosen)))

@@ -1,11 +1,12 @@
 """Calibrated cells as a search for the best execution wants them: little is kept, and most is never computed.
 
-Four sieves, each finer and dearer than the one before, and each for what the last one left:
+Five sieves, each finer and dearer than the one before, and each for what the last one left:
 
-1. which (schedule point, block mode) anything fits for, which only capacities decide, and which is remembered;
+1. which (schedule point, search mode) anything fits for, which only capacities decide, and which is remembered;
 2. a bound of a schedule point: the fastest of its blocks through the pipeline, without gathers of weights, waiting and
-updates; 3. the same bound of each of its block modes;
-4. prepared rows of the few schedule points that remain (`engine.cost_models.calibrated.rows.prepared_rows`), with the
+updates; 3. the same with the least of gathers and updates; 4. that bound of each of its search modes
+(`engine.cost_models.calibrated.point_bounds`);
+5. prepared rows of the few schedule points that remain (`engine.cost_models.calibrated.rows.prepared_rows`), with the
 bounds of `engine.cost_models.calibrated.bounds`.
 """
 
@@ -13,57 +14,64 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrated_candidates
 from engine.cost_models.calibrated.case_building import model_shapes
-from engine.cost_models.calibrated.physics.head import Ends
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import in_flight
-from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.residence import kept_blocks
-from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, PAIRED, refusals
+from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, refusals
 from engine.cost_models.calibrated.physics.stages import fewest_held, fullest_stages
-from engine.cost_models.calibrated.physics.step import BlockLevel, running_seconds, straggling, whole_step
+from engine.cost_models.calibrated.physics.step import BlockLevel
+from engine.cost_models.calibrated.point_bounds import PointBounds, blocks_together, least_update, rates_of
 from engine.cost_models.calibrated.rows.memory_requirements import (
     GIB,
+    Room,
     refused,
-    requirements_by_way,
     stages_of,
 )
-from engine.cost_models.calibrated.rows.prepared_rows import (
-    TABLE_CHUNK,
-    CalibratedRows,
-    block_shapes,
-    blocks_at,
-    prepare_row_table,
-)
+from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, block_shapes, prepare_row_table
 from engine.cost_models.calibrated.rows.row_tables import row_table_of
-from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, PointTable, case_at, point_table_of
+from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, GRAINS, PointTable, case_at, point_table_of
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Flags, Ints, distinct
-from engine.space.schedule_points import executions_of, mode_counts
+from engine.space.schedule_points import executions_of, mode_counts, step_modes
+from engine.space.space import Modes
 
 __all__ = ["CalibratedBoundSearch"]
 
 
+SEARCH_FIELDS = (*BLOCK_FIELDS, "fully_sharded")
+"""What tells search modes apart: block modes, with weights gathered block by block or not."""
+TOGETHER = ("pipeline_par", "pipeline_interleaving", "stage_layout")
+"""Fields by which schedule points are in order while their memory is looked at."""
 POINTS_AT_ONCE = 1024
 """Schedule points whose memory is looked at together: a few MiB, which stay in cache."""
 BOUNDS_AT_ONCE = 262_144
 """(schedule point, block mode) pairs whose bounds are computed together."""
 FIRST_BOUNDS = 64
-"""Schedule points whose bounds are computed first."""
+"""Schedule points whose modes' bounds are computed first."""
+LOOKED_THROUGH = 8
+"""Times as many, the most promising by their pipelines alone, that those are chosen from."""
+POINTS_BOUNDED = 16_384
+"""Schedule points whose own bounds are computed together."""
+ROOM_KEPT = 32 * 2**20
+"""Bytes of what decides what fits at any capacities, beyond which it is computed anew for each."""
 FITTING_KEPT = 32 * 2**20
 """Bytes of remembered fits, beyond those of the latest capacities."""
 
 
 @dataclass(slots=True)
 class _Fitting:
-    """What fits at two capacities: groups of block modes that anything fits for, as bits [points, bytes]; executions
+    """What fits at two capacities: groups of search modes that anything fits for, as bits [points, bytes]; executions
     that run. Schedule points alike in that and in the shape of their blocks: one of each, and which of them a schedule
     point is like."""
 
@@ -73,34 +81,71 @@ class _Fitting:
     alike: Ints
 
 
+@dataclass(slots=True)
+class _Asked:
+    """Schedule points of a kind of cell whose memory is looked at together: `here` among those that differ in it;
+    what runs if there is room for it [memory modes, points]."""
+
+    kind: int
+    here: Ints
+    listed: Flags
+    room: Room
+
+
+@dataclass(slots=True)
+class _SearchModes:
+    """The modes of a space as a search tells them apart.
+
+    `search` and `block` are fields of the search modes and of their block modes; `search_of` [time modes] and
+    `block_of` [search modes] say which each has. Of the `groups` of search modes that go with the same memory modes,
+    `group_of` [search modes] says the one of each, and `partners`, by kind of cell and group, those memory modes.
+    `count` are executions [kinds of cells, memory modes].
+    """
+
+    search: dict[str, npt.NDArray[Any]]
+    search_of: Ints
+    block: dict[str, npt.NDArray[Any]]
+    block_of: Ints
+    group_of: Ints
+    groups: int
+    partners: list[list[Ints]]
+    count: Ints
+
+
+@lru_cache(maxsize=16)
+def _search_modes(kinds: tuple[Modes, ...]) -> _SearchModes:
+    """The search modes of the modes of each kind of cell, which many spaces share."""
+    modes = step_modes(kinds, GRAINS)
+    first, search_of = distinct(*(modes.time_modes[name] for name in SEARCH_FIELDS))
+    search = {name: modes.time_modes[name][first] for name in SEARCH_FIELDS}
+    # Blocks are the same whether their weights are gathered or not.
+    block, block_of = distinct(*(search[name] for name in BLOCK_FIELDS))
+    count = mode_counts(modes)
+    exists = np.maximum(modes.position[0], modes.position[1]) >= 0
+    partners = np.zeros((len(exists), count.shape[1], len(first)), bool)
+    kind, mode = np.nonzero(exists)
+    partners[kind, modes.memory[mode], search_of[modes.time[mode]]] = True
+    columns = np.packbits(partners.reshape(-1, len(first)).T, axis=1)
+    groups: dict[bytes, int] = {}
+    group_of = np.array([groups.setdefault(column.tobytes(), len(groups)) for column in columns], np.int64)
+    _, one_of = np.unique(group_of, return_index=True)
+    return _SearchModes(
+        search, search_of, {name: search[name][block] for name in BLOCK_FIELDS}, block_of, group_of, len(groups),
+        [[np.flatnonzero(column) for column in table[:, one_of].T] for table in partners], count,
+    )  # fmt: skip
+
+
 class CalibratedBoundSearch:
     """Cells of a calibrated space, for systems that differ in rates and capacities only. Ids are those of the space."""
 
     def __init__(self, space: CalibratedSpace, numbers: range) -> None:
         self.point_table = point_table_of(space, numbers)
-        modes, points = self.point_table.modes, self.point_table.points
-        first, self._block_of = distinct(*(modes.time_modes[name] for name in BLOCK_FIELDS))
-        self._block_modes = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
-        self._count = mode_counts(space, modes)
-        exists = np.maximum(modes.position[0], modes.position[1]) >= 0
-        # Which memory modes and block modes go together in some mode, per kind of cell; many block modes with the same.
-        partners = np.zeros((len(exists), self._count.shape[1], len(first)), bool)
-        kind, mode = np.nonzero(exists)
-        partners[kind, modes.memory[mode], self._block_of[modes.time[mode]]] = True
-        columns = np.packbits(partners.reshape(-1, len(first)).T, axis=1)
-        groups: dict[bytes, int] = {}
-        self._group_of = np.array([groups.setdefault(column.tobytes(), len(groups)) for column in columns], np.int64)
-        _, one_of = np.unique(self._group_of, return_index=True)
-        self._partners = [[np.flatnonzero(column) for column in table[:, one_of].T] for table in partners]
-        # What fits depends on how activations are exchanged, so a group has one way to do that.
-        self._exchanges, self._exchange_of = np.unique(
-            self._block_modes["tensor_par_comm_type"][one_of], return_inverse=True
-        )
+        self._modes = _search_modes(space.modes)
         self._shapes, self._shape_of = block_shapes(self.point_table.point)
         self._needing, self._needs_as = _alike_in_memory(space, self.point_table)
         self._fitting: OrderedDict[tuple[float, float], _Fitting] = OrderedDict()
-        self._paired = bool(np.isin(points.schedule, PAIRED).any())
-        self.size = len(points.cell)
+        self._kept: list[_Asked] | None = None
+        self.size = len(self.point_table.points.cell)
 
     def feasible(self, space: CalibratedSpace) -> int:
         """Returns how many executions run on the space's system [executions].
@@ -113,7 +158,7 @@ class CalibratedBoundSearch:
     def bounds(
         self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Yields schedule points, block modes, and the sample rate that none of their executions exceeds [samples/s],
+        """Yields schedule points, search modes, and the sample rate that none of their executions exceeds [samples/s],
         up to rounding.
 
         It yields all of those that anything fits for, in parts, the most promising schedule points first.
@@ -123,68 +168,68 @@ class CalibratedBoundSearch:
             least: is asked before each part; schedule points that cannot reach this rate [samples/s] are left out from
                 there on.
         """
-        p, width, count = space.parameters, len(self._block_modes["launch"]), len(self._shapes["tensor_par"])
         fitting = self._fits(space)
-        level = _together(space, p, self._shapes, self._block_modes)
-        hopes = self._hopes(space, fitting, level)
+        level = blocks_together(space, space.parameters, self._shapes, self._modes.block)
+        bounds = PointBounds(
+            space,
+            level,
+            search=self._modes.search,
+            block_of=self._modes.block_of,
+            group_of=self._modes.group_of,
+            possible=self._possible(fitting, fitting.one_of),
+            shape=self._shape_of[fitting.one_of],
+            update_modes=self.point_table.modes.optimizer_modes,
+        )
+
+        def by_points(bound: Callable[[dict[str, Ints], Ints], Floats], points: Ints) -> Floats:
+            every = [
+                bound(self._points(here), fitting.alike[here])
+                for here in np.split(points, range(POINTS_BOUNDED, len(points), POINTS_BOUNDED))
+            ]
+            return np.concatenate(every)
+
+        hopes = by_points(bounds.of_pipelines, np.arange(self.size))
         order = np.argsort(-hopes, kind="stable")[: np.count_nonzero(hopes > -np.inf)]
-        modes = self._block_modes | {"pipeline_overlap": np.ones(width, bool)}
         # The first part is small, for what it leads to rules out most of the others.
-        starts = [0, *range(FIRST_BOUNDS, len(order), max(1, BOUNDS_AT_ONCE // max(1, width)))]
-        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
-            here = order[start:end]
-            here = here[hopes[here] >= least()]
+        looked, order = order[: LOOKED_THROUGH * FIRST_BOUNDS], order[LOOKED_THROUGH * FIRST_BOUNDS :]
+        looked = looked[hopes[looked] >= least()]
+        finer = by_points(bounds.of_steps, looked)
+        best = np.argsort(-finer, kind="stable")
+        first, others = best[:FIRST_BOUNDS], best[FIRST_BOUNDS:]
+        first, order = looked[first][finer[first] >= least()], np.concatenate((looked[np.sort(others)], order))
+        if len(first):
+            yield self._of_modes(space, fitting, level, first)
+        order = order[hopes[order] >= least()]
+        finer = by_points(bounds.of_steps, order)
+        best = np.argsort(-finer, kind="stable")
+        order, finer = order[best], finer[best]
+        step = max(1, BOUNDS_AT_ONCE // max(1, len(self._modes.search["launch"])))
+        for start in range(0, len(order), step):
+            here = order[start : start + step][finer[start : start + step] >= least()]
             if not len(here):
                 break
-            possible = self._possible(fitting, here)[self._group_of]
-            point = {name: array[here] for name, array in self.point_table.point.items()}
-            row = np.arange(width)[:, None] * count + self._shape_of[here]
-            rate = _rates(space, point, modes, level.take(row), p)
-            mode, place = np.nonzero(possible)
-            yield here[place], mode, rate[mode, place]
+            yield self._of_modes(space, fitting, level, here)
 
-    def _hopes(self, space: CalibratedSpace, fitting: _Fitting, level: BlockLevel) -> Floats:
-        """The sample rate that no execution of a schedule point exceeds [samples/s], minus infinity where nothing fits
-        [points]: each part of a block as fast as in the fastest of the block modes that exchange activations in the
-        same way."""
-        p, shape = space.parameters, self._shape_of[fitting.one_of]
-        possible = self._possible(fitting, fitting.one_of)
-        kinds = [np.flatnonzero(self._exchange_of == kind) for kind in range(len(self._exchanges))]
-        there = np.array([possible[groups].any(axis=0) for groups in kinds])
-        by_group = np.argsort(self._group_of, kind="stable")
-        starts = np.flatnonzero(np.diff(self._group_of[by_group], prepend=-1))
+    def _of_modes(
+        self, space: CalibratedSpace, fitting: _Fitting, level: BlockLevel, here: Ints
+    ) -> tuple[Ints, Ints, Floats]:
+        """Schedule points among these, search modes that anything fits for, and their bounds."""
+        possible, point = self._possible(fitting, here)[self._modes.group_of], self._points(here)
+        row = self._modes.block_of[:, None] * len(self._shapes["tensor_par"]) + self._shape_of[here]
+        sharded = self._modes.search["fully_sharded"]
+        update = least_update(space, point, self.point_table.modes.optimizer_modes, sharded)
+        modes = self._modes.search | {"pipeline_overlap": np.ones(len(sharded), bool)}
+        rate = rates_of(space, point, modes, level.take(row), update)
+        mode, place = np.nonzero(possible)
+        return here[place], mode, rate[mode, place]
 
-        def fastest(values: Floats) -> Floats:
-            """The least of what the modes of each kind have [kinds x alike points]; 0 where nothing fits."""
-            of_modes = values.reshape(len(self._group_of), -1)[by_group]
-            found = np.where(possible, np.minimum.reduceat(of_modes, starts, axis=0)[:, shape], np.inf)
-            return np.where(there, [found[groups].min(axis=0) for groups in kinds], 0.0).ravel()
-
-        best = BlockLevel(
-            {
-                kind: replace(
-                    block,
-                    forward=fastest(block.forward),
-                    paired=fastest(block.paired) if self._paired else np.zeros(()),
-                )
-                for kind, block in level.kinds.items()
-            },
-            Ends(*map(fastest, level.ends)),
-        )
-        modes = {"tensor_par_comm_type": self._exchanges, "pipeline_overlap": np.ones(len(kinds), bool)}
-        hopes = np.empty(self.size)
-        step = max(1, BOUNDS_AT_ONCE // len(kinds))
-        for start in range(0, self.size, step):
-            here = slice(start, start + step)
-            like = fitting.alike[here]
-            point = {name: array[here] for name, array in self.point_table.point.items()}
-            rate = _rates(space, point, modes, best.take(np.arange(len(kinds))[:, None] * len(shape) + like), p)
-            hopes[here] = np.where(there[:, like], rate, -np.inf).max(axis=0)
-        return hopes
+    def _points(self, here: Ints) -> dict[str, Ints]:
+        """Fields of some schedule points by name."""
+        return {name: array[here] for name, array in self.point_table.point.items()}
 
     def _possible(self, fitting: _Fitting, points: Ints) -> Flags:
-        """Which groups of block modes anything fits for [groups, points]."""
-        bits = np.unpackbits(fitting.bits[points], axis=1, count=len(self._exchange_of))
+        """Which groups of search modes anything fits for [groups, points]."""
+        bits = np.unpackbits(fitting.bits[points], axis=1, count=self._modes.groups)
         return np.ascontiguousarray(bits.T).astype(bool)
 
     def prepare(
@@ -195,14 +240,14 @@ class CalibratedBoundSearch:
         Args:
             space: the space, of the same layout, at its system's rates and capacities.
             point: positions of schedule points, in any order [listed points].
-            mode: block mode that is wanted of each of them [listed points]; all where None.
+            mode: search mode that is wanted of each of them [listed points]; all where None.
         """
         kept, place = np.unique(point, return_inverse=True)
         wanted = None
         if mode is not None:
-            chosen = np.zeros((len(kept), len(self._block_modes["launch"])), bool)
+            chosen = np.zeros((len(kept), len(self._modes.search["launch"])), bool)
             chosen[place, mode] = True
-            wanted = chosen[:, self._block_of]
+            wanted = chosen[:, self._modes.search_of]
         prepared = prepare_row_table(space, row_table_of(space, self.point_table.at(kept)), rows=False, wanted=wanted)
         return prepared, calibrated_candidates(prepared)
 
@@ -235,23 +280,44 @@ class CalibratedBoundSearch:
 
     def _fit(self, space: CalibratedSpace, capacities: tuple[float, float]) -> _Fitting:
         modes, kinds = self.point_table.modes, self.point_table.points.kind[self._needing]
-        bits = np.zeros((len(kinds), -(-len(self._partners[0]) // 8)), np.uint8)
+        bits = np.zeros((len(kinds), -(-self._modes.groups // 8)), np.uint8)
         standing_for, feasible = np.bincount(self._needs_as, minlength=len(kinds)), 0
-        for kind in np.unique(kinds).tolist():
-            every, listed = np.flatnonzero(kinds == kind), self._count[kind] > 0
-            for start in range(0, len(every), POINTS_AT_ONCE):
-                here = every[start : start + POINTS_AT_ONCE]
-                point = {name: array[self._needing[here]] for name, array in self.point_table.point.items()}
-                broken = refused(space, modes, point).values()
-                fits = listed[:, None] & ~np.logical_or.reduce(list(broken))
-                for chosen, stage, first, second in requirements_by_way(stages_of(space, point, modes), modes):
-                    fits[chosen] &= ((first <= capacities[0]) & (second <= capacities[1]))[stage]
-                feasible += int((executions_of(self._count[kind], fits) * standing_for[here]).sum())
-                possible = np.array([fits[partners].any(axis=0) for partners in self._partners[kind]])
-                bits[here] = np.packbits(possible, axis=0).T
+        for asked in self._asked(space):
+            fits, here = asked.listed.copy(), asked.here
+            for chosen, room in asked.room.fitting(modes, capacities):
+                fits[chosen] &= room
+            feasible += int((executions_of(self._modes.count[asked.kind], fits) * standing_for[here]).sum())
+            possible = np.array([fits[partners].any(axis=0) for partners in self._modes.partners[asked.kind]])
+            bits[here] = np.packbits(possible, axis=0).T
         bits = bits[self._needs_as]
         one_of, alike = distinct(self._shape_of, *bits.T)
         return _Fitting(bits, feasible, one_of, alike)
+
+    def _asked(self, space: CalibratedSpace) -> Iterable[_Asked]:
+        """All schedule points that differ in memory, some at a time. Where capacities changed once they may again, so
+        what others need as well is kept then, if it is not too much."""
+        if self._kept is not None or not self._fitting:
+            return self._kept or self._asked_anew(space)
+        kept: list[_Asked] = []
+        for each in (listed := self._asked_anew(space)):
+            kept.append(each)
+            if sum(one.room.nbytes + one.listed.nbytes for one in kept) > ROOM_KEPT:
+                return chain(kept, listed)
+        self._kept = kept
+        return kept
+
+    def _asked_anew(self, space: CalibratedSpace) -> Iterator[_Asked]:
+        modes, kinds = self.point_table.modes, self.point_table.points.kind[self._needing]
+        for kind in np.unique(kinds).tolist():
+            every, listed = np.flatnonzero(kinds == kind), self._modes.count[kind] > 0
+            # Points of one layout together: others then need not look at what unlike chunks keep.
+            every = every[np.lexsort([self.point_table.point[name][self._needing[every]] for name in TOGETHER])]
+            for start in range(0, len(every), POINTS_AT_ONCE):
+                here = every[start : start + POINTS_AT_ONCE]
+                point = self._points(self._needing[here])
+                broken = np.logical_or.reduce(list(refused(space, modes, point).values()))
+                room = Room.of(stages_of(space, point, modes))
+                yield _Asked(kind, here, listed[:, None] & ~broken, room)
 
 
 def _alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[Ints, Ints]:
@@ -269,7 +335,8 @@ def _alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[I
     held.append(fewest.astype(np.float64))
     # Whether a schedule runs depends on how many microbatches there are.
     held += [np.broadcast_to(flags, len(point_table.points.kind)) for flags in _refusals(point_table)]
-    numbered = [np.unique(values, return_inverse=True)[1] for values in held]
+    # By hashes: sorting takes ten times as long.
+    numbered = [pd.factorize(values)[0] for values in held]
     told = ("batch_size", "pipeline_interleaving", "stage_layout")
     others = (values for name, values in point_table.point.items() if name not in told)
     return distinct(point_table.points.kind, *others, *numbered)
@@ -283,36 +350,3 @@ def _refusals(point_table: PointTable) -> list[Flags]:
     microbatches = point_table.points.microbatches
     rules = refusals(point["schedule"], point["pipeline_par"], microbatches, point["pipeline_interleaving"])
     return list(rules.values())
-
-
-def _together(
-    space: CalibratedSpace, p: Parameters, shapes: dict[str, Ints], modes: dict[str, npt.NDArray[Any]]
-) -> BlockLevel:
-    """Blocks with forward and backward as one, of all pairs of modes and shapes, mode by mode."""
-    width, parts = len(modes["launch"]), []
-    step = max(1, TABLE_CHUNK // max(1, width))
-    for start in range(0, max(1, len(shapes["tensor_par"])), step):
-        part = {name: array[start : start + step] for name, array in shapes.items()}
-        parts.append(blocks_at(space, p, part, modes).together())
-
-    def joined(values: Iterable[Floats]) -> Floats:
-        return np.concatenate([value.reshape(width, -1) for value in values], axis=1).ravel()
-
-    kinds = {
-        kind: replace(
-            block,
-            forward=joined([part.kinds[kind].forward for part in parts]),
-            paired=joined([part.kinds[kind].paired for part in parts]),
-        )
-        for kind, block in parts[0].kinds.items()
-    }
-    return BlockLevel(kinds, Ends(*map(joined, zip(*(part.ends for part in parts), strict=True))))
-
-
-def _rates(
-    space: CalibratedSpace, point: dict[str, Ints], modes: dict[str, npt.NDArray[Any]], level: BlockLevel, p: Parameters
-) -> Floats:
-    """Sample rates of pipelines of these blocks, if nothing else took any time [samples/s] [modes, points]."""
-    case = case_at(space, point, modes)
-    running = running_seconds(case, level, p, split=False)
-    return point["batch_size"] / whole_step(running, straggling(case, p), p).seconds

@@ -55,6 +55,7 @@ class Calibrated(CostModel):
     not_read = NOT_READ
     takes_calibration = True
     searches_by_bounds = True
+    slower_on_worse = True
     unread = frozenset({"vector", "latency", "host"})
     one_unit = frozenset({"float16", "bfloat16"})
 
@@ -101,7 +102,12 @@ class Calibrated(CostModel):
         """See `CostModel.depends_on`."""
         shapes, memory = model_shapes(model), (system.mem1, system.mem2)
         return {
-            "model": {item.name: float(getattr(shapes, item.name)) for item in fields(shapes)},
+            # Without prediction layers, results are what they were before there was such a field.
+            "model": {
+                item.name: float(getattr(shapes, item.name))
+                for item in fields(shapes)
+                if item.name != "prediction_layers" or shapes.prediction_layers > 0
+            },
             "flops": token_flops(model).model(),
             # As text, because some are infinite or not known.
             "system": {name: repr(value) for name, value in accelerator_of(system).items()},
@@ -154,8 +160,17 @@ class Calibrated(CostModel):
         return calibrated(system)
 
     def rises_with(self, system: System, path: str) -> int:
-        """See `CostModel.rises_with`: capacities decide what fits and enter no time; of rates nothing is proven."""
-        return int(path in ("mem1.capacity_gib", "mem2.capacity_gib"))
+        """See `CostModel.rises_with`: capacities decide what fits and enter no time, and no step gets longer by a rate
+        that grows.
+
+        That is a law of this cost model, which its formulas are made for: what overlap hides is a share below one of
+        what hides it (`physics.sharding.exposed_exchange`), and whoever shares a network also shares those further out
+        (`physics.rates`). Properties of all formulas together, and of whole scenarios, are tested to rounding.
+        """
+        first, last = path.split(".")[0], path.rsplit(".", 1)[-1]
+        rates = {"matrix": "tflops", "mem1": "bandwidth_gb_per_s", "mem2": "bandwidth_gb_per_s",
+                 "networks": "bandwidth_gb_per_s", "accelerator": "tdp_w"}  # fmt: skip
+        return int(path in ("mem1.capacity_gib", "mem2.capacity_gib") or rates.get(first) == last)
 
     def operations(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None

@@ -166,7 +166,7 @@ def prepared_rows_of(
         feasible: executions that run; counted where not known already.
     """
     if feasible is None:
-        count = mode_counts(row_table.space, row_table.modes)
+        count = mode_counts(row_table.modes)
         feasible = int(executions_at(fits, count, row_table.cells, row_table.points).sum())
     return PreparedRows(
         space=row_table.space,

@@ -184,7 +184,7 @@ def listed(space: Space, cells: CellColumns, points: SchedulePoints, modes: Step
         modes: of the space.
     """
     mm = modes.memory_modes
-    found: Flags = (mode_counts(space, modes) > 0).T[:, points.kind]
+    found: Flags = (mode_counts(modes) > 0).T[:, points.kind]
     short: Flags = offloads(mm)[:, None] & few_blocks(space, cells)[points.cell]
     return found & ~short
 
@@ -209,7 +209,7 @@ def reject_by_memory(
         needs: memory of both tiers [memory modes, points] [bytes].
         rejected: where what is rejected is counted.
     """
-    count = mode_counts(space, modes)
+    count = mode_counts(modes)
     every = listed(space, cells, points, modes)
     fits = every.copy()
     tiers_of = tuple(zip(needs, (rate.capacity, rate.second_capacity), strict=True))

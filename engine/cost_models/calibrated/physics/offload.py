@@ -19,8 +19,9 @@ import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import StageMemory
+from engine.executions.arrays import Flags
 
-__all__ = ["RESERVE", "Exposed", "Offloadable", "offloadable", "tiers", "tiers_of", "with_state"]
+__all__ = ["RESERVE", "Exposed", "Offloadable", "fitting", "offloadable", "tiers", "tiers_of", "with_state"]
 
 RESERVE = 2.0**30
 """Memory of a processor that is not for tensors [bytes]: driver context and buffers of collectives. Source: stated by
@@ -116,6 +117,48 @@ def tiers_of(
         left = stage.peak - ((weight + held) * stage.left + kept * stage.left_kept) + RESERVE
         first, second = np.maximum(first, left), np.maximum(second, weight + kept + held)
     return first, second
+
+
+def fitting(
+    stages: Sequence[Offloadable],
+    weights: float,
+    activations: float,
+    state: float,
+    *,
+    capacities: tuple[float, float],
+    shape: tuple[int, ...],
+) -> Flags:
+    """Returns where both memories that `tiers_of` says are within capacities, to the bit: without ever having them,
+    since most of what they are made of is of fewer dimensions than they are.
+
+    Args:
+        stages: what `offloadable` says of each stage [bytes].
+        weights, activations, state: as for `tiers`, of all rows.
+        capacities: of the first and the second tier [bytes].
+        shape: that figures of stages broadcast to.
+    """
+    found = np.full(shape, capacities[0] >= 0.0 and capacities[1] >= 0.0)
+    left = np.empty(shape)
+    for stage in stages:
+        # Sums in the order of `tiers_of`, without what is nothing.
+        outside = [each for flag, each in ((weights, stage.weights), (state, stage.held)) if flag]
+        blocks = [(outside[0] if len(outside) == 1 else outside[0] + outside[1]) * stage.left] if outside else []
+        kept = [stage.activations * stage.left_kept] if activations else []
+        gone = [*blocks, *kept]
+        if len(gone) == 2:
+            np.add(gone[0], gone[1], out=left)
+            np.subtract(stage.peak, left, out=left)
+        elif gone:
+            np.subtract(stage.peak, gone[0], out=left)
+        else:
+            left[...] = stage.peak
+        left += RESERVE
+        found &= left <= capacities[0]
+        there = [each for flag, each in ((weights, stage.weights), (activations, stage.activations)) if flag]
+        there += [stage.held] if state else []
+        if there:
+            found &= sum(there[1:], start=there[0]) <= capacities[1]
+    return found
 
 
 def _where(flag: Floats | float, values: Floats) -> Floats:

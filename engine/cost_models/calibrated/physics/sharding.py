@@ -15,6 +15,7 @@ from engine.cost_models.calibrated.physics.collectives import Tier, collective, 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.rates import Rates
+from engine.cost_models.calibrated.physics.stages import LOOP, placement_of
 from engine.cost_models.calibrated.physics.weights import replicas_of
 
 __all__ = ["Gathers", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange"]
@@ -52,6 +53,8 @@ def layer_gathers(
     forward: Floats,
     backward: Floats,
     experts: Floats | None = None,
+    *,
+    split: bool = True,
 ) -> Gathers:
     """Returns what the gathers of a block's weights add to its computation [rows] [s]; 0 where weights are not sharded.
 
@@ -66,6 +69,7 @@ def layer_gathers(
         forward, backward: seconds of the block's computation that they can hide behind [rows] [s].
         experts: parameters of its experts on one processor [rows] [elements], gathered over the replicas of an expert
             only; None where it has none.
+        split: whether `forward` and `backward` are told apart; without, a time that no such split exceeds.
     """
     layout, software = case.layout, case.software
     if not np.any(layout.fully_sharded):
@@ -89,6 +93,11 @@ def layer_gathers(
     down = np.where(again, gather, 0.0) + reduce
     hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
     on = layout.fully_sharded > 0
+    if not split:
+        # Two gathers, each behind its own pass, hide no more than both behind both.
+        both, casts = gather + down, cast + np.where(again, cast, 0.0)
+        hidden_behind = hidden * np.minimum(both, forward + backward)
+        return Gathers(np.where(on, both - hidden_behind + casts, 0.0), np.zeros(()))
     return Gathers(
         np.where(on, gather - hidden * np.minimum(gather, forward) + cast, 0.0),
         np.where(on, down - hidden * np.minimum(down, backward) + np.where(again, cast, 0.0), 0.0),
@@ -146,7 +155,9 @@ def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Float
 
 
 def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -> Floats:
-    """Returns the seconds per step to add the gradients of a tied embedding on the first and the last stage [rows] [s].
+    """Returns the seconds per step to add the gradients of an embedding on the first and the last stage [rows] [s].
+
+    It is there on both where the head is tied to it, and where prediction layers of the last stage look tokens up.
 
     The two share the networks that connect the whole pipeline, as if they were half of it apart.
 
@@ -159,4 +170,8 @@ def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -
     layout = case.layout
     tiers = network_tiers(np.asarray(2.0), case.processors / 2.0, case.accelerator, rates)
     time = collective(case.software.gradient_bytes * vocabulary, tiers, p, passes=2.0)
-    return np.where((case.model.tied_embeddings > 0) & (layout.pipeline_par > 1), time, 0.0)
+    shared = case.model.tied_embeddings > 0
+    if np.any(case.model.prediction_layers > 0):
+        # A stage that has both ends of the model shares it as it is.
+        shared = shared | ((case.model.prediction_layers > 0) & (placement_of(case) == LOOP))
+    return np.where(shared & (layout.pipeline_par > 1), time, 0.0)

@@ -26,7 +26,7 @@ from engine.cost_models.calibrated.physics.pipeline import (
     pairs_per_stage,
 )
 from engine.cost_models.calibrated.physics.rates import Rates, sustained_rates
-from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, PAIRED, SPLIT
+from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, PAIRED, SPLIT, among
 from engine.cost_models.calibrated.physics.sharding import EMBEDDING_GATHERS, Gathers, data_tiers, layer_gathers
 from engine.cost_models.calibrated.physics.stages import (
     BOTH,
@@ -174,7 +174,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     message = message_time(case, rates, p)
     sharded = np.any(layout.fully_sharded)
     tiers = data_tiers(case, rates, layout.data_par * layout.context_par) if sharded else ()
-    gathers = _gathers(case, level, rates, p, tiers)
+    gathers = _gathers(case, level, rates, p, tiers, split=split)
     per = {
         kind: block.forward + block.backward + gathers[kind].forward + gathers[kind].backward
         for kind, block in level.kinds.items()
@@ -246,12 +246,12 @@ class _Parts:
     def __init__(self, case: Case, level: BlockLevel, gathers: Mapping[Kind, Gathers], split: bool) -> None:
         schedule = case.layout.schedule
         further = bool(np.any(schedule > INTERLEAVED))
-        self._split = further and split and bool(np.isin(schedule, SPLIT).any())
+        self._split = further and split and bool(among(schedule, SPLIT).any())
         self._staged = split and bool(np.any(case.layout.pipeline_par > 1))
         self._forward = {kind: block.forward + gathers[kind].forward for kind, block in level.kinds.items()}
         self._weights = {kind: block.weight_gradient for kind, block in level.kinds.items()}
         self._saved = None
-        paired = np.isin(schedule, PAIRED)
+        paired = among(schedule, PAIRED)
         if further and paired.any():
             self._saved = {
                 kind: np.where(paired, block.forward + block.backward - block.paired, 0.0)
@@ -287,12 +287,14 @@ def of_kinds(numbers: Sequence[Floats], each: Mapping[Kind, Floats]) -> Floats:
     return np.zeros(()) if found is None else found
 
 
-def _gathers(case: Case, level: BlockLevel, rates: Rates, p: Parameters, tiers: Sequence[Tier]) -> dict[Kind, Gathers]:
+def _gathers(
+    case: Case, level: BlockLevel, rates: Rates, p: Parameters, tiers: Sequence[Tier], *, split: bool
+) -> dict[Kind, Gathers]:
     local = local_weights(case)
     return {
         kind: layer_gathers(
             case, rates, p, tiers, local.sparse if kind.experts else local.dense, block.forward, block.backward,
-            local.experts if kind.experts else None,
+            local.experts if kind.experts else None, split=split,
         )
         for kind, block in level.kinds.items()
     }  # fmt: skip
@@ -335,7 +337,7 @@ def offloaded_flow(
         rate: rate of the link per direction [bytes/s].
     """
     forwards, backwards, both, needed = {}, {}, {}, np.zeros(())
-    paired = np.isin(case.layout.schedule, PAIRED)
+    paired = among(case.layout.schedule, PAIRED)
     saved: dict[Kind, Floats] | None = {} if paired.any() else None
     for kind, block in level.kinds.items():
         there, kept = weights[kind.experts], activations[kind.experts]

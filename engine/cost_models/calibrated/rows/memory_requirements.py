@@ -17,7 +17,7 @@ from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import schedule_rules
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import StageMemory, stage_memories
-from engine.cost_models.calibrated.physics.offload import offloadable, tiers_of
+from engine.cost_models.calibrated.physics.offload import Offloadable, fitting, offloadable, tiers_of
 from engine.cost_models.calibrated.physics.schedules import INTERLEAVED
 from engine.cost_models.calibrated.physics.stages import fewest_held
 from engine.cost_models.calibrated.rows.schedule_points import KEPT_FIELDS, OFFLOADS, STATE_FIELDS, case_at
@@ -27,7 +27,9 @@ from engine.executions.rules import offloads, too_few_to_offload
 from engine.space.schedule_points import StepModes
 from hardware import GIB
 
-__all__ = ["GIB", "Stages", "memory_requirements", "refused", "requirements_by_way", "stages_of"]
+__all__ = [
+    "GIB", "Room", "Stages", "memory_requirements", "refused", "requirements_by_way", "stages_of",
+]  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -81,13 +83,54 @@ def requirements_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints
         The memory modes that have the way, their kinds of stages, and the memory of the first and of the second tier
         that all kinds of stages need then [kinds, points] [bytes].
     """
+    every = [offloadable(stage) for stage in stages.stages]
+    for here, way in _ways(modes):
+        first, second = tiers_of(every, *way)
+        yield here, stages.kind_of[here], stages.by_kind(first), stages.by_kind(second)
+
+
+@dataclass(slots=True)
+class Room:
+    """Stages of some schedule points as offloading sees them: all that decides what fits, whatever the capacities.
+
+    `shape` and `kind_of` as of `Stages`.
+    """
+
+    stages: list[Offloadable]
+    shape: tuple[int, int, int]
+    kind_of: Ints
+
+    @classmethod
+    def of(cls, stages: Stages) -> Room:
+        """Returns the room that stages ask for."""
+        return cls([offloadable(stage) for stage in stages.stages], stages.shape, stages.kind_of)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes, about [bytes]."""
+        return sum(stage.peak.nbytes + stage.activations.nbytes + stage.left_kept.nbytes for stage in self.stages)
+
+    def fitting(self, modes: StepModes, capacities: tuple[float, float]) -> Iterator[tuple[Ints, Flags]]:
+        """Yields memory modes, and whether each fits with each schedule point, one entry per way to offload: as by the
+        needs that `requirements_by_way` yields [memory modes, points].
+
+        Args:
+            modes: modes of memory, time and optimizer that executions of the space combine.
+            capacities: of the first and the second tier [bytes].
+        """
+        kept, state, points = self.shape
+        for here, way in _ways(modes):
+            fits = fitting(self.stages, *way, capacities=capacities, shape=self.shape)
+            yield here, fits.reshape(kept * state, points)[self.kind_of[here]]
+
+
+def _ways(modes: StepModes) -> Iterator[tuple[Ints, tuple[float, float, float]]]:
+    """The memory modes of every way to offload, and the way: 1 for weights, activations and state where they are."""
     chosen = np.array([modes.memory_modes[name] for name in OFFLOADS], float)
     ways, way_of = np.unique(chosen, axis=1, return_inverse=True)
-    every = [offloadable(stage) for stage in stages.stages]
     for way in range(ways.shape[1]):
-        here = np.flatnonzero(way_of == way)
-        first, second = tiers_of(every, *ways[:, way].tolist())
-        yield here, stages.kind_of[here], stages.by_kind(first), stages.by_kind(second)
+        weights, activations, state = ways[:, way].tolist()
+        yield np.flatnonzero(way_of == way), (weights, activations, state)
 
 
 def memory_requirements(stages: Stages, modes: StepModes) -> tuple[Floats, Floats]:

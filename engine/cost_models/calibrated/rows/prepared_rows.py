@@ -187,7 +187,7 @@ def prepare_row_table(
         fits=fits,
         groups=[group],
         rejected=rejected,
-        feasible=int(executions_at(fits, mode_counts(space, modes), cells, points).sum()),
+        feasible=int(executions_at(fits, mode_counts(modes), cells, points).sum()),
     )
 
 
@@ -207,7 +207,7 @@ def _in_shape(table: Any, shape: tuple[int, ...]) -> Any:
 def _reject(space: CalibratedSpace, row_table: CalibratedRowTable, rejected: Rejected) -> Flags:
     """Which (memory mode, schedule point) pairs run; counts what does not."""
     cells, points, modes, needs = row_table.cells, row_table.points, row_table.modes, row_table.needs
-    count = mode_counts(space, modes)
+    count = mode_counts(modes)
     fits: Flags = (count > 0).T[:, points.kind]
     # Where the networks reach no further, no memory would help.
     apart = np.broadcast_to(not space.connected, fits.shape)

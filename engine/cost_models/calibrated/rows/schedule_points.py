@@ -26,7 +26,9 @@ from engine.space.schedule_points import (
 )
 from engine.space.space import MODE_FIELDS
 
-__all__ = ["BLOCK_FIELDS", "KEPT_FIELDS", "OFFLOADS", "STATE_FIELDS", "PointTable", "case_at", "point_table_of"]
+__all__ = [
+    "BLOCK_FIELDS", "GRAINS", "KEPT_FIELDS", "OFFLOADS", "STATE_FIELDS", "PointTable", "case_at", "point_table_of",
+]  # fmt: skip
 
 
 _PLACED = {

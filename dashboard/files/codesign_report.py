@@ -1,0 +1,143 @@
+"""A report of a co-design study: its fronts, budgets, constraints and prices in one HTML file that opens offline."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Final
+
+import pandas as pd
+
+from dashboard.charts.codesign import design_words, designs_scatter, parallel_choices
+from dashboard.charts.elements.markup import facts
+from dashboard.files.exports import version
+from dashboard.files.report import drawn, page, whole
+from dashboard.files.report_parts import Figure
+from dashboard.words.numbers import counted, plain
+from engine.codesign import Quantity, Results, breakdown
+from engine.codesign.answers import At
+
+__all__ = ["Question", "build"]
+
+SHOWN: Final = 200
+"""Rows of a table at most; the files of the page have all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of the designs: what is best, against what, of which model or the mix, at which end of the prices;
+    `names` are the choices that differ between designs, with what they are called."""
+
+    up: Quantity
+    across: Quantity
+    of: str
+    at: At
+    names: Mapping[str, str]
+
+
+def build(found: Results, asked: Question, told: str, chosen: int | None, address: str = "") -> bytes:
+    """Returns the report of a study as a UTF-8 HTML document.
+
+    Args:
+        found: the points that are there.
+        asked: what is asked of them.
+        told: the study in a sentence.
+        chosen: number of the design that is looked at.
+        address: link to the study, printed as text.
+    """
+    study, up, across = found.study, asked.up, asked.across
+    designs = found.designs(asked.of, asked.at)
+    front = found.front([up.name, across.name], of=asked.of, at=asked.at)
+    figures = {one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label for one in (across, up)}
+    sections, data = drawn([
+        Figure("front", "Designs that none beats", f"{up.label.lower()} against {across.label.lower()}",
+               lambda mode: designs_scatter(designs, front["design"].tolist(), across, up,
+                                            design_words(designs, asked.names, (up, across)), chosen, mode)),
+        Figure("choices", "All choices", "every design that runs as a line",
+               lambda mode: parallel_choices(designs, {**asked.names, **figures}, up, mode)),
+    ])  # fmt: skip
+    name = study.document.name or "Study"
+    counts = [
+        ("points", f"{len(found.rows):,} of {study.points:,}"),
+        ("designs that run", f"{int((designs['status'] == 'ok').sum()):,}"), ("none beats", f"{len(front):,}"),
+    ]  # fmt: skip
+    columns = ["design", *asked.names, up.name, across.name]
+    body = (
+        f"<h1>{escape(name)}</h1><p>{escape(study.document.description)}</p><p>{escape(told)}</p>{facts(counts)}"
+        f"<h2>Figures</h2>{sections}<h2>Designs that none beats</h2>{_table(front[columns], asked)}"
+        f"{_budgets(found, asked, columns)}{_constraints(found, asked)}{_costs(found, chosen)}"
+        f"<h2>Assumptions and versions</h2><ul>{_assumptions(found, asked)}</ul>"
+        f"{whole('study', study.to_document(), address, opens='under Edit study on the page Co-design')}"
+    )
+    return page(name, body, data).encode("utf-8", "replace")
+
+
+def _budgets(found: Results, asked: Question, columns: Sequence[str]) -> str:
+    if asked.across.better != "lower" or asked.up.better != "higher":
+        return ""
+    steps = found.best_per_budget(budget=asked.across.name, objective=asked.up.name, of=asked.of, at=asked.at)
+    return f"<h2>Best design per budget</h2>{_table(steps[['budget', *columns]], asked)}"
+
+
+def _constraints(found: Results, asked: Question) -> str:
+    if not found.study.document.constraints:
+        return ""
+    return f"<h2>What each constraint costs</h2>{_table(found.binding(asked.up.name, of=asked.of, at=asked.at), asked)}"
+
+
+def _costs(found: Results, chosen: int | None) -> str:
+    """What the chosen design costs item by item, and where unit prices come from."""
+    items = ""
+    if chosen is not None:
+        table = _table(breakdown(found.study, chosen), None)
+        items = f"<h2>Price and power of design {chosen}</h2><p>Low and high, in USD and W.</p>{table}"
+    given = found.study.document.costs
+    said = given.model_dump(mode="json", exclude={"sources"}, exclude_none=True)
+    lines = "".join(f"<li><b>{escape(path)}</b>: {escape(source)}</li>" for path, source in given.sources.items())
+    sources = f"<h3>Sources</h3><ul>{lines}</ul>" if lines else ""
+    return f"{items}<h2>Unit prices</h2><pre>{escape(json.dumps(said, indent=1))}</pre>{sources}"
+
+
+def _assumptions(found: Results, asked: Question) -> str:
+    study = found.study
+    physics = dict.fromkeys(study.scenario(0, system, 0, 0, 0).physics for system in range(len(study.systems)))
+    made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    lines = [
+        f"Each point is one proven optimum over its whole space of executions. Cost model {', '.join(physics)}.",
+        f"Prices at their {asked.at}; {asked.up.label}: {asked.up.description} {asked.across.label}: "
+        f"{asked.across.description}",
+        *(["Designs that bounds prove to lose were not searched; no answer here misses one of them."]
+          if study.document.prune else []),
+        *([] if found.complete else
+          [f"Answers are about the {counted(len(found.rows), 'point')} of {study.points:,} that were there."]),
+        f"Shardscape {version()}, report of {made}; study {study.key}.",
+    ]  # fmt: skip
+    return "".join(f"<li>{escape(line)}</li>" for line in lines)
+
+
+def _table(frame: pd.DataFrame, asked: Question | None) -> str:
+    titles = {"design": "Design", "budget": "Budget"}
+    if asked is not None:
+        titles |= asked.names
+        titles |= {one.name: f"{one.label} [{one.unit}]" if one.unit else one.label for one in (asked.up, asked.across)}
+    heads = "".join(f"<th>{escape(titles.get(str(name), str(name).replace('_', ' ')))}</th>" for name in frame.columns)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(_cell(value))}</td>' for value in row)}</tr>"
+        for row in frame.head(SHOWN).itertuples(index=False)
+    )
+    more = f'<p class="muted">The first {SHOWN:,} of {len(frame):,}.</p>' if len(frame) > SHOWN else ""
+    return (
+        f'<div class="wide"><table class="ss-rows"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+        f"{more}"
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    if value != value:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else plain(value, 5)

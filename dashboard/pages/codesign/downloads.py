@@ -1,0 +1,88 @@
+"""Files of the Co-design page: designs and front as tables, the study, and a report."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+import streamlit as st
+
+from dashboard.files import codesign_report, exports
+from dashboard.files.codesign_report import Question
+from dashboard.files.excel import MOST_ROWS, write_excel
+from dashboard.pages.codesign.studies import document_of, link
+from engine.codesign import QUANTITIES, Results
+
+__all__ = ["downloads", "table_file"]
+
+ENDINGS: Final = {"csv": ".csv", "parquet": ".parquet", "excel": ".xlsx"}
+MIMES: Final = {"csv": "text/csv", "parquet": exports.FORMATS["parquet"].mime, "excel": exports.FORMATS["excel"].mime}
+
+
+def downloads(found: Results, asked: Question, told: str, chosen: int | None) -> None:
+    """Draws the menu of files.
+
+    Args:
+        found: the points that are there.
+        asked: what is asked of them.
+        told: the study in a sentence.
+        chosen: number of the design that is looked at.
+    """
+    how: dict[str, Any] = {"on_click": "ignore", "icon": ":material/download:", "type": "tertiary"}
+    with st.popover("Download", icon=":material/download:", help="Designs, the front, a report, and the study."):
+        for title, part in (("All designs", "all_designs"), ("Front", "front")):
+            for kind, ending in ENDINGS.items():
+                st.download_button(f"{title} ({exports.FORMATS[kind].label})", partial(_file, found, asked, part, kind),
+                                   f"codesign_{part}{ending}", MIMES[kind], key=f"codesign_{part}_{kind}",
+                                   **how)  # fmt: skip
+        address = link(found.study) or ""  # of this session, so not where the file is made
+        st.download_button("Report", partial(codesign_report.build, found, asked, told, chosen, address),
+                           "codesign.html", "text/html", key="codesign_report",
+                           help="Figures, tables, prices with their sources and the study in one HTML file that opens "
+                           "offline.", **how)  # fmt: skip
+        st.download_button("Study (JSON)", document_of(found.study), "study.json", "application/json",
+                           key="codesign_study_json", **how)  # fmt: skip
+
+
+def _file(found: Results, asked: Question, part: str, kind: str) -> bytes:
+    if part == "front":
+        table = found.front([asked.up.name, asked.across.name], of=asked.of, at=asked.at)
+    else:
+        table = found.designs(asked.of, asked.at)
+    return table_file(found, table, kind)
+
+
+def table_file(found: Results, table: pd.DataFrame, kind: str) -> bytes:
+    """Returns a table of designs as a file: csv, parquet or excel, of which the last has its study on a second sheet.
+
+    Raises ValueError for more rows than a sheet holds.
+
+    Args:
+        found: the results that it is of.
+        table: designs.
+        kind: of file.
+    """
+    if kind == "csv":
+        return table.to_csv(index=False).encode()
+    if kind == "parquet":
+        content: bytes = table.to_parquet(index=False)
+        return content
+    if len(table) > MOST_ROWS:
+        raise ValueError(f"An Excel sheet holds {MOST_ROWS:,} rows; choose CSV or Parquet for more.")
+    known = [one for name, one in QUANTITIES.items() if name in table]
+    account = {
+        "software": f"shardscape {exports.version()}",
+        "columns": [{"name": one.name, "unit": one.unit, "label": one.label, "description": one.description}
+                    for one in known],
+        "study": found.study.to_document(),
+    }  # fmt: skip
+    target = io.BytesIO()
+    # A workbook knows one kind of text.
+    texts = {name: "string[pyarrow]" for name in table if table[name].dtype.kind not in "iufb"}
+    rows = pa.Table.from_pandas(table.astype(texts), preserve_index=False)
+    rows = rows.cast(pa.schema([(each.name, pa.string() if each.name in texts else each.type) for each in rows.schema]))
+    write_excel(target, [rows], list(table.columns), account, title="Designs")
+    return target.getvalue()

@@ -1,0 +1,91 @@
+"""Small parts of a folder made into large ones, when a run has ended: a task of a second writes a few hundred bytes.
+
+Whatever stops it leaves no point out: a large part is there whole before the small ones that it holds go, and what is
+in both counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from engine.codesign.errors import FolderError
+from engine.codesign.folder import ResultFolder
+
+__all__ = ["Merge", "merge", "merges"]
+
+MOST_POINTS: Final = 200_000
+"""Points of a merged part at most: some MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Parts of a folder, by their names, that hold so many places from `first` on without a gap; `covered` hold
+    nothing that these do not."""
+
+    place: str
+    first: int
+    count: int
+    names: tuple[str, ...]
+    covered: tuple[str, ...]
+
+
+def merges(folder: ResultFolder, models: int) -> Iterator[Merge]:
+    """Yields what can be merged in a folder: parts that follow each other, none of them large already.
+
+    Args:
+        folder: where the parts are.
+        models: points of a place [count].
+    """
+    most = max(1, MOST_POINTS // models)
+    names: list[str] = []
+    covered: list[str] = []
+    first = reached = 0
+
+    def found() -> Iterator[Merge]:
+        if len(names) > 1 or covered:
+            yield Merge(folder.shared, first, reached - first, tuple(names), tuple(covered))
+
+    for start, count, name in sorted(folder.parts(), key=lambda part: (part[0], -part[1])):
+        if names and start + count <= reached:
+            covered.append(name)
+            continue
+        if not names or start != reached or start + count - first > most:
+            yield from found()
+            names, covered, first = [], [], start
+        names.append(name)
+        reached = start + count
+    yield from found()
+
+
+def merge(task: Merge, key: str) -> int:
+    """Writes the rows of parts as one, removes what it holds, and returns its size [bytes]; 0 where nothing had to be
+    written.
+
+    Raises `FolderError`, also for parts of another study than the one with this key.
+
+    Args:
+        task: which parts.
+        key: of the study.
+    """
+    folder, size = ResultFolder(task.place), 0
+    rows = _read(folder, task.names, key)
+    if len(task.names) > 1:
+        whole = pa.concat_tables(rows).unify_dictionaries()
+        size = folder.keep(task.first, task.count, whole.replace_schema_metadata({"study": key}))
+    for name in (*(task.names if len(task.names) > 1 else ()), *task.covered):
+        folder.remove(name)
+    return size
+
+
+def _read(folder: ResultFolder, names: Sequence[str], key: str) -> list[pa.Table]:
+    found = []
+    for name in names:
+        rows, mine = folder.rows(name)
+        if mine != key.encode():
+            raise FolderError(f"{name} is of another study.")
+        found.append(rows)
+    return found
