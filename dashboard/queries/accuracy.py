@@ -103,15 +103,16 @@ def basis(scenario: Scenario, execution: Mapping[Any, Any] | None) -> str:
     """Returns in one line what figures of an execution rest on: its cost model, whether times were fitted to measured
     runs, and what the ranges beside them hold."""
     cost_model = cost_model_of(scenario)
+    words = in_words(scenario)
     if cost_model.reference:
-        return f"Cost model {in_words(scenario)}: computed, not measured; measured runs are on the page Validation."
-    label = label_of(scenario, execution)
-    unknown = execution is not None and label_of(scenario) == FITTED
-    why = ("times fitted to measured runs" if label == FITTED else "times modelled, as this was never measured"
-           if unknown else "times modelled, as nothing was measured on this GPU's generation")  # fmt: skip
+        return f"{words[:1].upper()}{words[1:]}: computed, not measured."
+    fitted = label_of(scenario, execution) == FITTED
+    why = "times fitted to measured runs, memory modelled" if fitted else "times and memory modelled"
+    if label_of(scenario) != FITTED:
+        why += ", as nothing was measured on this GPU's generation"
     error = None if execution is None else error_of(scenario, execution)
     held = "" if error is None else f"; ranges hold {percent(SHARE, 0)} of {error.most.rests_on}"
-    return f"Cost model {in_words(scenario)}: {why}, memory modelled{held}."
+    return f"Cost model {words}: {why}{held}."
 
 
 def _memory(scenario: Scenario, execution: Mapping[Any, Any], label: str) -> dict[str, str]:

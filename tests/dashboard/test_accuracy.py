@@ -87,6 +87,22 @@ def test_rates_err_the_other_way_round() -> None:
     assert "ss-tile-error" not in figure_strip(plain)
 
 
+def test_what_figures_rest_on_is_told_once_below_them() -> None:
+    row = rows(dense(), 1)[0]
+    error = accuracy.error_of(dense().scenario, row)
+    assert error is not None
+    told = accuracy.basis(dense().scenario, row)
+    assert "fitted to measured runs, memory modelled" in told
+    assert told.endswith(f"% of {error.most.rests_on}.")
+    tiles = accuracy.marked([Tile("Step time", "1 s")], dense().scenario, row)
+    strip = figure_strip(tiles, told)
+    assert "ss-origin" not in strip
+    assert strip.count("fitted to measured runs") == 1
+    fastest = next(row for row in rows(offloading()) if offloading().scenario.not_measured(row))
+    assert "times and memory modelled" in accuracy.basis(offloading().scenario, fastest)
+    assert "not measured" in accuracy.basis(exploration().scenario, row)
+
+
 def test_span_reads_as_an_interval() -> None:
     assert accuracy.span(0.93, 1.08) == f"−7.0 to +8.0{SPACE}%"
 

@@ -15,7 +15,8 @@ from engine.cli import serve
 from engine.cli.limits import parse_limits
 from engine.cli.main import EXIT_CODES
 from engine.cli.output import ExitCode, ProgressLine, as_json, quantity, text_table, write
-from engine.columns import FIELDS, OUTCOME, STATISTICS, by_name
+from engine.columns import BESIDE_RATE, FIELDS, OUTCOME, STATISTICS, by_name
+from engine.economics import derived_of
 from engine.executions.limits import LimitError
 from tests import reference
 
@@ -68,8 +69,13 @@ def test_explore_as_text(shardscape):
     assert "feasible" in out
     assert "step [s]" in out
     assert "HBM [GiB]" in out
-    best = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS).best
-    assert quantity(by_name("sample_rate"), best["sample_rate"]) in out
+    assert "TP net NVLink" in out
+    found = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS)
+    assert quantity(by_name("sample_rate"), found.best["sample_rate"]) in out
+    derived = derived_of(found.scenario)
+    assert set(BESIDE_RATE) <= set(derived)
+    for name in BESIDE_RATE:
+        assert quantity(by_name(name), derived[name].of(found.best["sample_rate"])) in out
 
 
 def test_explore_with_limits_by_another_metric(shardscape):

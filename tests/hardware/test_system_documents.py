@@ -159,6 +159,16 @@ def test_one_to_eight_networks(tiers: int) -> None:
     assert len(hardware.load_document(document).networks) == tiers
 
 
+@pytest.mark.parametrize("tiers", [1, 2, 3])
+def test_networks_have_names_whatever_the_system(tiers: int) -> None:
+    document = {**changed(OURS, "networks", [OURS["networks"][0]] * tiers), "accelerator": None}
+    found = hardware.load_document({key: value for key, value in document.items() if value is not None})
+    assert hardware.network_names(found) == ("inner network", *["network 2"] * (tiers == 3),
+                                             *["outer network"] * (tiers > 1))  # fmt: skip
+    assert hardware.network_words(found)[0] == "the inner network"
+    assert hardware.network_words(hardware.load("h100_80g_sxm")) == ("NVLink", "InfiniBand")
+
+
 def test_nine_networks_are_too_many() -> None:
     nine = OURS["networks"] * 4 + OURS["networks"][:1]
     assert "'networks' has 9 entries; it must have at most 8" in fault(changed(OURS, "networks", nine))
