@@ -21,7 +21,7 @@ from hardware.calibration import (
 )
 from hardware.editing import SystemFileError, edited
 from hardware.loader import SystemLike, load, load_document, names, system_of, to_calculon, to_document, variant_names
-from hardware.network_names import network_names
+from hardware.network_names import network_names, network_words
 from hardware.schema import GIB, Accelerator, Assumption, Memory, Network, Operation, Processor, System
 from models.documents import Change
 
@@ -50,6 +50,7 @@ __all__ = [
     "load_document",
     "names",
     "network_names",
+    "network_words",
     "system_of",
     "to_calculon",
     "to_document",

@@ -6,7 +6,7 @@ from typing import Final
 
 from hardware.schema import System
 
-__all__ = ["network_names"]
+__all__ = ["network_names", "network_words"]
 
 _INNER: Final = {
     "volta": "NVLink", "ampere": "NVLink", "hopper": "NVLink", "blackwell": "NVLink", "ada": "PCIe",
@@ -17,15 +17,19 @@ _NVIDIA: Final = ("volta", "ampere", "hopper", "blackwell", "ada")
 
 
 def network_names(system: System) -> tuple[str, ...]:
-    """Returns what each network tier of a system is called, innermost first: "NVLink", "InfiniBand".
+    """Returns what each network of a system is called, innermost first: "NVLink", "InfiniBand".
 
-    The innermost is the one that the accelerator's maker builds; the outermost links nodes. Tiers between them, and
-    those of systems whose accelerator is not known, are "tier 1" and so on.
+    The innermost is the one that the accelerator's maker builds; the outermost links nodes. Those of systems whose
+    accelerator is not known are the "inner network" and the "outer network", and what lies between is "network 2" and
+    so on, counted from the innermost.
 
     Args:
         system: whose networks are meant.
     """
-    names = [f"tier {tier}" for tier in range(len(system.networks))]
+    names = [f"network {tier + 1}" for tier in range(len(system.networks))]
+    names[0] = "inner network"
+    if len(names) > 1:
+        names[-1] = "outer network"
     if system.accelerator is None:
         return tuple(names)
     generation = system.accelerator.generation
@@ -35,3 +39,12 @@ def network_names(system: System) -> tuple[str, ...]:
     if inner and len(names) > 1:
         names[-1] = "InfiniBand" if generation in _NVIDIA else "scale-out network"
     return tuple(names)
+
+
+def network_words(system: System) -> tuple[str, ...]:
+    """Returns what each network of a system is called within a sentence: "NVLink", "the outer network".
+
+    Args:
+        system: whose networks are meant.
+    """
+    return tuple(name if name[:1].isupper() else f"the {name}" for name in network_names(system))

@@ -170,6 +170,9 @@ class Architecture(_Entity):
     """Longest context the authors state [tokens]."""
     prediction_layers: Annotated[int, Whole(0, 64)] = 0
     """Further blocks for multi-token prediction (DeepSeek-V3, arXiv:2412.19437, section 2.2)."""
+    trained_prediction_layers: Annotated[int, Whole(0, 64)] = 0
+    """Of the `prediction_layers`, those that a run trains with the model; none unless it is said. The calibrated cost
+    model counts them: each a block, a projection of two vectors to one, and another pass of the head."""
     params_published_b: Billions | None = None
     """Parameters the authors state, without multi-token prediction [1e9]."""
     params_active_published_b: Billions | None = None
@@ -196,6 +199,12 @@ class Architecture(_Entity):
                 "has latent attention with head_dim {given} and {kv} key/value heads; they must be "
                 "nope_head_dim + rope_head_dim = {sum} and heads = {q}",
                 {"given": self.head_dim, "kv": self.kv_heads, "sum": latent.qk_head_dim, "q": self.heads},
+            )
+        if self.trained_prediction_layers > self.prediction_layers:
+            raise PydanticCustomError(
+                "refused",
+                "has trained_prediction_layers {trained} of {all} prediction_layers; it must be at most as many",
+                {"trained": self.trained_prediction_layers, "all": self.prediction_layers},
             )
         if self.full_attention_every is not None and self.sliding_window is None:
             raise PydanticCustomError(

@@ -134,7 +134,8 @@ def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
     """Returns the matrix arithmetic of one token of a published architecture in a sequence of `seq_size` tokens.
 
     Two per weight of every matrix that the token passes (Kaplan et al., arXiv:2001.08361, section 2.1), without the
-    lookup in the embedding; with the LM head, the router and, of experts, those that it visits. Attention: two per
+    lookup in the embedding; with the LM head, the router and, of experts, those that it visits. A layer for multi-token
+    prediction that is trained adds a block like the last, its projection and the head. Attention: two per
     element of query and key and of weight and value, for each of the tokens that the layer's window holds; with an
     indexer (DeepSeek-V3.2), for those that it picks, beside its own scores over all of them.
 
@@ -158,7 +159,15 @@ def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
     if index is not None:
         scores = 2.0 * architecture.layers * index.heads * index.head_dim * seq_size
         full, causal = full + scores, causal + scores / 2
-    return TokenFlops(2.0 * matrices, full, causal, 2.0 * architecture.hidden * architecture.vocab)
+    head, again = 2.0 * architecture.hidden * architecture.vocab, architecture.trained_prediction_layers
+    if again:
+        experts = architecture.expert_layers[-1]
+        fed = expert_weights(architecture, active=True) if experts else mlp_weights(architecture)
+        matrices += again * (attention_weights(architecture) + fed + 2 * architecture.hidden**2)
+        seen = _seen(architecture, architecture.windows[-1], seq_size)
+        full, causal = full + again * pair * seen[0], causal + again * pair * seen[1]
+        head *= 1 + again
+    return TokenFlops(2.0 * matrices, full, causal, head)
 
 
 def _seen(architecture: Architecture, window: int | None, length: int) -> tuple[float, float]:

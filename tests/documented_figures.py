@@ -203,10 +203,12 @@ def best_row(rank: int) -> list[str]:
     """Of one of the best three: id, the degrees, and figures as the command prints them."""
     from engine.cli.output import quantity
     from engine.columns import by_name
+    from engine.economics import derived_columns
 
-    row = explored().top(3).iloc[rank]
+    best = explored().top(3)
+    row = best.join(derived_columns(explored().scenario, best)).iloc[rank]
     names = ("id", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "pipeline_interleaving", "sample_rate",
-             "total_time", "total_efficiency", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")  # fmt: skip
+             "tokens_per_gpu", "tflops_per_gpu", "mfu", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")  # fmt: skip
     return [quantity(by_name(name), row[name]) for name in names]
 
 
@@ -241,7 +243,7 @@ def reasons() -> list[str]:
     return [whole(number) for number in sorted(explored().infeasible_by_reason.values(), reverse=True)]
 
 
-BEST = "{} {} {} {} {} {} %s {} {} {} ... {} {}"
+BEST = "{} {} {} {} {} {} %s {} {} {} {} ... {} {}"
 
 @cache
 def asked() -> dict[str, Any]:

@@ -42,13 +42,13 @@ def choices(
     metric: Column | str,
     mode: str = "light",
     *,
-    tier_names: tuple[str, ...] = (),
+    networks: tuple[str, ...] = (),
     narrow: bool = False,
 ) -> Chart:
     """Draws one rail per field with a dot per option, at the share of the overall best that the option can reach.
 
     table: columns field (name of an execution field), choice (its value), value (best of the metric with that choice
-    fixed, NaN where then none runs). Fields appear in the order of the table. tier_names: names of the network
+    fixed, NaN where then none runs). Fields appear in the order of the table. networks: names of the network
     tiers, used in place of their index. narrow: for a phone, where fewer labels have room.
     """
     column, colours = column_of(metric), palette(mode)
@@ -75,8 +75,8 @@ def choices(
         before = len(notes)
         part = [row for row in rows if row["field"] == field]
         fitting = sorted((row for row in part if not math.isnan(row["share"])), key=lambda row: row["share"])
-        names = [_name(field, row["choice"], tier_names) for row in fitting]
-        missing = [_name(field, row["choice"], tier_names) for row in part if math.isnan(row["share"])]
+        names = [choice_label(field, row["choice"], networks) for row in fitting]
+        missing = [choice_label(field, row["choice"], networks) for row in part if math.isnan(row["share"])]
         remark = f"{', '.join(missing)}: none runs" if missing else ""
         if fitting:
             spread = [max(row["share"], start) for row in fitting]
@@ -96,7 +96,7 @@ def choices(
             "range": [place + 0.4, 0.6], "tickfont": {"size": 12, "color": colours.text},
         },
     }  # fmt: skip
-    dots = _dots([row for row in rows if not math.isnan(row["share"])], start, column, places, tier_names, colours)
+    dots = _dots([row for row in rows if not math.isnan(row["share"])], start, column, places, networks, colours)
     return Chart(written(colours, round(34 - _ROW * place), [dots], layout), _alt(column, best, costly), rows=True)
 
 
@@ -113,12 +113,6 @@ def _percent_ticks(start: float) -> dict[str, Any]:
     step = 0.1 if start >= 0.5 else 0.2
     ticks = [1 - step * index for index in range(round((1 - start) / step + 1e-9) + 1)]
     return {"tickvals": ticks, "ticktext": [f"{tick * 100:.0f} %" for tick in ticks]}
-
-
-def _name(field: str, value: object, tier_names: tuple[str, ...]) -> str:
-    if field.endswith("_net") and str(value).isdigit() and int(str(value)) < len(tier_names):
-        return tier_names[int(str(value))]
-    return choice_label(field, value)
 
 
 def _rail(row: float, shares: list[float], colours: Palette) -> dict[str, Any]:
@@ -174,7 +168,7 @@ def _dots(
     start: float,
     column: Column,
     places: dict[str, float],
-    tier_names: tuple[str, ...],
+    networks: tuple[str, ...],
     colours: Palette,
 ) -> dict[str, Any]:
     shares = [row["share"] for row in rows]
@@ -189,7 +183,7 @@ def _dots(
             "line": {"width": 1, "color": colours.muted},
         },
         "hovertext": [
-            f"<b>{by_name(row['field']).label}: {_name(row['field'], row['choice'], tier_names)}</b><br>"
+            f"<b>{by_name(row['field']).label}: {choice_label(row['field'], row['choice'], networks)}</b><br>"
             f"best {in_sentence(column.label)} {format_value(column, row['value'])}<br>"
             f"{percent(row['share'])} of the best"
             for row in rows

@@ -18,8 +18,13 @@ _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 LOOK: Final = {"TP": "tensor", "CP": "context", "EP": "expert", "PP": "pipeline", "DP": "data"}
 
 
-def partners(groups: Sequence[RankGroup], num_procs: int, domain: int, mode: str = "light") -> Chart:
-    """Draws which GPUs GPU 0 exchanges data with. domain: GPUs of the innermost network, drawn as bands."""
+def partners(
+    groups: Sequence[RankGroup], where: Mapping[str, str], num_procs: int, domain: int, mode: str = "light"
+) -> Chart:
+    """Draws which GPUs GPU 0 exchanges data with.
+
+    where: the networks of a group in words, by its name. domain: GPUs of the innermost network, drawn as bands.
+    """
     colours = palette(mode)
     figure = base(colours, 66 + 34 * len(groups))
     if num_procs / domain <= 128:
@@ -46,12 +51,12 @@ def partners(groups: Sequence[RankGroup], num_procs: int, domain: int, mode: str
         )  # fmt: skip
     figure.update_yaxes(
         range=[-0.6, len(groups) - 0.4], tickvals=rows, tickfont={"size": 12, "color": colours.text},
-        ticktext=[f"{group.name} {group.degree:,} · {group.where}" if group.degree > 1 else f"{group.name} 1"
+        ticktext=[f"{group.name} {group.degree:,} · {where[group.name]}" if group.degree > 1 else f"{group.name} 1"
                   for group in groups],
     )  # fmt: skip
     figure.update_xaxes(range=[-0.02 * num_procs, 1.01 * num_procs], nticks=9, title_text="GPU number", tickformat=",d")
     said = [
-        f"{group.name} over {group.degree:,} GPUs on {group.where}" for group in groups if group.degree > 1
+        f"{group.name} over {group.degree:,} GPUs on {where[group.name]}" for group in groups if group.degree > 1
     ]
     return Chart(figure, f"GPU 0 exchanges data in {', '.join(said)}." if said else "No GPU talks to another.")
 

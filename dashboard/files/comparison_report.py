@@ -18,6 +18,7 @@ from dashboard.files.comparison_tables import Side, best_table, differing, sides
 from dashboard.files.report import assumptions, drawn, page, sentence, subjects, whole
 from dashboard.files.report_parts import Figure, key_figures
 from dashboard.link.comparison import LETTERS, Comparison
+from dashboard.queries.accuracy import basis
 from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import metrics
 from dashboard.queries.explorations import cells_of
@@ -70,7 +71,8 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
     heads = "".join(
         f"<section><h2>{side.letter}: {escape(names[side.letter])}</h2>"
         f'<p class="muted">{escape(words[side.letter][1])}</p><p>{escape(sentence(side.scenario))}</p>'
-        f"{figure_strip(key_figures(side.exploration, side.best))}{_how_far(side)}</section>"
+        f"{figure_strip(key_figures(side.exploration, side.best), basis(side.scenario, side.best))}"
+        f"{_how_far(side)}</section>"
         for side in sides
     )
     rest = "".join(

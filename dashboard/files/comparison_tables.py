@@ -17,7 +17,7 @@ from dashboard.words.executions import field_in_words
 from dashboard.words.numbers import ABSENT, column_of, count, format_value
 from dashboard.words.scenarios import name_of
 from engine import Exploration, Scenario
-from engine.columns import ALL_FIELDS, DERIVED, by_name, fields_of, headline_of
+from engine.columns import ALL_FIELDS, BESIDE_RATE, DERIVED, by_name, fields_of, headline_of
 from engine.economics import derived_of
 
 __all__ = ["Side", "best_table", "differing", "file", "sides_of"]
@@ -26,7 +26,7 @@ _STATISTICS: Final = (
     "sample_rate", "total_time", "total_efficiency", "bubble_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
 )  # fmt: skip
 
-_RATES: Final = ("tokens_per_gpu", "tflops_per_gpu", "mfu", "usd", "energy", "tokens_per_usd")
+_RATES: Final = (*BESIDE_RATE, "tokens_per_usd")
 """What follows from the throughput and is told beside it."""
 
 
@@ -66,7 +66,8 @@ def best_table(sides: Sequence[Side]) -> pd.DataFrame:
     for column in ALL_FIELDS:
         if any(column.name not in best for best in known):
             continue  # not every cost model knows it
-        values = [ABSENT if side.best is None else field_in_words(side.best, column.name) for side in sides]
+        values = [ABSENT if side.best is None else field_in_words(side.best, column.name, side.scenario.system)
+                  for side in sides]  # fmt: skip
         if len({value for side, value in zip(sides, values, strict=True) if side.best is not None}) > 1:
             rows.append([column.label, *values])
     return pd.DataFrame(rows, columns=["", *(side.letter for side in sides)])

@@ -20,7 +20,7 @@ from dashboard.charts.elements.template import CONFIG
 from dashboard.compat import plotly_figures
 from dashboard.files.exports import version
 from dashboard.files.report_parts import Figure, best_table, figures, formulas, key_figures, top_table
-from dashboard.queries.accuracy import EXPLAINED, label_of
+from dashboard.queries.accuracy import EXPLAINED, basis, label_of
 from dashboard.queries.document_sheets import changes_in_words, lineage, not_represented, sheet
 from dashboard.queries.nearest_fit import how_far, ways
 from dashboard.queries.tie_breaking import best_of
@@ -87,7 +87,7 @@ def build(exploration: Exploration, address: str = "", title: str = "") -> bytes
     name = title or name_of(scenario)
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(sentence(scenario))}</p>"
-        f"{figure_strip(key_figures(exploration, best))}"
+        f"{figure_strip(key_figures(exploration, best), basis(scenario, best))}"
         f"{_answer(exploration, best)}<h2>Figures</h2>{places}"
         f"{_tables(exploration, best)}{subjects(scenario)}"
         f"<h2>Assumptions and versions</h2><ul>{assumptions(exploration)}</ul>"
@@ -162,7 +162,7 @@ def sentence(scenario: Scenario) -> str:
     return (
         f"Train {model} on {scenario.num_procs:,} × {system} in {choice_label('datatype', scenario.datatype)} with a "
         f"batch of up to {scenario.max_batch_size:,} × {scenario.model.seq_size:,} tokens; "
-        f"{', '.join(in_words(scenario.limits)) or 'no restrictions'}."
+        f"{', '.join(in_words(scenario.limits, scenario.system)) or 'no restrictions'}."
     )
 
 

@@ -98,7 +98,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
         capacities = (scenario.system.mem1.capacity_gib * GIB, scenario.system.mem2.capacity_gib * GIB)
         # A report is built in a thread of the server, outside any session, where Streamlit's cache does not belong.
         costs = computed(explorations.bests_of_choices)(exploration, key, metric.statistic, ())
-        tiers = network_names(scenario.system)
+        networks = network_names(scenario.system)
         front = exploration.frontier(*FRONTIER)
         rows = exploration.evaluate_ids(front["id"].to_numpy())
         found += [
@@ -107,7 +107,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
                    lambda mode: memory_bars([("", best)], capacities, mode),
                    legend(kinds_of(MEMORY_KINDS, scenario.cost_model))),
             Figure("choices", "What each choice costs", "best throughput with the choice fixed, everything else free",
-                   lambda mode: choices_chart(costs, metric.column, mode, tier_names=tiers)),
+                   lambda mode: choices_chart(costs, metric.column, mode, networks=networks)),
             Figure("frontier", "Throughput against memory", "the executions that no other beats in both",
                    lambda mode: pareto(rows, *FRONTIER, mode)),
         ]  # fmt: skip

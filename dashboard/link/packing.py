@@ -9,31 +9,25 @@ changed in between. Reading is bounded before and after decompression and never 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
-import zlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import hardware
 import models
-from dashboard.link.document_validation import MOST_BYTES, PROBLEMS, Refused, parse, scenario_of, sentence
+from dashboard.link.document_validation import PROBLEMS, Refused, parse, scenario_of, sentence
+from dashboard.link.folding import LONGEST, folded, unfolded
 from engine import Scenario
 from engine.cost_models.registry import cost_model_of
 from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, shown
 
-__all__ = ["LONGEST", "Unpacked", "folded", "packed", "unfolded", "unpacked"]
-
-VERSION: Final = "1"
-LONGEST: Final = 30_000
-"""Characters of a packed scenario that are looked at; browsers and proxies seldom pass on more."""
+__all__ = ["LONGEST", "Unpacked", "packed", "unpacked"]
 
 _WHERE: Final = "The link's scenario"
-_ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]+")
+_DAMAGED: Final = "The link's scenario is damaged: it is not a complete copy of a shared link."
 _NAME: Final = re.compile(r"\w[\w.+@-]{0,100}")
 
 _PRESET: Final = (
@@ -64,7 +58,8 @@ _PRESET: Final = (
     b'{"format":"shardscape-scenario/1","key":"","model":{"of":"gpt3-175B","name":"","title":"","set":{"num_procs":512,'
     b'"max_batch_size":512,"datatype":"float16","limits":{},"system":{"of":"h100_80g_nvl8","set":{"mem1.capacity_gib":'
 )
-"""Words that packed scenarios are likely to hold, likeliest last. Part of the format: to change it, raise `VERSION`."""
+"""Words that packed scenarios are likely to hold, likeliest last. Part of the format: who changes it raises the
+version."""
 
 
 class Unpacked(NamedTuple):
@@ -87,15 +82,8 @@ def packed(scenario: Scenario) -> str:
         document["cost_model"] = scenario.cost_model
     if scenario.calibration is not None:
         document["calibration"] = _short_calibration(scenario.calibration)
-    return folded(document)
-
-
-def folded(document: Mapping[str, Any]) -> str:
-    """Returns a JSON document as a text of letters, digits, - and _; `unfolded` gives its bytes again."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    press = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_DEFAULT_STRATEGY, _PRESET)
-    data = press.compress(text.encode()) + press.flush()
-    return VERSION + base64.urlsafe_b64encode(data).decode().rstrip("=")
+    return folded(text, _PRESET)
 
 
 def _short(
@@ -190,9 +178,9 @@ def _built(short: Mapping[str, Any], load: Callable[[str], Any], edited: Callabl
 @lru_cache(maxsize=64)
 def unpacked(text: str) -> Unpacked:
     """Returns the scenario in a link. Raises `Refused`."""
-    document = parse(unfolded(text), _WHERE)
+    document = parse(unfolded(text, "scenario", _PRESET), _WHERE)
     if not isinstance(document, dict):
-        raise Refused(_damaged("scenario"))
+        raise Refused(_DAMAGED)
     check = document.pop("key", None)
     model, system = document.get("model"), document.get("system")
     try:
@@ -212,37 +200,3 @@ def unpacked(text: str) -> Unpacked:
             "those its sender saw.",
         )
     return Unpacked(scenario)
-
-
-def unfolded(text: str, noun: str = "scenario") -> bytes:
-    """Returns the bytes of the document that a text of a link stands for, at most `MOST_BYTES`. Raises `Refused`.
-
-    noun: what sentences call it.
-    """
-    damaged = _damaged(noun)
-    if len(text) > LONGEST:
-        raise Refused(f"The link holds a {noun} of {len(text):,} characters; up to {LONGEST:,} are read.")
-    if _ALPHABET.fullmatch(text) is None:
-        raise Refused(damaged)
-    if text[0] != VERSION:
-        if text[0].isdigit() and text[0] > VERSION:
-            raise Refused(
-                f"The link was made by a newer Shardscape (link version {text[0]}); this one reads version {VERSION}. "
-                "Update this server to open it."
-            )
-        raise Refused(damaged)
-    try:
-        packed_bytes = base64.urlsafe_b64decode(text[1:] + "=" * (-len(text[1:]) % 4))
-        unfolding = zlib.decompressobj(zlib.MAX_WBITS, _PRESET)
-        plain = unfolding.decompress(packed_bytes, MOST_BYTES)
-    except (binascii.Error, zlib.error) as problem:
-        raise Refused(damaged) from problem
-    if unfolding.unconsumed_tail:
-        raise Refused(f"The link's {noun} unfolds to more than {MOST_BYTES:,} bytes and is not read.")
-    if not unfolding.eof or unfolding.unused_data:
-        raise Refused(damaged)
-    return plain
-
-
-def _damaged(noun: str) -> str:
-    return f"The link's {noun} is damaged: it is not a complete copy of a shared link."

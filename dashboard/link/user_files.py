@@ -1,7 +1,8 @@
-"""What people keep on a server: own models, systems and calibrations, and saved scenarios, as files beside the store.
+"""What people keep on a server: own models, systems, calibrations and model cards, and saved scenarios, as files beside
+the store.
 
     results.duckdb          the store
-    results.user/           models/ systems/ calibrations/ scenarios/, one JSON document per file
+    results.user/           models/ systems/ calibrations/ cards/ scenarios/, one JSON document per file
 
 A file is written beside its place and then moved there, so that no reader ever sees half of one. File names are made
 from a hash; nothing that a person types becomes part of a path. Everything here is shared by all who use the server.
@@ -28,9 +29,11 @@ import streamlit as st
 import hardware
 import models
 from dashboard.link.document_validation import PROBLEMS, Refused, parse, scenario_of, sentence
+from dashboard.link.own_cards import OwnCard, document_of, own_card_of
 from dashboard.link.packing import LONGEST
 from dashboard.settings import settings_from
 from engine import Scenario
+from engine.planners.elastic import card_names
 from hardware import Calibration, System
 from models import Model
 from models.documents import shown
@@ -74,6 +77,7 @@ class UserFiles:
         self._models = _Kind(self._at("models"), _model)
         self._systems = _Kind(self._at("systems"), _system)
         self._calibrations = _Kind(self._at("calibrations"), _calibration)
+        self._cards = _Kind(self._at("cards"), own_card_of)
         self._saved = _Kind(self._at("scenarios"), _saved)
 
     def _at(self, name: str) -> Path | None:
@@ -82,7 +86,7 @@ class UserFiles:
     @property
     def problems(self) -> tuple[str, ...]:
         """A sentence per file that could not be read."""
-        kinds = (self._models, self._systems, self._calibrations, self._saved)
+        kinds = (self._models, self._systems, self._calibrations, self._cards, self._saved)
         return tuple(problem for kind in kinds for problem in kind.problems())
 
     def models(self) -> dict[str, Model]:
@@ -96,6 +100,10 @@ class UserFiles:
     def calibrations(self) -> dict[str, Calibration]:
         """Own calibrations by name."""
         return {found.name: found for found in self._calibrations.all().values()}
+
+    def cards(self) -> dict[str, OwnCard]:
+        """Own model cards of elastic plans by name, with what was measured of them."""
+        return {found.name: found for found in self._cards.all().values()}
 
     def saved(self) -> list[Saved]:
         """Saved scenarios, newest first."""
@@ -117,6 +125,11 @@ class UserFiles:
         _free(calibration.name, hardware.calibration_names(), "calibration")
         self._calibrations.write(_ident(calibration.name), hardware.calibration_document(calibration))
 
+    def keep_card(self, own: OwnCard) -> None:
+        """Keeps a model card under its name, in place of an own one of that name. The library's names are taken."""
+        _free(own.name, card_names(), "model card")
+        self._cards.write(_ident(own.name), document_of(own))
+
     def drop_model(self, name: str) -> None:
         """Deletes an own model."""
         self._models.delete(_ident(name))
@@ -128,6 +141,10 @@ class UserFiles:
     def drop_calibration(self, name: str) -> None:
         """Deletes an own calibration."""
         self._calibrations.delete(_ident(name))
+
+    def drop_card(self, name: str) -> None:
+        """Deletes an own model card."""
+        self._cards.delete(_ident(name))
 
     def keep(self, title: str, scenario: Scenario, page: str = "", view: Mapping[str, str] | None = None) -> str:
         """Saves a scenario under a title; returns its ident."""

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 from dashboard.charts.elements.markup import Tile
 from dashboard.queries.explorations import Where, near_best
 from dashboard.words.numbers import SPACE, percent, signed_percent
+from dashboard.words.scenarios import in_words
 from engine import Exploration, Scenario
 from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
@@ -22,13 +23,14 @@ from engine.recommendation import fit_of
 from engine.validation.uncertainty import OFFLOADS, SHARE, Interval, interval_of, is_modelled, memory_interval_of
 
 __all__ = [
-    "EXACT", "EXPLAINED", "FITTED", "MODELLED", "ErrorOf", "beside", "error_of", "founded", "is_tied", "label_of",
-    "marked", "origin_of", "span", "ties", "within",
+    "EXACT", "EXPLAINED", "FITTED", "MODELLED", "ErrorOf", "basis", "beside", "beside_figure", "error_of", "founded",
+    "is_tied", "label_of", "marked", "origin_of", "span", "ties", "within",
 ]  # fmt: skip
 
 _TIMES: Final = ("Step time", "1 T tokens take")
 _RATES: Final = ("Best throughput", "Throughput", "MFU")
 _MEMORY: Final = ("HBM", "HBM per GPU", "HBM needed", "Host memory")
+_MEMORY_OF: Final = {"proc_mem_tier1_cap_req": "HBM", "proc_mem_tier2_cap_req": "Host memory"}
 EXACT, FITTED, MODELLED = "exact", "calibrated", "modelled"
 EXPLAINED: Final = {
     FITTED: "Rates of this GPU's generation were fitted to measured training runs.",
@@ -97,6 +99,21 @@ def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, An
     return found
 
 
+def basis(scenario: Scenario, execution: Mapping[Any, Any] | None) -> str:
+    """Returns in one line what figures of an execution rest on: its cost model, whether times were fitted to measured
+    runs, and what the ranges beside them hold."""
+    cost_model = cost_model_of(scenario)
+    if cost_model.reference:
+        return f"Cost model {in_words(scenario)}: computed, not measured; measured runs are on the page Validation."
+    label = label_of(scenario, execution)
+    unknown = execution is not None and label_of(scenario) == FITTED
+    why = ("times fitted to measured runs" if label == FITTED else "times modelled, as this was never measured"
+           if unknown else "times modelled, as nothing was measured on this GPU's generation")  # fmt: skip
+    error = None if execution is None else error_of(scenario, execution)
+    held = "" if error is None else f"; ranges hold {percent(SHARE, 0)} of {error.most.rests_on}"
+    return f"Cost model {in_words(scenario)}: {why}, memory modelled{held}."
+
+
 def _memory(scenario: Scenario, execution: Mapping[Any, Any], label: str) -> dict[str, str]:
     """How far predicted memory may be off, and whether that leaves open that it fits."""
     error = memory_interval_of(scenario)
@@ -106,9 +123,9 @@ def _memory(scenario: Scenario, execution: Mapping[Any, Any], label: str) -> dic
     needed = float(execution[f"proc_mem_tier{2 if second else 1}_cap_req"])
     if not needed > 0.0:
         return {}
-    told = f"{span(error.low, error.high)} ({percent(SHARE, 0)})"
+    told = span(error.low, error.high)
     if fit_of(scenario, needed, error.high - 1.0, second=second) == "may not fit":
-        return {"error": f"may not fit: {span(error.low, error.high)}", "tone": "worse"}
+        return {"error": f"may not fit: {told}", "tone": "worse"}
     return {"error": told}
 
 
@@ -118,8 +135,26 @@ def founded(scenario: Scenario, execution: Mapping[Any, Any], kind: Literal["tim
     told, error = beside(scenario, execution), error_of(scenario, execution)
     if error is not None:
         low, high = error.most[:2] if kind == "time" else (1.0 / error.most.high, 1.0 / error.most.low)
-        told = f"{span(low, high)} ({percent(SHARE, 0)})"
+        told = span(low, high)
     return {"origin": label_of(scenario, execution), "error": told}
+
+
+def beside_figure(
+    scenario: Scenario, statistic: str, inverse: bool, execution: Mapping[Any, Any]
+) -> tuple[str, str]:
+    """Returns the label of any figure of an execution, and how far it may be off or what was never measured of it.
+
+    statistic: that it follows from. inverse: whether it falls where that rises, as cost does with throughput.
+    """
+    if label_of(scenario) == EXACT:
+        return "", ""
+    origin = origin_of(scenario, statistic, execution)
+    if statistic in _MEMORY_OF:
+        return origin, _memory(scenario, execution, _MEMORY_OF[statistic]).get("error", "")
+    if statistic in ("sample_rate", "total_time"):
+        kind: Literal["time", "rate"] = "rate" if (statistic == "sample_rate") != inverse else "time"
+        return origin, founded(scenario, execution, kind)["error"]
+    return origin, "" if by_name(statistic).unit == "bytes" else beside(scenario, execution)
 
 
 def beside(scenario: Scenario, execution: Mapping[Any, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from dashboard.link.catalogue import called
 from engine.columns import choice_label
-from hardware import System
+from hardware import System, network_names
 from models import Model
 from models.documents import marked, within
 
@@ -98,8 +98,8 @@ def system_fields(system: System) -> Iterator[Field]:
                 options=("roofline", "no_overlap"))  # fmt: skip
     yield from _memory("mem1", "Memory, HBM", "HBM", "The memory beside each GPU.")
     yield from _memory("mem2", "Memory, host", "Host memory", "The memory to offload to, per GPU; 0 for none.")
-    for tier in range(len(system.networks)):
-        yield from _network(tier)
+    for tier, name in enumerate(network_names(system)):
+        yield from _network(tier, f"Network: {name}" if name[:1].isupper() else name.capitalize())
     yield from _facts(system)
 
 
@@ -126,8 +126,8 @@ def _memory(name: str, section: str, word: str, what: str) -> Iterator[Field]:
                 "How much of the bandwidth a transfer reaches: from this many MB on, this share.", "table")  # fmt: skip
 
 
-def _network(tier: int) -> Iterator[Field]:
-    section, path = f"Network tier {tier}", f"networks.{tier}"
+def _network(tier: int, section: str) -> Iterator[Field]:
+    path = f"networks.{tier}"
     yield Field(f"{path}.size", "GPUs within it", section, "",
                 "How many GPUs one such network links at equal rates.", "whole")  # fmt: skip
     yield Field(f"{path}.bandwidth_gb_per_s", "Bandwidth", section, "GB/s", "Rate per GPU and direction.")
@@ -197,6 +197,10 @@ _ARCHITECTURE: Final = {
     "window_kind": ("Kind of window", "", ""),
     "full_attention_every": ("Full attention every", "layers", ""),
     "prediction_layers": ("Prediction layers", "", "Further blocks for multi-token prediction."),
+    "trained_prediction_layers": (
+        "Prediction layers trained", "", "Of them, those that a training run trains: the calibrated cost model counts "
+        "each as a block, a projection and another pass of the head, on the last stage."
+    ),
     "params_published_b": ("Parameters, published", "billion", ""),
     "params_active_published_b": ("Active parameters, published", "billion", ""),
 }

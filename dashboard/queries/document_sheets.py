@@ -12,7 +12,7 @@ from dashboard.queries.document_fields import Field, Mark, fields_of, marks_of, 
 from dashboard.words.numbers import ABSENT, MINUS, UNLIMITED, capacity_words, count, counted, plain
 from engine.columns import choice_label
 from engine.cost_models.registry import COST_MODELS, named
-from hardware import System
+from hardware import System, network_names
 from models import Model
 
 __all__ = [
@@ -134,7 +134,7 @@ def key_facts(thing: Model | System) -> list[tuple[str, str]]:
             (f"matrix peak, {choice_label('datatype', name)}", f"{plain(thing.matrix[name].tflops)} TFLOP/s"),
             ("HBM", f"{capacity_words(thing.mem1.capacity_gib)} at {plain(thing.mem1.bandwidth_gb_per_s)} GB/s"),
             ("host memory", host),
-            ("inner network", f"{inner.size:,} at {plain(inner.bandwidth_gb_per_s)} GB/s"),
+            (network_names(thing)[0], f"{inner.size:,} GPUs at {plain(inner.bandwidth_gb_per_s)} GB/s"),
         ]
     found = [("parameters", "not recorded" if thing.parameters is None else count(thing.parameters))]
     if thing.active_parameters is not None and thing.active_parameters != thing.parameters:

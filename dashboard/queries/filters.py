@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -48,6 +48,8 @@ class Filter:
     high: float | None = None
     metric: Metric | None = None
     """How the figure follows from a stored statistic; None for what is stored itself."""
+    networks: tuple[str, ...] = field(default=(), compare=False)
+    """What the networks of the system are called, innermost first, which words tell instead of their numbers."""
 
     @property
     def stored(self) -> str:
@@ -87,7 +89,7 @@ class Filter:
         """The filter as a chip says it: "HBM needed ≤ 40.0 GiB", "Recompute none or full"."""
         label = self.column.label
         if self.values:
-            return f"{label} {' or '.join(choice_label(self.column, value) for value in self.values)}"
+            return f"{label} {' or '.join(choice_label(self.column, value, self.networks) for value in self.values)}"
         low = None if self.low is None else format_value(self.column, self.low)
         high = None if self.high is None else format_value(self.column, self.high)
         if low is not None and high is not None:
@@ -129,10 +131,12 @@ def asked_of(filters: Sequence[Filter], *chosen: Metric) -> list[str]:
     return [*(one.stored for one in filters), *(metric.statistic for metric in chosen)]
 
 
-def parse(link: str, derived: Mapping[str, Metric] = _NOTHING) -> tuple[list[Filter], list[str]]:
+def parse(
+    link: str, derived: Mapping[str, Metric] = _NOTHING, networks: tuple[str, ...] = ()
+) -> tuple[list[Filter], list[str]]:
     """Returns the filters of a link, and a sentence for every part that could not be read. Never raises.
 
-    derived: figures beside the stored columns, see `derived_of`.
+    derived: figures beside the stored columns, see `derived_of`. networks: what the system's networks are called.
     """
     filters: dict[str, Filter] = {}
     problems = []
@@ -146,7 +150,7 @@ def parse(link: str, derived: Mapping[str, Metric] = _NOTHING) -> tuple[list[Fil
         elif found is None:
             problems.append(f"The filter {piece[:60]!r} cannot be read; {_accepted(column)}. It is left out.")
         else:
-            filters[name] = replace(found, metric=metric)
+            filters[name] = replace(found, metric=metric, networks=networks)
     return list(filters.values()), problems
 
 

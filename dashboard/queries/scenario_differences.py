@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 import hardware
@@ -27,7 +28,8 @@ _ARCHITECTURE: Final = {
     "experts.routed": "Experts", "experts.top_k": "Experts of a token", "experts.ffn": "Width of an expert",
     "experts.shared": "Shared experts", "experts.leading_dense_layers": "Leading blocks without experts",
     "experts.groups": "Groups of experts", "experts.groups_per_token": "Groups of a token",
-    "prediction_layers": "Prediction layers", "qk_norm": "Norm of queries and keys",
+    "prediction_layers": "Prediction layers",
+    "trained_prediction_layers": "Prediction layers trained", "qk_norm": "Norm of queries and keys",
     "qkv_bias": "Biases of queries, keys and values",
 }  # fmt: skip
 _SILENT: Final = ("params_published_b", "params_active_published_b", "rope_theta", "max_seq", "positions")
@@ -51,7 +53,8 @@ def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]
     """Returns (group, field, value in each scenario) of every field that is not the same in all, the most telling
     first."""
     exact = all(cost_model_of(scenario).flop_recipe == "block" for scenario in scenarios)
-    tables = [dict(_fields(scenario, exact)) for scenario in scenarios]
+    networks = _networks(scenarios)
+    tables = [dict(_fields(scenario, exact, networks)) for scenario in scenarios]
     names = list(dict.fromkeys(name for table in tables for name in table))
     order = {group: index for index, group in enumerate(("Run", "Model", "System", "Limits"))}
     found = []
@@ -62,9 +65,19 @@ def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]
     return sorted(found, key=lambda row: order[row[0]])
 
 
-def _fields(scenario: Scenario, exact: bool) -> Iterator[tuple[tuple[str, str], str]]:
+def _networks(scenarios: Sequence[Scenario]) -> list[str]:
+    """What the networks are called, innermost first: by every name where systems call theirs differently."""
+    names = (hardware.network_names(scenario.system) for scenario in scenarios)
+    return [_first_large(" / ".join(dict.fromkeys(filter(None, tier)))) for tier in zip_longest(*names)]
+
+
+def _first_large(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _fields(scenario: Scenario, exact: bool, networks: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
     """((group, field), value) of everything that results depend on. exact: whether all compared know a model
-    by the six numbers of its block alone."""
+    by the six numbers of its block alone. networks: what the networks are called."""
     model, system = scenario.model, scenario.system
     yield ("Run", "Model"), model.title or model.name
     yield ("Run", "System"), system_name(system)
@@ -86,14 +99,14 @@ def _fields(scenario: Scenario, exact: bool) -> Iterator[tuple[tuple[str, str], 
     document = hardware.to_document(system)
     physics = {key: document[key] for key in ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks")}
     for path, value in _leaves(physics):
-        label = _label(path, scenario.datatype)
+        label = _label(path, scenario.datatype, networks)
         if label:
             yield ("System", label), _told(value * 1e6 if path.endswith("latency_s") else value)
     if not exact and system.accelerator is not None and system.accelerator.tdp_w:
         yield ("System", "Design power, W"), _told(system.accelerator.tdp_w)
     for name, limit in scenario.limits.items():
         label = by_name(name).label if name != "uneven_pipelines" else "Uneven pipelines"
-        yield ("Limits", label), _told_limit(limit)
+        yield ("Limits", label), _told_limit(name, limit, scenario.system)
 
 
 def _words(path: str) -> str:
@@ -113,7 +126,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _label(path: str, datatype: str) -> str:
+def _label(path: str, datatype: str, networks: Sequence[str]) -> str:
     """What a field of the system is called; empty for rates of datatypes that are not used."""
     if path in _MEMORY:
         return _MEMORY[path]
@@ -126,7 +139,7 @@ def _label(path: str, datatype: str) -> str:
     network = _NETWORK.fullmatch(path)
     if network is not None:
         more = f" {network.group(3)}" if network.group(3) else ""
-        return f"Tier {network.group(1)} {_NETWORK_WORDS.get(network.group(2), network.group(2))}{more}"
+        return f"{networks[int(network.group(1))]} {_NETWORK_WORDS.get(network.group(2), network.group(2))}{more}"
     return path
 
 
@@ -142,8 +155,10 @@ def _told(value: Any) -> str:
     return str(value).replace("_", " ")
 
 
-def _told_limit(limit: Any) -> str:
+def _told_limit(name: str, limit: Any, system: hardware.System) -> str:
     if isinstance(limit, Mapping):
         return f"{limit['min']:,} to {limit['max']:,}"
     values = limit if isinstance(limit, list) else [limit]
+    if name != "uneven_pipelines" and by_name(name).of_network:
+        return ", ".join(choice_label(name, value, hardware.network_names(system)) for value in values)
     return ", ".join(_told(value) for value in values)

@@ -17,6 +17,8 @@ const library = (address) => {
   return window.shardscapePlotly;
 };
 
+const bars = ({data}) => JSON.stringify(data.map(({marker, colorbar = marker?.colorbar}) => colorbar?.orientation));
+
 const plain = (value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 
 async function step(Plotly, own) {
@@ -32,6 +34,16 @@ async function step(Plotly, own) {
   layout.uirevision ??= JSON.stringify(Object.entries(layout).filter(([name]) => AXIS.test(name))
     .map(([name, axis]) => [name, axis.range, axis.title?.text, axis.type]));
   if (!own.listens) own.place.textContent = "";
+  if (own.listens) {
+    // Plotly (4.1) keeps the room that labels of the former figure took, and measures the title of a colour bar that
+    // changes sides as it stood.
+    own.place._fullLayout._pushmargin = {};
+    if (own.bars !== bars(figure)) {
+      Plotly.purge(own.place);
+      own.listens = false;
+    }
+  }
+  own.bars = bars(figure);
   await Plotly.react(own.place, figure.data, layout, own.config);
   if (own.listens) return;
   own.listens = true;

@@ -10,9 +10,11 @@ import streamlit as st
 
 from dashboard.charts.elements.advice import Side, rows_table, sides
 from dashboard.charts.elements.markup import head
+from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.queries.recommendation import Advice, advice, memory_error
 from dashboard.widgets.controls import given, key_for, switch
+from dashboard.widgets.menus import filled
 from dashboard.widgets.window import is_narrow
 from dashboard.words.executions import title
 from dashboard.words.markdown import literal
@@ -23,6 +25,8 @@ from hardware import GIB
 __all__ = ["band", "band_to_come"]
 
 _NUMBER: Final = re.compile(r"|\d{1,3}(\.\d{1,3})?")
+_LINE: Final = 44
+"""Height of the band as one line [px]."""
 _HBM: Final = "proc_mem_tier1_cap_req"
 
 
@@ -36,7 +40,11 @@ def band(exploration: Exploration, key: str) -> None:
     if found.fastest is None:
         return
     scenario = exploration.scenario
-    with st.container(border=True, gap="xsmall", key=f"{key}_band"):
+    if is_narrow():  # one line: what the page is about comes first
+        place: Place = st.expander(_line(found), key=f"{key}_band_line")
+    else:
+        place = st.container(border=True, gap="xsmall", key=f"{key}_band")
+    with place:
         st.html(sides(_sides(scenario, found, state.selected_id())))
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             if found.execution is not None:
@@ -46,12 +54,22 @@ def band(exploration: Exploration, key: str) -> None:
                       on_click=state.reset_selection)  # fmt: skip
             with st.popover("Why not the others", icon=":material/format_list_numbered:", type="tertiary",
                             key=f"{key}_why", help="The ten best, and why each is not recommended."):  # fmt: skip
-                _why(scenario, found, key)
+                if filled(f"{key}_why"):
+                    _why(scenario, found, key)
 
 
 def band_to_come() -> None:
     """Keeps the room of the band, so that nothing moves when it comes."""
-    st.container(border=True, height=290 if is_narrow() else 144)
+    st.container(border=True, height=_LINE if is_narrow() else 144)
+
+
+def _line(found: Advice) -> str:
+    """What is recommended, as the one line of a narrow window: "Recommended TP 8 × PP 2 × DP 32 · 147 samples/s"."""
+    shown = found.fastest if found.execution is None else found.execution
+    assert shown is not None
+    name = "Fastest" if found.execution is None else "Recommended"
+    rate = format_value("sample_rate", shown["sample_rate"])
+    return f":small[{name} **{literal(title(shown))}** · {literal(rate)}]"
 
 
 def _sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side]:

@@ -77,16 +77,18 @@ def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int | Mappin
     return styled
 
 
-def arranged(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+def arranged(frame: pd.DataFrame, networks: Sequence[str] = ()) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Returns a table of executions as it is shown, and the column settings of `streamlit.dataframe`.
 
     Every column must be in the register. Quantities are divided by the unit that suits the column's largest value;
     switches and choices become words; fields that make no difference in a row have no value there.
+
+    networks: what the networks of the system are called, innermost first.
     """
     shown, settings = {}, {}
     for name in frame.columns:
         column = by_name(str(name))
-        shown[column.name], settings[column.name] = _column(column, _deciding(column, frame))
+        shown[column.name], settings[column.name] = _column(column, _deciding(column, frame), networks)
     return pd.DataFrame(shown), settings
 
 
@@ -99,11 +101,12 @@ def _deciding(column: Column, frame: pd.DataFrame) -> pd.Series[Any]:
     return values.astype("Int64" if column.dtype == "int64" else object).where(there, None)
 
 
-def _column(column: Column, values: pd.Series[Any]) -> tuple[Any, Any]:
+def _column(column: Column, values: pd.Series[Any], networks: Sequence[str]) -> tuple[Any, Any]:
     label, help_text = column.short, f"{column.label}. {column.description}"
     width = max(_WIDTHS.get(column.name, _WIDTHS[column.dtype]), 7 * len(label) + 22)
-    if column.dtype in ("bool", "str"):
-        words = [None if value is None or value != value else choice_label(column, value) for value in values]
+    if column.dtype in ("bool", "str") or (networks and column.of_network):
+        words = [None if pd.isna(value) else choice_label(column, value, networks) for value in values]
+        width = max(width, width_of_words(word or "" for word in words))
         return words, st.column_config.TextColumn(label, help=help_text, width=width)
     if column.dtype == "int64":
         return values, st.column_config.NumberColumn(label, help=help_text, format="%,d", width=width)
@@ -141,10 +144,11 @@ def table(
     height: int,
     on_select: Callable[[], None] | None = None,
     order: Sequence[str] | None = None,
+    networks: Sequence[str] = (),
 ) -> None:
     """Shows a table of executions. on_select: callback when a row is picked
-    (`st.session_state[key].selection.rows`)."""
-    shown, settings = arranged(frame)
+    (`st.session_state[key].selection.rows`). networks: as for `arranged`."""
+    shown, settings = arranged(frame, networks)
     more: dict[str, Any] = {} if on_select is None else {"on_select": on_select, "selection_mode": "single-row"}
     st.dataframe(
         shown, hide_index=True, height=height, row_height=ROW, column_config=settings, column_order=order, key=key,

@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.queries.accuracy import EXPLAINED, FITTED, beside, error_of, label_of, span
+from dashboard.widgets.menus import filled
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, percent
 from engine import Scenario
@@ -28,6 +29,8 @@ def popover(
     told = f"{label}, {span(error.most.low, error.most.high)}" if error else beside(scenario, execution) or label
     with st.popover(f":gray[How sure:] {told}", icon=":material/straighten:", type="tertiary", key=key,
                     help="How sure these figures are"):  # fmt: skip
+        if not filled(key):
+            return
         unknown = told_not_measured(scenario.not_measured(execution))
         st.markdown(f"**{label.capitalize()}.** {unknown or EXPLAINED[label]}")
         if error is None:

@@ -1,6 +1,6 @@
 """Executions and networks in words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dashboard.words.names import degrees, in_sentence
@@ -75,6 +75,12 @@ def network_name(system: System, tier: int) -> str:
     return f"{network_names(system)[tier]}, {_network(system, tier)}"
 
 
+def networks_of(system: System, tiers: Sequence[int]) -> str:
+    """Returns what several network tiers are called: "NVLink", "NVLink and InfiniBand"."""
+    *first, last = (network_names(system)[tier] for tier in tiers)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def _network(system: System, tier: int) -> str:
     network = system.networks[tier]
     return f"{network.size:,} GPUs, {plain(network.bandwidth_gb_per_s)} GB/s"
@@ -91,10 +97,10 @@ def microbatches(execution: Mapping[Any, Any]) -> int:
     return local // int(execution["microbatch_size"])
 
 
-def choices(execution: Mapping[Any, Any], system: System | None = None) -> list[tuple[str, str]]:
+def choices(execution: Mapping[Any, Any], system: System) -> list[tuple[str, str]]:
     """Returns every choice of an execution besides its degrees, as short key and value pairs.
 
-    system: to name its networks by: "NVLink, 8 GPUs, 450 GB/s"; without one they are "tier 0" and so on.
+    system: to name its networks by: "NVLink, 8 GPUs, 450 GB/s".
     """
     extended = not _neutral(execution)
     users: dict[int, list[str]] = {}
@@ -102,7 +108,7 @@ def choices(execution: Mapping[Any, Any], system: System | None = None) -> list[
         if int(execution[degree]) > 1 and not extended:
             users.setdefault(int(execution[net]), []).append(key)
     facts = [
-        (f"{' · '.join(keys)} network", f"tier {tier}" if system is None else network_name(system, tier))
+        (f"{' · '.join(keys)} network", network_name(system, tier))
         for tier, keys in sorted(users.items())
     ]
     if applies("pipeline_interleaving", execution):
@@ -152,23 +158,32 @@ def _neutral(execution: Mapping[Any, Any]) -> bool:
     return all(execution.get(name, value) == value for name, value in NEUTRAL_EXTENSIONS.items())
 
 
-def differences(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> list[tuple[str, str, str]]:
+def differences(
+    first: Mapping[Any, Any], second: Mapping[Any, Any], system: System | None = None
+) -> list[tuple[str, str, str]]:
     """Returns the fields in which two executions differ: (label, value of the first, value of the second).
 
-    Left out are those that make a difference in neither.
+    Left out are those that make a difference in neither. system: to name networks by, as for `field_in_words`.
     """
     return [
-        (column.label, field_in_words(first, column.name), field_in_words(second, column.name))
+        (column.label, field_in_words(first, column.name, system), field_in_words(second, column.name, system))
         for column in ALL_FIELDS
         if _given(first, column.name) != _given(second, column.name)
         and _decided(first, column.name) != _decided(second, column.name)
     ]
 
 
-def field_in_words(execution: Mapping[Any, Any], name: str) -> str:
-    """Returns the value of a field in words: a dash where it makes no difference."""
+def field_in_words(execution: Mapping[Any, Any], name: str, system: System | None = None) -> str:
+    """Returns the value of a field in words: a dash where it makes no difference.
+
+    system: to name networks by; without one they are numbers, which is enough to count what differs.
+    """
     value = _decided(execution, name)
-    return ABSENT if value is None else format_value(name, value)
+    if value is None:
+        return ABSENT
+    if system is not None and by_name(name).of_network:
+        return choice_label(name, int(value), network_names(system))
+    return format_value(name, value)
 
 
 def _decided(execution: Mapping[Any, Any], name: str) -> Any:

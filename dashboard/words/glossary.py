@@ -21,7 +21,8 @@ _WORDS: Final = (
     ("HBM, host memory", "the memory of a GPU itself, and that of the computer around it, to which can be offloaded."),
     ("Exposed", "time that the GPUs spend waiting for a transfer; the rest of it hides behind computing."),
     ("Bubble", "time in which stages of the pipeline have nothing to do while it fills and drains."),
-    ("Network tier", "a network that links a group of GPUs; tier 0 is the innermost and fastest."),
+    ("Network tier", "a network that links a group of GPUs, such as NVLink or InfiniBand; in files tiers have "
+                     "numbers, and 0 is the innermost and fastest."),
 )
 """What no column of the register says."""
 

@@ -76,6 +76,7 @@ def best(
     Progress is shown where errors go, if that is a terminal. Exit code 1 when nothing is feasible.
     """
     import engine
+    from engine.economics import derived_columns
     from engine.questions.explorations import best_document, best_table
 
     if not recommended and (headroom is not None or allow_offload or allow_unmeasured):
@@ -111,7 +112,7 @@ def best(
         if len(table):
             write()
             write("Best by throughput, proven" if len(table) > 1 else "Best throughput, proven")
-            write(executions_table(table))
+            write(executions_table(table, derived_columns(scenario, table), scenario.system))
             write_stages(scenario, table.iloc[0].to_dict())
             write_error(scenario, table.iloc[0].to_dict())
             if advice is not None:

@@ -70,7 +70,7 @@ def evaluate(
         for results in by.evaluated(read_executions(executions), counts):
             first = results.head(ROWS_PRINTED) if first is None else first
         assert first is not None, "a file has at least one table, if only an empty one"
-        _print_results(first, sum(counts.values()))
+        _print_results(by, first, sum(counts.values()))
     else:
         with ResultWriter(out, by.cost_model.name, by.calibration_name) as writer:
             for results in by.evaluated(read_executions(executions), counts):
@@ -112,16 +112,33 @@ class _By:
                 counts[str(status)] += int(count)
             yield results
 
+    def beside(self, results: pd.DataFrame) -> pd.DataFrame:
+        """What follows from the throughputs of executions that run, which may be of several sizes and datatypes."""
+        import pandas as pd
+
+        import engine
+        from engine.economics import derived_columns
+
+        found: list[pd.DataFrame] = []
+        for _, part in results.groupby(["num_procs", "datatype"]):
+            scenario = engine.Scenario.of(
+                self.model, self.system, num_procs=int(part["num_procs"].iloc[0]),
+                max_batch_size=int(part["batch_size"].max()), datatype=str(part["datatype"].iloc[0]),
+                cost_model=self.cost_model.name, calibration=self.calibration,
+            )  # fmt: skip
+            found.append(derived_columns(scenario, part))
+        return pd.concat(found)
+
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-def _print_results(first: pd.DataFrame, total: int) -> None:
+def _print_results(by: _By, first: pd.DataFrame, total: int) -> None:
     if total == 1:
         row = _records(first)[0]
         if row["status"] == "ok":
-            write(executions_table(first))
+            write(executions_table(first, by.beside(first), by.system))
             write()
             write(statistics_list(row))
         else:
@@ -129,7 +146,7 @@ def _print_results(first: pd.DataFrame, total: int) -> None:
         return
     runs = first[first["status"] == "ok"]
     if len(runs):
-        write(executions_table(runs))
+        write(executions_table(runs, by.beside(runs), by.system))
     others = first[first["status"] != "ok"]
     for position, row in zip(others.index, _records(others), strict=True):
         write(f"row {position}: {row['status']}: {row['reason_text']}")

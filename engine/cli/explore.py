@@ -176,6 +176,7 @@ def _document(found: Exploration, best: pd.DataFrame | None, seconds: float, aga
 
 def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, seconds: float, again: bool) -> None:
     from engine.columns import by_name
+    from engine.economics import derived_columns
 
     write(scenario_line(found.scenario))
     speed = f"{seconds:.2f} s, {rate(found.total / seconds)}" if seconds > 0 else "0 s"
@@ -187,7 +188,7 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
     if best is not None and len(best):
         write()
         write(f"Best by {by_name(by).label.lower()}" if len(best) > 1 else f"Best {by_name(by).label.lower()}")
-        write(executions_table(best))
+        write(executions_table(best, derived_columns(found.scenario, best), found.scenario.system))
         write_stages(found.scenario, best.iloc[0].to_dict())
         write_error(found.scenario, best.iloc[0].to_dict())
     elif not found.total:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from engine.cli.options import CalibrationOption, CostModelOption, JsonOption, LimitOption
-from engine.cli.output import as_json, calibration_of, text_table, write
+from engine.cli.output import as_json, calibration_of, quantity, text_table, unit_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -165,6 +165,10 @@ def _standing(
 
 def _print_standing(stands: Standing, framework: str) -> None:
     """Prints where an execution stands, and what leads to the best: fields, and below them the framework's flags."""
+    import numpy as np
+
+    from engine.columns import BESIDE_RATE
+    from engine.economics import derived_of
     from engine.launch import flag_changes
 
     scenario, best, row = stands.scenario, stands.best, stands.row
@@ -173,7 +177,10 @@ def _print_standing(stands: Standing, framework: str) -> None:
     write(f"On {scenario.num_procs:,} x {machine}, batch {scenario.max_batch_size:,}, {scenario.datatype}; cost model "
           f"{scenario.cost_model}")  # fmt: skip
     if stands.runs:
-        write(f"{float(row['sample_rate']):.4g} samples/s, {float(row['total_time']):.4g} s a step, "
+        known, rate = derived_of(scenario), np.array(float(row["sample_rate"]))
+        told = ", ".join(f"{quantity(one.column, one.of(rate))} {unit_of(one.column)} {one.column.short}"
+                         for one in (known[name] for name in BESIDE_RATE[:2]))  # fmt: skip
+        write(f"{float(rate):.4g} samples/s, {told}, {float(row['total_time']):.4g} s a step, "
               f"{float(row['proc_mem_tier1_cap_req']) / 2**30:.4g} GiB of HBM")  # fmt: skip
         if stands.faster is not None and stands.feasible is not None:
             write(f"{stands.faster:,} of {stands.feasible:,} feasible executions are faster.")

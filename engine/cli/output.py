@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from engine.columns import Column
     from engine.exploration.run import Progress
-    from hardware import Calibration
+    from hardware import Calibration, System
 
 __all__ = [
     "ExitCode",
@@ -48,6 +48,8 @@ SCALES: Final[Mapping[str, tuple[str, float]]] = {
     "bytes": ("GiB", 2.0**30),
     "bytes/s": ("GB/s", 1e9),
     "FLOP": ("TFLOP", 1e12),
+    "FLOP/s": ("TFLOP/s", 1e12),
+    "kWh": ("MWh", 1e3),
     "fraction": ("%", 0.01),
 }
 """Unit of the register -> unit printed, and its size in the former; other units are printed as they are."""
@@ -141,16 +143,24 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: I
     return "\n".join(lines)
 
 
-def executions_table(table: pd.DataFrame) -> str:
-    """Executions with what distinguishes them and what comes of them; what all of them share is told once below."""
-    from engine.columns import ALL_FIELDS, by_name, choice_label
+def executions_table(table: pd.DataFrame, figures: pd.DataFrame, system: System) -> str:
+    """Executions with what distinguishes them and what comes of them; what all of them share is told once below.
 
+    figures: what follows from their throughputs, in rows of the same index (`engine.economics.derived_columns`).
+    system: to name networks by.
+    """
+    from engine.columns import ALL_FIELDS, BESIDE_RATE, by_name, choice_label
+    from hardware import network_names
+
+    networks = network_names(system)
+    beside = [name for name in BESIDE_RATE if name in figures]
+    table = table.join(figures[beside])
     several = len(table) > 1
     fields = [column for column in ALL_FIELDS if column.name in table]
     varying = {column.name for column in fields if several and table[column.name].astype(str).nunique() > 1}
     shown = [column for column in fields if column.name in ALWAYS or column.name in varying]
     present = [name for name in WHERE_PRESENT if name in table and (table[name] > 0).any()]
-    summary = [*SUMMARY[:-2], *present, *SUMMARY[-2:]]
+    summary = [SUMMARY[0], *beside, *SUMMARY[1:-2], *present, *SUMMARY[-2:]]
     columns = [*([by_name("id")] if "id" in table else []), *shown, *(by_name(name) for name in summary)]
     headers = [
         f"{column.short} [{unit}]" if (unit := unit_of(column)) not in ("", column.short) else column.short
@@ -158,7 +168,8 @@ def executions_table(table: pd.DataFrame) -> str:
     ]
     rows = [
         [
-            choice_label(column, row[column.name]) if column.dtype == "str" else quantity(column, row[column.name])
+            choice_label(column, row[column.name], networks) if column.dtype == "str" or column.of_network
+            else quantity(column, row[column.name])
             for column in columns
         ]
         for row in table.to_dict("records")
@@ -166,7 +177,7 @@ def executions_table(table: pd.DataFrame) -> str:
     text = text_table(headers, rows, left=())
     if len(table):
         same = [
-            f"{column.short} {choice_label(column, table[column.name].iloc[0])}"
+            f"{column.short} {choice_label(column, table[column.name].iloc[0], networks)}"
             for column in fields
             if column not in shown
         ]

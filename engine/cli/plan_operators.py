@@ -63,7 +63,17 @@ def operators(
         bool | None,
         typer.Option("--sequence-parallel/--no-sequence-parallel", help="Split what rows give by tokens."),
     ] = None,
+    recompute: Annotated[
+        str, typer.Option("--recompute", metavar="none|selective|full", help="What the backward pass computes again.")
+    ] = "none",
+    accumulation: Annotated[
+        int, typer.Option("--accumulation", metavar="N", help="Microbatches whose gradients are added up in a step.")
+    ] = 1,
     tiers: Annotated[int, typer.Option("--tiers", metavar="1|2", help="Mesh axes of a system: networks.")] = 1,
+    outer: Annotated[
+        str | None,
+        typer.Option("--outer", metavar="NxGB/S", help="Outer axis of a mesh of two: groups and their bandwidth."),
+    ] = None,
     annotations: Annotated[
         bool, typer.Option("--annotations", help="Print the sharding of every weight and activation.")
     ] = False,
@@ -95,6 +105,7 @@ def operators(
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2
       shardscape plan operators "gpt F" --devices 4 --batch 24 --layers 2 --memory-limit 10 --csv
       shardscape plan operators llama-3-8B --devices 8 --batch 8 --system h100_80g_sxm --zero --beside
+      shardscape plan operators llama-3-8B --devices 8 --batch 64 --system h100_80g_sxm --accumulation 8
       shardscape plan operators "gpt F" --devices 4 --batch 16 --layers 2 --measured runs.log --fit
       shardscape plan operators deepseek-v2-lite --devices 32 --tiers 2 --batch 32 --system h100_80g_sxm --annotations
 
@@ -121,11 +132,16 @@ def operators(
         mesh = system_mesh(system, devices, datatype=datatype, tiers=tiers).document()
     elif beside or tiers != 1:
         raise PlanError(f"{'--beside' if beside else '--tiers'} needs --system.")
+    if outer is not None:
+        if system is not None:
+            raise PlanError("Give --system with --tiers, or --outer, not both.")
+        mesh["outer"] = _outer(outer)
     if all_to_all is not None:
         mesh["all_to_all_bandwidth"] = all_to_all * 1e9
     counted: dict[str, Any] = {
         "element_bytes": element_bytes, "state_bytes": state_bytes, "zero": zero, "fsdp": fsdp,
-        "sequence_parallel": sequence_parallel, "gradient_bytes": gradient_bytes,
+        "sequence_parallel": sequence_parallel, "gradient_bytes": gradient_bytes, "recompute": recompute,
+        "accumulation": accumulation,
     }  # fmt: skip
     if measured is not None:
         asked: dict[str, Any] = {"model": model, "batch": batch, "layers": layers, **counted}
@@ -174,6 +190,17 @@ def operators(
         raise typer.Exit(ExitCode.NOTHING)
 
 
+def _outer(text: str) -> dict[str, Any]:
+    """The outer axis that an option describes."""
+    from engine.planners.contract import PlanError
+
+    number, _, rate = text.partition("x")
+    try:
+        return {"devices": int(number), "bandwidth": float(rate) * 1e9}
+    except ValueError:
+        raise PlanError(f"--outer {text[:40]!r} must be groups of devices x GB/s, such as 2x40.") from None
+
+
 def _beside_measured(path: Path, mesh: dict[str, Any], asked: dict[str, Any], *, fit: bool) -> pd.DataFrame:
     """Measured points with predictions, by rates that are fitted to them where asked."""
     from engine.planners.intra_operator import fit_rates, measured_points, mesh_of, overlay
@@ -211,7 +238,7 @@ def _print(found: IntraOperatorPlan, top: int) -> None:
             write(f"{'Layers' if not at else '      '} {_text(vector)} x {number}")
     write()
     _table(found.vectors.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable").head(top))
-    for note in found.notes:
+    for note in (found.exactness, *found.notes):
         write(note)
 
 

@@ -44,10 +44,17 @@ def write_recommendation(found: Recommendation) -> None:
 
 def _table(found: Recommendation, rows: list[Mapping[str, Any]], reasons: list[str]) -> str:
     """Executions as text: what they are, how fast, how much memory, and a reason each."""
-    from engine.columns import by_name
+    import pandas as pd
 
+    from engine.columns import BESIDE_RATE, by_name
+    from engine.economics import derived_columns
+
+    beside = derived_columns(found.scenario, pd.DataFrame({"sample_rate": [row["sample_rate"] for row in rows]}))
+    rows = [{**row, **{str(name): value for name, value in more.items()}}
+            for row, more in zip(rows, beside.to_dict("records"), strict=True)]  # fmt: skip
     names = ["id", "tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "microbatch_size",
-             "pipeline_interleaving", "sample_rate", "total_time", "proc_mem_tier1_cap_req"]  # fmt: skip
+             "pipeline_interleaving", "sample_rate", *BESIDE_RATE[:2], "total_time",
+             "proc_mem_tier1_cap_req"]  # fmt: skip
     columns = [by_name(name) for name in names if name in rows[0]]
     header = [column.short + (f" [{unit_of(column)}]" if column.unit not in ("", "samples/s") else "")
               for column in columns]  # fmt: skip

@@ -20,6 +20,7 @@ from engine.codesign.errors import StudyError
 from engine.codesign.schema import CostItems, Costs, given
 from engine.economics import INPUTS
 from engine.executions.arrays import Floats, Ints
+from hardware import network_names
 from models.documents import did_you_mean, sentence
 
 if TYPE_CHECKING:
@@ -253,6 +254,7 @@ def breakdown(study: Study, number: int) -> pd.DataFrame:
         number: of the design.
     """
     costs, have = study.document.costs, amounts(study, np.array([number])).iloc[0]
+    system = study.systems[int(study.positions(np.array([number]))["system"][0])]
     rows = []
     for column in have.index.drop("tdp"):
         name, _, tier = str(column).partition(" ")
@@ -264,7 +266,8 @@ def breakdown(study: Study, number: int) -> pd.DataFrame:
             drawn = float(have[column]) * watts[0], float(have[column]) * watts[1]
         price = (NAN, NAN) if usd is None else (float(have[column]) * usd[0], float(have[column]) * usd[1])
         label, unit = ITEMS[name]
-        rows.append((f"{label} {tier}".strip(), float(have[column]), unit, *price, *drawn))
+        label = f"{network_names(system)[int(tier)]} bandwidth" if tier else label
+        rows.append((label[:1].upper() + label[1:], float(have[column]), unit, *price, *drawn))
     pue = (costs.pue or DEFAULT_PUE) - 1.0
     rows.append(("Building", NAN, "", 0.0, 0.0, sum(row[5] for row in rows) * pue, sum(row[6] for row in rows) * pue))
     return pd.DataFrame(rows, columns=["item", "amount", "unit", "usd_low", "usd_high", "watts_low", "watts_high"])

@@ -1,5 +1,6 @@
 """The register of every field and every result; labels, units, tables, exports and help derive from it."""
 
+from engine.columns.derived import BESIDE_RATE
 from engine.columns.fields import GROUPS
 from engine.columns.register import (
     ALL,
@@ -50,6 +51,7 @@ from engine.columns.statistics import HEADLINE_NAMES, OF_LAYERS
 __all__ = [
     "ALL",
     "ALL_FIELDS",
+    "BESIDE_RATE",
     "DERIVED",
     "EXPERTS",
     "EXTENSIONS",

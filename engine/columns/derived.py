@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-__all__ = ["DERIVED_ROWS"]
+__all__ = ["BESIDE_RATE", "DERIVED_ROWS"]
 
 DERIVED_ROWS: Final[tuple[tuple[str, str, str, str, Literal["higher", "lower"], str], ...]] = (
     ("tokens", "Tokens per second", "tokens", "tokens/s", "higher",
@@ -31,3 +31,6 @@ DERIVED_ROWS: Final[tuple[tuple[str, str, str, str, Literal["higher", "lower"], 
      "Tokens that a dollar pays for without failures, at the middle of the prices recorded for the system."),
 )  # fmt: skip
 """Rows (name, label, short, unit, better, description)."""
+
+BESIDE_RATE: Final = ("tokens_per_gpu", "tflops_per_gpu", "mfu", "usd", "energy")
+"""Names of those that stand beside a throughput wherever one stands in a table."""

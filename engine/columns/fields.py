@@ -34,10 +34,10 @@ _COMMUNICATION = "Communication"
 _BLOCK = "Block"
 _SOFTWARE = "Software"
 _OFFLOAD = "Offload to host memory"
-_NETWORK = "Networks"
+NETWORKS: Final = "Networks"
 
 GROUPS: Final = (
-    SCENARIO, _PARALLELISM, _RECOMPUTE, _BATCH, _COMMUNICATION, _BLOCK, _SOFTWARE, _OFFLOAD, _NETWORK,
+    SCENARIO, _PARALLELISM, _RECOMPUTE, _BATCH, _COMMUNICATION, _BLOCK, _SOFTWARE, _OFFLOAD, NETWORKS,
 )  # fmt: skip
 """The groups of fields, in the order in which editors and choosers show them."""
 
@@ -57,13 +57,13 @@ FIELD_ROWS: Final[tuple[FieldRow, ...]] = (
      "Number of stages into which the blocks are divided."),
     FieldRow("data_par", "Data parallel", "DP", "int64", _PARALLELISM, (),
      "Number of replicas of the model, each working on its own share of the batch."),
-    FieldRow("tensor_par_net", "TP network", "TP net", "int64", _NETWORK, (),
+    FieldRow("tensor_par_net", "TP network", "TP net", "int64", NETWORKS, (),
      "Index of the network tier that carries tensor-parallel collectives; 0 is the innermost tier.",
      applies=(_TENSOR,)),
-    FieldRow("pipeline_par_net", "PP network", "PP net", "int64", _NETWORK, (),
+    FieldRow("pipeline_par_net", "PP network", "PP net", "int64", NETWORKS, (),
      "Index of the network tier that carries transfers between pipeline stages.",
      applies=(_PIPELINE,)),
-    FieldRow("data_par_net", "DP network", "DP net", "int64", _NETWORK, (),
+    FieldRow("data_par_net", "DP network", "DP net", "int64", NETWORKS, (),
      "Index of the network tier that carries the exchange of gradients among replicas.",
      applies=(_REPLICAS,)),
     FieldRow("batch_size", "Batch", "batch", "int64", _BATCH, (),

@@ -4,7 +4,7 @@ Table definitions, labels, units, tooltips, exports and help derive from here, s
 Names and order are those of Calculon's execution files and statistics, which makes its files readable beside ours.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns.derived import DERIVED_ROWS
-from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, GROUPS, SCENARIO, FieldRow
+from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, GROUPS, NETWORKS, SCENARIO, FieldRow
 from engine.columns.open_words import OpenWords
 from engine.columns.rules import Condition, holds
 from engine.columns.stage_layouts import LAYOUTS, canonical
@@ -94,6 +94,11 @@ class Column:
     def of_scenario(self) -> bool:
         """Whether the field is chosen for a whole scenario rather than tried."""
         return self.group == SCENARIO
+
+    @property
+    def of_network(self) -> bool:
+        """Whether the values are numbers of networks, 0 being the innermost."""
+        return self.group == NETWORKS and self.dtype == "int64"
 
 
 ID: Final = Column(
@@ -418,7 +423,7 @@ def called(name: str) -> str:
     return f"{by_name(name).label} ({name})"
 
 
-def choice_label(column: Column | str, value: object) -> str:
+def choice_label(column: Column | str, value: object, networks: Sequence[str] = ()) -> str:
     """Returns the text that stands for a field's value on screen, such as "RS+AG" for "rs_ag" and "on" for True.
 
     Values without a text of their own come back as they are, but for numbers of blocks in a stage layout.
@@ -426,12 +431,16 @@ def choice_label(column: Column | str, value: object) -> str:
     Args:
         column: a field, or its name.
         value: of the field, as executions have it.
+        networks: what the networks of the system are called, innermost first (`hardware.network_names`), which then
+            stand for the numbers of fields that say which network carries something.
 
     Raises UnknownColumn for an unknown column name.
     """
     column = by_name(column) if isinstance(column, str) else column
     if column.dtype == "bool" and value in (True, False):
         return "on" if value else "off"
+    if networks and column.of_network and str(value).isdecimal() and int(str(value)) < len(networks):
+        return networks[int(str(value))]
     found = CHOICE_LABELS.get(column.name, {}).get(str(value), str(value))
     # Numbers in a word of an open field read as numbers: "first 7 last 6".
     return found.replace("_", " ") if column.open is not None else found

@@ -49,7 +49,7 @@ class StageLayout:
 
     `rule` is a position in `LAYOUTS`, -1 where numbers are given: `first` and `last`, the blocks of those stages, each
     None where it shares evenly with the others, or `layers`, those of every stage of the model [stages of the model],
-    empty where there is no list.
+    empty where there is no list; `predictions` are the prediction layers of each of these.
     """
 
     word: str
@@ -57,6 +57,7 @@ class StageLayout:
     first: int | None = None
     last: int | None = None
     layers: tuple[int, ...] = ()
+    predictions: tuple[int, ...] = ()
 
 
 @lru_cache(maxsize=4096)
@@ -80,7 +81,8 @@ def layout_of_word(text: str) -> StageLayout:
             "blocks of the ends, such as first_7_last_6, or a list, such as Et*3|(tt|)*29m|L."
         )
     slots = _slots(text)
-    return StageLayout(_written(slots), layers=tuple(each.count("t") for each in slots))
+    layers, predictions = (tuple(each.count(letter) for each in slots) for letter in "tm")
+    return StageLayout(_written(slots), layers=layers, predictions=predictions)
 
 
 def canonical(text: str) -> str:
@@ -94,13 +96,15 @@ def canonical(text: str) -> str:
     return layout_of_word(text).word
 
 
-def list_of_layers(layers: tuple[int, ...] | list[int]) -> str:
+def list_of_layers(layers: tuple[int, ...] | list[int], predictions: int = 0) -> str:
     """Returns a list of layers as Megatron-LM writes it, embedding first and loss last.
 
     Args:
         layers: blocks of every stage of the model, in the order in which a token passes them [stages of the model].
+        predictions: prediction layers of the last stage.
     """
     slots = ["t" * number for number in layers]
+    slots[-1] += "m" * predictions
     slots[0] = f"E{slots[0]}"
     slots[-1] = f"{slots[-1]}L"
     return _written(slots)

@@ -10,7 +10,10 @@ import pandas as pd
 from engine.columns import Column
 from engine.cost_models.formulas import Expression, Untold
 
-__all__ = ["Account", "BlockAccount", "Communication", "LinkTime", "RankGroup", "Roofs", "Shown", "StepPart"]
+__all__ = [
+    "Account", "BlockAccount", "Communication", "LinkTime", "ModelStage", "RankGroup", "Roofs", "Shown", "StageHeld",
+    "StagePart", "StepPart",
+]  # fmt: skip
 
 
 class StepPart(NamedTuple):
@@ -37,12 +40,6 @@ class RankGroup(NamedTuple):
     def tier(self) -> int:
         """The outermost tier that it needs."""
         return self.tiers[-1]
-
-    @property
-    def where(self) -> str:
-        """Its networks in words: "tier 1", "tiers 0 and 1"."""
-        *inner, outer = map(str, self.tiers)
-        return f"tiers {', '.join(inner)} and {outer}" if inner else f"tier {outer}"
 
 
 class LinkTime(NamedTuple):
@@ -105,6 +102,44 @@ class BlockAccount(NamedTuple):
     roofs_note: str = ""
 
 
+class StagePart(NamedTuple):
+    """A part of what a stage of the model holds: what people call it, in the plural where there may be several, how
+    many of them, and what they take for one microbatch, forward and backward [s]."""
+
+    name: str
+    number: float
+    seconds: float
+
+
+class StageHeld(NamedTuple):
+    """What a processor holds of a stage of the model [bytes]: activations of one microbatch, weights with gradients,
+    optimizer state, what the block at work takes, and logits with temporaries and what is not for tensors."""
+
+    activations: float
+    weights: float
+    optimizer: float
+    working: float
+    temporaries: float
+
+
+class ModelStage(NamedTuple):
+    """A stage of the model, one chunk of one rank: the seconds of a microbatch forward, for gradients of inputs, for
+    gradients of weights, and of an overlapped forward and backward [s], the parts that they are of, and what is held of
+    it, None where the cost model does not say."""
+
+    forward: float
+    input_gradient: float
+    weight_gradient: float
+    pair: float
+    parts: tuple[StagePart, ...]
+    held: StageHeld | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a microbatch, forward and backward one after the other [s]."""
+        return self.forward + self.input_gradient + self.weight_gradient
+
+
 class Account:
     """How the figures of one execution come about. By default nothing is told."""
 
@@ -131,6 +166,23 @@ class Account:
         """Returns what every stage of the model takes for a microbatch, in the order in which a token passes them, as a
         share of a chunk of the stage whose times the statistics are; None where all take as much."""
         return None
+
+    def model_stages(self, ranks: int, chunks: int, layout: str | None = None) -> Sequence[ModelStage]:
+        """Returns what every stage of the model takes if the execution had so many ranks and chunks, in the order in
+        which a token passes them; empty where the cost model does not tell stages apart.
+
+        Args:
+            ranks: ranks of the pipeline.
+            chunks: chunks of each rank.
+            layout: how blocks are cut, in the words of the field `stage_layout`; the execution's own where None.
+
+        Raises `engine.executions.layer_splits.LayerSplitError`, in words, where the model's blocks are not cut so.
+        """
+        return ()
+
+    def message_seconds(self) -> float:
+        """Returns the seconds of one message between neighbouring stages [s]; 0 where the cost model has none."""
+        return 0.0
 
     def stage_options(self) -> str:
         """Returns the options with which Megatron-LM cuts the model into the execution's stages; empty where it does

@@ -182,6 +182,11 @@ class KernelTimes(Protocol):
     def activation(self, elements: Floats | float, *, gated: bool) -> tuple[Floats, Floats]:
         """Returns the seconds of an activation function with so many results, forward and backward [s]."""
 
+    def recomputed(self, kind: str) -> tuple[float, float, float, float, float]:
+        """Returns which shares of a forward pass a kind of recomputation, "none", "selective" or "full", does again:
+        products of weights, attention, norms and activation functions, collectives of the residual stream, exchanges
+        between experts."""
+
     def collective(self, size: Floats | float, ranks: int, stride: int, *, passes: float) -> Floats:
         """Returns the seconds of a collective over ranks so many processors apart, of a full buffer [s]; passes is 1
         for an all-gather or reduce-scatter, 2 for an all-reduce."""

@@ -170,12 +170,12 @@ REASONS: tuple[Reason, ...] = (
     _infeasible(
         "network_too_small",
         "Network tier too small",
-        "Network tier {tier} connects {size} GPUs, but {used} would have to share it.",
+        "{network} connects {size} GPUs, but {used} would have to share it.",
     ),
     _infeasible(
         "network_not_filled",
         "Network tier not filled evenly",
-        "Network tier {tier} connects {size} GPUs and must be filled, but {used} does not divide {size}.",
+        "{network} connects {size} GPUs and must be filled, but {used} does not divide {size}.",
     ),
     _invalid(
         "unknown_datatype",

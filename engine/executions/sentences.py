@@ -11,7 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["amount", "excess", "excesses", "filled", "pieces"]
+from hardware import System, network_words
+
+__all__ = ["amount", "excess", "excesses", "filled", "network_subjects", "pieces"]
 
 _LEAST: Final = 0.001
 """The smallest quantity that a sentence tells [GiB]."""
@@ -193,3 +195,12 @@ def _rounded(value: float) -> str:
         return f"{value:,}"
     size = math.floor(math.log10(abs(value)))
     return f"{value:,.{max(2 - size, 0)}f}"
+
+
+def network_subjects(system: System) -> list[str]:
+    """Returns what each network of a system is called at the beginning of a sentence: "NVLink", "The outer network".
+
+    Args:
+        system: whose networks are meant.
+    """
+    return [words[:1].upper() + words[1:] for words in network_words(system)]

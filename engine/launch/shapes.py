@@ -4,7 +4,7 @@ Words are those of `models.Architecture` where it has one: `layers`, `hidden`, `
 `gated_mlp`, `tied_embeddings`, `norm`, `positions`, and `q_rank`, `kv_rank`, `nope_head_dim`, `rope_head_dim`,
 `v_head_dim` of latent attention. Beside them: `seq` and `vocab`, as stored [tokens], `experts` of a layer, `top_k` of
 which a token visits, `expert_ffn` and `shared_ffn`, their widths, `moe_layer_freq`, 1 where all layers have experts or
-a list with a 1 for each that has, and `mtp_layers`, for multi-token prediction.
+a list with a 1 for each that has, and `mtp_layers`, those for multi-token prediction that are trained.
 
 With latent attention `head_dim` is what the flag for it says, if anything, not the width of a query.
 """
@@ -32,7 +32,7 @@ SHAPE_WORDS: Final[Mapping[str, str]] = {
     "shared_ffn": "width of the shared experts together", "moe_layer_freq": "which layers have experts",
     "q_rank": "width of the compressed query", "kv_rank": "width of the compressed key and value",
     "nope_head_dim": "width of a head without position", "rope_head_dim": "width of its rotated part",
-    "v_head_dim": "width of a value head", "mtp_layers": "blocks for multi-token prediction",
+    "v_head_dim": "width of a value head", "mtp_layers": "layers for multi-token prediction",
 }  # fmt: skip
 """Every word of a shape, and what it says."""
 
@@ -67,8 +67,8 @@ def shape_of(model: Model) -> dict[str, Any]:
             "rope_head_dim": latent.rope_head_dim, "v_head_dim": latent.v_head_dim,
         }  # fmt: skip
         shape["head_dim"] = latent.v_head_dim
-    if a.prediction_layers:
-        shape["mtp_layers"] = a.prediction_layers
+    if a.trained_prediction_layers:
+        shape["mtp_layers"] = a.trained_prediction_layers
     return {word: value for word, value in shape.items() if value is not None}
 
 
@@ -88,7 +88,12 @@ def model_of_shape(shape: Mapping[str, Any], name: str = "imported") -> Model:
     known = named_shape(shape)
     if known is not None:
         model = models.load(known)
-        return model if model.seq_size == shape["seq"] else models.edited(model, {"seq_size": int(shape["seq"])})
+        changes: dict[str, Any] = {} if model.seq_size == shape["seq"] else {"seq_size": int(shape["seq"])}
+        if predictions := int(shape.get("mtp_layers", 0)):
+            published = model.architecture_or_assumed().prediction_layers
+            changes |= {"architecture.trained_prediction_layers": predictions}
+            changes |= {"architecture.prediction_layers": predictions} if predictions > published else {}
+        return models.edited(model, changes) if changes else model
     heads = int(shape["heads"])
     vocab = int(shape.get("vocab", 51_200))
     document: dict[str, Any] = {
@@ -98,6 +103,7 @@ def model_of_shape(shape: Mapping[str, Any], name: str = "imported") -> Model:
         "tied_embeddings": shape.get("tied_embeddings", True), "rope_theta": shape.get("rope_theta"),
         "linear_bias": shape.get("linear_bias"), "qk_norm": shape.get("qk_norm"),
         "prediction_layers": shape.get("mtp_layers", 0), "positions": shape.get("positions"),
+        "trained_prediction_layers": shape.get("mtp_layers", 0),
     }  # fmt: skip
     if document["positions"] == "learned":
         document["max_seq"] = shape["seq"]

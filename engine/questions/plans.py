@@ -9,7 +9,7 @@ import pandas as pd
 from pydantic import Field
 
 from engine.planners.elastic.library_models import model_curve
-from engine.planners.intra_operator import IntraOperatorPlan, search, system_mesh
+from engine.planners.intra_operator import IntraOperatorPlan, search, sharding_annotations, system_mesh
 from engine.planners.intra_operator.suites import is_suite
 from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem, solve
 from engine.planners.layerwise.cluster import PRESETS, cluster_of
@@ -141,8 +141,26 @@ class ElasticAnswer(Document):
     sizes: list[SizePlan]
 
 
+class OuterAxis(Document):
+    """The axis that joins groups of devices, as the network between nodes does."""
+
+    devices: Gpus = Field(description="How many groups.")
+    bandwidth_gb_per_s: Annotated[float, Number(1e-6, 1e9)] = Field(description="What a device sends in a ring [GB/s].")
+    all_to_all_gb_per_s: Annotated[float, Number(1e-6, 1e9)] | None = None
+    alpha_s: Annotated[float, Number(0, 10)] = 0.0
+
+    def rates(self) -> dict[str, Any]:
+        """Returns the axis as `engine.planners.intra_operator.mesh_of` takes it."""
+        return {"devices": self.devices, **_rates(self.bandwidth_gb_per_s, self.all_to_all_gb_per_s, self.alpha_s)}
+
+
+def _rates(bandwidth: float, exchange: float | None, alpha: float) -> dict[str, float]:
+    found = {"bandwidth": bandwidth * 1e9, "alpha": alpha}
+    return found if exchange is None else {**found, "all_to_all_bandwidth": exchange * 1e9}
+
+
 class OperatorsQuestion(Document):
-    """How contractions inside layers are split over the devices of one mesh axis."""
+    """How contractions inside layers are split over the devices of one mesh axis or two."""
 
     model: Named = Field(description='A model of the suites, such as "gpt F", "moe E" or "llama", or of the library.')
     devices: Gpus
@@ -151,7 +169,10 @@ class OperatorsQuestion(Document):
     memory_limit_gib: Annotated[float, Number(1e-6, 1e6)] | None = Field(
         default=None, description="Memory of a device [GiB]; no limit by default."
     )
-    system: Named | None = Field(default=None, description="System whose first network tier the mesh is, with rates.")
+    system: Named | None = Field(default=None, description="System whose networks the mesh is, with rates.")
+    tiers: Literal[1, 2] = Field(
+        default=1, description="Mesh axes of a system: 1 its first network, 2 that and what joins such groups."
+    )
     datatype: str = Field(default="bfloat16", description="Of a system's matrix rate.")
     matrix_rate_tflops: Annotated[float, Number(1e-6, 1e9)] = Field(
         default=83.8, description="Without a system: of one device [TFLOP/s]; those of CFP's published runs by default."
@@ -159,11 +180,38 @@ class OperatorsQuestion(Document):
     bandwidth_gb_per_s: Annotated[float, Number(1e-6, 1e9)] = Field(
         default=20.65, description="Without a system: what a device sends in a ring [GB/s]."
     )
-    element_bytes: Annotated[float, Number(0.125, 16)] = Field(default=4.0, description="Width of an element.")
+    all_to_all_gb_per_s: Annotated[float, Number(1e-6, 1e9)] | None = Field(
+        default=None, description="Without a system: the same of an all-to-all, where it is another [GB/s]."
+    )
+    alpha_s: Annotated[float, Number(0, 10)] = Field(
+        default=0.0, description="Without a system: what a collective takes besides its bytes [s]."
+    )
+    outer: OuterAxis | None = Field(
+        default=None, description="Without a system: the outer axis of a mesh of two; `devices` are those of both."
+    )
+    element_bytes: Annotated[float, Number(0.125, 16)] | None = Field(
+        default=None, description="Width of an element; 4 for models of the suites, 2 for those of the library."
+    )
     state_bytes: Annotated[float, Number(0.125, 64)] = Field(
         default=16.0, description="A parameter with its gradient and optimizer state [bytes]."
     )
+    gradient_bytes: Annotated[float, Number(0.125, 16)] | None = Field(
+        default=None, description="Width of an element of gradients; that of any by default."
+    )
     zero: bool = Field(default=False, description="Whether gradients and optimizer state are split (ZeRO).")
+    fsdp: bool = Field(default=False, description="Whether weights are split, too (FSDP, ZeRO stage 3).")
+    sequence_parallel: bool | None = Field(
+        default=None, description="Whether what rows give is split by tokens; by default of models of the library."
+    )
+    recompute: Literal["none", "selective", "full"] = Field(
+        default="none", description="What the backward pass computes again; selective is attention."
+    )
+    accumulation: Annotated[int, Whole(1, 10**6)] = Field(
+        default=1, description="Microbatches of a step, whose gradients are added up."
+    )
+    annotations: bool = Field(
+        default=False, description="Whether to give the sharding of every weight and activation of the chosen plan."
+    )
     top: Annotated[int, Whole(1, 1_000)] = Field(default=10, description="Vectors to list, the best first.")
 
 
@@ -176,9 +224,15 @@ class OperatorsAnswer(Document):
     tflop: float = Field(description="Of a step, all devices together.")
     chosen: dict[str, Any] | None = Field(description="The best vectors of all layers; null where nothing fits.")
     infeasible: str = Field(description="Why nothing fits; empty where something does.")
-    frontier: list[dict[str, Any]] = Field(description="Least time under every limit of memory.")
+    frontier: list[dict[str, Any]] = Field(description="Least time for rising memory, at most a thousand points of it.")
+    frontier_points: int = Field(description="How many there are.")
+    exactness: str = Field(description="Whether the frontier has all points, or by how much plans may be slower.")
     vectors: list[dict[str, Any]] = Field(
-        description="Vectors that every layer takes alike: 0 splits columns, 1 tokens, 2 rows of a weight, 3 experts."
+        description="Vectors that every layer takes alike: 0 splits columns, 1 tokens, 2 rows of a weight, 3 experts; "
+        "on two axes a block has two, outside and inside."
+    )
+    annotations: list[dict[str, Any]] | None = Field(
+        default=None, description="Mesh axes of each dimension, in the style of JAX and of PyTorch, where asked for."
     )
     notes: list[str]
 
@@ -249,18 +303,30 @@ def _elastic(asked: ElasticQuestion, context: Context) -> dict[str, Any]:
 def _operators(asked: OperatorsQuestion, context: Context) -> dict[str, Any]:
     mesh: dict[str, Any] = {
         "devices": asked.devices, "matrix_rate": asked.matrix_rate_tflops * 1e12,
-        "bandwidth": asked.bandwidth_gb_per_s * 1e9,
+        **_rates(asked.bandwidth_gb_per_s, asked.all_to_all_gb_per_s, asked.alpha_s),
     }  # fmt: skip
+    if asked.outer is not None:
+        mesh["outer"] = asked.outer.rates()
     if asked.system is not None:
-        mesh = system_mesh(found_system(asked.system), asked.devices, datatype=asked.datatype).document()
+        if asked.outer is not None:
+            raise QuestionError("Give a system with tiers, or an outer axis, not both.")
+        system = found_system(asked.system)
+        mesh = system_mesh(system, asked.devices, datatype=asked.datatype, tiers=asked.tiers).document()
+    elif asked.tiers != 1:
+        raise QuestionError("tiers are those of a system; without one give the outer axis.")
     of_suite = isinstance(asked.model, str) and is_suite(asked.model)
     found = search(
         str(asked.model) if of_suite else found_model(asked.model), mesh,
         memory_limit=None if asked.memory_limit_gib is None else asked.memory_limit_gib * 2**30, batch=asked.batch,
         layers=asked.layers, element_bytes=asked.element_bytes, state_bytes=asked.state_bytes, zero=asked.zero,
+        fsdp=asked.fsdp, sequence_parallel=asked.sequence_parallel, gradient_bytes=asked.gradient_bytes,
+        recompute=asked.recompute, accumulation=asked.accumulation,
     )  # fmt: skip
     best = found.vectors.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable").head(asked.top)
-    return {name: plain(value) for name, value in operators_document(found, best).items()}
+    document = operators_document(found, best)
+    if asked.annotations and found.chosen is not None:
+        document["annotations"] = sharding_annotations(found).to_dict("records")
+    return {name: plain(value) for name, value in document.items()}
 
 
 def operators_document(found: IntraOperatorPlan, vectors: pd.DataFrame) -> dict[str, Any]:
@@ -277,7 +343,9 @@ def operators_document(found: IntraOperatorPlan, vectors: pd.DataFrame) -> dict[
         "tflop": found.tflop,
         "chosen": None if found.chosen is None else found.chosen.document(),
         "infeasible": found.infeasible,
-        "frontier": found.frontier.to_dict("records"),
+        "frontier": found.some_of_frontier().to_dict("records"),
+        "frontier_points": len(found.frontier),
+        "exactness": found.exactness,
         "vectors": vectors.to_dict("records"),
         "notes": list(found.notes),
     }
@@ -295,6 +363,6 @@ PLAN_ELASTIC = Verb(
 )  # fmt: skip
 PLAN_OPERATORS = Verb(
     "plan_operators", "Plan operators",
-    "Splits the contractions inside layers over the devices of a mesh axis (CFP, Alpa), the best under a memory limit.",
+    "Splits the contractions inside layers over one network or two (CFP, Alpa), the best under a memory limit.",
     OperatorsQuestion, OperatorsAnswer, _operators,
 )  # fmt: skip

@@ -13,6 +13,14 @@ from engine.exploration.run import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
+from engine.questions.elastic_cards import (
+    CARD_CURVE,
+    CARD_PHASES,
+    LIST_CARDS,
+    PLAN_CARD,
+    REPLAY_WORKLOAD,
+    SPLIT_GPUS,
+)
 from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH
 from engine.questions.explorations import BEST, EXPLORE
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
@@ -28,8 +36,8 @@ VERBS: Final[Mapping[str, Verb]] = {
     each.name: each
     for each in (
         LIST_MODELS, LIST_SYSTEMS, LIST_COLUMNS, EXPLORE, BEST, RECOMMEND, EVALUATE, LIST_PARAMETERS, WHAT_IF,
-        SENSITIVITY, PLAN_LAYERS, PLAN_ELASTIC, PLAN_OPERATORS, EXPORT_LAUNCH, IMPORT_LAUNCH,
-        STANDING,
+        SENSITIVITY, PLAN_LAYERS, PLAN_ELASTIC, PLAN_OPERATORS, LIST_CARDS, PLAN_CARD, CARD_CURVE, CARD_PHASES,
+        SPLIT_GPUS, REPLAY_WORKLOAD, EXPORT_LAUNCH, IMPORT_LAUNCH, STANDING,
     )
 }  # fmt: skip
 """What can be asked, in the order in which it is offered."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.executions.arrays import Floats
+from engine.executions.arrays import Floats, Ints
 from engine.simulate.order import Order
 from engine.simulate.schedules.contract import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, ScheduleError
 
@@ -57,7 +57,9 @@ class Durations:
     weight_gradient: Floats
     backward: Floats
     pair: Floats | None = None
-    """Of a forward and a backward that overlap, by the stage of the forward; the sum of the two where it is None."""
+    """Of a forward and a backward of a stage that overlap; the sum of the two where it is None. What two stages hide of
+    each other is the mean of what each hides by itself: one has the exchange of its forward hidden, the other that of
+    its backward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def entry_durations(order: Order, durations: Durations) -> Floats:
     paired = order.kind[:, 1] >= 0
     if paired.any():
         if durations.pair is not None:
-            found[paired] = durations.pair[stage[paired]]
+            found[paired] = _pair_durations(durations, durations.pair, stage[paired], order.stage[paired, 1])
         else:
             found[paired] += durations.backward[order.stage[paired, 1]]
     if order.empty_from < order.microbatches:
@@ -130,11 +132,19 @@ def entry_durations(order: Order, durations: Durations) -> Floats:
     return found
 
 
+def _pair_durations(durations: Durations, alone: Floats, first: Ints, second: Ints) -> Floats:
+    """Seconds of pairs of a forward at one stage and a backward at another; `alone` where all stages have the same."""
+    hidden = durations.forward + durations.backward - alone
+    apart = durations.forward[first] + durations.backward[second] - (hidden[first] + hidden[second]) / 2.0
+    return np.where((alone == alone[:1]).all(axis=0), alone[first], apart)
+
+
 def durations_from(times: Mapping[str, Any], stages: int) -> Durations:
     """Returns durations from a mapping: `F`, `B`, `W`, and where given `BW` (else B + W) and `FB` (else F + BW).
 
     Args:
-        times: seconds, each a number or one per stage of the model, or an array of executions by stages.
+        times: seconds, each a number or one per stage of the model, or an array of executions by stages. Of several
+            `FB`, each is of a stage with itself.
         stages: of the model.
 
     Raises: ScheduleError naming the duration that is missing, unknown, negative, no number, or of another length.

@@ -7,6 +7,7 @@ of it until either. A pair counts its forward before its backward frees anything
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from engine.simulate.events import Timing
 from engine.simulate.order import Order
 from engine.simulate.schedules.contract import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT
 
-__all__ = ["Residence", "held_over_time", "residence", "shared_peaks"]
+__all__ = ["Residence", "held_over_time", "residence", "shared_peaks", "weighted_peaks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,24 @@ def shared_peaks(order: Order, kept: float) -> list[float]:
     gains, losses, early, _ = _changes(order)
     freed = (1.0 - kept) * early + kept * losses
     return [float((np.cumsum(gains[each] - freed[each]) + freed[each]).max(initial=0.0)) for each in order.by_rank]
+
+
+def weighted_peaks(order: Order, sizes: Sequence[float]) -> list[float]:
+    """Returns the peaks by rank where the activations of stages differ, in the unit of `sizes`.
+
+    Args:
+        order: actions of every rank.
+        sizes: activations of one microbatch of every stage of the model.
+    """
+    size = np.asarray(sizes, np.float64)[np.maximum(order.stage, 0)]
+    real = (order.microbatch >= 0) & (order.microbatch < order.empty_from)
+    gains, losses = (
+        np.where(real & np.isin(order.kind, kinds), size, 0.0).sum(axis=1)
+        for kinds in ((FORWARD,), (BACKWARD, WEIGHT_GRADIENT))
+    )
+    return [
+        float((np.cumsum(gains[each] - losses[each]) + losses[each]).max(initial=0.0)) for each in order.by_rank
+    ]
 
 
 def held_over_time(order: Order, timing: Timing, *, freed_at_input_gradient: bool = False) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from engine.cost_models.account import ModelStage
 from engine.cost_models.chunk_times import ChunkTimes, chunk_times, microbatches_of, tells_blocks_apart
 from engine.executions.arrays import Floats
 from engine.simulate.events import Durations, Sends, replayed
@@ -94,6 +95,7 @@ def schedule(
     *,
     most_tasks: int = LARGEST,
     shares: Sequence[float] | None = None,
+    model_stages: Sequence[ModelStage] = (),
 ) -> Schedule:
     """Returns the schedule of a feasible execution.
 
@@ -105,6 +107,8 @@ def schedule(
             filling and draining of the pipeline.
         shares: what every stage of the model takes, as a share of a chunk of the stage whose times the statistics are
             (`engine.cost_models.account.Account.stage_shares`); all as much where None.
+        model_stages: what every stage of the model takes forward, backward and in overlapped pairs, to which messages
+            that show are added (`Account.model_stages`); counts more than `shares`.
 
     With uneven pipelines the last stages are shorter, and the cost model's bubble is an estimate: what remains of
     the step is idle, and where the schedule would take longer than the step its times are scaled to fit. The same holds
@@ -119,7 +123,10 @@ def schedule(
     shape = shape_of(known, stages, microbatches, chunks)
     kept = kept_microbatches(known, shape, most_tasks)
     built = _built(known, replace(shape, microbatches=kept), forward_only=times.backward == 0.0)
-    found = Replay(known, built, durations := _durations(times, shape, shares), Sends(), replayed(built, durations))
+    lengths = _durations(times, shape, shares)
+    if model_stages:
+        lengths = _own_durations(model_stages, execution, known)
+    found = Replay(known, built, lengths, Sends(), replayed(built, lengths))
     tasks = _tasks(found)
     omitted = microbatches - kept
     skipped = omitted * chunks * (times.forward + times.backward)
@@ -208,6 +215,18 @@ def _durations(times: ChunkTimes, shape: Shape, shares: Sequence[float] | None) 
         share = np.asarray(shares, np.float64)
     backward = times.backward * share
     return Durations(times.forward * share, backward / 2.0, backward / 2.0, backward)
+
+
+def _own_durations(stages: Sequence[ModelStage], execution: Mapping[Any, Any], known: Rule) -> Durations:
+    """Returns durations of stages that the cost model tells, with messages that show shared by both passes."""
+    passes = 2.0 * microbatches_of(execution) * int(execution["pipeline_interleaving"])
+    late = float(execution.get("pp_comm_exposed_time") or 0.0) / passes
+    forward, first, second, pair = (
+        np.array([getattr(stage, name) for stage in stages])
+        for name in ("forward", "input_gradient", "weight_gradient", "pair")
+    )
+    together = pair + 2.0 * late if known.pairs else None
+    return Durations(forward + late, first + late, second, first + second + late, together)
 
 
 def _tasks(found: Replay) -> pd.DataFrame:

@@ -140,6 +140,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
         "schedule",
         "stage_layout",
         "leading_dense",
+        "prediction_layers",
     ):
         safe[name] = np.where(supported, safe[name], 0.0)
     assumptions = np.array(["; ".join(parts) for parts in found.assumed], object)
@@ -278,6 +279,7 @@ def _model(
         "experts_every": np.where(experts > 0, 1.0, 0.0),
         "expert_groups": fill(columns["moe_groups"], 1.0, ""),
         "groups_per_token": fill(columns["moe_groups_per_token"], 1.0, ""),
+        "prediction_layers": fill(columns["mtp_layers"], 0.0, ""),
     }
 
 
@@ -316,7 +318,7 @@ def _layout(
     vpp = fill(columns["vpp"], 1.0, "vpp 1")
     chunks = np.where(p > 1, vpp, 1.0)
     schedule = _schedule(table, p, chunks, found)
-    stage_layout = _stage_layout(table, columns["layers"], p, chunks, found)
+    stage_layout = _stage_layout(table, columns, p, chunks, found)
     return {
         "tensor_par": t,
         "pipeline_par": p,
@@ -352,11 +354,12 @@ def _schedule(
 
 
 def _stage_layout(
-    table: pd.DataFrame, layers: npt.NDArray[np.float64], stages: npt.NDArray[np.float64],
+    table: pd.DataFrame, columns: Mapping[str, npt.NDArray[np.float64]], stages: npt.NDArray[np.float64],
     chunks: npt.NDArray[np.float64], found: Findings,
 ) -> npt.NDArray[np.float64]:  # fmt: skip
     """How the layers of every row are cut into stages, a position among the words of the field; even where not said."""
-    positions = np.full(len(table), float(EVEN))
+    positions, layers = np.full(len(table), float(EVEN)), columns["layers"]
+    predictions = np.nan_to_num(columns["mtp_layers"], nan=0.0)
     for row, text in enumerate(str(word).strip() for word in table["layout"]):
         if not text or not stages[row] > 1 or np.isnan(layers[row]):
             continue
@@ -365,6 +368,8 @@ def _stage_layout(
             layout = layout_of_word(text)
             if layout.layers or layout.rule not in (EVEN, BALANCED):
                 split_of(layout, int(layers[row]), int(stages[row]), int(chunks[row]))
+            if layout.layers and predictions[row] and sum(layout.predictions) != predictions[row]:
+                raise LayerSplitError(f"it lists {sum(layout.predictions)} prediction layers, not mtp_layers")
             positions[row] = by_name("stage_layout").position(layout.word)
         except StageLayoutError as error:
             found.refuse(only, "bad_value", f"layout: {error}")

@@ -29,7 +29,7 @@ MOST_RUNS = 100_000
 COUNTS = (
     "hidden", "ffn", "layers", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "moe_experts", "moe_topk",
     "moe_ffn", "moe_shared", "moe_dense_layers", "moe_groups", "moe_groups_per_token",
-    "gpus_per_node", "num_gpus", "tp", "pp", "dp", "cp", "ep", "vpp",
+    "mtp_layers", "gpus_per_node", "num_gpus", "tp", "pp", "dp", "cp", "ep", "vpp",
     "mbs", "gbs", "zero_stage", "core",
 )  # fmt: skip
 """Whole numbers."""
@@ -41,7 +41,9 @@ TEXTS = (
     "id", "source", "date", "framework", "family", "model", "attn", "hardware", "scaleup", "scaleout", "recompute",
     "dtype", "schedule", "layout", "mem_kind", "status", "notes", "group", "split", "completeness",
 )  # fmt: skip
-MAY_BE_ZERO = frozenset({"moe_experts", "moe_topk", "moe_ffn", "moe_shared", "moe_dense_layers", "zero_stage", "core"})
+MAY_BE_ZERO = frozenset({
+    "moe_experts", "moe_topk", "moe_ffn", "moe_shared", "moe_dense_layers", "mtp_layers", "zero_stage", "core",
+})  # fmt: skip
 NONE_IS_ZERO = frozenset({"cp", "ep", "vpp"})
 """Degrees for which tables write 0 where there is none."""
 LARGEST = 1e9

@@ -84,11 +84,10 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
     ]  # fmt: skip
     if "vector" in unread:
         found = [which for which in found if which.name != "vector"]
-    last, names = len(system.networks) - 1, hardware.network_names(system)
+    last, names, words = len(system.networks) - 1, hardware.network_names(system), hardware.network_words(system)
     for tier, network in enumerate(system.networks):
         named = names[tier][:1].upper() + names[tier][1:]
-        network_name = names[tier] if named == names[tier] else f"network {names[tier]}"
-        reach = f"{network_name}, which links {network.size:,} GPUs"
+        reach = f"{words[tier]}, which links {network.size:,} GPUs"
         found += [
             Parameter(f"net{tier}_bandwidth", f"{named} bandwidth", "GB/s", network.bandwidth_gb_per_s, "system",
                       f"Rate per GPU and direction of {reach}.", f"networks.{tier}.bandwidth_gb_per_s"),

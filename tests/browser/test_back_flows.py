@@ -13,7 +13,7 @@ from dashboard.pages import registry
 from tests.browser.conftest import PATIENCE, SMALL, go_to, settled
 
 FILTERED = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&results_where=weight_offload:off&cell=4x2"
-STEPS = 6
+STEPS = 4
 SEED = 2
 LONGEST = 60
 """After how many seconds a walk goes no further."""

@@ -37,6 +37,23 @@ IN_ORDER = """order => {
 """Whether parts of a page stand one below the other, the second within the upper half of a phone."""
 
 
+OTHERWISE_ANEW = """async () => {
+  const odd = [];
+  for (const plot of document.querySelectorAll(".ss-chart.js-plotly-plot")) {
+    const anew = document.createElement("div");
+    anew.style.cssText = "position: absolute; visibility: hidden";
+    document.body.append(anew);
+    await Plotly.newPlot(anew, structuredClone(plot.data), structuredClone(plot.layout));
+    const [there, here] = [plot, anew].map(({_fullLayout: {_size: {l, r, t, b}}}) => [l, r, t, b].map(Math.round));
+    if (there.join() !== here.join()) odd.push(`${plot.ariaLabel}: margins ${there}, drawn anew ${here}`);
+    Plotly.purge(anew);
+    anew.remove();
+  }
+  return odd;
+}"""
+"""The charts whose margins are, after all that changed them where they are, not those of a chart drawn anew."""
+
+
 @pytest.fixture(scope="module")
 def wide(warm: BrowserContext, server: str) -> Iterator[Callable[[str], Page]]:
     """Opens pages one after the other, high enough to be drawn whole."""
@@ -97,6 +114,7 @@ def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[..., Pa
     assert looks(page) == {}, "in the dark"
     page.set_viewport_size({"width": 390, "height": TALL})
     assert looks(page) == {}, "390 wide"
+    assert page.evaluate(OTHERWISE_ANEW) == []
     if entry.name in ANSWER_FIRST:
         page.wait_for_function(IN_ORDER, arg=ANSWER_FIRST[entry.name])
     if entry.name == "whatif":

@@ -10,8 +10,6 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import engine
 from engine import Exploration, Scenario, whatif
@@ -63,10 +61,8 @@ def assert_found(
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=3)
-@given(random=st.randoms(use_true_random=False))
-def test_searching_is_exploring_whatever_the_system(name: str, random: Random) -> None:
-    base = named(name)
+def test_searching_is_exploring_whatever_the_system(name: str) -> None:
+    random, base = Random(name), named(name)
     space = space_of(base)
     kept = random.randrange(space.total)
     k = random.choice((1, 3, 400))
@@ -155,7 +151,7 @@ SLOWER, SMALLER = {"hbm_bandwidth": 2000.0, "net1_bandwidth": 20.0}, {"hbm_capac
 
 @pytest.mark.parametrize(
     ("model", "batch", "changed_to"),
-    [("mixtral-8x7B", 64, [SLOWER]), ("qwen3-30B-A3B", 128, [SMALLER]), ("llama-3-8B", 64, [SLOWER, SMALLER])],
+    [("mixtral-8x7B", 64, [SLOWER]), ("llama-3-8B", 64, [SLOWER, SMALLER])],
 )
 def test_a_large_space_is_settled_by_little_work_and_little_memory(
     model: str, batch: int, changed_to: list[dict[str, float]]

@@ -162,7 +162,7 @@ def test_a_network_that_is_no_faster_than_the_one_around_it_changes_nothing(mode
 APART = scenario(
     model_of(LLAMA), system_with((8, 450.0), (16, 50.0)), {"pipeline_par": [1, 2]}, num_procs=64, max_batch_size=64
 )
-TOO_FAR = "Network tier 1 connects 16 GPUs, but 64 would have to share it."
+TOO_FAR = "InfiniBand connects 16 GPUs, but 64 would have to share it."
 
 
 def _evaluated() -> tuple[int, str]:

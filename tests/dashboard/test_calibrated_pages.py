@@ -19,7 +19,7 @@ from dashboard.charts.time_bar import time_kinds, time_pieces
 from dashboard.pages.execution.files import execution_json
 from dashboard.queries.memory_requirements import needs_of
 from dashboard.words.changes import text_of
-from dashboard.words.executions import choices, differences, title
+from dashboard.words.executions import choices, differences, networks_of, title
 from dashboard.words.formulas import formula
 from dashboard.words.numbers import format_value
 from engine import Exploration, whatif
@@ -152,19 +152,21 @@ def test_ranks_talk_to_those_that_the_cost_model_places_them_beside() -> None:
     assert groups["DP"].partners == (0, 4, 8, 12, 16, 20, 24, 28)
     assert groups["EP"].partners == tuple(range(16))
     assert groups["PP"].partners == (0, 32)
-    told = {name: group.where for name, group in groups.items()}
-    assert told == {"TP": "tier 0", "DP": "tiers 0 and 1", "EP": "tiers 0 and 1", "PP": "tier 1"}
+    told = {name: networks_of(HOSTS_OF_8, group.tiers) for name, group in groups.items()}
+    both = "NVLink and InfiniBand"
+    assert told == {"TP": "NVLink", "DP": both, "EP": both, "PP": "InfiniBand"}
     spread = ranked(tensor_par=8, context_par=2, data_par=2)
     apart = {group.name: group for group in innermost_first(spread, HOSTS_OF_8)}
     assert apart["CP"].partners == (0, 8)
     assert apart["DP"].partners == (0, 16)
-    assert {apart[name].where for name in ("CP", "DP")} == {"tier 1"}
+    assert {apart[name].tiers for name in ("CP", "DP")} == {(1,)}
     assert apart["PP"].degree == 1
     whole = innermost_first(ranked(tensor_par=4, data_par=9, pipeline_par=2), system_with((72, 900.0), (65536, 50.0)))
-    assert {group.where for group in whole} == {"tier 0"}
+    assert {group.tiers for group in whole} == {(0,)}
     four = system_with((8, 450.0), (64, 100.0), (1024, 50.0), (65536, 25.0))
-    wide = {group.name: group.where for group in innermost_first(ranked(tensor_par=8, data_par=128), four)}
-    assert wide == {"TP": "tier 0", "DP": "tiers 1 and 2", "PP": "tier 0"}
+    wide = {group.name: group.tiers for group in innermost_first(ranked(tensor_par=8, data_par=128), four)}
+    assert wide == {"TP": (0,), "DP": (1, 2), "PP": (0,)}
+    assert networks_of(four, wide["DP"]) == "network 2 and network 3"
 
 
 def test_the_formula_of_a_calibrated_figure_leads_on_to_those_of_its_parts() -> None:
@@ -179,8 +181,9 @@ def test_a_mixture_of_experts_shows_whom_its_experts_exchange_tokens_with() -> N
     found = experts()
     wide = next(row for row in rows(found) if row["expert_par"] > 1)
     groups = innermost_first(wide, HOSTS_OF_8)
-    chart = partners(groups, int(wide["num_procs"]), 8)
-    assert f"EP over {wide['expert_par']} GPUs on tier" in chart.alt
+    where = {group.name: networks_of(HOSTS_OF_8, group.tiers) for group in groups}
+    chart = partners(groups, where, int(wide["num_procs"]), 8)
+    assert f"EP over {wide['expert_par']} GPUs on {where['EP']}" in chart.alt
     assert "execution_partners" in str(plots(run("execution", found)))
 
 
@@ -311,16 +314,16 @@ def test_memory_needs_reach_the_least_demanding_execution(found: Any) -> None:
 def test_words_name_what_only_this_cost_model_has() -> None:
     row = next(row for row in rows(experts()) if row["zero_stage"] == 1 and row["activation_recompute"] == "full")
     assert f"EP {row['expert_par']}" in title(row)
-    facts = dict(choices(row))
+    facts = dict(choices(row, HOSTS_OF_8))
     assert facts["ZeRO"].startswith("1")
     assert not any("network" in key for key in facts)
     one, other = row, {**row, "selective_recompute": "modules", "activation_recompute": "attn_only"}
-    assert dict(choices(other))["recompute"] == "selective (norms, activations)"
+    assert dict(choices(other, HOSTS_OF_8))["recompute"] == "selective (norms, activations)"
     assert ("Selective recompute", "–", "norms, activations") in differences(one, other)
     exact = {column.name: row[column.name] for column in fields_of("calculon")}
     attention = {**exact, "activation_recompute": "attn_only"}
-    assert dict(choices(attention))["recompute"] == "selective (attention)"
-    assert "ZeRO" not in dict(choices(exact))
+    assert dict(choices(attention, HOSTS_OF_8))["recompute"] == "selective (attention)"
+    assert "ZeRO" not in dict(choices(exact, HOSTS_OF_8))
     assert "EP" not in title(exact)
     told = {label for label, _, _ in differences(exact, row)}
     assert "Expert parallel" in told

@@ -195,7 +195,7 @@ CHOICES = pd.DataFrame(
 
 
 def test_choices_are_placed_at_their_share_of_the_best() -> None:
-    chart = choices(CHOICES, "sample_rate", tier_names=("NVLink", "InfiniBand"))
+    chart = choices(CHOICES, "sample_rate", networks=("NVLink", "InfiniBand"))
     (dots,) = chart.figure.data
     assert list(dots.x) == pytest.approx([0.69, 0.96, 1, 1, 0.999, 0.84])
     assert dots.y[0] == dots.y[1] == dots.y[2] > dots.y[3] == dots.y[4] > dots.y[5]

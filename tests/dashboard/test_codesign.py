@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.files import codesign_report
 from dashboard.files.codesign_report import Question
 from dashboard.jobs import codesign_studies
-from dashboard.link.packing import folded
+from dashboard.link.folding import folded
 from dashboard.pages.codesign import view
 from dashboard.pages.codesign.downloads import table_file
 from dashboard.pages.codesign.studies import document_of
@@ -146,7 +146,7 @@ def test_files_of_a_study_come_back(tmp_path: Path) -> None:
 
 def test_a_study_travels_in_the_link_and_what_cannot_be_is_told() -> None:
     study = codesign.Study.from_document(SMALL)
-    text = folded(json.loads(document_of(study)))
+    text = folded(json.dumps(json.loads(document_of(study)), separators=(",", ":")))
     assert len(text) < 1_000
     app = run({"codesign_study": "own", "codesign_own": text})
     assert "Two prices of memory" in html(app)
@@ -156,7 +156,7 @@ def test_a_study_travels_in_the_link_and_what_cannot_be_is_told() -> None:
     parameters = dict(parse_qsl(urlsplit(address).query))
     assert parameters == {"codesign_study": "own", "codesign_own": text}
     # What is no study, or half of one, is told, and the session's own stands instead.
-    for broken in (text[:-9], folded({"models": []}), "2" + text[1:]):
+    for broken in (text[:-9], folded(json.dumps({"models": []})), "2" + text[1:]):
         app = run({"codesign_study": "own", "codesign_own": broken}, json.dumps(SMALL))
         told = [each.value for each in app.error]
         if "_url_problems" in app.session_state:

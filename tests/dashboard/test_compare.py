@@ -115,8 +115,8 @@ def test_an_edited_system_travels_too() -> None:
     scenario = whatif.changed(exploration().scenario, {"net0_latency": 3})
     app = page({"compare_b": urlencode(scenario_parameters.parameters_of(scenario))})
     table = app.dataframe[0].value
-    assert table["Field"].tolist().count("Tier 0 latency, µs") == 1
-    assert table.loc[table["Field"] == "Tier 0 latency, µs", "B"].item() == "3"
+    assert table["Field"].tolist().count("NVLink latency, µs") == 1
+    assert table.loc[table["Field"] == "NVLink latency, µs", "B"].item() == "3"
 
 
 @pytest.mark.parametrize("text", ["~matrix:x", "~nothing:3", "~procs:1e12", "garbage", "scenario=AAAA", "~matrix:nan"])

@@ -6,14 +6,20 @@ import io
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.link.document_validation import Refused
+from dashboard.link.folding import folded
+from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
+from dashboard.link.user_files import UserFiles
 from dashboard.pages.elastic.tables import _csv
-from engine.planners.elastic import load_card
-from engine.planners.elastic.cards import card_names, load_card_document, to_document
+from dashboard.words.numbers import plain
+from engine.planners.elastic import curve, load_card, plans_table
+from engine.planners.elastic.cards import card_names, changed_card, load_card_document, to_document
 from engine.planners.elastic.measured.library import measurement_names, measurements
 from engine.planners.elastic.measured.table import read_measurements
 from tests.dashboard.pages import html, page_alone
@@ -47,11 +53,38 @@ def test_one_job_through_the_phases_of_figure_7() -> None:
     for mean in ("5.266", "4.360", "4.689", "4.684", "0.4381"):
         assert mean in html(app)
     assert "244" in table(app, "plan")["plan"].tolist()
+    parts = table(app, "why not").iloc[0]
+    assert parts["plan"] == "244"
+    told = [name for name in parts.index if name.endswith(", ms") and name != "iteration, ms"]
+    assert sum(float(parts[name]) for name in told) == pytest.approx(parts["iteration, ms"], abs=0.05)
+    assert table(run({"elastic_every": "on"}), "why not")["plan"].iloc[0] == "822"
     app = run({"elastic_phases": "30@8888x2, 5@0x1, 30@4x2", "elastic_pause": "260", "elastic_variant": "physical"})
     assert "3 phases" in html(app)
+    app = run({"elastic_phases": "30@44x2b1", "elastic_variant": "physical", "elastic_basis": "predicted"})
+    slow = plans_table("llama7_bsz16", placement="44", cpu_threads=2, bandwidth=1, variant="physical")
+    assert f"{plain(float(slow['throughput'].iloc[0]), 4)} samples/s" in html(app)
     app = run({"elastic_rule": "n/g, g, 1"})
     assert "n/g, g, 1" in html(app)
     assert "three" in run({"elastic_rule": "n, g"}).warning[0].value
+
+
+def test_sensitivities_of_several_cards_lie_over_each_other() -> None:
+    app = run({"elastic_card": "roberta", "elastic_beside": "vit~gpt2~nonesuch"})
+    expected = {name: curve(name) for name in ("roberta", "vit", "gpt2")}
+    grown = [f"{plain(float(each['stored_best'].max() / each['stored_best'].iloc[0]), 3)} times from 1 to 64"
+             for each in expected.values()]  # fmt: skip
+    assert [said(app).count(words) for words in grown] == [1, 1, 1]
+    assert app.multiselect[0].value == ["vit", "gpt2"]
+
+
+def test_figure_9_and_losses_of_one_s_own() -> None:
+    app = run({"elastic_show": "losses"})
+    shown = table(app, "mean difference").set_index("run")["mean difference"]
+    for name, mean in {"241": 0.042, "811": 0.047, "421": 0.099, "181_seed": 0.087}.items():
+        assert shown[name] == pytest.approx(mean, abs=5e-4)
+    app = run({"elastic_show": "losses", "elastic_against": "241", "elastic_loss_shown": "losses"})
+    assert "181" in table(app, "mean difference")["run"].tolist()
+    assert "Upload losses" in run({"elastic_show": "losses", "elastic_losses": "own"}).info[0].value
 
 
 def test_a_library_model_has_a_curve_phases_and_an_answer_to_lost_nodes() -> None:
@@ -93,15 +126,113 @@ def test_both_variants_stand_beside_what_was_measured() -> None:
     assert "names no model of the library" in said(run({"elastic_show": "accuracy", "elastic_card": "roberta"}))
 
 
-def test_a_card_of_one_s_own_is_planned_with_its_measurements() -> None:
-    card = json.dumps({**to_document(load_card("llama7_bsz16")), "name": "mine"})
-    trace = "exec_plan,placement,iter_time\n244,8888,1.2\n441,4444,0\n"
-    kept = {"_elastic_own_card": card, "_elastic_own_trace": trace}
-    app = run({"elastic_card": "own"}, **kept)
+@pytest.fixture
+def kept_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UserFiles:
+    found = UserFiles(tmp_path / "user")
+    monkeypatch.setattr("dashboard.pages.elastic.cards.user_files", lambda: found)
+    return found
+
+
+TRACE = "exec_plan,placement,iter_time\n244,8888,1.2\n441,4444,0\n"
+
+
+def own_card(name: str = "mine") -> OwnCard:
+    return own_card_of({**to_document(load_card("llama7_bsz16")), "name": name}, "card")
+
+
+def test_a_card_of_one_s_own_is_planned_with_its_measurements(kept_files: UserFiles) -> None:
+    link = {"elastic_card": "own", "elastic_own": packed_card(OwnCard(own_card().card, TRACE)) or ""}
+    app = run(link)
     assert "Throughput while resources change" in html(app)
-    app = run({"elastic_show": "accuracy", "elastic_card": "own"}, **kept)
-    assert table(app, "measured, ms")["measured, ms"].tolist() == [1200.0, 1200.0]
+    app.button(key="elastic_card_keep").click()
+    app.run()
+    assert {name: own.measurements for name, own in kept_files.cards().items()} == {"mine": TRACE}
+    assert app.session_state["_url"] == {"elastic_card": "mine"}
+    for kept in (link, {"elastic_card": "mine"}):  # in the link, and on the server
+        app = run({**kept, "elastic_show": "accuracy"})
+        assert table(app, "measured, ms")["measured, ms"].tolist() == [1200.0, 1200.0]
+    jobs = {"elastic_show": "several", "elastic_jobs": "mine, own", "elastic_own": link["elastic_own"]}
+    assert set(run({**jobs, "elastic_basis": "predicted"}).dataframe[0].value["job"]) == {"mine", "mine (2)"}
+    app = run({"elastic_card": "mine"})
+    app.button(key="elastic_card_drop").click()
+    app.run()
+    assert kept_files.cards() == {}
     assert "Upload a card" in run({"elastic_card": "own"}).info[0].value
+
+
+def test_plans_measurements_and_limits_of_a_card_can_be_changed(kept_files: UserFiles) -> None:
+    card = load_card("llama7_bsz16")
+    changed = changed_card(card, {"atom_batches.dp.other": 3, "allowed_plans": {"244": ["8888"]}})
+    app = run({})
+    rows = {str(row["field"]): row["value"] for row in table(app, "field").to_dict("records")}
+    assert rows["atom_batches.zero_dp.recompute"] == card.atom_batches.zero_dp.recompute
+    assert dict(table(app, "allowed plan").to_numpy()) == {
+        plan: " ".join(each) for plan, each in card.allowed_plans.items()
+    }
+    assert "iteration_s" in table(app, "exec_plan")
+
+    def keep(times: pd.DataFrame | None) -> dict[str, str]:
+        def page() -> None:
+            import streamlit as st
+
+            from dashboard.link import state
+            from dashboard.pages.elastic.cards import keep_card
+
+            state.begin("elastic")
+            keep_card(st.session_state["card"], "llama7_bsz16", st.session_state["times"])
+
+        app = AppTest.from_function(page)
+        app.session_state["card"], app.session_state["times"] = changed, times
+        app.run()
+        assert not app.exception, app.exception
+        return dict(app.session_state["_url"])
+
+    own = unpacked_card(keep(None)["elastic_own"])
+    assert (own.card.allowed_plans, own.card.atom_batches.dp.other) == ({"244": ("8888",)}, 3)
+    assert own.measurements is not None
+    times = pd.DataFrame({"exec_plan": ["244", None], "placement": ["8888", None], "iteration_s": ["1.5", None]})
+    assert (unpacked_card(keep(times)["elastic_own"]).measurements or "").split() == [
+        "exec_plan,placement,iteration_s", "244,8888,1.5",
+    ]  # fmt: skip
+
+
+def test_tables_of_one_s_own_travel_in_the_link() -> None:
+    losses = folded("minibatch,loss_11,loss_22\n1,2.0,2.5\n2,1.0,1.25\n")
+    app = run({"elastic_show": "losses", "elastic_losses": "own", "elastic_own_losses": losses})
+    assert table(app, "mean difference")["mean difference"].tolist() == [pytest.approx(0.375)]
+    jobs = folded("name,submission_time,application,num_gpus,exec_plan,steps\nmine,0,bert,2,DP+ga,100\n")
+    app = run({"elastic_show": "workload", "elastic_workload": "own", "elastic_own_workload": jobs})
+    assert table(app, "job")["job"].tolist() == ["mine"]
+    for name, subject in {"losses": "losses", "workload": "workload", "profile": "fit"}.items():
+        for wrong in ("1abc", folded("/etc/passwd"))[: 1 + (name == "losses")]:
+            link = {"elastic_show": subject, f"elastic_{name}": "own", f"elastic_own_{name}": wrong}
+            assert len(run(link).error) == 1
+
+
+def test_cards_in_links_and_files_are_checked(kept_files: UserFiles) -> None:
+    own = OwnCard(own_card().card, TRACE)
+    text = packed_card(own)
+    assert text is not None
+    assert unpacked_card(text) == own
+    assert own_card_of(document_of(own), "file") == own
+    assert own_card_of(to_document(load_card("vit")), "file").name == "my vit"
+    with pytest.raises(Refused, match="library has a model card"):
+        kept_files.keep_card(OwnCard(load_card("vit")))
+    random = "".join(f"24{each % 9 + 1},8888,{each * 0.37:.6f}\n" for each in range(1, 4000))
+    assert packed_card(OwnCard(own.card, "exec_plan,placement,iter_time\n" + random)) is None
+    for document, words in (
+        ({**document_of(own), "more": 1}, "no field 'more'"),
+        ({**document_of(own), "measurements": 5}, "must be the text of a CSV"),
+        ({**document_of(own), "measurements": "a,b\n1,2"}, "exec_plan"),
+        ({**to_document(own.card), "system": "../../etc/passwd"}, "none of the library"),
+        ({**to_document(own.card), "global_batch": -1}, "global_batch"),
+    ):
+        with pytest.raises(Refused, match=words):
+            own_card_of(document, "file")
+    for damaged in (text[:-9], "1abc", "9" + text[1:]):
+        app = run({"elastic_card": "own", "elastic_own": damaged})
+        assert "link" in app.error[0].value
+    assert run({"elastic_card": "own", "elastic_own": "<script>"}).info
 
 
 def test_a_fit_says_what_speaks_against_it_and_becomes_a_card() -> None:
@@ -111,7 +242,7 @@ def test_a_fit_says_what_speaks_against_it_and_becomes_a_card() -> None:
     assert table(app, "parameter")["parameter"].tolist()[0] == "k_bwd"
     next(each for each in app.button if each.label == "Use as my card").click()
     app.run()
-    assert json.loads(app.session_state["_elastic_own_card"])["name"] == "my vit"
+    assert unpacked_card(app.session_state["_url"]["elastic_own"]).name == "my vit"
     assert "Upload a profile" in run({"elastic_show": "fit", "elastic_profile": "own"}).info[0].value
 
 
@@ -140,9 +271,9 @@ def test_a_link_that_cannot_be_is_one_sentence(link: dict[str, str], words: str)
 def test_nonsense_breaks_nothing(value: str) -> None:
     names = (
         "card", "phases", "pause", "variant", "basis", "over", "phase", "jobs", "shared", "curve", "workload", "nodes",
-        "node", "stop", "policy", "runs", "of",
+        "node", "stop", "policy", "runs", "of", "own", "beside", "every", "losses", "against", "loss_shown",
     )  # fmt: skip
-    for subject in ("job", "several", "accuracy", value):
+    for subject in ("job", "several", "accuracy", "losses", value):
         run({**{f"elastic_{name}": value for name in names}, "elastic_show": subject})
 
 

@@ -252,8 +252,9 @@ def test_partners_are_as_many_as_the_degrees_say() -> None:
     assert len(groups["PP"].partners) == 3  # itself, the next stage, and the last, which hands back
     inner = [group for group in groups.values() if group.tier == 0 and group.degree > 1]
     assert all(number < exploration().scenario.system.networks[0].size for one in inner for number in one.partners)
-    chart = partners(placement(row), 16, 8)
-    assert f"TP over {row['tensor_par']} GPUs" in chart.alt if row["tensor_par"] != 1 else "TP" not in chart.alt
+    chart = partners(placement(row), dict.fromkeys(groups, "NVLink"), 16, 8)
+    told = f"TP over {row['tensor_par']} GPUs on NVLink"
+    assert told in chart.alt if row["tensor_par"] != 1 else "TP" not in chart.alt
 
 
 def test_link_and_exposed_times_are_the_engine_s() -> None:
@@ -266,6 +267,6 @@ def test_link_and_exposed_times_are_the_engine_s() -> None:
         key = {"TP": "tp_comm", "TP repeated": "recomm", "PP": "pp_comm", "DP": "dp_comm"}[one.name]
         assert one.link == row[f"{key}_link_time"]
         assert one.exposed == row[f"{key}_exposed_time"]
-    chart = traffic(rows, {group.name: group.where for group in told.groups})
+    chart = traffic(rows, {group.name: "NVLink" for group in told.groups})
     assert len(chart.figure.data) == 2 * len(rows)
     assert "on the links" in chart.alt

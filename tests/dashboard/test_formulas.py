@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ def formula(name: str, row: dict[Any, Any], model: Model, system: System) -> For
     return None if isinstance(found, Untold) else written_out(by_name(name), found)
 
 
+@cache
 def executions() -> list[dict[Any, Any]]:
     found = exploration()
     ids = found.rows.table(["id"])["id"].to_numpy()

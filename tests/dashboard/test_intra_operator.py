@@ -19,6 +19,7 @@ from dashboard.pages.intra_operator.inputs import OWN, Question
 from dashboard.pages.intra_operator.layers import plans_frame, strategies_frame
 from dashboard.pages.intra_operator.measured import completed
 from dashboard.pages.intra_operator.tables import json_text, vectors_csv
+from dashboard.words.numbers import format_value
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator import (
     blocks,
@@ -37,8 +38,10 @@ from tests.dashboard.pages import figure, html, page_alone, plainly, plots
 MESH = {"devices": 4, "matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 LOG = Path(__file__).parents[1] / "reference" / "cfp" / "gpt_f_16_enumeration.log"
 NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500, "0")
-NUMBERS = ("devices", "batch", "layers", "rate", "bandwidth", "exchange", "alpha", "state", "limit")
-CHOICES = ("from", "suite", "model", "system", "type", "width", "zero", "shown", "like", "layer", "over", "result")
+NUMBERS = ("devices", "batch", "layers", "rate", "bandwidth", "exchange", "alpha", "state", "limit",
+           "microbatches", "outer")
+CHOICES = ("from", "suite", "model", "system", "type", "width", "zero", "shown", "like", "layer", "over", "result",
+           "recompute")
 
 
 def run(link: Mapping[str, str]) -> AppTest:
@@ -81,6 +84,17 @@ def test_a_limit_that_nothing_fits_is_a_sentence() -> None:
     assert "the least that GPT F with 2 layers takes on 4 devices is 5.62 GiB" in said(app)
 
 
+def test_recomputation_and_microbatches_are_part_of_the_plan() -> None:
+    counted = {"recompute": "full", "accumulation": 4}
+    found = search("gpt F", MESH, batch=16, layers=2, **counted)
+    assert found.chosen is not None
+    app = run({"recompute": "full", "microbatches": "4"})
+    told = said(app)
+    assert plainly(format_value("total_time", found.chosen.seconds)) in told
+    assert f"The line is exact: it has all {len(found.frontier)} points" in told
+    assert "no multiple of 5 microbatches" in said(run({"microbatches": "5"}))
+
+
 def test_experts_have_two_kinds_of_layers_and_the_published_spaces() -> None:
     app = run({"suite": "moe E", "shown": "named", "over": "memory"})
     told = said(app)
@@ -114,6 +128,7 @@ def test_links_that_cannot_be_are_sentences() -> None:
         app = run(dict.fromkeys((*NUMBERS, *CHOICES), value))
         assert len(plots(app)) == 6
     assert "cannot be split over 4096 devices" in said(run({"system": "h100_80g_sxm", "devices": "9999"}))
+    assert "no multiple of the 3 of its outer axis" in said(run({"groups": "3"}))
     assert "no whole groups" in said(run({"suite": "moe E", "batch": "3"}))
 
 

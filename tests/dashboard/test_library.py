@@ -246,8 +246,8 @@ def test_faults_are_told_in_the_words_of_the_page(place: Place) -> None:
     checked(app.button(key="library_edit").click().run())
     for path, value, words in (
         ("mem1.capacity_gib", -5.0, "HBM capacity (Memory, HBM) is -5.0"),
-        ("networks.1.efficiency", 2.0, "Efficiency (Network tier 1) is 2.0"),
-        ("networks.0.latency_s", -1.0, "Latency (Network tier 0, there latency_s) is -1e-06"),
+        ("networks.1.efficiency", 2.0, "Efficiency (Network: InfiniBand) is 2.0"),
+        ("networks.0.latency_s", -1.0, "Latency (Network: NVLink, there latency_s) is -1e-06"),
     ):
         field = app.number_input(key=f"library_value_{path}")
         before = field.value

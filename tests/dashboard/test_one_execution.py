@@ -44,7 +44,7 @@ def test_results_name_the_one_execution(single: Exploration) -> None:
 
 def test_chips_say_what_they_mean(single: Exploration) -> None:
     assert single.best is not None
-    facts = choices(single.best)
+    facts = choices(single.best, single.scenario.system)
     assert dict(facts)["microbatches"] == "1 × 1 sequence"
     assert "interleaving" not in dict(facts)  # there is no pipeline
     assert f'title="{by_name("activation_recompute").description}"' in chips(facts)

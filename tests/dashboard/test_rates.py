@@ -21,7 +21,7 @@ NAMES = [column.name for column in DERIVED]
 
 @pytest.mark.parametrize("beside", [["sample_rate"], [], ["block_fw_flops"]])
 def test_files_have_them_with_their_units(beside: list[str]) -> None:
-    found, target = exploration(), io.BytesIO()
+    found, target = exploration("tight"), io.BytesIO()
     of_rows(found, "csv", names=["id", *NAMES, *beside], order_by=[("sample_rate", "descending")])(target)
     with zipfile.ZipFile(target) as archive:
         told = json.loads(archive.read("about.json"))

@@ -138,11 +138,7 @@ def test_picking_a_row_does_not_change_the_table_it_is_in() -> None:
 def test_applying_a_filter() -> None:
     found = exploration()
     page = run("results", found)
-    page.selectbox(key="results_filter_column").set_value("activation_recompute")
-    page = again(page, found)
-    page.get_by_key("results_pick_activation_recompute").set_value(["none"])  # type: ignore[union-attr]
-    page = again(page, found)
-    page.button(key="results_apply").click()
+    page.button_group(key="_explore_pick_activation_recompute").set_value(["none"])
     page = again(page, found)
     assert set(page.dataframe[0].value["activation_recompute"]) == {"none"}
     assert page.session_state["_url"]["results_where"] == "activation_recompute:none"
@@ -153,8 +149,8 @@ def test_an_empty_filter_names_the_way_out() -> None:
     page = run("results", found, {"results_where": "total_time:..1e-9;tensor_par:2"})
     assert any("No execution meets" in element.value for element in page.markdown)
     left = found.rows.count([Condition("tensor_par", "=", 2)])
-    assert page.button(key="results_relax_total_time").label.startswith(f"{left:,} without")
-    page.button(key="results_relax_total_time").click()
+    assert page.button(key="explore_without_total_time").label.endswith(f"{left:,} executions")
+    page.button(key="explore_relax_total_time").click()
     assert len(again(page, found).dataframe[0].value)
 
 
@@ -413,11 +409,10 @@ def test_several_ranges_of_another_page_are_carried_over_and_can_be_added_to() -
     assert f"{count(len(mine))} of {count(found.feasible)} feasible executions" in html(page)
     best_first = mine.sort_values(["sample_rate", "id"], ascending=[False, True])
     assert page.dataframe[0].value["id"].tolist() == best_first["id"].head(100).tolist()
-    page.selectbox(key="results_filter_column").select("tokens_per_gpu")
+    rows_shown = page.multiselect(key="_explore_ranges")
+    rows_shown.set_value([*rows_shown.value, "tokens_per_gpu"])
     page = again(page, found)
-    page.number_input(key="results_end0_tokens_per_gpu").set_value(1.0)
-    page = again(page, found)
-    page.button(key="results_apply").click()
+    page.number_input(key="_explore_low_tokens_per_gpu").set_value(1.0)
     page = again(page, found)
     assert page.session_state["_url"]["results_where"].startswith(f"{link};tokens_per_gpu:")
 

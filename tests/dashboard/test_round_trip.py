@@ -247,6 +247,7 @@ COMES_BACK = {
     "pages/compare/view 'compare_tables'": ("dashboard/test_compare_files", "the_tables_of_a_comparison_come_back"),
     "files/downloads key": (_HERE, "tables_of_executions_come_back"),
     "pages/elastic/cards 'elastic_card_json'": ("dashboard/test_elastic", "files_of_a_plan_come_back"),
+    "pages/elastic/cards 'elastic_both_json'": ("dashboard/test_elastic", "cards_in_links_and_files_are_checked"),
     "pages/elastic/cards 'elastic_trace_csv'": ("dashboard/test_elastic", "files_of_a_plan_come_back"),
     "pages/elastic/tables f'elastic_{file}'": ("dashboard/test_elastic", "files_of_a_plan_come_back"),
     "pages/execution/view f'execution_json_download{suffix}'": (_HERE, "the_file_of_an_execution_comes_back"),

@@ -81,6 +81,20 @@ def test_all_schedules_are_compared_at_equal_work() -> None:
     assert heavy.busy.sum() == pytest.approx(4 * question.ideal + 0.5 * question.ideal)
 
 
+def test_a_step_may_count_as_the_longest_span() -> None:
+    """Zero-bubble schedules are about the span: ZB-H2's is the work alone, its step has the skew of the ranks."""
+    whole, span = (
+        {each.name: each for each in outcomes(asked(microbatches=16, span=counted))} for counted in (False, True)
+    )
+    assert span["zb-h2"].took == pytest.approx(asked(microbatches=16).ideal)
+    assert whole["zb-h2"].took == pytest.approx(asked(microbatches=16).ideal + 3e-3)
+    assert span["1f1b"].took == whole["1f1b"].took
+    curves = along(asked(microbatches=16, span=True), "send")
+    first = curves[curves["name"] == "zb-h2"].iloc[0]
+    assert first["makespan"] == pytest.approx(span["zb-h2"].took)
+    assert feasibility_table(list(span.values()))["idle"].min() == pytest.approx(0.0, abs=1e-9)
+
+
 def test_a_memory_limit_sorts_out_what_holds_more() -> None:
     found = {each.name: each for each in outcomes(asked(memory=4.0))}
     assert found["gpipe"].too_much

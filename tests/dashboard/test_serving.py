@@ -85,7 +85,7 @@ def test_tiles_are_the_best_deployment(found: Found):
         assert format_value(column, best[name]) in text, name
     assert f"Best: {title(best)}" in text
     assert f"Deployments that run {found.feasible:,}, of {found.total:,}" in text
-    assert "Modelled with the rates" in captions(page)
+    assert "Modelled with the rates" in text
 
 
 def test_limits_of_the_link_are_the_engines(found: Found):

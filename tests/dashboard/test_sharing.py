@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard.link import document_validation, packing, scenario_parameters
+from dashboard.link import document_validation, folding, packing, scenario_parameters
 from dashboard.link.document_validation import Refused
 from dashboard.link.packing import packed, unpacked
 from engine import Scenario
@@ -32,7 +32,7 @@ def folded(document: Any) -> str:
     """A packed text of anything at all."""
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
     press = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_DEFAULT_STRATEGY, packing._PRESET)
-    return packing.VERSION + base64.urlsafe_b64encode(press.compress(text) + press.flush()).decode().rstrip("=")
+    return folding.VERSION + base64.urlsafe_b64encode(press.compress(text) + press.flush()).decode().rstrip("=")
 
 
 systems = st.builds(

@@ -141,12 +141,12 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     (
         "network_too_small",
         {"pipeline_par_net": 0},
-        "Network tier 0 connects 8 GPUs, but 32 would have to share it.",
+        "NVLink connects 8 GPUs, but 32 would have to share it.",
     ),
     (
         "network_not_filled",
         {"tensor_par": 5, "num_procs": 40},
-        "Network tier 0 connects 8 GPUs and must be filled, but 5 does not divide 8.",
+        "NVLink connects 8 GPUs and must be filled, but 5 does not divide 8.",
     ),
     (
         "unknown_datatype",
@@ -233,7 +233,7 @@ def test_reasons_are_told_apart() -> None:
     assert len({reason.code for reason in reasons.REASONS}) == len(reasons.REASONS) == len(reasons.BY_CODE)
     assert len({reason.label for reason in reasons.REASONS}) == len(reasons.REASONS)
     known = {column.name for column in ALL_FIELDS}
-    known |= {"field", "value", "accepted", "product", "last_tier", "tier", "size", "used", "blocks_per_proc"}
+    known |= {"field", "value", "accepted", "product", "last_tier", "network", "size", "used", "blocks_per_proc"}
     known |= {"local_batch", "batch_seq", "hidden", "feedforward", "attn_heads", "need", "have", "short"}
     known |= {"key_value_heads", "seq_size", "experts", "expert_ranks", "num_blocks", "microbatches"}
     known |= {"layout_problem"}

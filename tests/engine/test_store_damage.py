@@ -119,14 +119,14 @@ def look(path, written):
 @pytest.mark.parametrize(
     ("file", "harm", "times"),
     [
-        ("results.rows/sharded0/00001.parquet", flip, 8),
-        ("results.rows/sharded1/00002.parquet", cut, 4),
-        ("results.duckdb.wal", cut, 16),
-        ("results.duckdb.wal", flip, 16),
+        ("results.rows/sharded0/00001.parquet", flip, 4),
+        ("results.rows/sharded1/00002.parquet", cut, 2),
+        ("results.duckdb.wal", cut, 8),
+        ("results.duckdb.wal", flip, 8),
         ("results.duckdb.wal", None, 1),
-        ("results.contents", flip, 4),
-        ("results.contents", cut, 4),
-        ("results.duckdb", flip, 16),
+        ("results.contents", flip, 2),
+        ("results.contents", cut, 2),
+        ("results.duckdb", flip, 8),
     ],
 )
 def test_no_damage_gives_other_rows_or_silence(killed, written, tmp_path, file, harm, times):

@@ -179,6 +179,64 @@ def test_how_layers_are_cut_into_stages(layers: int, pipeline: int, flags: str, 
     assert found.execution["pipeline_interleaving"] == chunks
 
 
+COMBINED = (
+    "torchrun --nproc_per_node 8 --nnodes 8 pretrain_gpt.py --num-layers 32 --hidden-size 64 --bf16 "
+    "--num-attention-heads 4 --micro-batch-size 1 --global-batch-size 64 --pipeline-model-parallel-size 4 "
+    "--num-experts 8 --expert-model-parallel-size 8 --overlap-moe-expert-parallel-comm "
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("", ""),
+        ("--moe-token-dispatcher-type flex", ""), ("--mtp-num-layers 1", ""),
+        ("--recompute-granularity selective --recompute-modules moe_act --moe-grouped-gemm", ""),
+        ("--pipeline-model-parallel-layout 'Et*4|(t*4|)*6t*4L'", ""),
+        ("--moe-token-dispatcher-type allgather", "needs the token dispatcher alltoall or flex, not allgather"),
+        ("--expert-model-parallel-size 1", "needs expert parallelism"),
+        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "full recomputation"),
+        ("--recompute-granularity selective --recompute-modules moe", "recomputing the module moe"),
+        ("--moe-shared-expert-overlap", "overlap of shared experts"),
+        ("--mtp-num-layers 2", "one layer for multi-token prediction at most, not 2"),
+        ("--num-virtual-stages-per-pipeline-rank 1", "needs interleaving"),
+        ("--global-batch-size 80", "microbatches in groups of 4; a replica has 5"),
+    ],
+)  # fmt: skip
+def test_combined_1f1b_is_read_and_what_megatron_asks_of_it(flags: str, reason: str) -> None:
+    """Config checks of megatron-core 0.19: overlap of the exchange of tokens."""
+    text = COMBINED + "--moe-token-dispatcher-type alltoall "
+    if "layout" not in flags:
+        text += "--num-virtual-stages-per-pipeline-rank 2 "
+    found = launch.read_text(text + flags, "run.sh")
+    assert reason in found.refused
+    assert bool(found.refused) == bool(reason)
+    if not reason:
+        told = found.execution
+        assert (told["schedule"], told["pipeline_interleaving"], told["expert_overlap"]) == ("combined_1f1b", 2, True)
+
+
+def test_combined_1f1b_is_written_with_what_it_needs_or_refused() -> None:
+    execution: dict[str, Any] = {
+        "num_procs": 64, "tensor_par": 1, "pipeline_par": 4, "data_par": 16, "expert_par": 8, "batch_size": 64,
+        "pipeline_interleaving": 2, "microbatch_size": 1, "schedule": "combined_1f1b", "datatype": "bfloat16",
+    }  # fmt: skip
+    for framework, flag in (("megatron", "--overlap-moe-expert-parallel-comm"),
+                            ("megatron-bridge", "comm_overlap.overlap_moe_expert_parallel_comm")):  # fmt: skip
+        written = launch.write(execution, "mixtral-8x7B", framework=framework)
+        assert written.flags[flag] is True
+        assert launch.read_flags(framework, written.flags, gpus=64).execution["schedule"] == "combined_1f1b"
+        for changes, reason in (
+            ({"expert_par": 1}, "expert_par above 1 only"), ({"pipeline_interleaving": 1}, "interleaving above 1 only"),
+            ({"activation_recompute": "full"}, "full recomputation"), ({"batch_size": 80}, "groups of 4"),
+        ):  # fmt: skip
+            with pytest.raises(launch.LaunchError, match=reason):
+                launch.write({**execution, **changes}, "mixtral-8x7B", framework=framework)
+        plain = launch.write({**execution, "schedule": "interleaved", "expert_overlap": True}, "mixtral-8x7B",
+                             framework=framework)  # fmt: skip
+        assert any("combined 1F1B in Megatron-Core" in each for each in plain.remarks)
+
+
 def test_the_arguments_that_a_log_prints_are_read_as_the_script_was() -> None:
     fixture = next(each for each in fixtures.ALL if each["id"] == "mlm-test-vp2-account-for")
     flags = launch.read_flags("megatron", fixture["flags"], gpus=8)

@@ -22,6 +22,9 @@ from dashboard.link import document_validation
 from dashboard.settings import Settings
 from engine import Scenario, launch, whatif
 from engine.columns import headline_of
+from engine.planners import elastic
+from engine.planners.elastic.cards import to_document
+from engine.planners.intra_operator import search, sharding_annotations, system_mesh
 from engine.questions import VERBS, Answerer, Bounds, Context, QuestionError, answer
 from engine.questions.process import Busy
 from engine.questions.scenario_documents import scenario_of
@@ -146,6 +149,69 @@ def test_plans_are_those_of_the_planners() -> None:
     assert split["chosen"]["seconds"] == split["vectors"][0]["seconds"]
 
 
+def test_operators_are_split_over_two_networks_with_everything_that_the_command_takes() -> None:
+    question = {"model": "llama-3-8B", "devices": 16, "tiers": 2, "system": "h100_80g_sxm", "batch": 32, "layers": 2,
+                "fsdp": True, "recompute": "full", "accumulation": 2, "annotations": True, "top": 2}  # fmt: skip
+    found = asked("plan_operators", question)
+    expected = search("llama-3-8B", system_mesh("h100_80g_sxm", 16, tiers=2), batch=32, layers=2, fsdp=True,
+                      recompute="full", accumulation=2)  # fmt: skip
+    assert expected.chosen is not None
+    assert found["chosen"] == json.loads(json.dumps(expected.chosen.document()))
+    assert (found["frontier_points"], found["exactness"]) == (len(expected.frontier), expected.exactness)
+    assert found["annotations"][0]["partition_spec"] == sharding_annotations(expected)["partition_spec"].iloc[0]
+    outer = {"devices": 2, "bandwidth_gb_per_s": 40}
+    made = asked("plan_operators", {"model": "gpt F", "devices": 8, "batch": 16, "layers": 2, "outer": outer})
+    assert made["mesh"]["outer"]["devices"] == 2
+    for wrong in ({"system": "h100_80g_sxm", "outer": outer}, {"tiers": 2}):
+        with pytest.raises(QuestionError, match="outer axis"):
+            answer("plan_operators", {"model": "gpt F", "devices": 8, "layers": 1, **wrong})
+
+
+def test_model_cards_are_planned_as_on_the_page_and_by_the_command() -> None:
+    names = {each["name"]: each for each in asked("list_cards", {})["cards"]}
+    assert names["llama7_bsz16"]["measured"]
+    limits = [{"placement": each, "cpu_threads": 2} for each in ("8888", "4444", "4", "1")]
+    found = asked("plan_card", {"card": "llama7_bsz16", "limits": limits, "top": 3})["limits"]
+    assert [each["plan"] for each in found] == ["244", "441", "221", "zero-offload+gc"]
+    measured = elastic.measurements("llama7_bsz16")
+    assert found[0]["measured_s"] == measured.iteration_s("244", "8888", 2)
+    assert len(found[0]["plans"]) == 3
+    curve = asked("card_curve", {"card": "roberta", "values": [1, 2, 4]})["points"]
+    assert [each["raw_best"] for each in curve] == elastic.curve("roberta", values=[1, 2, 4])["raw_best"].tolist()
+    phases = asked("card_phases", {"card": "llama7_bsz16"})
+    assert phases["means"][0]["mean"] == elastic.timeline().summary()["mean"].iloc[0]
+    shared = asked("split_gpus", {"jobs": [{"card": "roberta"}, {"card": "t5_3B"}], "gpus": 4})
+    assert shared["totals"] == pytest.approx({"equal": 0.786, "greedy": 1.43, "exact": 1.43}, abs=0.01)
+    both = {"model": "llama-3-8B", "global_batch": 64}
+    models = {"jobs": [both, both], "gpus": 8, "system": "h100_80g_sxm"}
+    assert {each["job"] for each in asked("split_gpus", models)["ways"]} == {"llama-3-8B", "llama-3-8B (2)"}
+    run = asked("replay_workload", {"workload": "naive", "policies": ["artifact"], "jobs": True})
+    assert run["policies"][0]["avg_jct_s"] == pytest.approx(895.6, abs=0.05)
+    assert len(run["jobs"]) == 10
+
+
+def test_a_card_of_ones_own_is_a_document_and_no_path() -> None:
+    own = to_document(elastic.load_card("llama7_bsz16"))
+    trace = "exec_plan,placement,iteration_s\n244,8888,1.25\n"
+    limits = [{"placement": "8888", "cpu_threads": 2}]
+    found = asked("plan_card", {"card": own, "limits": limits, "measurements": trace})
+    assert (found["card"], found["limits"][0]["measured_s"]) == ("my llama7_bsz16", 1.25)
+    for verb, question, words in (
+        ("plan_card", {"card": "/etc/passwd", "limits": limits}, "no model card"),
+        ("plan_card", {"card": {**own, "system": "../x"}, "limits": limits}, "none of the library"),
+        ("plan_card", {"card": own, "limits": limits, "measurements": "/etc/passwd"}, "exec_plan"),
+        ("plan_card", {"card": "vit", "limits": [{"placement": "none"}]}, "no placement"),
+        ("card_phases", {"card": "vit", "strategies": ["n, g"]}, "three"),
+        ("split_gpus", {"jobs": [{}], "gpus": 4}, "has a card"),
+        ("split_gpus", {"jobs": [{"model": "llama-3-8B"}], "gpus": 4}, "global_batch"),
+        ("replay_workload", {"workload": "/etc/passwd"}, "no workload"),
+        ("replay_workload", {"workload": "naive", "cluster": "0x0"}, "cluster"),
+    ):
+        with pytest.raises(ValueError, match=words) as problem:
+            answer(verb, question)
+        assert "\n" not in str(problem.value)
+
+
 def test_the_guide_names_every_verb_and_its_examples_are_questions() -> None:
     text = (Path(dashboard.__file__).parent / "guide" / "programs.md").read_text(encoding="utf-8")
     table = text.split("| verb | answers |")[1].split("\n\n")[0]
@@ -174,7 +240,12 @@ def test_rubbish_is_refused_in_a_sentence() -> None:
         "evaluate": {"model": "gpt3-13B", "system": "h100_80g_nvl8", "executions": [{"tensor_par": 1}]},
         "list_parameters": {"scenario": {**DENSE, "limits": {"tensor_par": [1]}}},
         "plan_layers": {"profile": "vgg19", "global_batch": 8, "machines": [2]},
-        "plan_operators": {"model": "gpt F", "devices": 2, "layers": 1, "memory_limit_gib": 9.5},
+        "plan_operators": {"model": "gpt F", "devices": 2, "layers": 1, "memory_limit_gib": 9.5, "accumulation": 1},
+        "plan_card": {"card": "vit", "limits": [{"placement": "8"}], "measurements": None, "top": 1},
+        "card_curve": {"card": "vit", "values": [1, 2], "placement": "8"},
+        "card_phases": {"card": "vit", "phases": [{"placement": "8", "duration_s": 1.0}], "strategies": ["n, 1, 1"]},
+        "split_gpus": {"jobs": [{"card": "vit"}], "gpus": 2, "basis": "predicted"},
+        "replay_workload": {"workload": "naive", "cluster": "8x8", "policies": ["first-come"], "pause_s": 0.0},
         "export_launch": {"model": "gpt3-13B", "framework": "megatron", "execution": {"tensor_par": 1}},
         "import_launch": {"text": "torchrun x --tensor-model-parallel-size 2", "name": "a.sh"},
     }

@@ -43,8 +43,12 @@ class Tile(NamedTuple):
     """How far it may be off, as a line of its own."""
 
 
-def figure_strip(tiles: Sequence[Tile]) -> str:
-    """Returns one row of headline figures, the answer of the page first."""
+def figure_strip(tiles: Sequence[Tile], basis: str = "", *, marks: bool = True) -> str:
+    """Returns one row of headline figures, the answer of the page first.
+
+    basis: what figures of times and memory rest on, told once below them instead of a mark on each. marks:
+    whether each has its mark where there is no basis; not where another strip on the page tells it.
+    """
     items = []
     telling = any(tile.error for tile in tiles)
     for tile in tiles:
@@ -55,13 +59,14 @@ def figure_strip(tiles: Sequence[Tile]) -> str:
         tone = f" ss-{tile.tone}" if tile.tone in ("better", "worse") else ""
         items.append(
             f'<div class="ss-tile" role="listitem" aria-label="{spoken}"{title}>'
-            f'<div class="ss-tile-label">{escape(tile.label)}{_origin(tile.origin)}</div>'
+            f'<div class="ss-tile-label">{escape(tile.label)}{"" if basis or not marks else _origin(tile.origin)}</div>'
             f'<div class="ss-tile-value">{escape(number)}{_small(" ".join(unit))}</div>'
             f'<div class="ss-tile-context{tone}">{escape(tile.context) or "&nbsp;"}</div>'
             f'{_error(tile.error) if telling else ""}</div>'
         )
     tall = " ss-strip-tall" if telling else ""
-    return f'<div class="ss-strip{tall}" role="list">{"".join(items)}</div>'
+    strip = f'<div class="ss-strip{tall}" role="list">{"".join(items)}</div>'
+    return f'{strip}<div class="ss-basis">{escape(basis)}</div>' if basis else strip
 
 
 def _told(tile: Tile) -> tuple[str, ...]:
@@ -224,6 +229,11 @@ def page_head(title: str) -> str:
 def head(title: str, scope: str = "") -> str:
     """Returns the head of a card: a question without its mark, and the scope of the answer."""
     return f'<div class="ss-head"><h2>{escape(title)}</h2>{f" <span>{escape(scope)}</span>" if scope else ""}</div>'
+
+
+def headed(title: str, beside: str) -> str:
+    """Returns the head of a card with other markup at its right end."""
+    return f'<div class="ss-headed">{head(title)}{beside}</div>'
 
 
 def meanings(pairs: Iterable[tuple[str, str]]) -> str:

@@ -11,7 +11,7 @@ import streamlit as st
 
 from dashboard.link import state
 from dashboard.link.document_validation import Refused, parse
-from dashboard.link.packing import LONGEST, folded, unfolded
+from dashboard.link.folding import LONGEST, folded, unfolded
 from dashboard.widgets.controls import choose
 from dashboard.widgets.share import link_of, offer_link
 from dashboard.words.markdown import literal
@@ -64,7 +64,7 @@ def _of_session() -> Study | None:
 
 def _folded(study: Study) -> str | None:
     """A study as a text of a link; None where it is too long for any."""
-    text = folded(json.loads(document_of(study)))
+    text = folded(json.dumps(json.loads(document_of(study)), separators=(",", ":")))
     return text if len(text) <= LONGEST else None
 
 

@@ -79,7 +79,7 @@ def render(view: View) -> None:
         suggestions(found[0].scenario)
         return
     sides = sides_of([member.letter for member in found], explored(found))
-    st.html(markup.figure_strip(_tiles(sides)))
+    st.html(markup.figure_strip(_tiles(sides), _basis(sides)))
     with st.container(border=True, gap="xsmall"):
         _diff(sides)
     _maps(sides)
@@ -157,6 +157,14 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
                         f"{economics_told(side.scenario, 'tokens_per_usd', rate)}")
         )  # fmt: skip
     return tiles
+
+
+def _basis(sides: list[Side]) -> str:
+    """What the figures rest on, once for all scenarios of which it is the same."""
+    told: dict[str, list[str]] = {}
+    for side in sides:
+        told.setdefault(accuracy.basis(side.scenario, side.best), []).append(side.letter)
+    return next(iter(told)) if len(told) == 1 else " ".join(f"{', '.join(who)}: {text}" for text, who in told.items())
 
 
 def _diff(sides: list[Side]) -> None:

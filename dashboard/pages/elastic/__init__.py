@@ -13,7 +13,8 @@ PAGE = Page(
     needs=Needs.NOTHING,
     guide="elastic",
     parameters={
-        "elastic_show": "subject", "elastic_card": "model card", "elastic_phases": "phases",
+        "elastic_show": "subject", "elastic_card": "model card", "elastic_own": "own model card",
+        "elastic_phases": "phases",
         "elastic_pause": "pause at a change", "elastic_over": "resource", "elastic_variant": "performance model",
         "elastic_phase": "phase to look at", "elastic_basis": "kind of times", "elastic_model": "model",
         "elastic_system": "system", "elastic_batch": "global batch", "elastic_gpus": "number of GPUs",
@@ -23,6 +24,10 @@ PAGE = Page(
         "elastic_node": "GPUs of a node", "elastic_stop": "pause at a start", "elastic_policy": "policy",
         "elastic_runs": "runs", "elastic_curve": "job to look at", "elastic_profile": "profile",
         "elastic_pcie": "bandwidth to the host", "elastic_nvlink": "bandwidth in the node", "elastic_onto": "card",
-        "elastic_rule": "static strategy",
+        "elastic_rule": "static strategy", "elastic_beside": "jobs beside it", "elastic_every": "plans",
+        "elastic_own_profile": "own profile", "elastic_own_workload": "own workload",
+        "elastic_own_losses": "own losses",
+        "elastic_losses": "losses",
+        "elastic_against": "run that others are compared with", "elastic_loss_shown": "losses or differences",
     },
 )  # fmt: skip

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
 
-import hardware
-import models
 from dashboard.compat.caches import remembered
 from dashboard.link import state
+from dashboard.link.document_validation import Refused, parse
+from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
+from dashboard.link.user_files import LONGEST_TITLE, user_files
+from dashboard.pages.elastic.own_files import PACKED
 from dashboard.widgets.controls import choose
 from dashboard.words.markdown import literal
 from engine.planners import elastic
 from engine.planners.contract import PlanError
 from engine.planners.elastic import Measurements, ModelCard
 from engine.planners.elastic.cards import changed_card, load_card_document, to_document
-from engine.planners.elastic.measured import measurements_of
+from engine.planners.elastic.measured import measurements_of, measurements_text
 
-__all__ = ["Chosen", "ask_for_card", "chosen_card", "keep_card"]
+__all__ = ["OWN", "Chosen", "ask_for_card", "card_of", "card_titles", "chosen_card", "keep_card"]
 
 OWN: Final = "own"
 MOST_MEGABYTES: Final = 2
@@ -32,9 +36,11 @@ _UNITS: Final = {
     "sequence": "tokens", "environment.pcie": "MiB/ms", "environment.nvlink": "MiB/ms", "performance.k_bwd": "",
     "performance.k_sync": "", "performance.k_opt": "ms per Mi", "performance.k_os_offload": "ms × threads per Mi",
     "performance.k_const": "ms", "performance.k_off": "ms", "performance.k_swap": "ms",
+    **{f"atom_batches.{family}.{kind}": "samples of a GPU at most" for family in ("dp", "zero_dp", "zero_offload")
+       for kind in ("other", "recompute")},
 }  # fmt: skip
 """What can be changed here, with its unit."""
-_WHOLE: Final = ("global_batch", "layers", "hidden", "sequence")
+_WHOLE: Final = ("global_batch", "layers", "hidden", "sequence", *(each for each in _UNITS if "atom" in each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +68,42 @@ def _loaded(key: str) -> ModelCard:
     return elastic.load_card(key) if key in elastic.card_names() else load_card_document(json.loads(key))
 
 
+def card_titles() -> dict[str, str]:
+    """Returns what cards are called, by their names in links: those of the library, and those kept on this server."""
+    kept = {name: name for name in sorted(user_files().cards(), key=str.lower) if name != OWN}
+    return {**kept, **{name: elastic.load_card(name).title for name in elastic.card_names()}}
+
+
+def card_of(name: str) -> Chosen | None:
+    """Returns the card of a name: of the library, kept on this server, or `OWN`; None where there is none.
+
+    The name is never opened as a path. Raises `engine.planners.contract.PlanError`.
+    """
+    if name in elastic.card_names():
+        return Chosen(name)
+    own = _own() if name == OWN else user_files().cards().get(name)
+    return None if own is None else _chosen(own)
+
+
 def chosen_card() -> Chosen | None:
     """Draws the choice of a model card and returns it; None where one of one's own is still wanted.
 
     Raises `engine.planners.contract.PlanError` for a file that is none.
     """
-    titles = {name: elastic.load_card(name).title for name in elastic.card_names()}
-    name = choose("Model card", {**titles, OWN: "My card"}, "elastic_card", default="llama7_bsz16", width=200)
-    own = st.session_state.get(_CARD)
-    trace = st.session_state.get(_TRACE) if name == OWN else None
-    found = Chosen(name) if name != OWN else Chosen(own, trace) if own else None
-    with st.popover("Card", icon=":material/edit:", help="Upload, change and download a card and its measurements."):
+    titles = {**card_titles(), OWN: "My card"}
+    name = choose("Model card", titles, "elastic_card", default="llama7_bsz16", width=200)
+    found = card_of(name)
+    with st.popover("Card", icon=":material/edit:", help="Upload, change, keep and download a card and its times."):
         _files()
         if found is not None:
             _editor(found)
             _downloads(found)
+            _keeping(found, name)
+    if name == OWN and found is not None and not state.url_value("elastic_own", "", PACKED):
+        st.warning(
+            "This card with its measurements is too long for a link: a reload loses it. Keep or download it in the "
+            "menu Card.", icon=":material/warning:",
+        )  # fmt: skip
     return found
 
 
@@ -85,12 +112,34 @@ def ask_for_card() -> None:
     st.info("Upload a card in the menu Card, or change one of the library there.", icon=":material/upload_file:")
 
 
+def _own() -> OwnCard | None:
+    """The card of one's own: the link's, or where it is too long for one the session's."""
+    text = state.url_value("elastic_own", "", PACKED)
+    document = st.session_state.get(_CARD)
+    try:
+        if text:
+            return unpacked_card(text)
+        return None if document is None else own_card_of(json.loads(document), "The card")
+    except Refused as problem:
+        raise PlanError(str(problem)) from None
+
+
+def _chosen(own: OwnCard) -> Chosen:
+    return Chosen(json.dumps(to_document(own.card)), own.measurements)
+
+
+def _use(own: OwnCard) -> None:
+    """Makes a card with its measurements one's own: in the link, and in the session where it is too long for one."""
+    st.session_state[_CARD] = json.dumps(document_of(own))
+    state.set_url_values({"elastic_card": OWN, "elastic_own": packed_card(own)})
+
+
 def _files() -> None:
     """Takes a card and a trace; what is wrong with one is told below its field."""
     st.markdown(
         "A card as JSON, as downloaded here or with the artifact’s keys; measurements as CSV with `exec_plan`, "
         "`placement` and `iter_time` in seconds or `iteration_ms`. No time, or 0, says that a plan does not run. "
-        "Files stay on this server while this page is open."
+        "What is short enough travels in the link."
     )
     for label, kind, key, take in (
         ("Model card (JSON)", "json", "elastic_card_file", _take_card),
@@ -100,9 +149,8 @@ def _files() -> None:
         if file is None or st.session_state.get(f"_{key}") == file.file_id:
             continue
         try:
-            # A line end makes it text: never the path of a file of the server.
-            take(file.getvalue().decode("utf-8-sig") + "\n", file.name)
-        except (PlanError, UnicodeDecodeError) as problem:
+            take(file.getvalue(), file.name)
+        except (PlanError, Refused, UnicodeDecodeError) as problem:
             sentence = f"{file.name} is no text in UTF-8." if isinstance(problem, UnicodeDecodeError) else str(problem)
             st.error(literal(sentence), icon=":material/error:")
             continue
@@ -110,60 +158,113 @@ def _files() -> None:
         st.rerun()
 
 
-def _take_card(text: str, name: str) -> None:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        raise PlanError(f"{name} is no JSON document.") from None
-    _keep(load_card_document(document, name))
-    if st.session_state.get("_elastic_trace_file") is None:  # what was measured of the card before it
-        st.session_state[_TRACE] = None
+def _take_card(content: bytes, name: str) -> None:
+    own = own_card_of(parse(content, name, "model card"), name)
+    trace = st.session_state.pop(_TRACE, None)  # of a file that came before its card
+    _use(own if own.measurements is not None or trace is None else OwnCard(own.card, trace))
 
 
-def _take_trace(text: str, name: str) -> None:
+def _take_trace(content: bytes, name: str) -> None:
+    # A line end makes it text: never the path of a file of the server.
+    text = content.decode("utf-8-sig") + "\n"
     elastic.read_measurements(text, name=name)
-    st.session_state[_TRACE] = text
+    own = _own()
+    if own is None:
+        st.session_state[_TRACE] = text
+    else:
+        _use(OwnCard(own.card, text))
 
 
-def _keep(card: ModelCard) -> None:
-    """Keeps a card as one's own. Its model and system have to be of the library: no names become paths here."""
-    for what, given, known in (
-        ("model", card.library_model, models.names()),
-        ("system", card.system, hardware.names(with_variants=True)),
-    ):
-        if given is not None and given not in known:
-            raise PlanError(f"The card’s {what} {given[:60]!r} is none of the library.")
-    # A name of its own: no trace of the library stands for what was measured of it.
-    document = {**to_document(card), "name": card.name if card.name not in elastic.card_names() else f"my {card.name}"}
-    st.session_state[_CARD] = json.dumps(document)
-    state.set_url_value("elastic_card", OWN)
-
-
-def keep_card(card: ModelCard, of: Chosen | str) -> None:
-    """Keeps a changed card as one's own, with the measurements of the card that it was.
+def keep_card(card: ModelCard, of: Chosen | str, times: pd.DataFrame | None = None) -> None:
+    """Makes a changed card one's own, with the measurements of the card that it was.
 
     Args:
         card: the changed one.
         of: the card that it was, or its name.
+        times: other measurements, as texts in the columns of their file; none where it has no rows.
+
+    Raises `engine.planners.contract.PlanError` naming row and field.
     """
-    before = Chosen(of) if isinstance(of, str) else of
-    measured = before.measured  # the card gets another name, by which these are not found any more
-    _keep(card)
-    st.session_state[_TRACE] = None if measured is None else measured.table.to_csv(index=False)
-    st.session_state["_elastic_trace_file"] = None
+    measured = (Chosen(of) if isinstance(of, str) else of).measured
+    text = None if measured is None else measurements_text(measured)
+    if times is not None:
+        rows = times.fillna("")
+        rows = rows[(rows != "").any(axis=1)]
+        text = rows.to_csv(index=False) if len(rows) else None
+        if text is not None:
+            elastic.read_measurements(text, name="measurements")
+    try:
+        own = own_card_of(to_document(card), "The card")
+    except Refused as problem:
+        raise PlanError(str(problem)) from None
+    _use(OwnCard(own.card, text))
+
+
+def _keeping(found: Chosen, name: str) -> None:
+    """What becomes of a card of one's own: kept on this server under a name, or deleted there."""
+    if name in elastic.card_names():
+        return
+    files = user_files()
+    if name != OWN:
+        st.button("Delete from this server", on_click=_drop, args=(name,), icon=":material/delete:", type="tertiary",
+                  key="elastic_card_drop")  # fmt: skip
+        return
+    now = found.card.name[:LONGEST_TITLE]
+    called = st.text_input("Name of the card", now, key=f"elastic_card_name_{now}", max_chars=LONGEST_TITLE)
+    st.button(
+        "Keep on this server", on_click=_keep, args=(found, called), icon=":material/save:", key="elastic_card_keep",
+        disabled=files.folder is None, help="With its measurements; everybody who uses the server sees it.",
+    )  # fmt: skip
+
+
+def _keep(found: Chosen, called: str) -> None:
+    name = " ".join(called.split()) or found.card.name
+    try:
+        if name == OWN:
+            raise Refused(f"{OWN!r} is how links call a card that is not kept; give it another name.")
+        user_files().keep_card(OwnCard(found.card.model_copy(update={"name": name}), found.trace))
+    except Refused as problem:
+        st.toast(literal(str(problem)), icon=":material/error:")
+        return
+    state.set_url_values({"elastic_card": name, "elastic_own": None})
+    st.toast(f"Kept as **{literal(name)}**.", icon=":material/check:")
+
+
+def _drop(name: str) -> None:
+    try:
+        user_files().drop_card(name)
+    except Refused as problem:
+        st.toast(literal(str(problem)), icon=":material/error:")
+        return
+    state.set_url_value("elastic_card", None)
 
 
 def _editor(found: Chosen) -> None:
-    """A table of the card's numbers, and a button that takes the changed ones as one's own card."""
+    """Tables of the card's numbers, of the plans that it allows and of its measurements, and a button that takes what
+    was changed as one's own card."""
     document = to_document(found.card)
+    told = hash((found.key, found.trace))
+    numbers, plans, runs = st.tabs(["Numbers", "Allowed plans", "Measurements"])
     rows = pd.DataFrame(
         [(path, float(_at(document, path)), unit) for path, unit in _UNITS.items()],
         columns=["field", "value", "unit"],
     )
-    changed = st.data_editor(
-        rows, hide_index=True, disabled=["field", "unit"], key=f"elastic_editor_{hash(found.key)}", height=300,
+    changed = numbers.data_editor(
+        rows, hide_index=True, disabled=["field", "unit"], key=f"elastic_editor_{told}", height=300,
         column_config={"value": st.column_config.NumberColumn("value", format="%g", required=True)},
     )  # fmt: skip
+    allowed = pd.DataFrame(
+        [(plan, " ".join(placements)) for plan, placements in document["allowed_plans"].items()],
+        columns=["allowed plan", "placements"], dtype=str,
+    )  # fmt: skip
+    asked = plans.data_editor(allowed, hide_index=True, num_rows="dynamic", key=f"elastic_allowed_{told}", height=300)
+    plans.markdown("Plans with degrees and the placements on which each may run, separated by spaces.")
+    measured = found.measured
+    times = pd.DataFrame({"exec_plan": [], "placement": [], "cpu_threads": [], "iteration_s": []}, dtype=str)
+    if measured is not None:
+        times = pd.read_csv(io.StringIO(measurements_text(measured)), dtype=str, keep_default_na=False)
+    taken = runs.data_editor(times, hide_index=True, num_rows="dynamic", key=f"elastic_times_{told}", height=300)
+    runs.markdown("No time, or 0, says that a plan does not run.")
     if not st.button("Use as my card", icon=":material/check:", key="elastic_take"):
         return
     changes: dict[str, Any] = {
@@ -171,8 +272,13 @@ def _editor(found: Chosen) -> None:
         for path, value, before in zip(changed["field"], changed["value"], rows["value"], strict=True)
         if value != before
     }
+    if not asked.equals(allowed):
+        changes["allowed_plans"] = {
+            str(row["allowed plan"] or "").strip(): str(row["placements"] or "").split()
+            for row in asked.to_dict("records") if row["allowed plan"] or row["placements"]
+        }  # fmt: skip
     try:
-        keep_card(changed_card(found.card, changes), found)
+        keep_card(changed_card(found.card, changes), found, None if taken.equals(times) else taken)
     except PlanError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
@@ -186,17 +292,22 @@ def _at(document: Any, path: str) -> float:
 
 
 def _downloads(found: Chosen) -> None:
-    name = found.card.name.replace(" ", "_")
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", found.card.name)
+    measured = found.measured
     st.download_button(
         "Card (JSON)", lambda: json.dumps(to_document(found.card), indent=1), f"{name}.json", "application/json",
         key="elastic_card_json", on_click="ignore", icon=":material/download:", type="tertiary",
     )  # fmt: skip
-    measured = found.measured
     if measured is not None:
-        table = measured.table
+        text = measurements_text(measured)
         st.download_button(
-            "Measurements (CSV)", lambda: table.to_csv(index=False), f"{name}_measured.csv", "text/csv",
+            "Measurements (CSV)", text, f"{name}_measured.csv", "text/csv",
             key="elastic_trace_csv", on_click="ignore", icon=":material/download:", type="tertiary",
+        )  # fmt: skip
+        st.download_button(
+            "Both in one (JSON)", lambda: json.dumps(document_of(OwnCard(found.card, text)), indent=1),
+            f"{name}_with_measurements.json", "application/json", key="elastic_both_json", on_click="ignore",
+            icon=":material/download:", type="tertiary",
         )  # fmt: skip
         for note in measured.notes:
             st.markdown(literal(note))

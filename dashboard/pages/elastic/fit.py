@@ -12,13 +12,13 @@ from dashboard.charts.elements import markup
 from dashboard.jobs.elastic_plans import FitQuestion, Fitted
 from dashboard.pages.elastic.answers import answered
 from dashboard.pages.elastic.cards import keep_card
+from dashboard.pages.elastic.own_files import KEPT, own_table
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.controls import choose
 from dashboard.widgets.link_numbers import whole_in_link
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners import elastic
-from engine.planners.contract import PlanError
 from engine.planners.elastic.cards import PARAMETERS, Environment, changed_card
 from engine.planners.elastic.fitting import BOUNDS, table_2, table_2_cases, table_2_models
 from engine.planners.elastic.fitting.table_2 import NOTES
@@ -75,21 +75,10 @@ def _question() -> FitQuestion | None:
             columns = ", ".join(f"`{column}`" for column in COLUMNS)
             st.markdown(
                 f"CSV with a row per run: {columns}. `zero` is 0 for plain data parallelism, 1 for ZeRO-Offload, 2 for "
-                "ZeRO-DP; the factors are 2 for a forward pass done twice, else 1. It stays on this server while this "
-                "page is open."
+                f"ZeRO-DP; the factors are 2 for a forward pass done twice, else 1. {KEPT}"
             )
-            file = st.file_uploader(
-                "Profile (CSV)", type=["csv"], key="elastic_profile_file", max_upload_size=MOST_MEGABYTES
-            )
-    if file is None:
-        return None
-    try:
-        # A line end makes it text: never the path of a file of the server.
-        text = file.getvalue().decode("utf-8-sig") + "\n"
-    except UnicodeDecodeError:
-        raise PlanError(f"{file.name} is no text in UTF-8.") from None
-    profile_table(text)
-    return FitQuestion(text, float(pcie), float(nvlink))
+            text = own_table("Profile (CSV)", "elastic_own_profile", "profile", MOST_MEGABYTES, profile_table)
+    return None if text is None else FitQuestion(text, float(pcie), float(nvlink))
 
 
 def _found(found: Fitted, asked: FitQuestion) -> None:

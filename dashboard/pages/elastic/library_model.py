@@ -75,7 +75,8 @@ def library_model(mode: str) -> None:
     found = answered(asked, described, "Best plan at every size", about)
     if not isinstance(found, ModelCurves):
         return
-    st.html(markup.figure_strip(_tiles(found, asked)))
+    basis = "Predicted by the cost model; no run of these sizes was measured."
+    st.html(markup.figure_strip(_tiles(found, asked), basis))
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Best throughput over GPUs", "proven optimum of all executions at every size"))

@@ -9,14 +9,15 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elastic import resource_curve, throughput_over_time
+from dashboard.charts.elastic_overlays import overlaid_sensitivities
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
 from dashboard.compat.caches import remembered
 from dashboard.link import state
-from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
-from dashboard.pages.elastic.tables import downloads
+from dashboard.pages.elastic.cards import Chosen, ask_for_card, card_of, card_titles, chosen_card
+from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import choose, given, key_for, segments
+from dashboard.widgets.controls import choose, given, key_for, segments, switch
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, percent, plain
@@ -27,9 +28,11 @@ from engine.planners.elastic.strategies import STATIC, own_strategy
 __all__ = ["VARIANTS", "one_job"]
 
 _EXAMPLE: Final = "30@8888x2, 30@4444x2, 30@4x2, 30@1x2, 30@1x4"
-_MOST_TEXT: Final = re.compile(r"[\d@x., ;]{1,400}")
+_MOST_TEXT: Final = re.compile(r"[\d@xb., ;]{1,400}")
 _RULE_TEXT: Final = re.compile(r"[\w\-+*/, ]{1,60}", re.ASCII)
-_PHASE: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@([0-8]{1,64})x(\d{1,3})")
+_BESIDE: Final = re.compile(r"[^<>]{1,400}")
+_MOST_BESIDE: Final = 6
+_PHASE: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@([0-8]{1,64})x(\d{1,3})(?:b(\d{1,6}(?:\.\d{1,3})?))?")
 _OVER: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "Bandwidth"}
 _LABELS: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "bandwidth limit [0: NVLink]"}
 VARIANTS: Final = {"artifact": "As published", "physical": "Calibrated"}
@@ -37,7 +40,16 @@ _PAUSES: Final = {"0": "none", "60": "1 minute", "260": "260 s", "600": "10 minu
 _BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
 _COLUMNS: Final = {
     "plan": "plan", "feasible": "runs", "throughput": "samples/s", "iteration_ms": "iteration, ms",
-    "memory_gib": "memory, GiB", "reason": "why not",
+    "memory_gib": "memory, GiB", "reason": "why not", "forward_ms": "forward, ms", "backward_ms": "backward, ms",
+    "synchronisation_ms": "gradients, ms", "tensor_ms": "tensor parallel, ms", "pipeline_ms": "pipeline, ms",
+    "to_host_ms": "to the host, ms", "optimizer_ms": "optimizer, ms", "to_gpu_ms": "to the GPU, ms",
+    "constant_ms": "constant, ms",
+}  # fmt: skip
+
+
+_GAINS: Final = {
+    "raw_best": "samples/s", "raw_plan": "winner", "stored_best": "best up to here", "gain": "gain of the last unit",
+    "slope": "of the next, over the first",
 }  # fmt: skip
 
 
@@ -65,7 +77,8 @@ def one_job(mode: str) -> None:
     phases = _phases(text)
     rule, wrong = _rule()
     found = _timeline(chosen, text, variant, float(pause), basis, rule)
-    st.html(markup.figure_strip(_tiles(found)))
+    told = "measured" if basis == "measured" else "predicted by the card's fitted performance model"
+    st.html(markup.figure_strip(_tiles(found), f"Throughputs are {told}."))
     unmeasured = found.table["measured_s"].isna() & found.table["predicted_s"].notna()
     if basis == "measured" and unmeasured.any():
         count = f"{int(unmeasured.sum())} of {len(found.table)} times"
@@ -85,6 +98,7 @@ def one_job(mode: str) -> None:
         st.html(markup.head("Along one resource", "the plan that wins at every value"))
         over = segments("Resource", _OVER, "elastic_over")
         _curve(chosen, over, variant, mode)
+        _overlaid(chosen, over, variant, mode)
     with st.container(border=True, gap="xsmall"):
         _plans(chosen, variant, phases)
     _timeline_table(found, chart)
@@ -102,7 +116,8 @@ def _phases_field() -> str:
     st.text_input(
         "Phases: minutes @ GPUs on nodes x threads", value, key=key, on_change=changed, max_chars=400,
         width=345, help="Separated by commas. 30@8888x2 is half an hour on four nodes with eight GPUs each and two CPU "
-        "threads per GPU; 5@0x1 is five minutes without any GPU.",
+        "threads per GPU; 5@0x1 is five minutes without any GPU. b12.5 behind it limits the bandwidth between nodes, "
+        "in GB/s of a GPU by the calibrated model; as published any limit is 2 MiB/ms.",
     )  # fmt: skip
     return value
 
@@ -146,11 +161,11 @@ def _phases(text: str) -> list[elastic.Phase]:
         if matched is None:
             raise PlanError(
                 f"The phase {part.strip()!r} must be minutes, @, the GPUs on each node, x, and CPU threads per GPU, "
-                "such as 30@8888x2."
+                "such as 30@8888x2, and where wanted b with a bandwidth, such as 30@8888x2b12.5."
             )
-        minutes, nodes, threads = matched.groups()
+        minutes, nodes, threads, bandwidth = matched.groups()
         placed = () if not nodes.strip("0") else tuple(int(digit) for digit in nodes)
-        found.append(elastic.Phase(60 * float(minutes), placed, int(threads)))
+        found.append(elastic.Phase(60 * float(minutes), placed, int(threads), float(bandwidth or 0)))
     return found
 
 
@@ -170,9 +185,14 @@ def _resource(chosen: Chosen, over: str, variant: str) -> pd.DataFrame:
 
 
 @remembered(32)
-def _table(chosen: Chosen, variant: str, placement: str, threads: int) -> pd.DataFrame:
+def _table(
+    chosen: Chosen, variant: str, placement: str, threads: int, bandwidth: float, every: bool
+) -> pd.DataFrame:
     """Every plan under one limit."""
-    return elastic.plans_table(chosen.card, placement=placement, cpu_threads=threads, variant=variant)
+    return elastic.plans_table(
+        chosen.card, placement=placement, cpu_threads=threads, bandwidth=bandwidth, variant=variant,
+        restricted=False if every else None,
+    )  # fmt: skip
 
 
 def _tiles(found: elastic.Timeline) -> list[markup.Tile]:
@@ -198,26 +218,67 @@ def _curve(chosen: Chosen, over: str, variant: str, mode: str) -> None:
     chart = resource_curve(curve, over, _LABELS[over], mode)
     show(chart, "elastic_curve")
     st.markdown(literal(chart.alt))
+    with st.expander("What each further unit brings"):
+        worded(curve, {over: _LABELS[over], **_GAINS}, "elastic_gains", "Best plan and gain at every value.")
+
+
+def _overlaid(chosen: Chosen, over: str, variant: str, mode: str) -> None:
+    """Draws the curves of other cards beside that of this one, where some are asked for."""
+    titles = card_titles()
+    asked = state.url_value("elastic_beside", "", _BESIDE)
+    value = [name for name in dict.fromkeys(asked.split("~")) if name in titles][:_MOST_BESIDE]
+    key = key_for("_elastic_beside", value)
+
+    def changed() -> None:
+        state.set_url_value("elastic_beside", "~".join(given(key)) or None)
+
+    st.multiselect(
+        "Beside it", list(titles), value, format_func=lambda name: titles[name], key=key, on_change=changed,
+        max_selections=_MOST_BESIDE, placeholder="Other cards",
+        help="How much more each job does with more of the resource.",
+    )  # fmt: skip
+    if not value:
+        return
+    curves, absent = {}, []
+    for card in (chosen, *(each for name in value if (each := card_of(name)) is not None)):
+        called = card.card.title or card.card.name
+        try:
+            curves[called if called not in curves else f"{called} (2)"] = _resource(card, over, variant)
+        except PlanError as problem:
+            absent.append(f"{called}: {problem}")
+    if curves:
+        chart = overlaid_sensitivities(curves, over, _LABELS[over], mode)
+        show(chart, "elastic_overlaid")
+        st.markdown(literal(chart.alt))
+        rows = [table.assign(job=name) for name, table in curves.items()]
+        downloads({"Curves": pd.concat(rows, ignore_index=True)}, "elastic_overlaid", {"Curves": chart})
+    for sentence in absent:
+        st.markdown(literal(sentence))
 
 
 def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
     """Draws every plan in one of the phases, with what speaks against it."""
     names = {
         str(number): f"{number}: {''.join(map(str, phase.nodes))}, {counted(phase.cpu_threads, 'thread')}"
+        + (f", bandwidth {phase.bandwidth:g}" if phase.bandwidth else "")
         for number, phase in enumerate(phases, 1) if phase.nodes
     }  # fmt: skip
     st.html(markup.head("Every plan of a phase", "digits are pipeline, tensor, data degrees; words are data parallel"))
     if not names:
         st.markdown("No phase has a GPU.")
         return
-    phase = phases[int(choose("Phase", names, "elastic_phase", width=230)) - 1]
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        phase = phases[int(choose("Phase", names, "elastic_phase", width=230)) - 1]
+        every = switch("Every plan", "elastic_every", help="Also plans that the card’s table does not allow there.")
     try:
-        table = _table(chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads)
+        table = _table(chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads, phase.bandwidth,
+                       every)  # fmt: skip
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
-    shown = table[list(_COLUMNS)].rename(columns=_COLUMNS).dropna(axis="columns", how="all")
-    shown = shown.round(dict.fromkeys(("samples/s", "iteration, ms", "memory, GiB"), 2))
+    # Parts that no plan has are left out.
+    kept = [name for name in _COLUMNS if table[name].dtype.kind != "f" or (table[name].fillna(0) != 0).any()]
+    shown = table[kept].rename(columns=_COLUMNS).round(2)
     shown.attrs.clear()  # how plans are written, for the engine
     st.dataframe(
         shown, hide_index=True, height=height_of(len(shown), 360), key="elastic_plans", placeholder="–",

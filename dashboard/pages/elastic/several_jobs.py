@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elastic import resource_curve
+from dashboard.charts.elastic_overlays import overlaid_sensitivities
 from dashboard.charts.elastic_sharing import WAYS, split_bars
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
@@ -16,6 +17,7 @@ from dashboard.jobs.elastic_plans import SharedCluster, SharedClusterQuestion
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, usable_models
 from dashboard.pages.elastic.answers import answered
+from dashboard.pages.elastic.cards import OWN, Chosen, card_of, card_titles
 from dashboard.pages.elastic.library_model import asked_system
 from dashboard.pages.elastic.one_job import VARIANTS
 from dashboard.pages.elastic.tables import downloads, worded
@@ -37,7 +39,9 @@ EXAMPLES: Final = {"cards": "roberta, t5_3B", "models": "llama-3-8B*64, llama-2-
 MOST_JOBS: Final = 8
 MOST_GPUS: Final = 64
 _TEXT: Final = re.compile(r"[\w.\-*=, ]{1,400}", re.ASCII)
-_JOB: Final = re.compile(r"([\w.\-]{1,80})(?:\*(\d{1,7}))?(?:\s*=\s*(\d{1,9}(?:\.\d{1,6})?))?", re.ASCII)
+_JOB: Final = re.compile(
+    r"([\w.\-](?:[\w.\- ]{0,78}[\w.\-])?)(?:\*(\d{1,7}))?(?:\s*=\s*(\d{1,9}(?:\.\d{1,6})?))?", re.ASCII
+)
 _BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
 _TABLE: Final = {
     "way": "way", "job": "job", "gpus": "GPUs", "plan": "plan", "throughput": "samples/s",
@@ -69,9 +73,13 @@ def several_jobs(mode: str) -> None:
         worded(shown, _TABLE, "elastic_split_table", "Every way to split the GPUs with what each job gets and does.")
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("What one more GPU brings a job", "the curves on which the best split is made"))
-        names = {str(number): name for number, name in enumerate(found.curves, 1)}
-        job = names[choose("Job", names, "elastic_curve", width=230)]
-        chart = resource_curve(_as_curve(found.curves[job]), "gpus", "GPUs", mode)
+        names = {"all": "All jobs", **{str(number): name for number, name in enumerate(found.curves, 1)}}
+        job = choose("Job", names, "elastic_curve", width=230)
+        if job == "all":
+            every = {name: _as_curve(table) for name, table in found.curves.items()}
+            chart = overlaid_sensitivities(every, "gpus", "GPUs", mode)
+        else:
+            chart = resource_curve(_as_curve(found.curves[names[job]]), "gpus", "GPUs", mode)
         show(chart, "elastic_split_curve")
         st.markdown(literal(chart.alt))
     curves = pd.concat([table.assign(job=name) for name, table in found.curves.items()], ignore_index=True)
@@ -104,7 +112,9 @@ def _field(kind: str) -> str:
         new = str(given(key)).strip()
         state.set_url_value("elastic_jobs", None if new in ("", EXAMPLES[kind]) else new)
 
-    known = f"Cards: {', '.join(elastic.card_names())}." if kind == "cards" else "Names are those of the library."
+    known = "Names are those of the library."
+    if kind == "cards":
+        known = f"Cards: {', '.join(card_titles())}; own is yours of this page."
     form = "Cards" if kind == "cards" else "Models * batch"
     st.text_input(
         f"{form}, with = samples/s that are guaranteed", value, key=key, on_change=changed, max_chars=400, width=400,
@@ -129,17 +139,22 @@ def _jobs(text: str) -> list[tuple[str, int | None, float | None]]:
 
 
 def _of_cards(jobs: tuple[tuple[str, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
-    known = elastic.card_names()
-    for name, _ in jobs:
-        if name not in known:  # a name is never opened as a path
+    known = list(card_titles())
+    asked = []
+    for name, guarantee in jobs:
+        card = card_of(name)
+        if card is None and name == OWN:
+            raise PlanError("There is no card of yours; upload one, or change one, where one job is planned.")
+        if card is None:
             raise PlanError(f"There is no card {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}.")
-    return _split(jobs, gpus, basis, variant)
+        asked.append((card, guarantee))
+    return _split(tuple(asked), gpus, basis, variant)
 
 
 @remembered(32)
-def _split(jobs: tuple[tuple[str, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
+def _split(jobs: tuple[tuple[Chosen, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
     """How jobs of cards share GPUs."""
-    rows = [{"card": name, "guarantee": guarantee} for name, guarantee in jobs]
+    rows = [{"card": card.card, "measured": card.measured, "guarantee": guarantee} for card, guarantee in jobs]
     return elastic.split(rows, gpus, basis=basis, variant=variant)
 
 

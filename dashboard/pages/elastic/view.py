@@ -12,6 +12,7 @@ from dashboard.link import state
 from dashboard.pages.elastic.accuracy import accuracy
 from dashboard.pages.elastic.fit import fit
 from dashboard.pages.elastic.library_model import library_model
+from dashboard.pages.elastic.losses import losses
 from dashboard.pages.elastic.one_job import one_job
 from dashboard.pages.elastic.several_jobs import several_jobs
 from dashboard.pages.elastic.workload import workload
@@ -22,11 +23,11 @@ __all__ = ["View", "parse", "render"]
 
 SUBJECTS: Final = {
     "job": "One job", "model": "Library model", "several": "Several jobs", "workload": "Workload",
-    "accuracy": "Against measurements", "fit": "Fit",
+    "accuracy": "Against measurements", "fit": "Fit", "losses": "Losses",
 }  # fmt: skip
 DRAWN: Final[Mapping[str, Callable[[str], None]]] = {
     "job": one_job, "model": library_model, "several": several_jobs, "workload": workload, "accuracy": accuracy,
-    "fit": fit,
+    "fit": fit, "losses": losses,
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from dashboard.jobs.elastic_plans import ReplayQuestion
 from dashboard.link.catalogue import model_of, system_of, usable_models
 from dashboard.pages.elastic.answers import answered
 from dashboard.pages.elastic.library_model import asked_system
+from dashboard.pages.elastic.own_files import KEPT, own_table
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, segments
@@ -133,18 +134,9 @@ def _upload() -> str | None:
             "CSV with a row per job: `name`, `submission_time` in seconds, `application` (a model card, or a model of "
             "the library with its batch such as `llama-3-8B*64`), `num_gpus` and `exec_plan` that it asks for, `steps` "
             "or `duration` in seconds, and `is_sla`, 1 for guaranteed jobs; at most "
-            f"{MOST_MEGABYTES} MB. It stays on this server while this page is open."
+            f"{MOST_MEGABYTES} MB. {KEPT}"
         )
-        file = st.file_uploader("Workload (CSV)", type=["csv"], key="elastic_jobs_file", max_upload_size=MOST_MEGABYTES)
-    if file is None:
-        return None
-    try:
-        # A line end makes it text: never the path of a file of the server.
-        text = file.getvalue().decode("utf-8-sig") + "\n"
-    except UnicodeDecodeError:
-        raise PlanError(f"{file.name} is no text in UTF-8.") from None
-    workload_from(text)
-    return text
+        return own_table("Workload (CSV)", "elastic_own_workload", "workload", MOST_MEGABYTES, workload_from)
 
 
 def _tiles(table: pd.DataFrame, titles: Mapping[str, str]) -> list[markup.Tile]:

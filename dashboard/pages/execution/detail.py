@@ -20,20 +20,23 @@ from dashboard.pages.execution.economics_formulas import derived_formula, derive
 from dashboard.queries.economics import Metric
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose
-from dashboard.words.executions import blocks_of, network_name
+from dashboard.words.executions import blocks_of, network_name, networks_of
 from dashboard.words.formulas import Formula, formula
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, counted, format_value, percent
 from engine import Exploration, Scenario
 from engine.columns import Column, by_name, statistics_of, value_of
-from engine.cost_models.account import RankGroup
+from engine.cost_models.account import Account, ModelStage
 from engine.cost_models.formulas import Untold
 from engine.simulate.schedule import Schedule, schedule
-from hardware import System, network_names
+from engine.simulate.stage_replay import StageReplay, stage_replay
+from hardware import network_words
 
 __all__ = ["bandwidths", "formula_panel", "networks", "pipeline"]
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
+ALIKE: Final = 0.002
+"""Difference of a closed form from a replay that is not worth telling."""
 _NEEDS: Final = (
     ("act_offload_bw_req", "activations_offload"), ("weight_offload_bw_req", "weight_offload"),
     ("optim_offload_bw_req", "optimizer_offload"),
@@ -47,9 +50,14 @@ _EXPOSED_PARTS: Final = {
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
-def _schedule(num_blocks: int, row: dict[str, Any], shares: tuple[float, ...] | None) -> Schedule:
+def _schedule(num_blocks: int, row: dict[str, Any], stages: tuple[ModelStage, ...]) -> Schedule:
     few = int(row["pipeline_par"]) / len(shown_stages(int(row["pipeline_par"])))
-    return schedule(row, num_blocks, most_tasks=int(2 * MOST_BARS * few), shares=shares)
+    return schedule(row, num_blocks, most_tasks=int(2 * MOST_BARS * few), model_stages=stages)
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _replayed(_account: Account, key: str, row: dict[str, Any]) -> StageReplay | None:
+    return stage_replay(row, _account)
 
 
 def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
@@ -60,8 +68,11 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         row: fields and statistics of the execution by name, in the register's base units.
         mode: the theme, "light" or "dark".
     """
-    shares = account_of(exploration.scenario, row).stage_shares()
-    found = _schedule(blocks_of(exploration.scenario), row, None if shares is None else tuple(shares))
+    account = account_of(exploration.scenario, row)
+    # Calculon's own order has its own durations.
+    uneven = account.stage_shares() is not None
+    stages = tuple(account.model_stages(int(row["pipeline_par"]), int(row["pipeline_interleaving"]))) if uneven else ()
+    found = _schedule(blocks_of(exploration.scenario), row, stages)
     facts = summary(found)
     parts = [found.title, f"{facts['stages']} stages"] if facts["stages"] > 1 else ["no pipeline: one stage"]
     if facts["chunks"] > 1:
@@ -75,17 +86,32 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     if facts["chunks"] > 1:
         notes.append("Fainter is a later chunk.")
     if row.get("overhead_time") is not None:
-        alike = "Stages take what their blocks and the ends of the model take" if shares else "Stages are alike"
+        alike = "Stages take what their blocks and the ends of the model take" if uneven else "Stages are alike"
         notes.append(f"{alike}; the end of the step waits for stragglers and the host.")
     if (found.tasks["pair"] >= 0).any():
         notes.append("A box split in two is a forward and a backward that overlap.")
     hidden = facts["stages"] - len(shown_stages(facts["stages"]))
     if hidden:
         notes.append(f"{hidden} stages between are not drawn.")
+    told = _replayed(account, exploration.scenario.key, row)
+    if told is not None:
+        notes.append(_compared(told))
     st.caption(" ".join(notes))
-    if options := account_of(exploration.scenario, row).stage_options():
+    if options := account.stage_options():
         st.caption("Megatron’s options for these stages")
         st.code(options, language=None, wrap_lines=True)
+
+
+def _compared(told: StageReplay) -> str:
+    """The closed form that a step is computed with beside the replay of its stages, in a sentence."""
+    replayed, stated = (format_value("total_time", each) for each in (told.replayed, told.stated))
+    if abs(told.apart) < ALIKE:
+        return f"A replay of these stages, without messages, takes {replayed}, as the step says."
+    more = f"{percent(abs(told.apart))} {'more' if told.apart > 0 else 'less'}"
+    return (
+        f"A replay of these stages, without messages, takes {replayed}; the closed form that the step is computed with "
+        f"says {stated}, {more}, as stages are not alike."
+    )
 
 
 def _idle(row: Mapping[Any, Any], share: float) -> str:
@@ -147,23 +173,19 @@ def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         domain = system.networks[0].size
-        bands = f"bands are {domain:,} GPUs on {network_names(system)[0]}"
+        bands = f"bands are {domain:,} GPUs on {network_words(system)[0]}"
         st.html(markup.head("Who talks to whom", f"partners of GPU 0; {bands}"))
-        show(partners(found.groups, int(row["num_procs"]), domain, mode), "execution_partners")
+        where = {group.name: networks_of(system, group.tiers) for group in found.groups}
+        show(partners(found.groups, where, int(row["num_procs"]), domain, mode), "execution_partners")
         tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
         st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
         st.caption(found.placed)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Time on the links", "per step; solid is exposed, faint is hidden"))
-        where = {group.name: _where(group, system) for group in found.groups}
+        where |= {group.name: network_name(system, group.tier) for group in found.groups if len(group.tiers) == 1}
         show(traffic(found.times, where, mode), "execution_traffic")
         if found.counted:
             st.caption(found.counted)
-
-
-def _where(group: RankGroup, system: System) -> str:
-    """The networks of a group: by name where it is one."""
-    return network_name(system, group.tier) if len(group.tiers) == 1 else group.where
 
 
 def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:

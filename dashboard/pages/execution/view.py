@@ -38,6 +38,7 @@ from engine import Exploration, Scenario
 from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
 from engine.store import Condition
+from hardware import System
 
 _HBM: Final = "proc_mem_tier1_cap_req"
 _HOST: Final = "proc_mem_tier2_cap_req"
@@ -89,7 +90,8 @@ def render(view: View) -> None:
     if not chosen.has_figures:
         st.caption("An execution that is rejected for another reason than memory has no figures.")
         return
-    st.html(markup.figure_strip(accuracy.marked(_tiles(exploration, row, other), exploration.scenario, row)))
+    tiles = accuracy.marked(_tiles(exploration, row, other), exploration.scenario, row)
+    st.html(markup.figure_strip(tiles, accuracy.basis(exploration.scenario, row)))
     recommended.band(exploration, "execution")
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
@@ -97,7 +99,7 @@ def render(view: View) -> None:
         show(waterfall(row, mode, other=other), "execution_time")
         st.markdown(_insight(row, other) + _tied(exploration.scenario, row, other))
         if other:
-            _differences(row, other)
+            _differences(row, other, exploration.scenario.system)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the memory goes", "per GPU, peak"))
         bars = [("A", row), ("B", other)] if other else [("", row)]
@@ -326,8 +328,8 @@ def _tied(scenario: Scenario, row: dict[str, Any], other: dict[str, Any] | None)
     return " That is within the error of predictions: **tied**."
 
 
-def _differences(row: dict[str, Any], other: dict[str, Any]) -> None:
+def _differences(row: dict[str, Any], other: dict[str, Any], system: System) -> None:
     """The choices in which the two differ."""
-    found = pd.DataFrame(differences(row, other), columns=["Choice", "A", "B"])
+    found = pd.DataFrame(differences(row, other, system), columns=["Choice", "A", "B"])
     st.dataframe(found, hide_index=True, height=min(38 + 28 * 12, 38 + 28 * max(1, len(found))), row_height=28,
                  key="execution_differences", alt=f"{len(found)} choices in which A and B differ")  # fmt: skip

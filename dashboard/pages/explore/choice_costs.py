@@ -72,8 +72,8 @@ def _costs(
     if not dear:
         return None, cheap
     shown = table[table["field"].isin(dear)].reset_index(drop=True)
-    tiers = network_names(_exploration.scenario.system)
-    return choices(shown, _metric.column, mode, tier_names=tiers, narrow=narrow), cheap
+    networks = network_names(_exploration.scenario.system)
+    return choices(shown, _metric.column, mode, networks=networks, narrow=narrow), cheap
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)

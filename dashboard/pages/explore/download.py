@@ -10,6 +10,7 @@ from dashboard.files import downloads, exports
 from dashboard.link import state
 from dashboard.queries.filters import Filter, conditions
 from dashboard.widgets.controls import segments
+from dashboard.widgets.menus import filled
 from dashboard.words.numbers import counted
 from engine import Exploration
 from engine.columns import stored_of
@@ -24,6 +25,8 @@ def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
         return
     tip = "Feasible executions with their figures, as a file."
     with st.popover("Download", icon=":material/download:", help=tip, key="explore_download"):
+        if not filled("download"):
+            return
         cell = state.selected_cell()
         where = conditions(filters)
         words = [one.words for one in filters] or ["every execution that runs"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.elements.markup import chips, facts, head, legend, memory_bar, time_bar
+from dashboard.charts.elements.markup import chips, facts, head, headed, legend, memory_bar, time_bar
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind
 from dashboard.charts.histogram import histogram
 from dashboard.charts.memory_bars import tier_pieces
@@ -27,7 +27,7 @@ from dashboard.queries.step_times import losses, slower_than
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.chart import show
-from dashboard.widgets.filters.popover import add_filters
+from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, recomputed
 from dashboard.words.markdown import literal
@@ -35,7 +35,7 @@ from dashboard.words.names import degrees, in_sentence
 from dashboard.words.numbers import count, decimals_for, format_value, percent, scale_for
 from engine import Exploration
 from engine.columns import by_name, choice_label, value_of
-from hardware import GIB
+from hardware import GIB, network_names
 
 __all__ = ["group_panel", "panel", "read_ahead"]
 
@@ -46,10 +46,7 @@ _NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62}
 def group_panel(exploration: Exploration, metric: Metric, group: explorations.Group, *, filtered: bool = False) -> None:
     """Draws the panel of any set of executions of which at least one runs. filtered: whether the map leaves some out,
     so that its best need not be the best of all."""
-    title, tally = st.columns([2, 1], vertical_alignment="center")
-    title.html(head(group.title))
-    with tally.container(horizontal_alignment="right"):
-        st.html(chips([("executions", count(group.feasible))]), width="content")
+    st.html(headed(group.title, chips([("executions", count(group.feasible))])))
     _fits(exploration, metric, group, usual=False, filtered=filtered)
 
 
@@ -66,10 +63,7 @@ def panel(
         st.caption("No cell to show.")
         return
     row = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1])].iloc[0]
-    title, tally = st.columns([2, 1], vertical_alignment="center")
-    title.html(head(degrees(*cell, row["data_par"])))
-    with tally.container(horizontal_alignment="right"):
-        st.html(chips([("feasible", count(row["feasible"]))]), width="content")
+    st.html(headed(degrees(*cell, row["data_par"]), chips([("feasible", count(row["feasible"]))])))
     if row["feasible"]:
         best = float(cells["value"].min() if metric.column.better == "lower" else cells["value"].max())
         group = explorations.Group(
@@ -218,6 +212,7 @@ def _table(exploration: Exploration, metric: Metric, group: explorations.Group) 
         chosen.insert(0, metric.statistic)
     shown: dict[str, list[Any]] = {}
     config = {}
+    networks = network_names(exploration.scenario.system)
     for name in chosen:
         column, values = by_name(name), found[name]
         if column.dtype == "float64":
@@ -230,8 +225,9 @@ def _table(exploration: Exploration, metric: Metric, group: explorations.Group) 
                 width=max(_NARROW["float64"], 7 * len(title) + 18),
             )  # fmt: skip
         else:
-            shown[name] = [choice_label(column, value) if column.dtype != "int64" else value for value in values]
-            kind = st.column_config.NumberColumn if column.dtype == "int64" else st.column_config.TextColumn
+            numbers_only = column.dtype == "int64" and not column.of_network
+            shown[name] = values if numbers_only else [choice_label(column, value, networks) for value in values]
+            kind = st.column_config.NumberColumn if numbers_only else st.column_config.TextColumn
             width = max(_NARROW[column.dtype], 7 * len(column.short) + 16)
             if name == "activation_recompute":
                 width = max(width, width_of_words(values))
@@ -271,7 +267,7 @@ def _links(execution: Mapping[str, Any] | None, members: Sequence[Filter] = ()) 
             st.page_link(page_links.target(name), label=label, icon=icon, width="content")
         elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
             if name == "results":
-                add_filters(members)
+                OF_LINK.add(members)
             else:
                 state.select(int(execution["id"]))
             st.switch_page(page_links.target(name))

@@ -22,6 +22,7 @@ from dashboard.pages.explore.tables import cells_table, pairs_table
 from dashboard.queries.economics import Metric
 from dashboard.queries.explorations import Where, cells_of, in_cell
 from dashboard.queries.filters import Filter
+from dashboard.widgets import menus
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.staged_rendering import Stage
@@ -129,6 +130,7 @@ def _clicked() -> None:
     if found := clicked("explore_map"):
         state.select_cell(found[0], found[1])
         st.session_state[_CLICKED] = True
+        menus.forget()
 
 
 def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:

@@ -13,7 +13,7 @@ from dashboard.pages.explore.axes import Axes, without_facet
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import FILTERABLE, Filter
 from dashboard.widgets.filters.chips import words_of
-from dashboard.widgets.filters.popover import clear, drop
+from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from engine import Exploration
@@ -37,7 +37,7 @@ def sentence(exploration: Exploration, metric: Metric, axes: Axes, filters: Sequ
                 literal(in_sentence(FILTERABLE[axes.facet].label)), key="explore_drop_facet", icon=":material/close:",
                 on_click=without_facet, help="One map for all",
             )  # fmt: skip
-        words_of(filters, "of those with", "explore", drop, clear, (left, exploration.feasible))
+        words_of(filters, "of those with", "explore", OF_LINK, (left, exploration.feasible))
 
 
 def _words(text: str) -> None:

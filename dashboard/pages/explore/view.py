@@ -38,9 +38,10 @@ from dashboard.queries.scenario_edits import altered
 from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
 from dashboard.widgets import examples, recommended
 from dashboard.widgets.controls import choose, given, key_for, segments, switch
-from dashboard.widgets.filters.chips import in_link
+from dashboard.widgets.filters.in_force import in_link
 from dashboard.widgets.filters.popover import bar as filter_bar
 from dashboard.widgets.filters.popover import relaxations, where_of
+from dashboard.widgets.menus import filled
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.staged_rendering import Stage, stage
 from dashboard.widgets.window import is_narrow
@@ -130,7 +131,7 @@ def headline(
     ]  # fmt: skip
     marked = accuracy.marked(tiles, scenario, best)
     first = _ABOVE if is_narrow() else len(marked)
-    st.html(figure_strip(marked[:first]))
+    st.html(figure_strip(marked[:first], accuracy.basis(scenario, best)))
     return marked[first:]
 
 
@@ -176,7 +177,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
     # In one column: the answer, the map, the cell, and only then the rest.
     below = st.container() if is_narrow() else None
     with left:
-        metric, domain, as_table = _toolbar(exploration, filters, axes, short=not whole)
+        metric, domain, as_table = _toolbar(exploration, filters, axes)
         asked = asked_of(filters, metric)
         if not all(there(one, asked) for one in (exploration, *others)):
             return
@@ -195,7 +196,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
     if not view.every:  # after the map, which is what a change of filter is waited for
         rest = _strip(strip, exploration, where, number)
     if rest:
-        left.html(figure_strip(rest))
+        left.html(figure_strip(rest, marks=False))
     with right:
         panel_part(exploration, view)
     if not whole:
@@ -251,10 +252,8 @@ def _take(scenario: Scenario) -> None:
     st.rerun()  # the whole page, not this part of it
 
 
-def _toolbar(
-    exploration: Exploration, filters: Sequence[Filter], axes: Axes, *, short: bool
-) -> tuple[Metric, Domain, bool]:
-    """The row above the map: metric, filter, help, view. short: with little behind its buttons yet."""
+def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes) -> tuple[Metric, Domain, bool]:
+    """The row above the map: metric, filter, help, view."""
     known = metrics(exploration.scenario) | (unstored_metrics(exploration.scenario) if exploration.feasible else {})
     key = state.url_value("metric", QUICK[0], tuple(known))
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
@@ -262,20 +261,22 @@ def _toolbar(
         segments("Metric", offered, "metric")
         st.space("stretch")
         if exploration.feasible:
-            filter_bar(exploration, filters, empty=short)
+            filter_bar(exploration, filters)
         with st.popover("Terms", type="tertiary", icon=":material/help:", help="What the words and figures mean."):
-            if not short:
+            if filled("terms"):
                 terms(known[key], exploration.scenario)
         tip = "Metric, axes, colours, table, cell by name."
         with st.popover("View", type="tertiary", icon=":material/tune:", help=tip):
-            if not short:
+            if filled("view"):
                 _pick_metric(exploration, known, key)
                 if exploration.feasible:
                     pick_axes(exploration, axes)
-            domain = choose("Colours", {name: words for name, (_, words) in _DOMAINS.items()}, "map_domain")
-            as_table = switch("As table", "map_table", help="The same figures as a table, for the keyboard too.")
-            if axes.of_cells and not short:
-                _pick_cell(exploration)
+                choose("Colours", {name: words for name, (_, words) in _DOMAINS.items()}, "map_domain")
+                switch("As table", "map_table", help="The same figures as a table, for the keyboard too.")
+                if axes.of_cells:
+                    _pick_cell(exploration)
+    domain = state.url_value("map_domain", next(iter(_DOMAINS)), tuple(_DOMAINS))
+    as_table = state.url_value("map_table", "off", ("on", "off")) == "on"
     # A share of the step is no better for being near the least one: what matters is how far from zero it is.
     return known[key], "from zero" if known[key].of_fastest and domain == "near" else _DOMAINS[domain][0], as_table
 

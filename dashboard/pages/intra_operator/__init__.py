@@ -21,6 +21,8 @@ PAGE = Page(
         "intra_operator_alpha": "time of a collective", "intra_operator_width": "width of an element",
         "intra_operator_state": "bytes of a parameter",
         "intra_operator_sharded": "what is split where a weight is whole", "intra_operator_sweeps": "sweeps",
+        "intra_operator_groups": "groups of devices", "intra_operator_outer": "bandwidth between groups",
+        "intra_operator_recompute": "recomputation", "intra_operator_microbatches": "number of microbatches",
         "intra_operator_sequence": "sequence parallelism", "intra_operator_beside": "comparison with executions",
         "intra_operator_limit": "memory limit", "intra_operator_shown": "vectors to show",
         "intra_operator_like": "pattern of vectors",

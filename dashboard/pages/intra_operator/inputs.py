@@ -27,8 +27,11 @@ OWN: Final = "measured"
 RATE: Final = 83.8
 BANDWIDTH: Final = 20.65
 CAPACITY: Final = 40e9
+OUTER: Final = 5.0
+"""Bandwidth between groups where none is told [GB/s]."""
 WIDTHS: Final = {"4": "FP32", "2": "16 bit"}
 SHARDED: Final = {"none": "nothing", "zero": "gradients, optimizer state (ZeRO)", "fsdp": "weights, too (FSDP)"}
+RECOMPUTE: Final = {"none": "nothing", "selective": "attention", "full": "the whole forward pass"}
 CASES: Final = {"gpt": (16, 2), "moe": (64, 4), "llama": (32, 4)}
 """Batch and layers that CFP ran, by family."""
 GONE: Final = ("intra_operator_layers", "intra_operator_limit", "intra_operator_layer")
@@ -56,13 +59,17 @@ class Question:
     sharded: str
     """A key of `SHARDED`."""
     sequence: bool
+    recompute: str = "none"
+    """A key of `RECOMPUTE`."""
+    accumulation: int = 1
+    """Microbatches of a step."""
 
     @property
     def key(self) -> str:
         """Equal for equal questions."""
         model = self.model if isinstance(self.model, str) else self.model.model_dump_json()
         return repr((model, self.mesh, self.batch, self.layers, self.element_bytes, self.state_bytes, self.sharded,
-                     self.sequence))  # fmt: skip
+                     self.sequence, self.recompute, self.accumulation))  # fmt: skip
 
     @property
     def published(self) -> bool:
@@ -114,9 +121,14 @@ def question(place: Place) -> Question:
             "Sequence parallel", "intra_operator_sequence", default=source == "library",
             help="What rows of a weight give is split by tokens: a reduce-scatter in place of an all-reduce.",
         )  # fmt: skip
+        recompute = choose("Computed again in the backward pass", RECOMPUTE, "intra_operator_recompute")
+        parts = whole_in_link(
+            "intra_operator_microbatches", "Microbatches", 1, 10**4,
+            "Of a step, one after the other; their gradients are added up and exchanged once.",
+        )  # fmt: skip
     return Question(
         model, title, chosen, machines[chosen], datatype, mesh, size, layers, depth, float(width), kept, sharded,
-        sequence,
+        sequence, recompute, parts,
     )  # fmt: skip
 
 
@@ -154,11 +166,19 @@ def _mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
     bandwidth = _decimal("Bandwidth, GB/s", "bandwidth", BANDWIDTH, "That a device sends in a ring.")
     exchange = _decimal("All-to-all, GB/s", "exchange", bandwidth, "The same in an all-to-all.")
     alpha = _decimal("Time of a collective, µs", "alpha", 0.0, "Besides its bytes.")
-    document = {"devices": devices, "matrix_rate": rate * 1e12, "bandwidth": bandwidth * 1e9, "memory": CAPACITY}
+    document: dict[str, Any] = {"devices": devices, "matrix_rate": rate * 1e12,
+                                "bandwidth": bandwidth * 1e9, "memory": CAPACITY}  # fmt: skip
     if exchange != bandwidth:
         document["all_to_all_bandwidth"] = exchange * 1e9
     if alpha:
         document["alpha"] = alpha * 1e-6
+    groups = whole_in_link(
+        "intra_operator_groups", "Groups of devices", 1, MOST_DEVICES,
+        "With more than one the mesh has two axes, as nodes and the devices of each.",
+    )  # fmt: skip
+    if groups > 1:
+        between = _decimal("Bandwidth between groups, GB/s", "outer", OUTER, "That a device sends in a ring of groups.")
+        document["outer"] = {"devices": groups, "bandwidth": between * 1e9}
     return mesh_of(document), "float32"
 
 
@@ -185,7 +205,8 @@ def counted_as(asked: Question) -> dict[str, Any]:
     """Returns what elements and parameters are counted with, as keywords of the planner."""
     return {
         "element_bytes": asked.element_bytes, "state_bytes": asked.state_bytes, "zero": asked.sharded == "zero",
-        "fsdp": asked.sharded == "fsdp", "sequence_parallel": asked.sequence,
+        "fsdp": asked.sharded == "fsdp", "sequence_parallel": asked.sequence, "recompute": asked.recompute,
+        "accumulation": asked.accumulation,
     }  # fmt: skip
 
 

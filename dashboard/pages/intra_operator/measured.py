@@ -89,7 +89,8 @@ def measured_marks(asked: Question, found: IntraOperatorPlan, points: pd.DataFra
     """
     here = {"model": asked.model, "batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices}
     if points is None:
-        if here != dict(MEASURED_ON):
+        counted_otherwise = asked.mesh.outer is not None or asked.recompute != "none" or asked.accumulation > 1
+        if here != dict(MEASURED_ON) or counted_otherwise:
             return []
         rows: list[tuple[Any, float, float]] = [
             (each.vector, each.volume, math.nan if each.communication_seconds is None else each.communication_seconds)

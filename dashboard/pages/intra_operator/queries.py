@@ -120,15 +120,13 @@ def _changed(asked: Question, over: str, value: int) -> Question:
 
 def _over_memory(asked: Question, found: IntraOperatorPlan) -> pd.DataFrame:
     """The frontier as a curve over the limit [GiB]; a plan of several kinds of vectors is mixed."""
-    frontier = found.frontier
     names = [each.name for each in found.layers]
-    step = max(1, len(frontier) // MOST_POINTS)
     rows = [
         {"value": row["memory"] / 2**30, "name": "best",
          "solution": vector_name(row["vectors"], names, found.widths),
          "rate": found.tflop / row["seconds"] / asked.mesh.devices, "seconds": row["seconds"],
          "memory": row["memory"]}
-        for row in frontier.iloc[::step].to_dict("records")
+        for row in found.some_of_frontier(MOST_POINTS).to_dict("records")
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["value", "name", "solution", "rate", "seconds", "memory"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
@@ -51,11 +52,12 @@ def vectors_csv(plan: IntraOperatorPlan) -> str:
 
 
 def json_text(plan: IntraOperatorPlan) -> str:
-    """Returns the plan as JSON: what is chosen, every vector, the frontier."""
+    """Returns the plan as JSON: what is chosen and counted, every vector, the frontier or a thousand points of it."""
     return json.dumps({
         "model": plan.model, "mesh": plan.mesh.document(), "memory_limit": plan.memory_limit, "tflop": plan.tflop,
         "chosen": None if plan.chosen is None else plan.chosen.document(), "infeasible": plan.infeasible,
-        "vectors": plan.vectors.to_dict("records"), "frontier": plan.frontier.to_dict("records"),
+        "batch": plan.batch, "counted": asdict(plan.widths), "vectors": plan.vectors.to_dict("records"),
+        "frontier": plan.some_of_frontier().to_dict("records"), "exactness": plan.exactness,
         "notes": list(plan.notes),
     }, indent=1)  # fmt: skip
 

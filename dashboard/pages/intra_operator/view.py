@@ -39,6 +39,8 @@ __all__ = ["View", "parse", "render"]
 
 GIB: Final = 2.0**30
 BARS: Final = 12
+STEPS: Final = 2_000
+"""Steps of the line of least times that are drawn: further ones are narrower than it."""
 QUICK: Final = 0.7
 """Time of a search up to which others are made without being asked for [s]."""
 SLOW: Final = 3.0
@@ -85,7 +87,8 @@ def render(view: View) -> None:
     if found.chosen is None:
         st.warning(literal(_too_little(asked, found)), icon=":material/memory_alt:")
     else:
-        st.html(markup.figure_strip(_tiles(asked, found, found.chosen)))
+        basis = "Modelled with what stands under Rates and memory; what was measured is marked so."
+        st.html(markup.figure_strip(_tiles(asked, found, found.chosen), basis))
         name = found.chosen.solution
         named = "" if name == MIXED else f"{name[:1].upper()}{name[1:]}. "
         st.caption(literal(named + chosen_words(found, found.chosen)))
@@ -169,9 +172,10 @@ def _points(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame | No
         chosen = {} if best is None else {"memory": best.memory, "seconds": best.seconds}
         most = float(found.vectors["memory"].max())
         line = limit if limit is not None and limit < 1.5 * most else None
-        chart = vector_points(table, "memory", "seconds", mode, chosen=chosen, frontier=found.frontier, limit=line)
+        chart = vector_points(table, "memory", "seconds", mode, chosen=chosen, limit=line,
+                              frontier=found.some_of_frontier(STEPS))  # fmt: skip
         show(chart, "intra_operator_memory")
-        st.caption(literal(chart.alt))
+        st.caption(literal(f"{chart.alt} {found.exactness}"))
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Volume against time", "collectives of a step, on a device"))
         chosen = {} if best is None else {"volume": best.volume, "communication_seconds": best.communication_seconds}

@@ -32,6 +32,7 @@ from engine.planners.layerwise.timeline import plan_timeline
 
 __all__ = ["View", "parse", "render"]
 
+_BASIS = "Modelled: what a step takes follows from the times of the profile's layers; no plan was run."
 PATIENCE = 1.5
 """How long a plan is waited for before there is a card of it [s]."""
 
@@ -62,7 +63,7 @@ def render(view: View) -> None:
     if found is None:
         return
     plan = found.plan
-    st.html(markup.figure_strip(_tiles(found)))
+    st.html(markup.figure_strip(_tiles(found), _BASIS))
     for note in (*plan.notes, *([asked.note] if asked.note else [])):
         st.caption(literal(note))
     left, right = st.columns([1.25, 1], gap="medium")

@@ -85,7 +85,7 @@ def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
 
     now = [names.index(chosen)] if chosen in names else []
     settings: dict[str, Any] = {
-        "Name": st.column_config.TextColumn(width=170),
+        "Name": st.column_config.TextColumn(width=170 if kind == "models" else 300),
         "Params, bn": st.column_config.NumberColumn(format="%.2f", width=86, help="Parameters, in billions."),
         "Kind": st.column_config.TextColumn(width=72, help="Dense, or a mixture of experts."),
         "GiB": st.column_config.NumberColumn(format="compact", width=56, help="HBM capacity; – where it is unlimited."),

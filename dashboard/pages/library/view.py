@@ -77,7 +77,7 @@ def render(view: View) -> None:
     found = library_list.items(kind, in_use)
     shown = library_list.searched(found, wanted or "")
     chosen = _chosen(found, view.item, in_use)
-    left, right = st.columns([1, 2.3], gap="medium")
+    left, right = st.columns([1, 2.3] if kind == "models" else [1, 1.5], gap="medium")
     with left:
         if shown:
             library_list.table(shown, chosen.name, kind)

@@ -131,7 +131,8 @@ def _strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> No
         markup.Tile("Least HBM for any", gibibytes(least["need"]),
                     f"TP {int(least['tensor_par'])} × PP {int(least['pipeline_par'])}"),
     ]  # fmt: skip
-    st.html(markup.figure_strip(accuracy.marked(tiles, exploration.scenario, row)))
+    scenario = exploration.scenario
+    st.html(markup.figure_strip(accuracy.marked(tiles, scenario, row), accuracy.basis(scenario, row)))
 
 
 def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:

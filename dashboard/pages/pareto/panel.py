@@ -20,7 +20,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import SPACE, format_delta, format_value, percent
 from engine import Exploration
-from hardware import GIB
+from hardware import GIB, System
 
 __all__ = ["panel"]
 
@@ -51,7 +51,7 @@ def panel(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric],
         words.markdown(_move(row, move.improves, move.changes, axes, extents))
         button.button(
             "Go", key=f"pareto_go_{move.improves}", on_click=state.select, args=(int(move.row["id"]),),
-            help=_changed(row, move.row), width="stretch",
+            help=_changed(row, move.row, system), width="stretch",
         )  # fmt: skip
     if not moves:
         st.caption("The frontier is this one execution: it is best in every figure at once.")
@@ -91,9 +91,9 @@ def _change(row: Mapping[str, Any], axis: Metric, change: float) -> str:
     return f"{size} {way} {label} ({absolute})"
 
 
-def _changed(row: dict[str, Any], other: dict[str, Any]) -> str:
+def _changed(row: dict[str, Any], other: dict[str, Any], system: System) -> str:
     """What changes in the execution, for a tooltip."""
-    found = [f"{label}: {first} to {second}" for label, first, second in differences(row, other)]
+    found = [f"{label}: {first} to {second}" for label, first, second in differences(row, other, system)]
     return literal("Changes " + "; ".join(found) + ".") if found else "The same choices."
 
 

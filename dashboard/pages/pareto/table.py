@@ -24,6 +24,7 @@ from dashboard.words.numbers import Scale, counted, decimals_for, plain, scale_f
 from engine import Exploration
 from engine.columns import fields_of, headline_of
 from engine.cost_models.registry import named
+from hardware import network_names
 
 __all__ = ["table_of"]
 
@@ -61,7 +62,7 @@ def table_of(
                 key=f"pareto_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
     top = found.head(_MOST_ROWS)
-    shown, settings = arranged(whole.head(_MOST_ROWS).drop(columns=stored))
+    shown, settings = arranged(whole.head(_MOST_ROWS).drop(columns=stored), network_names(exploration.scenario.system))
     leading = _leading(top, axes)
     for place, one in enumerate(leading):
         shown.insert(1 + place, one.key, one.values)

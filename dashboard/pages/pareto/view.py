@@ -23,8 +23,9 @@ from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.controls import choose, segments, switch
-from dashboard.widgets.filters.chips import in_link, words_of
-from dashboard.widgets.filters.popover import bar, clear, drop, matching, relaxations, where_of
+from dashboard.widgets.filters import chips
+from dashboard.widgets.filters.in_force import OF_LINK, in_link
+from dashboard.widgets.filters.popover import bar, matching, relaxations, where_of
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.window import is_narrow
@@ -78,7 +79,7 @@ def _drawn(exploration: Exploration, view: View) -> None:
     if not there(exploration, asked_of(filters, *axes)):
         return
     left = matching(exploration, exploration.key, where) if filters else exploration.feasible
-    _chips(filters, left, exploration.feasible)
+    chips.line(filters, "pareto", OF_LINK, (left, exploration.feasible))
     if left == 0:
         relaxations(exploration, filters)
         return
@@ -158,14 +159,6 @@ def _pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
     return _Picked(axes, (x_scale == "log", y_scale == "log"), around, tuple(upward))
 
 
-def _chips(filters: Sequence[Filter], left: int, feasible: int) -> None:
-    """The filters as a sentence; nothing without filters."""
-    if not filters:
-        return
-    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="pareto_filters"):
-        words_of(filters, "Of executions with", "pareto", drop, clear, (left, feasible))
-
-
 def _chosen(found: pd.DataFrame) -> int | None:
     """The frontier execution in view: the selected one if it is on the frontier, else the best on the vertical axis."""
     selected = state.selected_id()
@@ -187,15 +180,15 @@ def _strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]
         label = f"{'Lowest' if column.better == 'lower' else 'Highest'} {in_sentence(column.label)}"
         about = f"{column.description} {axis.formula}".strip()
         scenario = exploration.scenario
-        origin = accuracy.origin_of(scenario, axis.statistic, row)
-        unknown = "" if column.unit == "bytes" else accuracy.beside(scenario, row)
+        origin, error = accuracy.beside_figure(scenario, axis.statistic, axis.inverse, row)
         tiles.append(
             markup.Tile(label, format_value(column, row[axis.key]), f"with {others}", formula=about, origin=origin,
-                        error=unknown)
+                        error=error)
         )  # fmt: skip
     degrees = found[["tensor_par", "pipeline_par"]].drop_duplicates()
     tiles.append(markup.Tile("In cells", f"{len(degrees)}", "TP × PP pairs have a part of it"))
-    st.html(markup.figure_strip(tiles))
+    best = {str(name): value for name, value in found.iloc[0].items()}
+    st.html(markup.figure_strip(tiles, accuracy.basis(exploration.scenario, best)))
 
 
 def _plot(

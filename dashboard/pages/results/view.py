@@ -22,10 +22,13 @@ from dashboard.queries.filters import Filter, asked_of, conditions
 from dashboard.widgets import launch
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, given, key_for, segments
-from dashboard.widgets.filters.chips import PAGE, active, bar, cell_in_force, chips, ignore_cell, relax
+from dashboard.widgets.filters import chips
+from dashboard.widgets.filters.in_force import PAGE, WITH_CELL, cell_in_force, ignore_cell
+from dashboard.widgets.filters.popover import bar, relaxations
 from dashboard.widgets.needed_statistics import names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.tables import height_of, table
+from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value, percent
@@ -34,6 +37,7 @@ from engine.columns import DERIVED, Column, applies, by_name, fields_of, statist
 from engine.cost_models.contract import told_not_measured
 from engine.cost_models.registry import cost_model_of
 from engine.store import Condition
+from hardware import network_names
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
 _ORDERS: Final = {"best": "Best first", "worst": "Worst first"}
@@ -79,7 +83,7 @@ def parse(exploration: Exploration) -> View:
     """Reads the page's part of the link."""
     columns = state.url_value("results_columns", "", _NAMES).split(",")
     page = int(state.url_value(PAGE, "1", _NUMBER))
-    filters = tuple(active()) if exploration.feasible else ()
+    filters = tuple(WITH_CELL.now()) if exploration.feasible else ()
     return View(exploration, state.theme_mode(), filters, tuple(filter(None, columns)), page)
 
 
@@ -96,8 +100,8 @@ def _drawn(exploration: Exploration, view: View) -> None:
         return
     toolbar = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="results_toolbar")
     with toolbar:
-        bar(exploration, filters)
-    chips(filters)
+        bar(exploration, filters, WITH_CELL)
+    chips.line(filters, "results", WITH_CELL)
     register = _register(exploration)
     with toolbar:
         by = choose("Sort by", _sortable(exploration, register), "results_sort", default="sample_rate", width=300,
@@ -107,7 +111,7 @@ def _drawn(exploration: Exploration, view: View) -> None:
     where = conditions(filters)
     left = _count(exploration, exploration.key, tuple(_frozen(where)))
     if left == 0:
-        relax(exploration, filters)
+        relaxations(exploration, filters, within=WITH_CELL)
         return
     first = _shown_first(exploration)
     names = _columns_in_link(view.columns, register, first)
@@ -123,7 +127,9 @@ def _drawn(exploration: Exploration, view: View) -> None:
     page = _page_number(view.page, pages, question)
     rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
     table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
-          height=height_of(len(rows), 620), on_select=lambda: _pick(rows))  # fmt: skip
+          height=height_of(len(rows), 620), on_select=lambda: _pick(rows),
+          networks=network_names(exploration.scenario.system),
+          order=[name for name in names if name != "id"] if is_narrow() else None)  # fmt: skip
     if unknown := _never_measured(exploration, exploration.key, tuple(int(one) for one in rows["id"])):
         st.caption(literal(unknown))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):

@@ -218,7 +218,7 @@ def _one(entry: Entry) -> None:
         pairs += [("size", size(entry.record.bytes)), ("explored", age(entry.record.created_at.timestamp()))]
     st.html(chips(pairs))
     if scenario.limits:
-        st.markdown(f":gray[Limits: {describe(scenario.limits)}]")
+        st.markdown(f":gray[Limits: {describe(scenario.limits, scenario.system)}]")
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
         if thing.changes:
             st.caption(literal(f"{noun} edited from {thing.derived_from}: {'; '.join(changes_in_words(thing)[:4])}."))

@@ -25,6 +25,8 @@ PAGE = Page(
         "schedules_input": "time of an input gradient", "schedules_weight": "time of a weight gradient",
         "schedules_send": "send time", "schedules_mode": "mode of sends", "schedules_uneven": "imbalance",
         "schedules_pair": "share that pairs hide", "schedules_memory": "limit on activations",
+        "schedules_counted": "what counts as a step", "schedules_stages": "kind of stages",
+        "schedules_layout": "stage layout",
         "schedules_along": "slider of the curve", "schedules_path": "switch for the critical path",
     },
 )  # fmt: skip

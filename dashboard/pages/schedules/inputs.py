@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 import streamlit as st
 
 from dashboard.link import state
+from dashboard.pages.schedules.own_stages import Cut, cuts_of
 from dashboard.pages.schedules.questions import Question, most_microbatches, titles
 from dashboard.pages.schedules.scenario_times import ScenarioTimes
 from dashboard.widgets.controls import choose, given, key_for, segments, whole_number
 from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
+from engine.columns.stage_layouts import StageLayoutError, canonical
 from engine.simulate.schedules.registry import rule
 
 __all__ = [
-    "chosen", "decimal_input", "first_schedule", "question", "shortened", "shown", "sliders", "source", "whole_input",
+    "chosen", "decimal_input", "first_schedule", "layout", "question", "shortened", "shown", "sliders", "source",
+    "whole_input",
 ]  # fmt: skip
 
 MOST_RANKS: Final = 32
 MOST_MICROBATCHES: Final = 4096
 _SHOWN: Final = {"schedules": "Schedules", "grid": "Every mix of D × H × P"}
-_FROM: Final = {"scenario": "Scenario’s best", "numbers": "Plain numbers"}
+_FROM: Final = {"scenario": "Scenario’s execution", "numbers": "Plain numbers"}
+_STAGES: Final = {"own": "Model’s stages", "equal": "Equal stages"}
+_COUNTED: Final = {"step": "Whole step", "span": "Longest span"}
+_LAYOUT: Final = re.compile(r"[\w|*(), ]{1,300}", re.ASCII)
 
 
 def shown() -> str:
@@ -67,6 +74,7 @@ def question(times: ScenarioTimes | None) -> tuple[Question, int]:
         "Pieces of the model per rank, of schedules that leave it open.",
     )  # fmt: skip
     most = most_microbatches(ranks, chunks)
+    own: tuple[Cut, ...] = ()
     with st.popover("Times", icon=":material/tune:", help="Times of a rank's share, groups, memory."):
         group = _optional_whole("Group of microbatches", "group", "Of interleaved schedules; as many as ranks.")
         memory = decimal_input(
@@ -82,24 +90,75 @@ def question(times: ScenarioTimes | None) -> tuple[Question, int]:
             share = times.ranks / ranks
             forward, first = times.forward * share, times.backward * share / 2.0
             second = first
-            st.caption("Times are the execution's; half of a backward counts as gradient of the weights.")
+            own = _own_stages(times, ranks, chunks)
+        span = segments("Counted", _COUNTED, "schedules_counted") == "span"
+        st.caption(
+            "The span of a rank is from its first start to its last end. It is what counts where the next step begins "
+            "before the slowest rank ends: nothing waits for all ranks before the optimizer, no norm of gradients, no "
+            "check for NaN."
+        )
         mode = segments("Sends", {"overlap": "Sends overlap", "block": "Sends block"}, "schedules_mode")
+    if own:
+        stages = next(cut.stages for cut in own if cut.stages)
+        forward = sum(each.forward for each in stages) / ranks
+        first = sum(each.input_gradient for each in stages) / ranks
+        second = sum(each.weight_gradient for each in stages) / ranks
     made = Question(
         ranks=ranks, microbatches=min(microbatches, most), chunks=chunks, group=group, forward=forward,
         input_gradient=first, weight_gradient=second, hidden=0.0, uneven=0.0, send=0.0, mode=mode, memory=memory,
+        own=own, span=span,
     )  # fmt: skip
     return made, microbatches
 
 
-def sliders(send_time: int) -> tuple[float, float, float]:
+def _own_stages(times: ScenarioTimes, ranks: int, chunks: int) -> tuple[Cut, ...]:
+    """Draws whether stages are the model's, and how blocks are cut; returns the cuts, none where stages are equal."""
+    if segments("Stages", _STAGES, "schedules_stages") == "equal":
+        st.caption("Every rank takes what the execution's slowest does; half of a backward is gradient of the weights.")
+        return ()
+    _layout_field(times.layout)
+    found = cuts_of(times.account, ranks, chunks, layout(times))
+    if not found:
+        st.caption("The cost model does not tell stages apart; they are equal.")
+    return found
+
+
+def layout(times: ScenarioTimes) -> str:
+    """Returns how blocks are cut into stages: as the link says, or as the execution does."""
+    text = state.url_value("schedules_layout", "", _LAYOUT)
+    try:
+        return canonical(text) if text else times.layout
+    except StageLayoutError as problem:
+        state.complain("schedules_layout", f"{problem} The execution's own is taken.")
+        return times.layout
+
+
+def _layout_field(own: str) -> None:
+    """Draws the field of the stage layout."""
+    text = state.url_value("schedules_layout", "", _LAYOUT)
+    key = key_for("_schedules_layout", text)
+
+    def changed() -> None:
+        new = str(given(key)).strip()
+        state.set_url_value("schedules_layout", None if new in ("", own) else new)
+
+    st.text_input(
+        "Stage layout", text, key=key, on_change=changed, max_chars=300, placeholder=own,
+        help="Empty for the execution's own: even, balanced, both_counted, first_7_last_6, or Megatron's list of all "
+        "stages, such as Et*3|(tt|)*29m|L.",
+    )  # fmt: skip
+
+
+def sliders(send_time: float, *, own: bool = False) -> tuple[float, float, float]:
     """Draws the sliders; returns send time, imbalance and what pairs hide, as shares.
 
-    send_time: what it is at first [% of a forward].
+    send_time: what it is where the link says nothing, a share of a forward. own: whether pairs hide something already.
     """
+    nearest = min(100, math.floor(100 * send_time + 0.5))
     left, middle, right = st.columns(3, gap="medium")
     with left:
         send = whole_number(
-            "Send time, % of a forward", 0, 100, "schedules_send", default=send_time,
+            "Send time, % of a forward", 0, 100, "schedules_send", default=nearest,
             help="Of a rank's forward for one microbatch. A send starts when the result is there.",
         )  # fmt: skip
     with middle:
@@ -109,10 +168,10 @@ def sliders(send_time: int) -> tuple[float, float, float]:
         )  # fmt: skip
     with right:
         hidden = whole_number(
-            "Overlapped pairs hide, %", 0, 40, "schedules_pair", default=0,
+            f"Overlapped pairs hide{' further' * own}, %", 0, 40, "schedules_pair", default=0,
             help="Share of a forward and a backward that run together which they hide of each other.",
         )  # fmt: skip
-    return send / 100, uneven / 100, hidden / 100
+    return send_time if send == nearest else send / 100, uneven / 100, hidden / 100
 
 
 def shortened(asked: Question, wanted: int) -> str:

@@ -21,7 +21,7 @@ from engine.simulate.closed_forms import published
 from engine.simulate.residence import held_over_time
 from engine.simulate.schedule import drawn
 
-__all__ = ["WAITS", "card", "causes", "legend", "told"]
+__all__ = ["WAITS", "card", "causes", "legend"]
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 ZOOM: Final = {"doubleClick": "reset"}
@@ -46,7 +46,7 @@ def card(letter: str, made: Outcome, question: Question, mode: str, *, until: fl
         path: whether the critical path is framed.
     """
     found = made.found
-    st.html(markup.head(f"{letter}: {made.rule.title}", _scope(made, question)))
+    st.html(markup.head(f"{letter}: {made.rule.title}", _scope(made)))
     if found is None:
         st.warning(literal(made.reason), icon=":material/block:")
         return
@@ -79,12 +79,6 @@ def legend(*found: Replay | None) -> str:
     return markup.legend([*named, Kind("bubble", "idle", (), None, None)])
 
 
-def told(made: Outcome, question: Question) -> tuple[float, float]:
-    """Returns the makespan [s] and the mean share of it in which ranks do nothing."""
-    assert made.found is not None
-    return made.found.makespan, float(np.mean(made.found.bubble_fraction))
-
-
 def causes(found: Replay) -> list[tuple[str, str]]:
     """Returns why ranks are idle, in shares of the time of all ranks, the largest first."""
     idle = found.idle
@@ -93,12 +87,11 @@ def causes(found: Replay) -> list[tuple[str, str]]:
     return [(str(cause), percent(float(seconds) / whole)) for cause, seconds in spent.items()]
 
 
-def _scope(made: Outcome, question: Question) -> str:
+def _scope(made: Outcome) -> str:
     if made.found is None:
         return "not with these numbers"
-    makespan, idle = told(made, question)
     chunks = f", {counted(made.found.order.chunks, 'chunk')} per rank" if made.found.order.chunks > 1 else ""
-    return f"{format_value(TIME, makespan)}, idle {percent(idle)}{chunks}"
+    return f"{format_value(TIME, made.took)}, idle {percent(made.idle)}{chunks}"
 
 
 def _peaks(made: Outcome) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from dashboard.pages.schedules.own_stages import Cut, cut_for
 from engine.simulate import Many, Replay, ScheduleError, replay, replay_many
 from engine.simulate.folding import kept_microbatches
 from engine.simulate.replay import shape_of
@@ -56,6 +57,11 @@ class Question:
     """What a send does: overlap or block."""
     memory: float | None
     """Most activations that a rank may hold, in those of its whole share; None for any number."""
+    own: tuple[Cut, ...] = ()
+    """The stages of a model for every number of chunks per rank, of which the durations above are a rank's mean; empty
+    where stages are equal."""
+    span: bool = False
+    """Whether a step counts as the longest span of a rank, from its first start to its last end."""
 
     @property
     def ideal(self) -> float:
@@ -79,11 +85,25 @@ class Outcome:
     reason: str = ""
     too_much: bool = False
     """Whether it holds more than the limit."""
+    span: bool = False
+    """Whether its time is the longest span."""
 
     @property
     def runs(self) -> bool:
         """Whether it can be used."""
         return self.found is not None and not self.too_much
+
+    @property
+    def took(self) -> float:
+        """Seconds of a step, whole or as the longest span [s]; not a number where it does not exist."""
+        if self.found is None:
+            return float("nan")
+        return self.found.longest_span if self.span else self.found.makespan
+
+    @property
+    def idle(self) -> float:
+        """Mean share of a step in which ranks do nothing [dimensionless]."""
+        return 1.0 - float(np.mean(self.found.busy)) / self.took if self.found and self.took else 0.0
 
     @property
     def peak(self) -> float:
@@ -115,6 +135,11 @@ def _asked(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | 
     chunks = chunks_of(question, known)
     stages = question.ranks * (1 if known.placement is Placement.BIDIRECTIONAL else chunks)
     times: dict[str, Any] = {}
+    if question.own:
+        times = _own_times(question, chunks)
+        if not known.pairs:
+            del times["FB"]
+        return chunks, times, question.group if known.grouped else None
     for kind, whole in (("F", question.forward), ("B", question.input_gradient), ("W", question.weight_gradient)):
         each = [whole / chunks] * stages
         each[-1] += question.uneven * whole
@@ -126,6 +151,23 @@ def _asked(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | 
         else:
             times["FB"] = (1.0 - question.hidden) * (times["F"] + times["B"] + times["W"])
     return chunks, times, question.group if known.grouped else None
+
+
+def _own_times(question: Question, chunks: int) -> dict[str, Any]:
+    """Durations by stage of a model that is cut into so many chunks per rank."""
+    cut = cut_for(question.own, chunks)
+    if not cut.stages:
+        raise ScheduleError(f"{cut.problem[:1].upper()}{cut.problem[1:]}.")
+    more = [0.0] * (len(cut.stages) - 1) + [question.uneven]
+    forward, first, second = question.forward, question.input_gradient, question.weight_gradient
+    whole, shown = forward + first + second, 1.0 - question.hidden
+    each = list(zip(cut.stages, more, strict=True))
+    return {
+        "F": [stage.forward + share * forward for stage, share in each],
+        "B": [stage.input_gradient + share * first for stage, share in each],
+        "W": [stage.weight_gradient + share * second for stage, share in each],
+        "FB": [shown * (stage.pair + share * whole) for stage, share in each],
+    }
 
 
 def replayed(question: Question, name: str) -> Replay:
@@ -156,17 +198,17 @@ def _outcome(question: Question, name: str) -> Outcome:
         found = replayed(question, name)
     except ScheduleError as problem:
         return Outcome(name, known, None, str(problem))
-    made = Outcome(name, known, found)
+    made = Outcome(name, known, found, span=question.span)
     if question.memory is not None and made.peak > question.memory + 1e-9:
         told = f"It holds {made.peak:.4g} activations of a rank's share; {question.memory:.4g} are allowed."
-        return Outcome(name, known, found, told, too_much=True)
+        return replace(made, reason=told, too_much=True)
     return made
 
 
 def outcomes(question: Question) -> list[Outcome]:
     """Returns what comes of every schedule, the fastest first, then those that cannot be used."""
     found = [outcome(question, name) for name in OFFERED]
-    return sorted(found, key=lambda each: (not each.runs, each.found.makespan if each.found else 0.0))
+    return sorted(found, key=lambda each: (not each.runs, each.took if each.found else 0.0))
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
@@ -200,7 +242,8 @@ def plans_along(question: Question) -> bool:
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def along(question: Question, which: str) -> pd.DataFrame:
-    """Returns the makespan of every schedule along a slider: `name`, `value`, `makespan` [s], `share` of work in it.
+    """Returns the makespan, or longest span, of every schedule along a slider: `name`, `value`, `makespan` [s], `share`
+    of work in it.
 
     Schedules are left out where they do not run, or hold more than is allowed.
     """
@@ -232,7 +275,7 @@ def _one_by_one(question: Question, name: str, which: str, values: list[float]) 
         there = _changed(question, which, value)
         made = _outcome(there, name)
         if made.runs and made.found is not None:
-            rows.append((value, made.found.makespan, _work(there) / made.found.makespan))
+            rows.append((value, made.took, _work(there) / made.took))
     return pd.DataFrame(rows, columns=["value", "makespan", "share"])
 
 
@@ -247,10 +290,9 @@ def _together(question: Question, known: Rule, which: str, values: list[float]) 
     asked = [_asked(each, known) for each in several]
     chunks, _, group = asked[0]
     stages = question.ranks * (1 if known.placement is Placement.BIDIRECTIONAL else chunks)
-    kinds = ("F", "B", "W", "FB") if known.pairs and question.hidden else ("F", "B", "W")
     times = {
         kind: np.stack([np.broadcast_to(np.asarray(each[kind], dtype=np.float64), (stages,)) for _, each, _ in asked])
-        for kind in kinds
+        for kind in asked[0][1]
     }
     sends = {"mode": question.mode, "c": np.array([each.send_time for each in several])}
     made: Many = replay_many(
@@ -258,4 +300,5 @@ def _together(question: Question, known: Rule, which: str, values: list[float]) 
         group=group,
     )  # fmt: skip
     work = np.array([_work(each) for each in several])
-    return pd.DataFrame({"value": values, "makespan": made.makespan, "share": work / made.makespan})
+    took = made.longest_span if question.span else made.makespan
+    return pd.DataFrame({"value": values, "makespan": took, "share": work / took})

@@ -11,8 +11,11 @@ from dashboard.jobs.server import explorations
 from dashboard.queries.scenario_edits import altered
 from dashboard.words.executions import blocks_of, title
 from engine import LimitError, Scenario, ScenarioError, SpaceError
+from engine.cost_models.account import Account
 from engine.cost_models.chunk_times import chunk_times, microbatches_of
+from engine.cost_models.registry import cost_model_of
 from engine.exploration.proven_optimum import best_of
+from engine.exploration.result import first_row
 
 __all__ = ["ScenarioTimes", "scenario_times"]
 
@@ -35,12 +38,37 @@ class ScenarioTimes:
     schedule: str
     """The schedule that the execution names."""
     row: dict[str, Any]
+    account: Account
+    """What the cost model tells of it, its stages among that."""
+    message: float
+    """One message between neighbouring stages [s], 0 where that is in the times of the stages already."""
+
+    @property
+    def layout(self) -> str:
+        """How the execution cuts the model's blocks into stages."""
+        return str(self.row.get("stage_layout") or "even")
 
 
-def scenario_times(scenario: Scenario) -> ScenarioTimes | str:
-    """Returns the times of the scenario's best execution with a pipeline of four ranks or more, or why not."""
+def scenario_times(scenario: Scenario, chosen: int | None = None) -> ScenarioTimes | str:
+    """Returns the times of an execution of the scenario, or why there are none: of the one that is chosen, where that
+    has a pipeline, or else of the best with a pipeline of four ranks or more.
+
+    chosen: id of an execution.
+    """
     refusal = explorations().refusal(scenario)
-    return refusal or _found(scenario, scenario.key)
+    if refusal:
+        return refusal
+    of_chosen = None if chosen is None else _of_id(scenario, scenario.key, chosen)
+    return of_chosen or _found(scenario, scenario.key)
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _of_id(_scenario: Scenario, key: str, chosen: int) -> ScenarioTimes | str | None:
+    """Of an execution by its id; None where that has no pipeline or does not run."""
+    if not 0 <= chosen < _scenario.space.total:
+        return None
+    row = first_row(_scenario.evaluate(_scenario.space.table([chosen])))
+    return _times(_scenario, row) if row["status"] == "ok" and int(row["pipeline_par"]) > 1 else None
 
 
 @st.cache_resource(show_spinner="Looking for the best execution with a pipeline …", max_entries=64)
@@ -62,8 +90,10 @@ def _times(scenario: Scenario, best: dict[str, Any]) -> ScenarioTimes | str:
     if times.backward <= 0:
         return "The scenario is a forward pass alone, which has nothing to schedule."
     chunks = int(best["pipeline_interleaving"])
+    account = cost_model_of(scenario).account(scenario.model, scenario.system, best, scenario.calibration)
     return ScenarioTimes(
         name=title(best), ranks=int(best["pipeline_par"]), microbatches=microbatches_of(best), chunks=chunks,
         forward=times.forward * chunks, backward=times.backward * chunks, exchange=times.exchange + times.optimizer,
         schedule=str(best.get("schedule") or ("interleaved" if chunks > 1 else "1f1b")), row=best,
+        account=account, message=account.message_seconds(),
     )  # fmt: skip

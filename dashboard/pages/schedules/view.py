@@ -10,7 +10,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.schedule_curves import schedule_curves
 from dashboard.link import state
 from dashboard.pages.schedules import grids, inputs
-from dashboard.pages.schedules.lanes import WAITS, card, causes, legend, told
+from dashboard.pages.schedules.lanes import WAITS, card, causes, legend
 from dashboard.pages.schedules.measured import measured
 from dashboard.pages.schedules.questions import (
     ALONG,
@@ -24,6 +24,7 @@ from dashboard.pages.schedules.questions import (
     titles,
 )  # fmt: skip
 from dashboard.pages.schedules.scenario_times import ScenarioTimes, scenario_times
+from dashboard.pages.schedules.stages import rank_work, stages_card
 from dashboard.pages.schedules.tables import feasibility
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import segments, switch
@@ -66,15 +67,25 @@ def render(view: View) -> None:
     if shortened:
         st.caption(shortened)
     strip = st.container()
-    send, uneven, hidden = inputs.sliders(5 if times is None else 0)
+    sent = 0.05 if times is None else times.message / question.forward if question.own else 0.0
+    send, uneven, hidden = inputs.sliders(sent, own=bool(question.own))
     question = replace(question, send=send, uneven=uneven, hidden=hidden)
     one, other = outcome(question, first), outcome(question, second)
     found = outcomes(question)
     with strip:
-        st.html(markup.figure_strip(_tiles(question, one, other, found, times)))
+        source = "numbers given" if times is None else "times that the cost model has for the scenario's best execution"
+        st.html(markup.figure_strip(
+            _tiles(question, one, other, found, times), f"Modelled: replayed event by event from the {source}."
+        ))  # fmt: skip
     with exports:
         _exports(one, other)
     _lanes(question, one, other, view.mode)
+    if question.own and times is not None:
+        with st.container(border=True, gap="xsmall"):
+            stages_card(
+                question, one, inputs.layout(times), view.mode, capacity=view.scenario.system.mem1.capacity_gib,
+                sharded=int(times.row.get("zero_stage") or 0) > 0,
+            )  # fmt: skip
     left, right = st.columns([1, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         _curve(question, (first, second), view.mode)
@@ -86,7 +97,7 @@ def render(view: View) -> None:
 
 def _times(scenario: Scenario) -> ScenarioTimes | None:
     """Returns the scenario's times; says why where there are none, and plain numbers stand in."""
-    found = scenario_times(scenario)
+    found = scenario_times(scenario, state.selected_id())
     if isinstance(found, str):
         state.complain("schedules_from", f"{found} Plain numbers stand in for the scenario's times.")
         return None
@@ -100,22 +111,25 @@ def _tiles(
     best = found[0]
     tiles = []
     if best.runs and best.found is not None:
-        tiles.append(markup.Tile("Fastest", format_value(TIME, best.found.makespan), best.rule.title))
+        tiles.append(markup.Tile("Fastest", format_value(TIME, best.took), best.rule.title))
     for letter, made in (("A", one), ("B", other)):
         if made.found is None:
             tiles.append(markup.Tile(f"Step with {letter}", "–", f"{made.rule.title} does not run"))
             continue
-        makespan, idle = told(made, question)
-        tiles.append(markup.Tile(f"Step with {letter}", format_value(TIME, makespan), f"idle {percent(idle)}"))
+        what = "Span" if question.span else "Step"
+        tiles.append(markup.Tile(f"{what} with {letter}", format_value(TIME, made.took), f"idle {percent(made.idle)}"))
     if one.found is not None and other.found is not None:
-        change = relative(other.found.makespan, one.found.makespan)
-        less = other.found.makespan < one.found.makespan
+        change, less = relative(other.took, one.took), other.took < one.took
         peaks = f"{plain(other.peak)} against {plain(one.peak)} activations"
         tiles.append(markup.Tile("B against A", change, peaks, "better" if less else "worse"))
     if one.found is not None:
         waits = causes(one.found)
         most = (WAITS[waits[0][0]], f"{waits[0][1]} of all time") if waits else ("never", "no idle time")
         tiles.append(markup.Tile("A waits most", *most))
+    work = rank_work(question, one)
+    if work:
+        longest = max(work, key=lambda each: each.seconds)
+        tiles.append(markup.Tile("Longest rank of A", f"rank {longest.rank}", longest.why))
     each = question.forward + question.input_gradient + question.weight_gradient
     of = times.name if times is not None else "plain numbers"
     tiles.append(markup.Tile("One microbatch", format_value(TIME, each), f"of a rank; {of}"))

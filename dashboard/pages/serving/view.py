@@ -28,6 +28,10 @@ __all__ = ["View", "parse", "render"]
 ANY_ID: Final = re.compile(r"\d{1,9}")
 CHARTS_KEPT: Final = 32
 """Charts of each kind that are kept for who looks next."""
+_BASIS: Final = (
+    "Modelled with the rates of the calibrated cost model, which rest on measured training runs; no measured serving "
+    "run was used."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,7 @@ def _strip(found: Found, row: dict[str, Any]) -> None:
                     f"{gibibytes(row['memory_capacity'])}", formula=formula["memory_total"]),
         markup.Tile("Deployments that run", f"{found.feasible:,}", f"of {count(found.total)}"),
     ]  # fmt: skip
-    st.html(markup.figure_strip(tiles))
+    st.html(markup.figure_strip(tiles, _BASIS))
 
 
 def _panel(question: Inputs, found: Found, row: dict[str, Any], mode: str) -> None:
@@ -235,9 +239,5 @@ def _why(question: Inputs, found: Found, rows: dict[str, Any]) -> str:
 
 def _remarks(found: Found) -> None:
     """What the figures rest on."""
-    words = [
-        "Modelled with the rates of the calibrated cost model, which rest on training runs; no measured serving run "
-        "was used. Replicas are full, requests do not queue, experts are visited evenly, tokens come one by one.",
-        *not_represented(found.model),
-    ]  # fmt: skip
-    st.caption(literal(" ".join(words)))
+    words = "Replicas are full, requests do not queue, experts are visited evenly, tokens come one by one."
+    st.caption(literal(" ".join([words, *not_represented(found.model)])))

@@ -77,7 +77,9 @@ def draw(again: Callable[[], None]) -> None:
         return
     shown = tiles(scenario, found)
     with st.container(key="whatif_strip"):  # stays in view while sliders further down are moved
-        st.html(markup.figure_strip(accuracy.marked(shown, found.scenario, found.best)))
+        st.html(markup.figure_strip(
+            accuracy.marked(shown, found.scenario, found.best), accuracy.basis(found.scenario, found.best)
+        ))  # fmt: skip
     with st.container(border=True, gap="xsmall", key="whatif_why"):
         _why(scenario, found)
 
@@ -115,6 +117,7 @@ def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
             "" if unchanged else f"{signed_percent(found.kept_gain)} kept as it is" if same
             else "does not run any more",
             "" if tied and same else _tone(found.kept_gain) if same else "worse",
+            **(accuracy.founded(after, found.kept, "rate") if same and found.kept else {}),
         ),
         markup.Tile("MFU", percent(mfu), "" if unchanged else _points(mfu - old_mfu), formula=MFU_FORMULA),
         markup.Tile("1 T tokens take", days(long), "" if unchanged else _sooner(long - old_long),
@@ -186,7 +189,7 @@ def _why(scenario: Scenario, found: Answer) -> None:
     with left:
         for line in sentences(found):
             st.markdown(line)
-        rows = differences(base, best) if base is not None else []
+        rows = differences(base, best, found.scenario.system) if base is not None else []
         if rows and found.changes:
             st.caption("What was chosen differently")
             st.html(markup.chips((label, f"{old} → {new}") for label, old, new in rows))

@@ -26,6 +26,7 @@ from dashboard.words.executions import choices, title
 from dashboard.words.numbers import MINUS
 from engine import Scenario, whatif
 from engine.whatif import Parameter, Point
+from hardware import System
 
 __all__ = ["draw", "swings_of"]
 
@@ -145,7 +146,8 @@ def _sweep(board: Board) -> None:
         _pick("Parameter", board, "whatif_one")
     name, which, run = board.one, board.every[board.one], board.sweep
     stops = [
-        Stop(point.values[name], point.rate, point.kept, _kind(point), _words(point)) for point in list(run.found)
+        Stop(point.values[name], point.rate, point.kept, _kind(point), _words(point, board.scenario.system))
+        for point in list(run.found)
     ]
     ring = (board.now(name), board.rate) if board.changes else None
     chart = board.chart(
@@ -233,10 +235,10 @@ def _kind(point: Point) -> str:
     return "·".join(str(degree) for degree in point.degrees) if point.degrees else ""
 
 
-def _words(point: Point) -> str:
+def _words(point: Point, system: System) -> str:
     if point.execution is None:
         return ""
-    facts = choices(point.execution)
+    facts = choices(point.execution, system)
     return f"{title(point.execution)}<br>" + "<br>".join(
         ", ".join(f"{key} {value}" for key, value in facts[start : start + 3]) for start in range(0, len(facts), 3)
     )

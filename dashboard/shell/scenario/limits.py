@@ -15,6 +15,7 @@ from engine import Scenario
 from engine.columns import Column, applies, by_name, choice_label, choices_of
 from engine.cost_models.registry import cost_model_of
 from engine.space.space import divisors
+from hardware import network_names
 from models import dimensions
 
 __all__ = ["opener"]
@@ -104,8 +105,8 @@ def _field(scenario: Scenario, column: Column) -> Any:
     widget = st.pills if len(options) <= _MOST_PILLS else st.multiselect
     more: dict[str, Any] = {"selection_mode": "multi", "wrap": True} if widget is st.pills else {"placeholder": "any"}
     picked = widget(
-        label, options, default=now, format_func=lambda value: _shown(column, value), key=f"limit_{column.name}",
-        help=text, **more,
+        label, options, default=now, format_func=lambda value: _shown(column, value, scenario), help=text,
+        key=f"limit_{column.name}", **more,
     )  # fmt: skip
     if isinstance(limit, Mapping) and sorted(picked) == sorted(now):
         return limit  # still the range that it was
@@ -157,7 +158,7 @@ def _options(scenario: Scenario, column: Column) -> list[Any]:
         return [True, False]
     if column.choices:
         return list(column.choices)
-    if name.endswith("_net"):
+    if column.of_network:
         return list(range(len(scenario.system.networks)))
     if column.numbers:
         return list(column.numbers)
@@ -190,5 +191,7 @@ def _selected(limit: Any, options: list[Any]) -> list[Any]:
     return list(limit or ())
 
 
-def _shown(column: Column, value: Any) -> str:
+def _shown(column: Column, value: Any, scenario: Scenario) -> str:
+    if column.of_network:
+        return choice_label(column, value, network_names(scenario.system))
     return f"{value:,}" if column.dtype == "int64" else choice_label(column, value)

@@ -60,7 +60,7 @@ def show() -> Place:
             _number("batch", "Sequences per step, at most", BATCHES, scenario.max_batch_size)
             st.caption("Each data parallel degree uses its largest multiple that is not above this.")
         _word("·")
-        limits_editor.opener(limits.describe(scenario.limits))
+        limits_editor.opener(limits.describe(scenario.limits, system))
         _word("·")
         with _slot("Cost model", scenarios.in_words(scenario), "What times and memory are computed with."):
             cost_model.slot(scenario)

@@ -1,8 +1,5 @@
-"""The filters of the Explore page: the choices as pills, fields and results as ranges, and what to do when they leave
-nothing.
-
-They are the filters of the Results page, under the same parameter of the link, so that they go from page to page.
-"""
+"""The menu of filters, the same on every page that has one: the choices as pills, fields and results as ranges, and
+what to do when they leave nothing."""
 
 from __future__ import annotations
 
@@ -13,19 +10,20 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.link import state
 from dashboard.queries.explorations import Where, frozen, varying
-from dashboard.queries.filters import FILTERABLE, Filter, conditions, text
+from dashboard.queries.filters import FILTERABLE, Filter, conditions
 from dashboard.widgets.controls import given, key_for
-from dashboard.widgets.filters.chips import NAME, PAGE, ignore_cell, in_link
+from dashboard.widgets.filters.in_force import OF_LINK, InForce
 from dashboard.widgets.filters.ranges import ranges
+from dashboard.widgets.menus import filled
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import counted
 from engine import Exploration
 from engine.columns import choice_label
+from hardware import network_names
 
-__all__ = ["add_filters", "bar", "clear", "drop", "matching", "relaxations", "where_of"]
+__all__ = ["bar", "matching", "relaxations", "where_of"]
 
 _MOST_PILLS: Final = 40
 
@@ -41,22 +39,23 @@ def matching(_exploration: Exploration, key: str, where: Where) -> int:
     return _exploration.rows.count(where)
 
 
-def bar(exploration: Exploration, filters: Sequence[Filter], *, empty: bool = False) -> None:
-    """Draws the button that opens the filters. empty: with nothing behind it yet."""
+def bar(exploration: Exploration, filters: Sequence[Filter], within: InForce = OF_LINK) -> None:
+    """Draws the button that opens the filters. within: what they are of."""
     label = f"Filter · {len(filters)}" if filters else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="explore_filter_open",
                     help="Filter executions"):  # fmt: skip
-        if empty:
-            return
-        ranges(exploration, filters, put)
-        _choices(exploration, filters)
+        if filled("filter"):
+            ranges(exploration, filters, within)
+            _choices(exploration, filters, within)
 
 
-def relaxations(exploration: Exploration, filters: Sequence[Filter], fixed: Where = ()) -> None:
+def relaxations(
+    exploration: Exploration, filters: Sequence[Filter], fixed: Where = (), within: InForce = OF_LINK
+) -> None:
     """Draws what to do when no execution meets the filters: the ones that bind, and the nearest value that they would
     allow.
 
-    fixed: conditions that are no filters, such as those of a cell.
+    fixed: conditions that are no filters, such as those of a cell. within: what the filters are of.
     """
     binding = []
     for one in filters:
@@ -75,13 +74,13 @@ def relaxations(exploration: Exploration, filters: Sequence[Filter], fixed: Wher
             if nearest is not None:
                 st.button(
                     f"Relax to {literal(nearest.words)}", key=f"explore_relax_{one.column.name}", type="primary",
-                    on_click=put, args=([*(other for other in filters if other is not one), nearest],),
+                    on_click=within.put, args=([*(other for other in filters if other is not one), nearest],),
                 )  # fmt: skip
             st.button(
                 f"Drop {literal(one.words)}: {counted(left, 'execution')}", key=f"explore_without_{one.column.name}",
-                on_click=drop, args=(one.column.name,),
+                on_click=within.drop, args=(one.column.name,),
             )  # fmt: skip
-        st.button("Clear all filters", key="explore_clear_all", type="tertiary", on_click=clear)
+        st.button("Clear all filters", key="explore_clear_all", type="tertiary", on_click=within.clear)
 
 
 @st.cache_data(show_spinner=False, max_entries=128)
@@ -103,48 +102,10 @@ def _nearest(_exploration: Exploration, key: str, one: Filter, others: Where) ->
     return None  # it lies in a gap between values
 
 
-def put(filters: Sequence[Filter]) -> None:
-    """Puts filters in the link."""
-    state.set_url_values({NAME: text(filters) or None, PAGE: None})
-
-
-def add_filters(new: Sequence[Filter]) -> None:
-    """Adds filters to those in force, in the place of any on the same columns; the selected cell is none of them."""
-    names = {one.column.name for one in new}
-    with state.one_step():
-        put([*(one for one in _now() if one.column.name not in names), *new])
-        ignore_cell()
-
-
-def drop(name: str) -> None:
-    """Removes the filter on a column."""
-    put([one for one in _now() if one.column.name != name])
-
-
-def clear() -> None:
-    """Removes every filter."""
-    put([])
-
-
-def _now() -> list[Filter]:
-    """The filters of the link, in a callback."""
-    return in_link()
-
-
-def _with(name: str, new: Filter | None) -> None:
-    """Puts a filter in the place of the one on the same column; None removes it."""
-    now = _now()
-    if new is None:
-        drop(name)
-    elif any(one.column.name == name for one in now):
-        put([new if one.column.name == name else one for one in now])
-    else:
-        put([*now, new])
-
-
-def _choices(exploration: Exploration, filters: Sequence[Filter]) -> None:
+def _choices(exploration: Exploration, filters: Sequence[Filter], within: InForce) -> None:
     """Every choice as pills; none chosen means that it does not matter."""
     values = {one.column.name: one.values for one in filters}
+    networks = network_names(exploration.scenario.system)
     halves = st.columns(2)  # in one column the list is taller than the window
     offered = {name: options for name, options in varying(exploration, exploration.key).items()
                if len(options) <= _MOST_PILLS}  # fmt: skip
@@ -154,10 +115,11 @@ def _choices(exploration: Exploration, filters: Sequence[Filter]) -> None:
         key = key_for(f"_explore_pick_{name}", shown)
         halves[number % 2].pills(
             column.label, options, default=shown, selection_mode="multi", key=key, help=literal(column.description),
-            on_change=_picked, args=(name, key, len(options)), format_func=partial(choice_label, column), wrap=True,
+            on_change=_picked, args=(name, key, len(options), within), wrap=True,
+            format_func=partial(choice_label, column, networks=networks),
         )  # fmt: skip
 
 
-def _picked(name: str, key: str, number: int) -> None:
+def _picked(name: str, key: str, number: int, within: InForce) -> None:
     picked = tuple(given(key) or ())
-    _with(name, Filter(FILTERABLE[name], picked) if 0 < len(picked) < number else None)
+    within.put_one(name, Filter(FILTERABLE[name], picked) if 0 < len(picked) < number else None)

@@ -1,9 +1,9 @@
-"""Ranges among the filters of the Explore page: as many fields and results at once as one likes, a row for each."""
+"""Ranges among the filters: as many fields and results at once as one likes, a row for each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard.queries.explorations import span_of, varying
 from dashboard.queries.filters import FILTERABLE, Filter, derived_of
 from dashboard.widgets.controls import given, key_for
-from dashboard.widgets.filters.chips import in_link
+from dashboard.widgets.filters.in_force import InForce
 from dashboard.widgets.needed_statistics import ABOUT, names_of, offer
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain, scale_for
@@ -25,13 +25,12 @@ _OPEN: Final = "_explore_ranges_open"
 """Names of the rows that are shown, in order."""
 _FIRST: Final = ("proc_mem_tier1_cap_req", "mfu")
 """Rows that are shown before any was chosen."""
-Put = Callable[[Sequence[Filter]], None]
 
 
-def ranges(exploration: Exploration, filters: Sequence[Filter], put: Put) -> None:
+def ranges(exploration: Exploration, filters: Sequence[Filter], within: InForce) -> None:
     """Draws the chooser of what gets a range, and a row with the lowest and highest value for each.
 
-    put: makes filters those in force.
+    within: what the filters are of.
     """
     offered = _offered(exploration)
     inside = {one.column.name: one for one in filters if not one.values and one.column.name in offered}
@@ -42,7 +41,7 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], put: Put) -> Non
     def picked() -> None:
         wanted = list(given(key))
         st.session_state[_OPEN] = wanted
-        put([one for one in in_link() if one.values or one.column.name in wanted])
+        within.put([one for one in within.now() if one.values or one.column.name in wanted])
 
     figures = {name: one.metric for name, one in offered.items() if one.metric is not None}
     words = {name: one.column.label for name, one in offered.items()} | names_of(exploration, figures)
@@ -53,7 +52,7 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], put: Put) -> Non
         f"of them, and fields that are numbers. {ABOUT}",
     )  # fmt: skip
     for name in shown:
-        _row(exploration, shown, inside.get(name, offered[name]), put)
+        _row(exploration, shown, inside.get(name, offered[name]), within)
 
 
 def _offered(exploration: Exploration) -> dict[str, Filter]:
@@ -66,7 +65,7 @@ def _offered(exploration: Exploration) -> dict[str, Filter]:
     return {**found, **{name: Filter(column) for name, column in fields.items() if column.dtype == "int64"}}
 
 
-def _row(exploration: Exploration, shown: Sequence[str], now: Filter, put: Put) -> None:
+def _row(exploration: Exploration, shown: Sequence[str], now: Filter, within: InForce) -> None:
     """One range, in the unit that suits it; an end that is left empty is open.
 
     shown: names of all rows, which stay when one of them becomes a filter.
@@ -89,13 +88,9 @@ def _row(exploration: Exploration, shown: Sequence[str], now: Filter, put: Put) 
     def changed() -> None:
         ends = [given(key) for key in keys]
         low, high = (None if e is None or not math.isfinite(e) else float(e) * scale.factor for e in ends)
-        new = [] if low is None and high is None else [replace(now, low=low, high=high, values=())]
         st.session_state[_OPEN] = list(shown)
-        filters = in_link()
-        if not any(one.column.name == column.name for one in filters):
-            put([*filters, *new])
-        else:
-            put([each for one in filters for each in (new if one.column.name == column.name else [one])])
+        open_ended = low is None and high is None
+        within.put_one(column.name, None if open_ended else replace(now, low=low, high=high, values=()))
 
     for place, word, hint, key, bound in zip(
         (least, most), ("at least", "at most"), ("from", "to"), keys, bounds, strict=True

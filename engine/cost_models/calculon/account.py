@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import pandas as pd
 
 from engine.columns import FIELDS, Column
-from engine.cost_models.account import Account, BlockAccount, Communication, LinkTime, RankGroup, Roofs, Shown
+from engine.cost_models.account import (
+    Account,
+    BlockAccount,
+    Communication,
+    LinkTime,
+    ModelStage,
+    RankGroup,
+    Roofs,
+    Shown,
+    StagePart,
+)
 from engine.cost_models.calculon.formula_table import EXPRESSIONS
 from engine.cost_models.calculon.formulas import formula
 from engine.cost_models.calculon.layer_table import layer_table_of
 from engine.cost_models.calculon.physics.rates import rates
-from engine.cost_models.chunk_times import microbatches_of
+from engine.cost_models.chunk_times import chunk_times, microbatches_of
 from engine.cost_models.formulas import Expression, Untold
+from engine.executions.layer_splits import LayerSplitError
 from engine.executions.rules import most_blocks
 from hardware import System
 from models import Model
@@ -114,6 +125,26 @@ class CalculonAccount(Account):
             roofs_note="This system adds the times of arithmetic and memory, so layers stay below both roofs."
             if adds else "",
         )  # fmt: skip
+
+    def model_stages(self, ranks: int, chunks: int, layout: str | None = None) -> Sequence[ModelStage]:
+        """See `Account.model_stages`: blocks alike, with what their transfers show; the last ranks have one less."""
+        if layout not in (None, "even"):
+            raise LayerSplitError("Calculon cuts blocks as evenly as they divide, and knows no other stage layout")
+        blocks, slots = self._model.num_blocks, ranks * chunks
+        if slots > blocks:
+            raise LayerSplitError(f"{blocks} blocks are too few for {slots} stages of the model")
+        row = self._row
+        times = chunk_times(row, blocks)
+        own = most_blocks(blocks, int(row["pipeline_par"])) // int(row["pipeline_interleaving"])
+        forward, backward = times.forward / own, times.backward / own
+        least, more = divmod(blocks, slots)
+        return [
+            ModelStage(
+                number * forward, number * backward / 2, number * backward / 2, number * (forward + backward),
+                (StagePart("blocks", number, number * (forward + backward)),),
+            )
+            for number in [least + 1] * more + [least] * (slots - more)
+        ]  # fmt: skip
 
     def formula(self, name: str) -> Expression | Untold:
         """See `Account.formula`."""

@@ -24,7 +24,7 @@ from engine.executions.arrays import Floats, distinct, take
 from engine.executions.codes import FULL, NETWORKS, NO_OVERLAP
 from engine.executions.outcome import given_words, outcome_table, words_array
 from engine.executions.rules import most_blocks
-from engine.executions.sentences import excesses
+from engine.executions.sentences import excesses, network_subjects
 from engine.executions.table import DATATYPES, FIELD_NAMES, Executions, check_fields, parse
 from hardware import GIB, System
 from models import Model
@@ -218,7 +218,7 @@ def _missing_network(e: Executions, tiers_there: int) -> dict[str, Any]:
 
 
 def _network_use(system: System, e: Executions, code: str) -> dict[str, Any]:
-    """Tier, its size and what would share it, for rows whose network assignment fails."""
+    """The network, its size and what would share it, for rows whose network assignment fails."""
     networks = network_rates(system)
     degrees = (e.tensor_par, e.pipeline_par, e.data_par)
     nets = (e.tensor_par_net, e.pipeline_par_net, e.data_par_net)
@@ -230,4 +230,4 @@ def _network_use(system: System, e: Executions, code: str) -> dict[str, Any]:
         else:
             fails = any_used & networks.must_be_filled[tier] & (networks.size[tier] % np.maximum(used, 1) != 0)
         tier_of[fails], used_of[fails] = tier, used[fails]
-    return {"tier": tier_of, "size": networks.size[tier_of], "used": used_of}
+    return {"network": words_array(tier_of, network_subjects(system)), "size": networks.size[tier_of], "used": used_of}

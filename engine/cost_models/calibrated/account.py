@@ -11,20 +11,40 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.columns import ALL_FIELDS
-from engine.cost_models.account import Account, BlockAccount, Communication, LinkTime, RankGroup, Roofs, StepPart
+from engine.columns import ALL_FIELDS, by_name
+from engine.columns.stage_layouts import EVEN, StageLayoutError, canonical
+from engine.cost_models.account import (
+    Account,
+    BlockAccount,
+    Communication,
+    LinkTime,
+    ModelStage,
+    RankGroup,
+    Roofs,
+    StageHeld,
+    StagePart,
+    StepPart,
+)
 from engine.cost_models.calibrated.formulas import EXPRESSIONS, formula
 from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS
 from engine.cost_models.calibrated.operation_table import case_of_execution
-from engine.cost_models.calibrated.physics.chunks import chunk_seconds, megatron_options
+from engine.cost_models.calibrated.physics.chunks import (
+    chunk_seconds,
+    megatron_options,
+    message_seconds,
+    stage_bytes,
+    stage_work,
+)
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.links import link_times
 from engine.cost_models.calibrated.physics.networks import networks_used, shared_by
+from engine.cost_models.calibrated.physics.offload import RESERVE
 from engine.cost_models.calibrated.physics.operations import BLOCKS, block_operations, blocks_of, limits, summarised
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.step import StepTimes, step_times
 from engine.cost_models.chunk_times import microbatches_of
 from engine.cost_models.formulas import Expression, Untold
+from engine.executions.layer_splits import LayerSplitError
 from hardware import System
 from models import Model
 
@@ -58,6 +78,11 @@ _PARTS: Final = {
     "fixed": ("Host", "constant work of the host per step", "step"),
 }
 """Parts of a step -> name, what it is, module of the physics that has the formula and its source."""
+_STAGE_PARTS: Final = (
+    "dense blocks", "dense blocks with a window", "blocks with experts", "blocks with experts and a window",
+    "embedding", "head and loss", "prediction layers",
+)  # fmt: skip
+"""What the parts of a stage are called, in the order of `physics.chunks.StageWork`."""
 _SHORTEST: Final = 1e-9
 """Parts that take less are rounding errors [s]."""
 
@@ -108,6 +133,30 @@ class CalibratedAccount(Account):
             return None
         found = chunk_seconds(self.case, self._parameters)
         return [float(each) for each in found] if np.ptp(found) > 0 else None
+
+    def model_stages(self, ranks: int, chunks: int, layout: str | None = None) -> Sequence[ModelStage]:
+        """See `Account.model_stages`."""
+        blocks = int(np.ravel(self.case.model.num_blocks)[0])
+        try:
+            word = canonical(layout if layout is not None else str(self._row["stage_layout"]))
+        except StageLayoutError as problem:
+            raise LayerSplitError(str(problem)) from None
+        number = by_name("stage_layout").position(word)
+        if number == EVEN and ranks * chunks > blocks:
+            raise LayerSplitError(f"{blocks} blocks are too few for {ranks * chunks} stages of the model")
+        work = stage_work(self.case, self._parameters, ranks, chunks, number)
+        held, stages = stage_bytes(self.case, ranks, chunks, number), []
+        for place, (forward, inputs, weights, pair) in enumerate(work.seconds.sum(axis=0).T.tolist()):
+            each = zip(_STAGE_PARTS, work.numbers[:, place], work.seconds[:, :3, place].sum(axis=1), strict=True)
+            parts = tuple(StagePart(name, float(number), float(took)) for name, number, took in each if number)
+            kept = StageHeld(*(float(each[place]) for each in held))
+            kept = kept._replace(temporaries=kept.temporaries + RESERVE)
+            stages.append(ModelStage(forward, inputs, weights, pair, parts, kept))
+        return stages
+
+    def message_seconds(self) -> float:
+        """See `Account.message_seconds`."""
+        return message_seconds(self.case, self._parameters)
 
     def stage_options(self) -> str:
         """See `Account.stage_options`."""

@@ -130,6 +130,7 @@ def model_shapes(model: Model) -> ModelShapes:
             "experts_every": experts.every if experts else 0,
             "expert_groups": experts.groups if experts else 1,
             "groups_per_token": experts.groups_per_token if experts else 1,
+            "prediction_layers": found.trained_prediction_layers,
         }
     )
 
@@ -159,7 +160,7 @@ def left_out(model: Model) -> tuple[str, ...]:
         remarks.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
     if found.experts is not None:
         remarks.append("Experts are visited evenly: neither an uneven load nor dropped tokens are modelled.")
-    if extra := found.prediction_layers:
+    if extra := found.prediction_layers - found.trained_prediction_layers:
         remarks.append(f"The {'block' if extra == 1 else f'{extra} blocks'} for multi-token prediction "
                        f"{'is' if extra == 1 else 'are'} not counted.")  # fmt: skip
     return tuple(remarks)

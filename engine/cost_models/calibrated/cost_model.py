@@ -102,7 +102,12 @@ class Calibrated(CostModel):
         """See `CostModel.depends_on`."""
         shapes, memory = model_shapes(model), (system.mem1, system.mem2)
         return {
-            "model": {item.name: float(getattr(shapes, item.name)) for item in fields(shapes)},
+            # Without prediction layers, results are what they were before there was such a field.
+            "model": {
+                item.name: float(getattr(shapes, item.name))
+                for item in fields(shapes)
+                if item.name != "prediction_layers" or shapes.prediction_layers > 0
+            },
             "flops": token_flops(model).model(),
             # As text, because some are infinite or not known.
             "system": {name: repr(value) for name, value in accelerator_of(system).items()},

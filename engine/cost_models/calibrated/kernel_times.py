@@ -21,6 +21,7 @@ from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
 from engine.cost_models.calibrated.physics.networks import LARGEST_HOST
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.cost_models.calibrated.physics.recompute import SHARES
 from hardware import System
 
 __all__ = ["CalibratedKernelTimes"]
@@ -109,6 +110,17 @@ class CalibratedKernelTimes:
         """
         size, start = np.asarray(elements, np.float64) / self.rates.memory, 2.0 * self.p.kernel_start
         return ACTIVATION_FORWARD[gated] * size + start, ACTIVATION_BACKWARD[gated] * size + start
+
+    def recomputed(self, kind: str) -> tuple[float, float, float, float, float]:
+        """Returns which shares of a forward pass are done again: products of weights, attention, norms and activation
+        functions, collectives of the residual stream, exchanges between experts [dimensionless].
+
+        Args:
+            kind: of recomputation, one of `physics.recompute.SHARES`. Fused attention has its scores made again by its
+                own backward pass, so that selective recomputation adds nothing.
+        """
+        linear, attention, elementwise, tensor, experts = SHARES[kind]
+        return linear, 0.0 if kind == "selective" else attention, elementwise, tensor, experts
 
     def collective(self, size: Floats | float, ranks: int, stride: int, *, passes: float) -> Floats:
         """Returns the seconds of a collective [s].

@@ -34,7 +34,7 @@ from engine.executions import reasons
 from engine.executions.codes import OFFLOADS
 from engine.executions.field_values import absent, objects
 from engine.executions.outcome import given_words, outcome_table, words_array
-from engine.executions.sentences import excesses
+from engine.executions.sentences import excesses, network_subjects
 from hardware import GIB, System
 from models import Model
 from models.token_flops import token_flops
@@ -244,7 +244,7 @@ def _quantities(
     if code == "network_too_small":
         size = farthest(system)
         tier = max(place for place, network in enumerate(system.networks) if network.size == size)
-        result |= {"tier": tier, "size": size, "used": f["num_procs"]}
+        result |= {"network": network_subjects(system)[tier], "size": size, "used": f["num_procs"]}
     for tier, (name, memory) in enumerate((("memory_tier1", system.mem1), ("memory_tier2", system.mem2))):
         if code == name:
             result |= excesses(needs[tier, rows] / GIB, memory.capacity_gib)

@@ -6,7 +6,9 @@ parallel_state.py `initialize_model_parallel`; core 0.19 and 0.20.
 
 from __future__ import annotations
 
+from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
+from engine.launch.megatron.layouts import list_of
 
 __all__ = ["refusal"]
 
@@ -59,7 +61,7 @@ def _batch(args: Arguments, gpus: int) -> str:
     batch, pipeline = args.number("global_batch_size"), args.number("pipeline_model_parallel_size", 1)
     if share and batch % share:
         return f"a batch of {batch} is no multiple of {share}, a microbatch of every replica"
-    chunks = args.number("num_virtual_stages_per_pipeline_rank", 1)
+    chunks = _chunks(args)
     if chunks > 1 and pipeline > 1 and share and (batch // share) % pipeline:
         return f"interleaving needs microbatches in groups of {pipeline}; a replica has {batch // share}"
     return ""
@@ -94,21 +96,52 @@ def _overlap(args: Arguments, gpus: int) -> str:
     sharded = args.on("use_distributed_optimizer") or args.on("use_megatron_fsdp")
     if args.on("overlap_param_gather") and not (args.on("overlap_grad_reduce") and sharded):
         return "--overlap-param-gather needs --overlap-grad-reduce and the distributed optimizer"
-    if args.on("overlap_moe_expert_parallel_comm"):
-        if args.number("expert_model_parallel_size", 1) == 1:
-            return "overlap of expert communication needs expert parallelism"
-        if args.word("recompute_granularity") == "full":
-            return "overlap of expert communication does not go with full recomputation"
-        if (
-            args.number("pipeline_model_parallel_size", 1) > 1
-            and args.number("num_virtual_stages_per_pipeline_rank", 1) == 1
-            and not args["num_layers_per_virtual_pipeline_stage"]
-            and not args["pipeline_model_parallel_layout"]
-        ):
-            return "overlap of expert communication in a pipeline needs interleaving"
-        if not (args.on("bf16") or args.on("fp16")):
-            return "overlap of expert communication needs BF16 or FP16"
+    return _expert_overlap(args) if args.on("overlap_moe_expert_parallel_comm") else ""
+
+
+def _expert_overlap(args: Arguments) -> str:
+    """What combined 1F1B asks for, with a pipeline or without one."""
+    what = "overlap of expert communication"
+    if args.number("expert_model_parallel_size", 1) == 1:
+        return f"{what} needs expert parallelism"
+    kind = args.word("moe_token_dispatcher_type")
+    # Elsewhere a recipe may say it.
+    told = args.dialect.assumes_model or args.said.get("moe_token_dispatcher_type") is not None
+    if told and kind not in ("alltoall", "flex"):
+        return f"{what} needs the token dispatcher alltoall or flex, not {kind}"
+    if args.word("recompute_granularity") == "full":
+        return f"{what} does not go with full recomputation"
+    if args.word("recompute_granularity") == "selective" and "moe" in args.words("recompute_modules"):
+        return f"{what} does not go with recomputing the module moe"
+    if args.on("moe_shared_expert_overlap"):
+        return f"{what} does not go with overlap of shared experts"
+    predictions = args.number("mtp_num_layers", 0, 0)
+    if predictions > 1:
+        return f"{what} takes one layer for multi-token prediction at most, not {predictions}"
+    if args.number("pipeline_model_parallel_size", 1) > 1 and _chunks(args) == 1:
+        return f"{what} in a pipeline needs interleaving"
+    if not (args.on("bf16") or args.on("fp16")):
+        return f"{what} needs BF16 or FP16"
     return ""
+
+
+def _chunks(args: Arguments) -> int:
+    """Chunks of each rank, from whichever argument says it."""
+    pipeline = args.number("pipeline_model_parallel_size", 1)
+    if args["num_virtual_stages_per_pipeline_rank"] is not None:
+        return args.number("num_virtual_stages_per_pipeline_rank")
+    if args["virtual_pipeline_model_parallel_size"] is not None:
+        return args.number("virtual_pipeline_model_parallel_size")
+    if args["pipeline_model_parallel_layout"]:
+        try:
+            return max(list_of(args["pipeline_model_parallel_layout"])[1] // pipeline, 1)
+        except LaunchError:
+            return 1
+    if args["num_layers_per_virtual_pipeline_stage"] is not None and args["num_layers"] is not None:
+        each = pipeline * args.number("num_layers_per_virtual_pipeline_stage")
+        accounted = args.on("account_for_embedding_in_pipeline_split") + args.on("account_for_loss_in_pipeline_split")
+        return max((args.number("num_layers") + accounted) // each, 1)
+    return 1
 
 
 def _recompute(args: Arguments, gpus: int) -> str:

@@ -79,7 +79,7 @@ def read_model(args: Arguments, report: Report) -> None:
         _experts(args, report)
     if args["mtp_num_layers"] is not None and args.number("mtp_num_layers", 0, 0):
         model["mtp_layers"] = args.number("mtp_num_layers")
-        report.not_modelled(f"{args.name('mtp_num_layers')} {model['mtp_layers']}: prediction layers are the model's")
+        report.not_modelled(f"{args.name('mtp_num_layers')} {model['mtp_layers']}: by the calibrated cost model only")
 
 
 def _attention(args: Arguments, report: Report) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from engine.columns import called
+from engine.columns.stage_layouts import layout_of_word
 from engine.launch.contract import LaunchError, Order
 from engine.launch.megatron.layouts import ENDS, cut_of
 from engine.launch.report import Report
@@ -101,8 +102,14 @@ def model_arguments(order: Order, report: Report) -> dict[str, Any]:
     for what, value in (("a window of attention", a.sliding_window), ("an indexer of attention", a.sparse_attention)):
         if value is not None:
             report.not_expressible(f"{what}: not written, all layers attend to everything")
-    if a.prediction_layers:
-        report.remark(f"{a.prediction_layers} layer for multi-token prediction is not written (--mtp-num-layers).")
+    if a.trained_prediction_layers:
+        found["mtp_num_layers"] = a.trained_prediction_layers
+        report.not_modelled(f"--mtp-num-layers {a.trained_prediction_layers}: by the calibrated cost model only")
+    elif a.prediction_layers:
+        report.remark(
+            f"{a.prediction_layers} layer for multi-token prediction is not trained, so that it is not written "
+            "(--mtp-num-layers)."
+        )
     return found
 
 
@@ -159,6 +166,8 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
         report.not_expressible(f"{called('stage_layout')} balanced: stages are cut as evenly as layers divide")
         layout = "even"
     cut = cut_of(layers, pipeline, v, layout)
+    if "pipeline_model_parallel_layout" in cut:
+        _predictions_listed(order, layout, report)
     found |= cut
     if layout == "even" and ENDS[0] in cut:
         report.remark(
@@ -173,7 +182,28 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
         )  # fmt: skip
     if schedule == "combined_1f1b" and v == 1 and pipeline > 1:
         raise LaunchError("Megatron runs combined_1f1b in a pipeline with pipeline_interleaving above 1 only.")
+    if schedule == "combined_1f1b" and e["expert_par"] == 1:
+        raise LaunchError("Megatron runs combined_1f1b with expert_par above 1 only: it hides the exchange of tokens.")
+    if schedule != "combined_1f1b" and e["expert_overlap"] and v > 1 and pipeline > 1:
+        report.remark(
+            f"{called('expert_overlap')} in a pipeline is combined 1F1B in Megatron-Core, not {schedule}."
+        )
     return found
+
+
+def _predictions_listed(order: Order, layout: str, report: Report) -> None:
+    """A list of layers names every prediction layer that is trained, and no other."""
+    listed = sum(layout_of_word(layout).predictions)
+    trained = order.model.architecture_or_assumed().trained_prediction_layers
+    if trained and listed != trained:
+        raise LaunchError(
+            f"The stage layout lists {listed} layers for multi-token prediction, m, but the model trains {trained}."
+        )
+    if listed and not trained:
+        report.remark(
+            f"The stage layout lists {listed} layer for multi-token prediction, m, which the model does not train: "
+            f"Megatron asks for --mtp-num-layers {listed} with it."
+        )
 
 
 def _memory(order: Order, report: Report) -> dict[str, Any]:

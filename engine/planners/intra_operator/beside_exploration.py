@@ -106,8 +106,10 @@ def beside_exploration(
     else:
         stages = [3] if plan.widths.fsdp else [1, 2] if plan.widths.zero else [0]
         limits: dict[str, Any] = {name: [value] for name, value in degrees.items()}
-        limits |= {"pipeline_par": [1], "batch_size": [batch], "activation_recompute": ["none"]}
-        limits |= {"microbatch_size": [batch // degrees["data_par"]], "zero_stage": stages}
+        size = batch // degrees["data_par"] // plan.widths.accumulation
+        limits |= {"pipeline_par": [1], "batch_size": [batch], "microbatch_size": [size], "zero_stage": stages}
+        # What selective recomputation gives up, scores of attention, fused kernels never keep.
+        limits |= {"activation_recompute": ["full" if plan.widths.recompute == "full" else "none"]}
         rows.append(_best("its degrees as an execution", model, system, asked, limits))
     rows.append(_best("best of all executions", model, system, asked, None))
     return pd.DataFrame(rows)

@@ -27,12 +27,16 @@ from engine.executions.arrays import Flags, Floats, Ints
 from engine.planners.intra_operator.costs.accounting import accounted
 from engine.planners.intra_operator.costs.factors import BEFORE, REPLICATED, Factor, all_states, state_number
 from engine.planners.intra_operator.costs.options import BlockOptions, Widths, block_options
+from engine.planners.intra_operator.costs.recomputation import done_again
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import Mesh
 from engine.planners.intra_operator.names import named_vectors
 from engine.planners.intra_operator.parallel_blocks import layer_blocks
 
-__all__ = ["FIRST", "LISTED", "STATES", "LayerCosts", "Vector", "Widths", "layer_costs"]
+__all__ = [
+    "FIRST", "LISTED", "STATES", "LayerCosts", "Vector", "Widths", "layer_costs", "undominated",
+    "undominated_at_work", "working_caps",
+]  # fmt: skip
 
 Vector = tuple[int, ...] | tuple[tuple[int, ...], ...]
 """One strategy per block; on two mesh axes one for each axis."""
@@ -42,8 +46,9 @@ FIRST: Final = -1
 LISTED: Final = 20_000
 """Vectors of a layer that are kept where there are more: those that can be best behind any layers, and the rest by
 time."""
-GRID: Final = 4_000_000
-"""Vectors whose sums are made at a time."""
+MOST_CAPS: Final = 256
+"""Limits of what a layer needs while it is at work under which its vectors are compared."""
+ATTENTION: Final = ("qk", "av")
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,10 @@ class LayerCosts:
 
     `volumes` [bytes] and `counts` have the axes state before the layer (and `FIRST`, the last), vector, collective of
     every mesh axis; `kernels` the seconds of a device [s] by state and vector, all 0 where there are no kernel rates;
-    `gives` is the state behind it, `memory` what a device keeps [bytes], `reasons` why a vector cannot be, empty where
-    it can. `total` vectors there are, which is more than those that are listed where there are too many.
+    `gives` is the state behind it, `memory` what a device keeps and `working` what it needs besides while the layer is
+    at work [bytes], both by state and vector, `reasons` why a vector cannot be, empty where it can. `flop` are the
+    operations of a step that the model needs, `first_flop` those of its first layer, `again_flop` what the backward
+    pass does again. `total` vectors there are, which is more than those that are listed where there are too many.
     """
 
     name: str
@@ -64,9 +71,11 @@ class LayerCosts:
     counts: Floats
     kernels: Floats
     memory: Floats
+    working: Floats
     reasons: tuple[str, ...]
     flop: float
     first_flop: float
+    again_flop: float
     total: int
 
     @property
@@ -111,13 +120,16 @@ def layer_costs(graph: LayerGraph, mesh: Mesh, widths: Widths) -> LayerCosts:
     spared = sum(each.flop(graph.sizes) for each in root)
     behind = options_behind(graph, options)
     states = all_states(len(mesh.shape))
-    volumes, counts, kernels = (
+    volumes, counts, kernels, memory, working = (
         np.stack([
             *(_gathered(before, name, choices, number, len(mesh.shape)) for number in range(len(states))),
             _gathered(first, name, choices, _replicated(len(mesh.shape)), len(mesh.shape)),
         ])
-        for name in ("volumes", "counts", "seconds")
+        for name in ("volumes", "counts", "seconds", "memory", "working")
     )  # fmt: skip
+    again = done_again(mesh, widths)
+    core = sum(each.flop(graph.sizes) for each in graph.contractions if each.name in ATTENTION)
+    repeated = again.linear * (graph.flop - core) + again.attention * core
     return LayerCosts(
         graph.name,
         choices,
@@ -126,10 +138,12 @@ def layer_costs(graph: LayerGraph, mesh: Mesh, widths: Widths) -> LayerCosts:
         volumes,
         counts,
         kernels,
-        _gathered(before, "memory", choices, 0, len(mesh.shape)),
+        memory,
+        working,
         tuple(_reason(row, options) for row in choices.tolist()),
-        3.0 * graph.flop,
-        3.0 * graph.flop - spared,
+        widths.accumulation * 3.0 * graph.flop,
+        widths.accumulation * (3.0 * graph.flop - spared),
+        widths.accumulation * repeated,
         total,
     )
 
@@ -182,17 +196,16 @@ def _worth_keeping(
     axes = len(mesh.shape)
     behind = options_behind(graph, options)[possible[_giver(graph, options)]]
     giver = _giver(graph, options)
-    memory = _grid(before, "memory", possible, 0, mesh)
     kept: set[int] = set()
     fastest: Ints = np.zeros(0, np.int64)
     for state in range(-1, len(all_states(axes))):
         factors, number = (first, _replicated(axes)) if state < 0 else (before, state)
-        seconds = _grid(factors, "seconds", possible, number, mesh)
+        seconds, memory, working = (
+            _grid(factors, name, possible, number, mesh) for name in ("seconds", "memory", "working")
+        )
         for given in np.unique(behind):
-            among = np.flatnonzero(
-                np.broadcast_to(_along(behind == given, giver, len(shape)), shape).ravel()
-            )
-            kept.update(among[undominated(memory[among], seconds[among])].tolist())
+            here = np.broadcast_to(_along(behind == given, giver, len(shape)), shape).ravel()
+            kept.update(undominated_at_work(memory, seconds, working, here).tolist())
         if state < 0:
             fastest = np.argsort(seconds, kind="stable")[:LISTED]
     places = [{words: at for at, words in enumerate(map(tuple, each.ids.tolist()))} for each in options]
@@ -219,7 +232,7 @@ def _grid(factors: Sequence[Factor], name: str, possible: Sequence[Ints], state:
     shape = tuple(len(each) for each in possible)
     found = np.zeros(shape)
     for each in factors:
-        table = each.memory if name == "memory" else _seconds(each, mesh)
+        table = _seconds(each, mesh) if name == "seconds" else getattr(each, name)
         if table is None:
             continue
         keys = list(each.keys)
@@ -238,6 +251,37 @@ def _seconds(factor: Factor, mesh: Mesh) -> Floats | None:
     if factor.volumes is None or factor.counts is None:
         return factor.seconds
     return np.asarray(mesh.seconds(factor.volumes, factor.counts).sum(axis=-1))
+
+
+def working_caps(working: Floats, most: int) -> list[float]:
+    """Returns limits of what layers need while they are at work, by which plans are searched one after the other: all
+    that there are [bytes], or where these are too many some of them, the least and the most among them.
+
+    Args:
+        working: of vectors [bytes].
+        most: how many limits.
+    """
+    there = np.unique(working)
+    if len(there) > most:
+        there = there[np.unique(np.linspace(0, len(there) - 1, most).round().astype(np.int64))]
+    return [float(each) for each in there]
+
+
+def undominated_at_work(memory: Floats, seconds: Floats, working: Floats, among: Flags) -> Ints:
+    """Returns which vectors are best under any limits of memory and of what is needed at work.
+
+    Args:
+        memory, seconds, working: of the vectors [bytes, s, bytes].
+        among: which of them are looked at.
+    """
+    best: Ints = np.zeros(0, np.int64)
+    kept: set[int] = set()
+    below = -np.inf
+    for cap in working_caps(working[among], MOST_CAPS):
+        here = np.concatenate([best, np.flatnonzero(among & (working <= cap) & (working > below))])
+        best, below = here[undominated(memory[here], seconds[here])], cap
+        kept.update(best.tolist())
+    return np.array(sorted(kept), np.int64)
 
 
 def undominated(memory: Floats, seconds: Floats) -> Ints:

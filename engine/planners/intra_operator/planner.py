@@ -28,7 +28,7 @@ from models.loader import ModelLike
 
 __all__ = ["VERSION", "IntraOperatorProblem", "solve"]
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 NAME: Final = "intra_operator"
 
 

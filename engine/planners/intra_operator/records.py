@@ -20,7 +20,7 @@ from engine.store import Store
 
 __all__ = ["VectorRecords"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Raised whenever a formula changes, so that what older code computed is not found."""
 FIGURES: Final = (
     "seconds", "compute_seconds", "communication_seconds", "all_reduce", "all_gather", "all_to_all", "reduce_scatter",
@@ -58,7 +58,7 @@ class VectorRecords:
         words = [_text(each) for each in vectors["vector"]]
         same: dict[str, Any] = {
             "plan": name, "model": plan.model, "mesh": json.dumps(plan.mesh.document(), default=str),
-            "counted": json.dumps(asdict(plan.widths)), "batch": int(plan.layers[0].sizes["b"]),
+            "counted": json.dumps(asdict(plan.widths)), "batch": plan.batch,
             "layers": len(plan.layers), "devices": plan.mesh.devices,
         }  # fmt: skip
         columns: dict[str, Any] = {"key": [f"{name}-{each}" for each in words]}

@@ -1,38 +1,26 @@
-"""The strategy vectors of all layers of a model with the least step time, under every memory limit at once.
-
-What a layer costs depends on the layers before it through one of three states only. So the best sequences that end in a
-state are those that no other has both less memory and less time than: a Pareto frontier per state, extended layer by
-layer, is exact, without buckets of memory. On two axes there are more states, and frontiers of deep models are thinned
-to a thousand points each, the least memory and the least time always among them.
-
-Source: CFP, search over segments (published README); the frontier instead of buckets is ours.
-"""
+"""The strategy vectors of all layers of a model with the least step time, under every memory limit at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from engine.executions.arrays import Floats, Ints
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator.layer_costs import FIRST, LayerCosts, Vector, Widths, undominated
+from engine.planners.intra_operator.frontier import MOST_POINTS, Thinned, frontier_of
+from engine.planners.intra_operator.layer_costs import Widths
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.library import any_mesh
 from engine.planners.intra_operator.mesh import Mesh
 from engine.planners.intra_operator.names import MIXED
 from engine.planners.intra_operator.steps import Chosen, layers_of, positive, step_of, widths_of
-from engine.planners.intra_operator.uniform import arithmetic_seconds, costs_of, uniform_vectors
+from engine.planners.intra_operator.uniform import arithmetic_seconds, costs_of, step_flop, uniform_vectors
 from models.loader import ModelLike
 
 __all__ = ["IntraOperatorPlan", "search"]
-
-MOST_POINTS: Final = 1000
-"""Points of a frontier of one state that are kept on two axes."""
-
 
 @dataclass(frozen=True)
 class IntraOperatorPlan:
@@ -40,7 +28,9 @@ class IntraOperatorPlan:
 
     `vectors` are those of `uniform_vectors` with a column `fits`; `frontier` has for every memory the least time and
     the vectors of all layers; `chosen` is None where nothing fits, and `infeasible` says why, else is empty. `layers`
-    are what was planned, from the first, `widths` what it was counted with.
+    are what was planned, from the first, `widths` what it was counted with; `thinned` says what the frontier has left
+    out, None where it is exact, `steps` under how many limits of what layers need at work plans were searched where
+    these are not all.
     """
 
     model: str
@@ -54,11 +44,46 @@ class IntraOperatorPlan:
     notes: tuple[str, ...] = ()
     layers: tuple[LayerGraph, ...] = ()
     widths: Widths = field(default_factory=Widths)
+    thinned: Thinned | None = None
+    steps: int = 0
+
+    @property
+    def exactness(self) -> str:
+        """Returns in a sentence whether the frontier has all points, or where which were left out and what it costs."""
+        number = f"{len(self.frontier):,} point{'s' * (len(self.frontier) != 1)}"
+        if self.thinned is not None:
+            share = self.thinned.seconds / float(self.frontier["seconds"].min())
+            return (
+                f"Thinned: from layer {self.thinned.layer} on up to {self.thinned.points:,} plans of a state were "
+                f"reduced to {MOST_POINTS:,}; under no limit is the plan more than {self.thinned.seconds:.2g} s "
+                f"({share:.2%}) slower than the best."
+            )
+        if self.steps:
+            return (
+                f"The line has {number}; what the layer at work needs is told apart in {self.steps} steps, between "
+                "which a plan may take a little more memory than the least."
+            )
+        return f"The line is exact: it has all {number} that no plan beats in both memory and time."
+
+    @property
+    def batch(self) -> int:
+        """Returns the sequences of a step."""
+        return int(self.layers[0].sizes["b"]) * self.widths.accumulation
 
     @property
     def tflops(self) -> float:
         """Returns the rate of all devices together in the chosen plan [TFLOP/s]; not a number where there is none."""
         return self.tflop / self.chosen.seconds if self.chosen is not None else float("nan")
+
+    def some_of_frontier(self, most: int = 1_000) -> pd.DataFrame:
+        """Returns points of the frontier, all of them or as many, evenly by their number, both ends among them.
+
+        Args:
+            most: how many at most.
+        """
+        if len(self.frontier) <= most:
+            return self.frontier
+        return self.frontier.iloc[np.unique(np.linspace(0, len(self.frontier) - 1, most).round().astype(np.int64))]
 
     @property
     def named(self) -> pd.DataFrame:
@@ -80,6 +105,8 @@ def search(
     fsdp: bool = False,
     sequence_parallel: bool | None = None,
     gradient_bytes: float | None = None,
+    recompute: str = "none",
+    accumulation: int = 1,
 ) -> IntraOperatorPlan:
     """Returns every strategy vector of a model with its time, volume and memory, and the best one for each layer.
 
@@ -99,18 +126,22 @@ def search(
         sequence_parallel: whether what rows of a weight give is split by tokens, a reduce-scatter in place of an
             all-reduce; where None, in models of the library it is, in the suites' not.
         gradient_bytes: width of an element of the gradients that are added up [bytes]; that of any where None.
+        recompute: what the backward pass computes again: "none", "selective" (attention) or "full". `tflop` stays what
+            the model needs.
+        accumulation: microbatches of a step, whose gradients are added up before they are exchanged.
 
     Raises:
         PlanError: the model, the mesh or a number is none that there can be.
         models.ModelFileError: there is no such model.
     """
     machine = any_mesh(mesh)
-    name, graphs, notes = layers_of(model, batch=batch, layers=layers)
     limit = machine.memory if memory_limit is None else positive("memory_limit", memory_limit)
     widths = widths_of(
         model, element_bytes=element_bytes, state_bytes=state_bytes, zero=zero, keep_scores=keep_scores, fsdp=fsdp,
-        sequence_parallel=sequence_parallel, gradient_bytes=gradient_bytes,
+        sequence_parallel=sequence_parallel, gradient_bytes=gradient_bytes, recompute=recompute,
+        accumulation=accumulation,
     )  # fmt: skip
+    name, graphs, notes = layers_of(model, batch=batch, layers=layers, accumulation=widths.accumulation)
     kinds = costs_of(graphs, machine, widths)
     if blocked := [each.name for each in kinds.values() if not each.possible.any()]:
         why = next(each for each in kinds[blocked[0]].reasons if each)
@@ -119,9 +150,9 @@ def search(
     possible = table["reason"] == ""
     table["fits"] = possible if limit is None else possible & (table["memory"] <= limit)
     order = [each.name for each in graphs]
-    ends = _Frontier([kinds[each] for each in order], machine)
     compute = 0.0 if machine.system is not None else arithmetic_seconds(kinds, order, machine)
-    frontier = ends.table(compute)
+    ends = frontier_of([kinds[each] for each in order], machine, compute)
+    frontier = ends.table
     within = frontier if limit is None else frontier[frontier["memory"] <= limit]
     infeasible = ""
     chosen = None
@@ -130,97 +161,13 @@ def search(
         infeasible = f"No plan fits {limit:,.0f} bytes per device; the least that {name} takes is {least:,.0f} bytes."
     else:
         chosen = step_of(kinds, order, machine, within["vectors"].iloc[-1], widths)
-    flop = kinds[order[0]].first_flop + sum(kinds[each].flop for each in order[1:])
+    flop = step_flop(kinds, order)
     if any(each.total > len(each.choices) for each in kinds.values()):
         total = max(each.total for each in kinds.values())
         notes += (f"Of {total:,} vectors of a layer the table has those that can be best; the search saw all.",)
     if notes and not widths.gradient:
         notes += (f"Gradients are added up in elements of {widths.element:g} bytes; gradient_bytes takes others.",)
-    if ends.thinned:
-        notes += (f"On two axes {MOST_POINTS:,} points of memory and time are kept per state, not all of them.",)
     return IntraOperatorPlan(
-        name, machine, limit, flop / 1e12, table, frontier, chosen, infeasible, notes, tuple(graphs), widths
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Points:
-    """Sequences that end in one state: memory, seconds, the state and the point before, the vector of the last
-    layer."""
-
-    memory: Floats
-    seconds: Floats
-    state: Ints
-    point: Ints
-    vector: Ints
-
-
-POINT: Final = ("memory", "seconds", "state", "point", "vector")
-
-
-class _Frontier:
-    """The frontier behind every layer, by the state in which it ends."""
-
-    def __init__(self, order: Sequence[LayerCosts], mesh: Mesh) -> None:
-        self.order = order
-        seconds = {name: each.seconds(mesh) for name, each in {one.name: one for one in order}.items()}
-        start = _Points(np.zeros(1), np.zeros(1), *(np.zeros(1, np.int64) for _ in range(3)))
-        before: dict[int, _Points] = {FIRST: start}
-        self.layers: list[dict[int, _Points]] = []
-        self.thinned = False
-        for each in order:
-            behind = {}
-            for state in np.unique(each.gives).tolist():
-                points = _extended(before, each, seconds[each.name], state)
-                if points is not None:
-                    behind[state] = self._thinned(points) if mesh.outer is not None else points
-            before = behind
-            self.layers.append(before)
-
-    def _thinned(self, points: _Points) -> _Points:
-        """Evenly fewer points, the least memory and the least time among them, where there are too many."""
-        if len(points.memory) <= MOST_POINTS:
-            return points
-        self.thinned = True
-        keep = np.unique(np.linspace(0, len(points.memory) - 1, MOST_POINTS).round().astype(np.int64))
-        return _Points(*(getattr(points, name)[keep] for name in POINT))
-
-    def table(self, compute: float) -> pd.DataFrame:
-        """The frontier of whole models, by rising memory and falling time."""
-        last = self.layers[-1]
-        found = [(x.memory[at], x.seconds[at], state, at) for state, x in last.items() for at in range(len(x.memory))]
-        rows: list[tuple[float, float, tuple[Vector, ...]]] = []
-        least = np.inf
-        for memory, seconds, state, at in sorted(found):
-            if seconds < least:
-                least = seconds
-                rows.append((float(memory), float(compute + seconds), self._vectors(state, at)))
-        return pd.DataFrame(rows, columns=["memory", "seconds", "vectors"])
-
-    def _vectors(self, state: int, at: int) -> tuple[Vector, ...]:
-        found = []
-        for costs, points in zip(reversed(self.order), reversed(self.layers), strict=True):
-            here = points[state]
-            found.append(costs.vectors[here.vector[at]])
-            state, at = int(here.state[at]), int(here.point[at])
-        return tuple(reversed(found))
-
-
-def _extended(before: Mapping[int, _Points], costs: LayerCosts, seconds: Floats, state: int) -> _Points | None:
-    parts: list[_Points] = []
-    for source, points in before.items():
-        which = np.flatnonzero(costs.possible & (costs.gives == state))
-        which = which[undominated(costs.memory[which], seconds[source][which])]
-        if not len(which):
-            continue
-        at = np.repeat(np.arange(len(points.memory)), len(which))
-        vector = np.tile(which, len(points.memory))
-        memory = points.memory[at] + costs.memory[vector]
-        summed = points.seconds[at] + seconds[source][vector]
-        keep = undominated(memory, summed)
-        parts.append(_Points(memory[keep], summed[keep], np.full(len(keep), source, np.int64), at[keep], vector[keep]))
-    if not parts:
-        return None
-    joined = [np.concatenate([getattr(each, name) for each in parts]) for name in POINT]
-    keep = undominated(joined[0], joined[1])
-    return _Points(*(each[keep] for each in joined))
+        name, machine, limit, flop / 1e12, table, frontier, chosen, infeasible, notes, tuple(graphs), widths,
+        ends.thinned, ends.steps,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.planners.contract import PlanError
+from engine.planners.intra_operator.costs.recomputation import RECOMPUTES
 from engine.planners.intra_operator.layer_costs import FIRST, LayerCosts, Vector, Widths
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.library import any_mesh, library_layers
@@ -21,6 +22,7 @@ from models.loader import ModelLike
 __all__ = ["Chosen", "evaluate_vectors", "layers_of", "positive", "step_of", "widths_of"]
 
 DEEPEST: Final = 256
+MOST_STEPS: Final = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +55,26 @@ class Chosen:
 
 
 def layers_of(
-    model: ModelLike, *, batch: int, layers: int | None = None
+    model: ModelLike, *, batch: int, layers: int | None = None, accumulation: int = 1
 ) -> tuple[str, list[LayerGraph], tuple[str, ...]]:
-    """Returns the name of a model of the suites or of the library, its layers from the first, and what was simplified.
+    """Returns the name of a model of the suites or of the library, its layers from the first for one microbatch, and
+    what was simplified.
 
     Args:
         model: of the suites, such as "gpt F"; or of the library, by name, path or itself.
-        batch: sequences.
+        batch: sequences of a step.
         layers: how many; the model's where None.
+        accumulation: microbatches of a step.
 
     Raises:
         PlanError: the model or a number is none that there can be.
         models.ModelFileError: there is no such model.
     """
     notes: tuple[str, ...] = ()
+    if accumulation > 1 and isinstance(batch, int) and not isinstance(batch, bool):
+        if batch % accumulation:
+            raise PlanError(f"A batch of {batch:,} sequences is no multiple of {accumulation:,} microbatches.")
+        batch //= accumulation
     if isinstance(model, str) and (is_suite(model) or not model.strip()):
         graphs = suite_layers(model, batch=batch, layers=suite_depth(model) if layers is None else layers)
         name = model
@@ -87,6 +95,8 @@ def widths_of(
     fsdp: bool = False,
     sequence_parallel: bool | None = None,
     gradient_bytes: float | None = None,
+    recompute: str = "none",
+    accumulation: int = 1,
 ) -> Widths:
     """Returns what a model is counted with, as `search` takes it.
 
@@ -99,10 +109,16 @@ def widths_of(
         fsdp: whether parameters are split there, too.
         sequence_parallel: whether what rows give is split by tokens; where None, in models of the library.
         gradient_bytes: width of an element of the gradients that are added up [bytes]; that of any where None.
+        recompute: what the backward pass computes again: "none", "selective" (attention) or "full".
+        accumulation: microbatches of a step, whose gradients are added up.
 
     Raises:
         PlanError: a number is none that there can be.
     """
+    if recompute not in RECOMPUTES:
+        raise PlanError(f"recompute {str(recompute)[:40]!r} must be {', '.join(RECOMPUTES[:-1])} or {RECOMPUTES[-1]}.")
+    if isinstance(accumulation, bool) or not isinstance(accumulation, int) or not 1 <= accumulation <= MOST_STEPS:
+        raise PlanError(f"accumulation {str(accumulation)[:40]!r} is no whole number from 1 to {MOST_STEPS:,}.")
     suite = isinstance(model, str) and is_suite(model)
     width = (4.0 if suite else 2.0) if element_bytes is None else positive("element_bytes", element_bytes)
     state = positive("state_bytes", state_bytes)
@@ -111,7 +127,7 @@ def widths_of(
     kept = suite if keep_scores is None else bool(keep_scores)
     scattered = not suite if sequence_parallel is None else bool(sequence_parallel)
     gradient = 0.0 if gradient_bytes is None else positive("gradient_bytes", gradient_bytes)
-    return Widths(width, state, bool(zero), kept, bool(fsdp), scattered, gradient)
+    return Widths(width, state, bool(zero), kept, bool(fsdp), scattered, gradient, recompute, accumulation)
 
 
 def evaluate_vectors(
@@ -138,7 +154,7 @@ def evaluate_vectors(
         models.ModelFileError: there is no such model.
     """
     machine, widths = any_mesh(mesh), widths_of(model, **counted)
-    _, graphs, _ = layers_of(model, batch=batch, layers=layers)
+    _, graphs, _ = layers_of(model, batch=batch, layers=layers, accumulation=widths.accumulation)
     if isinstance(vectors, str) or not isinstance(vectors, Sequence) or len(vectors) != len(graphs):
         raise PlanError(f"The vectors are not one for each of {len(graphs):,} layers.")
     asked = [_plain(each) for each in vectors]
@@ -186,7 +202,7 @@ def step_of(
     places = {name: {vector: at for at, vector in enumerate(each.vectors)} for name, each in kinds.items()}
     first = kinds[order[0]]
     volumes, counts = np.zeros(first.volumes.shape[-1]), np.zeros(first.counts.shape[-1])
-    memory, kernels, state = 0.0, 0.0, FIRST
+    memory, working, kernels, state = 0.0, 0.0, 0.0, FIRST
     for name, vector in zip(order, vectors, strict=True):
         if vector not in places[name]:
             listed = len(places[name]) < kinds[name].total
@@ -196,7 +212,8 @@ def step_of(
         volumes = volumes + costs.volumes[state, at]
         counts = counts + costs.counts[state, at]
         kernels += float(costs.kernels[state, at])
-        memory += float(costs.memory[at])
+        memory += float(costs.memory[state, at])
+        working = max(working, float(costs.working[state, at]))
         state = int(costs.gives[at])
     seconds = mesh.seconds(volumes, counts)
     compute = kernels if mesh.system is not None else arithmetic_seconds(kinds, order, mesh)
@@ -208,5 +225,5 @@ def step_of(
         float(seconds.sum()),
         {name: float(value) for name, value in collectives_of(volumes, widths).items()},
         {name: float(value) for name, value in collectives_of(seconds, widths).items()},
-        memory,
+        memory + working,
     )

@@ -15,7 +15,7 @@ from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import COLLECTIVES, Mesh
 from engine.planners.intra_operator.names import named_vectors, vector_name
 
-__all__ = ["arithmetic_seconds", "collectives_of", "costs_of", "uniform_vectors"]
+__all__ = ["arithmetic_seconds", "collectives_of", "costs_of", "step_flop", "uniform_vectors"]
 
 EVERY: Final = 3
 """Collectives that any plan can have; the last, reduce-scatter, only where something is split by it."""
@@ -55,7 +55,7 @@ def _rows(kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: Mesh) -> 
         if whole > LISTED and len(every) > most:
             state = FIRST if name == order[0] else int(np.bincount(each.gives).argmax())
             seconds = np.where(each.possible, each.seconds(mesh)[state], np.inf)
-            memory = np.where(each.possible, each.memory, np.inf)
+            memory = np.where(each.possible, (each.memory + each.working)[state], np.inf)
             half = max(most // 2, 1)
             best = [np.argsort(by, kind="stable")[:half] for by in (seconds, memory)]
             spaces = [int(one.ids.max()) + 1 for one in each.options]
@@ -92,9 +92,9 @@ def uniform_vectors(
     order = [each.name for each in layers]
     at = _rows(kinds, order, mesh)
     start = kinds[order[0]]
-    volumes, counts, kernels = (
-        getattr(start, name)[FIRST][at[order[0]]] for name in ("volumes", "counts", "kernels")
-    )  # fmt: skip
+    volumes, counts, kernels, memory, working = (
+        getattr(start, name)[FIRST][at[order[0]]] for name in ("volumes", "counts", "kernels", "memory", "working")
+    )
     times: dict[tuple[str, str], int] = {}
     for pair in pairwise(order):
         times[pair] = times.get(pair, 0) + 1
@@ -103,7 +103,8 @@ def uniform_vectors(
         volumes = volumes + number * kinds[name].volumes[state, at[name]]
         counts = counts + number * kinds[name].counts[state, at[name]]
         kernels = kernels + number * kinds[name].kernels[state, at[name]]
-    memory = np.sum([order.count(name) * each.memory[at[name]] for name, each in kinds.items()], axis=0)
+        memory = memory + number * kinds[name].memory[state, at[name]]
+        working = np.maximum(working, kinds[name].working[state, at[name]])
     compute = kernels if mesh.system is not None else np.full(len(volumes), arithmetic_seconds(kinds, order, mesh))
     seconds = mesh.seconds(volumes, counts)
     named = {name: (each.vectors, each.reasons, at[name].tolist()) for name, each in kinds.items()}
@@ -118,10 +119,20 @@ def uniform_vectors(
         **collectives_of(volumes, widths),
         **{f"{name}_seconds": values for name, values in collectives_of(seconds, widths).items()},
         "volume": volumes.sum(axis=1),
-        "memory": memory,
+        "memory": memory + working,
         "reason": [next((why for why in each if why), "") for each in whys],
     }
     return pd.DataFrame(found)
+
+
+def step_flop(kinds: Mapping[str, LayerCosts], order: Sequence[str]) -> float:
+    """Returns the operations of a step that the model needs, whatever is computed again [FLOP].
+
+    Args:
+        kinds: what `costs_of` returned.
+        order: names of the layers, from the first.
+    """
+    return kinds[order[0]].first_flop + sum(kinds[name].flop for name in order[1:])
 
 
 def arithmetic_seconds(kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: Mesh) -> float:
@@ -132,5 +143,5 @@ def arithmetic_seconds(kinds: Mapping[str, LayerCosts], order: Sequence[str], me
         order: names of the layers, from the first.
         mesh: that shares them.
     """
-    flop = kinds[order[0]].first_flop + sum(kinds[name].flop for name in order[1:])
+    flop = step_flop(kinds, order) + sum(kinds[name].again_flop for name in order)
     return flop / (mesh.devices * mesh.matrix_rate)

@@ -25,12 +25,18 @@ from engine.planners.layerwise.problem import LayerwiseProblem, checked
 from engine.planners.layerwise.profiles.profile import Layer, LayerProfile, joined, profile_of
 from engine.planners.layerwise.profiles.states import states_of
 from engine.planners.layerwise.result import LayerwisePlan
-from engine.planners.layerwise.strategy import BLOCK, EMBEDDING, HEAD, megatron_layout
+from engine.planners.layerwise.strategy import BLOCK, EMBEDDING, HEAD, PREDICTION, megatron_layout
 from hardware import Calibration, System, system_of
 from hardware.loader import SystemLike
-from models import Architecture, Model, model_of
+from models import Architecture, Model, edited, model_of
 from models.loader import ModelLike
-from models.parameters import embedding_weights, layer_weights, norm_weights, position_weights
+from models.parameters import (
+    embedding_weights,
+    layer_weights,
+    norm_weights,
+    position_weights,
+    prediction_parameters,
+)
 
 __all__ = [
     "ModelPlan", "compared", "evaluated", "execution_of", "library_profile", "plan_model", "scenario_of",
@@ -79,6 +85,7 @@ def library_profile(
         models.ModelFileError, hardware.SystemFileError: the documents.
     """
     model, system = model_of(model), system_of(system)
+    trained, model = model, _without_predictions(model)
     wide = system.model_copy(update={"mem1": system.mem1.model_copy(update={"capacity_gib": ROOM})})
     execution = _execution(tensor_par, 1, 1, microbatch, microbatch, datatype, model, system)
     table = pd.DataFrame([execution], dtype=object)
@@ -103,6 +110,18 @@ def library_profile(
         name = f"Block {number} ({kind.replace('_', ', ')})"
         layers.append(Layer(f"{BLOCK} {number}", name, *passes[kind], boundary, weights, kept))
     logits = float(found["logit_space"]) * tensor_par
+    if trained is not model:
+        more = engine.evaluate(trained, wide, table, cost_model=COST_MODEL, calibration=calibration).iloc[0]
+        count = trained.architecture_or_assumed().trained_prediction_layers
+        # A block like the last, with its communication, and what else the pass takes longer.
+        forward, backward = (
+            passes[kinds[-1]][at] - local[kinds[-1]][at] + (float(more[name]) - float(found[name])) / count
+            for at, name in enumerate(("fw_time", "bw_time"))
+        )
+        weights = bytes_each * prediction_parameters(architecture) / architecture.prediction_layers
+        for number in range(count):
+            name = f"Prediction layer {number} ({kinds[-1].replace('_', ', ')}, head)"
+            layers.append(Layer(f"{PREDICTION} {number}", name, forward, backward, boundary, weights, kept + logits))
     held = half + norm_weights(architecture) * bytes_each
     layers.append(Layer(HEAD, "Head and loss", ahead, back, 4.0 * microbatch, held, logits))
     edges = [(a.id, b.id) for a, b in itertools.pairwise(layers)]
@@ -110,6 +129,13 @@ def library_profile(
     optimizer = sum(float(found[each]) for each in states) / float(found["weight_space"])
     source = f"{COST_MODEL} cost model, {model.name} on {system.name}, tensor parallel {tensor_par}"
     return profile_of(model.name, layers, edges, batch=microbatch, source=source), optimizer
+
+
+def _without_predictions(model: Model) -> Model:
+    """The model as it is trained without layers for multi-token prediction; the same where it has none."""
+    if model.architecture is None or not model.architecture.trained_prediction_layers:
+        return model
+    return edited(model, {"architecture.trained_prediction_layers": 0})
 
 
 def system_cluster(system: SystemLike, processors: int, *, tensor_par: int = 1, kind: str = "") -> Cluster:

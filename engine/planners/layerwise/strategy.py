@@ -9,12 +9,15 @@ from typing import Any, Final
 from engine.planners.contract import PlanError
 from engine.planners.layerwise.result import LayerwisePlan
 
-__all__ = ["BLOCK", "EMBEDDING", "HEAD", "graph_text", "megatron_layout", "strategy", "strategy_text", "user_stages"]
+__all__ = ["BLOCK", "EMBEDDING", "HEAD", "PREDICTION", "graph_text", "megatron_layout", "strategy", "strategy_text",
+           "user_stages"]  # fmt: skip
 
 EMBEDDING: Final = "embedding"
 BLOCK: Final = "block"
+PREDICTION: Final = "prediction"
 HEAD: Final = "head"
-"""How the layers of a profile of a library model are named: the embedding, `block 0` and on, and the head."""
+"""How the layers of a profile of a library model are named: the embedding, `block 0` and on, `prediction 0` and on
+where such layers are trained, and the head."""
 
 
 def strategy(plan: LayerwisePlan) -> dict[str, Any]:
@@ -63,8 +66,8 @@ def strategy_text(plan: LayerwisePlan) -> str:
 
 
 def megatron_layout(plan: LayerwisePlan) -> str | None:
-    """Returns Megatron-LM's `--pipeline-model-parallel-layout`: `E` the embedding, `t` a block, `L` the loss, `|`
-    between stages.
+    """Returns Megatron-LM's `--pipeline-model-parallel-layout`: `E` the embedding, `t` a block, `m` a layer for
+    multi-token prediction, `L` the loss, `|` between stages.
 
     None for profiles whose layers are not those of a transformer of the library.
 
@@ -80,13 +83,15 @@ def megatron_layout(plan: LayerwisePlan) -> str | None:
         inside = "".join(letters[at] or "" for at in plan.layers(stage))
         blocks = inside.count("t")
         body = f"t*{blocks}" if blocks > 1 else "t" * blocks
-        stages.append(("E" if "E" in inside else "") + body + ("L" if "L" in inside else ""))
+        stages.append(("E" if "E" in inside else "") + body + "m" * inside.count("m") + "L" * ("L" in inside))
     return "|".join(stages)
 
 
 def _letter(name: str) -> str | None:
     if name.startswith(BLOCK):
         return "t"
+    if name.startswith(PREDICTION):
+        return "m"
     return {EMBEDDING: "E", HEAD: "L"}.get(name)
 
 

@@ -102,7 +102,8 @@ class ModelShapes(_Arrays):
     where it is 0), and `window_chunked` is 1 where the sequence is cut into chunks of that size rather than the window
     moving along. With `experts`, blocks after the first `leading_dense` have them that are multiples of
     `experts_every`; the others have a plain feed-forward layer of width `feedforward`. All experts of a token are in
-    `groups_per_token` of `expert_groups` groups of equally many.
+    `groups_per_token` of `expert_groups` groups of equally many. `prediction_layers` for multi-token prediction follow
+    the last block; each has one like it, a projection of two vectors to one, and another pass of the head.
     """
 
     hidden: Floats
@@ -131,10 +132,11 @@ class ModelShapes(_Arrays):
     experts_every: Floats
     expert_groups: Floats
     groups_per_token: Floats
+    prediction_layers: Floats
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"expert_groups": 1.0, "groups_per_token": 1.0, **values}
+        return {"expert_groups": 1.0, "groups_per_token": 1.0, "prediction_layers": 0.0, **values}
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ from engine.executions.arrays import Ints
 from engine.executions.layer_splits import LayerSplitError, split_of
 
 __all__ = [
-    "UNWEIGHED", "Pattern", "Work", "blocks_of_chunks", "chunk_work", "counted", "layout_at", "pattern_of",
-    "problem_of", "work_of",
+    "UNWEIGHED", "Pattern", "Work", "blocks_of_chunks", "chunk_work", "counted", "kinds_of_chunks", "last_kind",
+    "layout_at", "pattern_of", "problem_of", "work_of",
 ]  # fmt: skip
 
 UNIT = 1000.0
@@ -49,12 +49,14 @@ class Pattern(NamedTuple):
     """The order of a model's blocks as whole numbers.
 
     `experts_every` is 0 without experts; `full_every` 0 where no block, 1 where every block attends to everything.
+    `predictions` are further blocks like the last, for multi-token prediction, which no layout counts as blocks.
     """
 
     blocks: int
     leading_dense: int
     experts_every: int
     full_every: int
+    predictions: int = 0
 
 
 class Work(NamedTuple):
@@ -77,7 +79,8 @@ def pattern_of(model: ModelShapes) -> tuple[Floats, ...]:
         model: shapes of the models, numbers or arrays [rows].
     """
     full = np.where(model.window > 0, model.full_attention_every, 1.0)
-    return model.num_blocks, model.leading_dense, np.where(model.experts > 0, model.experts_every, 0.0), full
+    every = np.where(model.experts > 0, model.experts_every, 0.0)
+    return model.num_blocks, model.leading_dense, every, full, model.prediction_layers
 
 
 def work_of(model: ModelShapes) -> tuple[Floats, ...]:
@@ -151,6 +154,54 @@ def blocks_of_chunks(
     return tuple(sizes)
 
 
+@lru_cache(maxsize=8192)
+def kinds_of_chunks(
+    pattern: Pattern, stages: int, chunks: int, layout: int = EVEN, work: Work = UNWEIGHED
+) -> npt.NDArray[Any]:
+    """Returns how many blocks of every kind every stage of the model holds, those of prediction layers among them
+    [kinds, stages x chunks] [blocks].
+
+    Prediction layers are where a list says, and on the last stage otherwise.
+
+    Args:
+        pattern: where each kind of block stands in the model.
+        stages: stages of the pipeline.
+        chunks: chunks of each stage.
+        layout: position among the words of the field `stage_layout`.
+        work: what blocks and head do, which the balanced layout reads.
+
+    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide these blocks, or lists
+    other prediction layers than there are.
+    """
+    sizes = blocks_of_chunks(pattern, stages, chunks, layout, work)
+    found = np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1)
+    if pattern.predictions:
+        found = found + last_kind(pattern)[:, None] * np.array(_predictions(pattern, len(sizes), layout))
+    found.setflags(write=False)
+    return found
+
+
+def last_kind(pattern: Pattern) -> npt.NDArray[Any]:
+    """Returns which kind of block the last one is, 1 for that and 0 for others [kinds] [blocks].
+
+    Args:
+        pattern: where each kind of block stands in the model.
+    """
+    return np.diff(counted(pattern, np.array([pattern.blocks - 1, pattern.blocks])), axis=1)[:, 0]
+
+
+def _predictions(pattern: Pattern, slots: int, layout: int) -> tuple[int, ...]:
+    """The prediction layers of every stage of the model."""
+    listed = layout_at(layout)
+    if not listed.layers:
+        return (*[0] * (slots - 1), pattern.predictions)
+    if sum(listed.predictions) != pattern.predictions:
+        raise LayerSplitError(
+            f"it lists {sum(listed.predictions)} prediction layers, m, and the model trains {pattern.predictions}"
+        )
+    return listed.predictions
+
+
 def counted(pattern: Pattern, layers: Ints) -> npt.NDArray[Any]:
     """Returns how many blocks of every kind are among the first `layers` [kinds, layers] [blocks].
 
@@ -179,10 +230,9 @@ def chunk_work(pattern: Pattern, stages: int, chunks: int, layout: int, work: Wo
         layout: position among the words of the field `stage_layout`.
         work: what blocks and head do.
     """
-    sizes = blocks_of_chunks(pattern, stages, chunks, layout, work)
-    dense, windowed, experts, both = np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1)
+    dense, windowed, experts, both = kinds_of_chunks(pattern, stages, chunks, layout, work)
     each = (dense + windowed) * work.dense + (experts + both) * work.experts
-    each[-1] += work.head
+    each[-1] += work.head * (1 + pattern.predictions)
     return np.asarray(each.reshape(chunks, stages), np.float64)
 
 
@@ -191,6 +241,10 @@ def _balanced(pattern: Pattern, slots: int, work: Work) -> tuple[int, ...]:
     if pattern.blocks < slots:
         raise LayerSplitError(f"{pattern.blocks} blocks are too few for {slots} stages of the model")
     kinds = np.diff(counted(pattern, np.arange(pattern.blocks + 1)), axis=1)
+    if pattern.predictions:
+        # To divide the blocks, prediction layers are more of the head.
+        block = work.experts if last_kind(pattern)[2:].any() else work.dense
+        work = work._replace(head=work.head + pattern.predictions * (block + work.head))
     each = np.where(kinds[2] + kinds[3] > 0, work.experts, work.dense).tolist()
     before = [0, *accumulate(each)]
     low, high = max(*each, work.head), before[-1] + work.head
@@ -250,7 +304,7 @@ def problem_of(pattern: Pattern, stages: int, chunks: int, layout: int) -> str:
     if layout == EVEN:
         return ""
     try:
-        blocks_of_chunks(pattern, stages, chunks, layout)
+        kinds_of_chunks(pattern, stages, chunks, layout)
     except LayerSplitError as error:
         return str(error).rstrip(".")
     return ""

@@ -20,12 +20,12 @@ import numpy.typing as npt
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
 from engine.cost_models.calibrated.physics.residence import has_unlike_chunks, kept_blocks
 from engine.cost_models.calibrated.physics.schedules import activations_in_flight
-from engine.cost_models.calibrated.physics.stages import BOTH, ENDS, TURN, Stage, fullest_stages, placement_of
-from engine.cost_models.calibrated.physics.weights import LocalWeights, held_on, local_weights, replicas_of
+from engine.cost_models.calibrated.physics.stages import ENDS, Stage, fullest_stages
+from engine.cost_models.calibrated.physics.weights import LocalWeights, heads, held_on, local_weights, replicas_of
 
 __all__ = [
     "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight", "memory_use",
-    "of_largest", "stage_memories",
+    "of_largest", "stage_memories", "stage_memory",
 ]  # fmt: skip
 
 WEIGHT = 2.0
@@ -284,6 +284,17 @@ def stage_memories(case: Case) -> tuple[StageMemory, ...]:
     )
 
 
+def stage_memory(case: Case, stage: Stage, number: int) -> StageMemory:
+    """Returns what a processor of one stage holds at its peak [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        stage: position and blocks of the stage.
+        number: 0 for the first stage, 1 for the last, more for those between them.
+    """
+    return _stage_memory(case, _Common(local_weights(case), _Held.of(case), activation_bytes(case)), stage, number)
+
+
 class _Common(NamedTuple):
     """What stages of the same row have in common."""
 
@@ -317,7 +328,8 @@ def _stage_memory(case: Case, common: _Common, stage: Stage, number: int) -> Sta
         logits = logits + np.where(
             pytorch & (layout.sequence_par > 0), 2.0 * 2.0 * case.tokens * model.hidden * (1.0 - 1.0 / t), 0.0
         )
-        logits = logits * _heads(case, number)
+        # Those of prediction layers are kept beside them.
+        logits = logits * heads(case, number) * (1.0 + model.prediction_layers)
     # Weight gradients of the two largest matrices before they are added to the 32-bit ones.
     largest = model.hidden * (1.0 + model.gated) * model.feedforward / t
     gathered = GATHERED_BLOCKS * WEIGHT * _of_largest_block(stage, local.dense, local.sparse + local.experts)
@@ -339,17 +351,6 @@ def _stage_memory(case: Case, common: _Common, stage: Stage, number: int) -> Sta
         weights, gradients, optimizer, activations, working, logits, temporaries, held.weights(blocks, experts),
         1.0 - largest_blocks / np.maximum(everything, 1.0), 1.0 - kept_largest / np.maximum(activations, 1.0),
     )  # fmt: skip
-
-
-def _heads(case: Case, number: int) -> Floats:
-    """1 where the first stage (`number` 0) or the last (1) has the head and the loss, 0 where not [dimensionless]."""
-    alone = case.layout.pipeline_par == 1
-    found = np.asarray(alone, np.float64) if number == 0 else np.ones(())
-    placement = placement_of(case)
-    if placement.any():
-        turned = 1.0 if number == 0 else 0.0
-        found = np.where((placement == TURN) & ~alone, turned, np.where((placement == BOTH) & ~alone, 1.0, found))
-    return found
 
 
 def _of_largest_block(stage: Stage, dense: Floats, experts: Floats) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.columns.stage_layouts import BALANCED, EVEN
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.layouts import Pattern, Work, blocks_of_chunks, counted, pattern_of, work_of
+from engine.cost_models.calibrated.physics.layouts import Pattern, Work, kinds_of_chunks, pattern_of, work_of
 from engine.cost_models.calibrated.physics.schedules import COMBINED, INTERLEAVED, among
 from engine.cost_models.calibrated.physics.stages import Stage, alike, layout_of
 from engine.executions.arrays import Flags
@@ -28,13 +28,15 @@ GROUPS = 3
 
 
 def has_unlike_chunks(case: Case) -> Flags:
-    """Returns where an interleaved schedule runs a stage layout other than even [rows]; a plain truth where none does.
+    """Returns where an interleaved schedule runs a stage layout other than even, or prediction layers [rows]; a plain
+    truth where none does.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     layout, cut = case.layout, layout_of(case)
-    found = (cut != EVEN) & among(layout.schedule, (INTERLEAVED, COMBINED)) & (layout.pipeline_interleaving > 1)
+    unlike = (cut != EVEN) | (case.model.prediction_layers > 0)
+    found = unlike & among(layout.schedule, (INTERLEAVED, COMBINED)) & (layout.pipeline_interleaving > 1)
     return np.asarray(found if np.any(found) else False)
 
 
@@ -70,8 +72,7 @@ def _kept(
     pattern: Pattern, work: Work, stages: int, chunks: int, layout: int, position: int, microbatches: int, paired: bool
 ) -> tuple[float, float]:
     """Blocks without and with experts that one stage keeps at its peak."""
-    sizes = blocks_of_chunks(pattern, stages, chunks, layout, work)
-    kinds = np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1).reshape(-1, chunks, stages)[:, :, position]
+    kinds = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(-1, chunks, stages)[:, :, position]
     total = microbatches * chunks
     forwards, backwards = _order(stages, chunks, microbatches)
     ahead = min(total, (chunks - 1) * stages + 2 * (stages - 1 - position) + 1 + paired)

@@ -15,6 +15,7 @@ from engine.cost_models.calibrated.physics.collectives import Tier, collective, 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.rates import Rates
+from engine.cost_models.calibrated.physics.stages import LOOP, placement_of
 from engine.cost_models.calibrated.physics.weights import replicas_of
 
 __all__ = ["Gathers", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange"]
@@ -154,7 +155,9 @@ def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Float
 
 
 def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -> Floats:
-    """Returns the seconds per step to add the gradients of a tied embedding on the first and the last stage [rows] [s].
+    """Returns the seconds per step to add the gradients of an embedding on the first and the last stage [rows] [s].
+
+    It is there on both where the head is tied to it, and where prediction layers of the last stage look tokens up.
 
     The two share the networks that connect the whole pipeline, as if they were half of it apart.
 
@@ -167,4 +170,8 @@ def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -
     layout = case.layout
     tiers = network_tiers(np.asarray(2.0), case.processors / 2.0, case.accelerator, rates)
     time = collective(case.software.gradient_bytes * vocabulary, tiers, p, passes=2.0)
-    return np.where((case.model.tied_embeddings > 0) & (layout.pipeline_par > 1), time, 0.0)
+    shared = case.model.tied_embeddings > 0
+    if np.any(case.model.prediction_layers > 0):
+        # A stage that has both ends of the model shares it as it is.
+        shared = shared | ((case.model.prediction_layers > 0) & (placement_of(case) == LOOP))
+    return np.where(shared & (layout.pipeline_par > 1), time, 0.0)

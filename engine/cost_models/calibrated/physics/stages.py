@@ -28,8 +28,9 @@ from engine.cost_models.calibrated.physics.layouts import (
     UNWEIGHED,
     Pattern,
     Work,
-    blocks_of_chunks,
     counted,
+    kinds_of_chunks,
+    last_kind,
     pattern_of,
     work_of,
 )
@@ -40,7 +41,7 @@ from engine.executions.rules import fewest_blocks
 
 __all__ = [
     "BOTH", "ENDS", "KINDS", "LOOP", "TURN", "Kind", "Pattern", "Stage", "alike", "blocks_by_kind",
-    "blocks_of_model_stages", "blocks_of_stages", "fewest_held", "fullest_stages", "layout_of", "pace_of", "pattern_of",
+    "blocks_of_stages", "fewest_held", "fullest_stages", "layout_of", "pace_of", "pattern_of",
     "placement_of", "slowest_stages",
 ]  # fmt: skip
 
@@ -97,7 +98,11 @@ def blocks_by_kind(model: ModelShapes) -> tuple[Floats, ...]:
         model: shapes of the models, numbers or arrays [rows].
     """
     first, which, shape = alike(*pattern_of(model))
-    found = [counted(Pattern(*key), np.array([key[0]]))[:, 0] for key in first]
+    patterns = [Pattern(*key) for key in first]
+    found = [
+        counted(each, np.array([each.blocks]))[:, 0] + (each.predictions * last_kind(each) if each.predictions else 0)
+        for each in patterns
+    ]
     table = np.array(found, np.float64).reshape(-1, len(KINDS))
     return tuple(table[:, kind].take(which).reshape(shape) for kind in range(len(KINDS)))
 
@@ -140,20 +145,6 @@ def slowest_stages(case: Case) -> tuple[Stage, ...]:
     return _stages(case, _slowest)
 
 
-def blocks_of_model_stages(case: Case) -> npt.NDArray[Any]:
-    """Returns how many blocks of every kind every stage of the model has, in the order in which a token passes them
-    [kinds, stages of the model] [blocks].
-
-    Args:
-        case: shapes, layout, software and accelerators of one row.
-    """
-    layout, work = case.layout, (int(np.ravel(each)[0]) for each in work_of(case.model))
-    degrees = (layout.pipeline_par, layout.pipeline_interleaving, layout.stage_layout)
-    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
-    sizes = blocks_of_chunks(pattern, *(int(np.ravel(each)[0]) for each in degrees), Work(*work))
-    return np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1)
-
-
 def pace_of(case: Case) -> Floats:
     """Returns the time of a microbatch in the steady state of an interleaved pipeline, as a multiple of what its
     busiest stage does for it [rows] [dimensionless]; a plain number where no layout makes stages wait for each other.
@@ -162,7 +153,8 @@ def pace_of(case: Case) -> Floats:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     layout, cut = case.layout, layout_of(case)
-    if not np.any((cut != EVEN) & (layout.pipeline_interleaving > 1)):
+    unlike = (cut != EVEN) | (case.model.prediction_layers > 0)
+    if not np.any(unlike & (layout.pipeline_interleaving > 1)):
         return np.ones(())
     keys, which, shape = alike(
         layout.pipeline_par, layout.pipeline_interleaving, layout.schedule, cut, *work_of(case.model),
@@ -170,7 +162,8 @@ def pace_of(case: Case) -> Floats:
     )  # fmt: skip
     found = [
         pace(Pattern(*numbers), stages, chunks, number_of_layout, Work(head, dense, experts), schedule == COMBINED)
-        if number_of_layout != EVEN and schedule in (INTERLEAVED, COMBINED)
+        if (number_of_layout != EVEN or Pattern(*numbers).predictions)
+        and stages > 1 and chunks > 1 and schedule in (INTERLEAVED, COMBINED)
         else 1.0
         for stages, chunks, schedule, number_of_layout, head, dense, experts, *numbers in keys
     ]
@@ -212,9 +205,7 @@ def blocks_of_stages(
 
     Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide these blocks.
     """
-    sizes = blocks_of_chunks(pattern, stages, chunks, layout, work)
-    before = counted(pattern, np.concatenate([[0], np.cumsum(sizes)]))
-    every = np.diff(before, axis=1).reshape(len(KINDS), chunks, stages)
+    every = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(len(KINDS), chunks, stages)
     found: npt.NDArray[Any] = every.sum(axis=1)
     if placement == TURN:
         found = every[:, 0] + every[:, 1, ::-1]
@@ -235,10 +226,9 @@ def _fullest(pattern: Pattern, stages: int, chunks: int, placement: int, layout:
     # A window changes nothing of what a block keeps.
     blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
     held = np.array([blocks[0] + blocks[1], blocks[2] + blocks[3]])
-    if layout != EVEN and chunks > 1 and placement == LOOP:
+    if (layout != EVEN or pattern.predictions) and chunks > 1 and placement == LOOP:
         # Which chunk has them matters, too: a stage keeps the first ones longest.
-        sizes = blocks_of_chunks(pattern, stages, chunks, layout, work)
-        each = np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1).reshape(len(KINDS), chunks, stages)
+        each = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(len(KINDS), chunks, stages)
         held = np.concatenate([held, each[0] + each[1], each[2] + each[3]])
     return _maximal(held, stages, of_first=True)
 

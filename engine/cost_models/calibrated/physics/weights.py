@@ -22,8 +22,8 @@ from engine.cost_models.calibrated.physics.schedules import DUALPIPE, copies
 from engine.cost_models.calibrated.physics.stages import BOTH, ENDS, TURN, Stage, placement_of
 
 __all__ = [
-    "Held", "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights", "held_on",
-    "local_weights", "replicas_of", "router_weights", "shared_weights", "vocabularies",
+    "Held", "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights", "heads",
+    "held_on", "local_weights", "replicas_of", "router_weights", "shared_weights", "vocabularies",
 ]  # fmt: skip
 
 
@@ -38,7 +38,8 @@ class LocalWeights(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Parameters of one stage on one processor [elements]: of blocks outside experts, of experts, of the vocabulary."""
+    """Parameters of one stage on one processor [elements]: of blocks outside experts, of experts, of the vocabulary,
+    with which projections of prediction layers count."""
 
     blocks: Floats
     experts: Floats
@@ -59,6 +60,9 @@ def held_on(case: Case, local: LocalWeights, stage: Stage, number: int) -> Held:
     vocabulary = none
     if number < ENDS:
         vocabulary = local.vocabulary * vocabularies(case, number)
+        if np.any(case.model.prediction_layers > 0):
+            projections = 2.0 * case.model.hidden**2 / case.layout.tensor_par
+            vocabulary = vocabulary + case.model.prediction_layers * heads(case, number) * projections
     times = copies(case.layout.schedule) if np.any(case.layout.schedule == DUALPIPE) else np.ones(())
     blocks = times * stage.dense * local.dense
     if not np.any(stage.experts):
@@ -86,7 +90,8 @@ def replicas_of(case: Case) -> tuple[Floats, Floats]:
 def vocabularies(case: Case, number: int) -> Floats:
     """Returns how many vocabulary matrices an end of the pipeline holds [rows] [matrices].
 
-    It is one, but both on a stage that has both ends of the model, unless they are one.
+    It is one, but both on a stage that has both ends of the model, unless they are one, and where prediction layers of
+    the last stage look tokens up.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
@@ -95,10 +100,28 @@ def vocabularies(case: Case, number: int) -> Floats:
     alone = case.layout.pipeline_par == 1
     both = np.where(case.model.tied_embeddings == 0, 2.0, 1.0)
     found = np.where(alone, both, 1.0)
+    if number > 0 and np.any(case.model.prediction_layers > 0):
+        found = np.where(case.model.prediction_layers > 0, both, found)
     placement = placement_of(case)
     if placement.any():
         turned = both if number == 0 else 0.0
         found = np.where((placement == TURN) & ~alone, turned, np.where((placement == BOTH) & ~alone, both, found))
+    return np.asarray(found)
+
+
+def heads(case: Case, number: int) -> Floats:
+    """Returns 1 where an end of the pipeline has head and loss, 0 where not [rows] [dimensionless].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        number: 0 for the first stage, 1 for the last.
+    """
+    alone = case.layout.pipeline_par == 1
+    found = np.asarray(alone, np.float64) if number == 0 else np.ones(())
+    placement = placement_of(case)
+    if placement.any():
+        turned = 1.0 if number == 0 else 0.0
+        found = np.where((placement == TURN) & ~alone, turned, np.where((placement == BOTH) & ~alone, 1.0, found))
     return np.asarray(found)
 
 

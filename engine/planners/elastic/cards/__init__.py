@@ -7,6 +7,7 @@ from engine.planners.elastic.cards.loader import (
     load_card,
     load_card_document,
     save_card,
+    sent_card,
     to_document,
 )
 from engine.planners.elastic.cards.schema import (
@@ -31,5 +32,6 @@ __all__ = [
     "load_card",
     "load_card_document",
     "save_card",
+    "sent_card",
     "to_document",
 ]

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+import hardware
+import models
 from engine.planners.elastic.cards.schema import CardError, ModelCard
 from models.documents import (
     Library,
@@ -20,7 +22,9 @@ from models.documents import (
     shown,
 )
 
-__all__ = ["FORMAT", "card_names", "changed_card", "load_card", "load_card_document", "save_card", "to_document"]
+__all__ = [
+    "FORMAT", "card_names", "changed_card", "load_card", "load_card_document", "save_card", "sent_card", "to_document",
+]  # fmt: skip
 
 FORMAT: Final = "shardscape-elastic-card/1"
 
@@ -79,6 +83,27 @@ def load_card(card: ModelCard | Mapping[str, Any] | str | os.PathLike[str]) -> M
     if isinstance(card, Mapping):
         return load_card_document(card)
     return _LIBRARY.load(card)
+
+
+def sent_card(document: object, where: str = "the model card") -> ModelCard:
+    """Returns the card of a document that somebody sent, whose names are looked up and never opened as paths: its model
+    and system have to be of the library, and a card that is called as one of the library gets another name, so that no
+    trace of the library stands for what was measured of it.
+
+    Args:
+        document: a parsed JSON value of any kind.
+        where: name of the document in messages.
+
+    Raises `CardError` naming the field at fault.
+    """
+    card = load_card_document(document, where)
+    for what, given, known in (
+        ("model", card.library_model, models.names()),
+        ("system", card.system, hardware.names(with_variants=True)),
+    ):
+        if given is not None and given not in known:
+            raise CardError(f"The card's {what} {given[:60]!r} is none of the library.")
+    return card.model_copy(update={"name": f"my {card.name}"}) if card.name in card_names() else card
 
 
 def to_document(card: ModelCard) -> dict[str, Any]:

@@ -4,7 +4,13 @@ In every file a zero or an absent time says that a plan does not run, or was not
 """
 
 from engine.planners.elastic.measured.library import measurement_names, measurements, measurements_of
-from engine.planners.elastic.measured.table import MeasurementError, Measurements, read_measurements, save_measurements
+from engine.planners.elastic.measured.table import (
+    MeasurementError,
+    Measurements,
+    measurements_text,
+    read_measurements,
+    save_measurements,
+)
 
 __all__ = [
     "MeasurementError",
@@ -12,6 +18,7 @@ __all__ = [
     "measurement_names",
     "measurements",
     "measurements_of",
+    "measurements_text",
     "read_measurements",
     "save_measurements",
 ]

@@ -22,6 +22,7 @@ __all__ = [
     "MeasurementError",
     "Measurements",
     "fastest_of_one_node",
+    "measurements_text",
     "read_measurements",
     "save_measurements",
 ]
@@ -195,6 +196,19 @@ def _notes(table: pd.DataFrame, unknown: set[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def measurements_text(found: Measurements) -> str:
+    """Returns measurements as the text of a CSV with units in the names of its columns; `read_measurements` reads it.
+
+    Args:
+        found: the measurements.
+    """
+    kept = ["exec_plan", "placement", "cpu_threads", "iteration_s", *(f"{part}_ms" for part in PARTS)]
+    table = found.table[kept].dropna(axis="columns", how="all")
+    if "iteration_s" not in table:
+        table["iteration_s"] = math.nan
+    return table.to_csv(index=False)
+
+
 def save_measurements(found: Measurements, path: str | os.PathLike[str]) -> None:
     """Writes measurements as CSV with units in the names of its columns, which `read_measurements` reads.
 
@@ -204,12 +218,8 @@ def save_measurements(found: Measurements, path: str | os.PathLike[str]) -> None
 
     Raises `MeasurementError` where it cannot be written.
     """
-    kept = ["exec_plan", "placement", "cpu_threads", "iteration_s", *(f"{part}_ms" for part in PARTS)]
-    table = found.table[kept].dropna(axis="columns", how="all")
-    if "iteration_s" not in table:
-        table["iteration_s"] = math.nan
     try:
-        Path(path).write_text(table.to_csv(index=False), encoding="utf-8")
+        Path(path).write_text(measurements_text(found), encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise MeasurementError(f"{shown(os.fspath(path))[1:-1]} cannot be written: {reason}.") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Real
 from typing import Any, Final
@@ -75,9 +75,7 @@ def jobs_of(given: Iterable[Job | Mapping[str, Any] | CardLike] | pd.DataFrame |
     for row in rows:
         job = _job(row)
         same = sum(each.name == job.name or each.name.startswith(f"{job.name} (") for each in jobs)
-        jobs.append(
-            job if not same else Job(f"{job.name} ({same + 1})", job.card, job.measured, job.guarantee, job.rates)
-        )
+        jobs.append(replace(job, name=f"{job.name} ({same + 1})") if same else job)
     return tuple(jobs)
 
 

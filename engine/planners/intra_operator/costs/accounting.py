@@ -29,6 +29,7 @@ from engine.planners.intra_operator.costs.options import (
     Widths,
     repeated_heads,
 )
+from engine.planners.intra_operator.costs.recomputation import Again, done_again
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import Mesh
 from engine.planners.intra_operator.parallel_blocks import ParallelBlock
@@ -57,7 +58,7 @@ def accounted(
         widths: of elements and parameters, and what is kept and split.
         first: whether nothing is before it, so that its input needs no gradient.
     """
-    made = _Layer(graph, tuple(blocks), tuple(options), mesh, widths, first)
+    made = _Layer(graph, tuple(blocks), tuple(options), mesh, widths, first, done_again(mesh, widths))
     return made.factors()
 
 
@@ -69,41 +70,47 @@ class _Layer:
     mesh: Mesh
     widths: Widths
     first: bool
+    again: Again
 
     def factors(self) -> list[Factor]:
-        account = Account(self.mesh.shape)
+        forgets = self.widths.recompute == "full"
+        account = Account(self.mesh.shape, self.widths.accumulation, forgets=forgets)
+        step = Account(self.mesh.shape)  # what is done once, and not for every microbatch
         for at, option in enumerate(self.options):
             weights = self._bytes([each.weight for each in self._weighted(at)])
-            _gradients(account, at, option, weights, self.widths)
+            _gradients(account if self.widths.fsdp else step, at, option, weights, self.mesh, self.widths)
             again = self._repeated(at)
             keys = [each for each in self._weighted(at) if each.name in ("k", "v")]
             more = self._bytes([each.weight for each in keys]) * again
             _parameters(account, at, option, (weights + more) / self.widths.element, self.widths)
             if keys:
                 split = account.parts(np.ones_like(option.ids, bool))
-                account.hold((at,), self._bytes([each.out for each in keys]) * again / split)
+                account.hold((at,), self._bytes([each.out for each in keys]) * again / split, needed=True)
             if option.experts:
                 self._experts(account, at)
             else:
                 self._inputs(account, at)
                 self._results(account, at)
             if self.mesh.system is not None:
-                seconds = block_seconds(self.graph, self.blocks[at], option, self.mesh, first=self.first)
+                seconds = block_seconds(
+                    self.graph, self.blocks[at], option, self.mesh, self.again, first=self.first
+                )
                 account.spend((at,), seconds)
         self._residual(account)
-        return account.factors
+        return [*account.factors, *step.factors]
 
     def _inputs(self, account: Account, at: int) -> None:
         """What a block reads: brought forward twice, its gradient back once, and kept.
 
         Under sequence parallelism it is kept as its devices' parts. What it then takes to gather it again is hidden
-        behind the gradient of the input (Korthikanti et al. 2022, section 4.2.2), so that it counts once.
+        behind the gradient of the input (Korthikanti et al. 2022, section 4.2.2), so that it counts once. Where the
+        forward pass is done again, what is brought forward then serves the gradients of weights, too.
         """
         option, scattered = self.options[at], self.widths.sequence
         for size, source in self._reads(at):
             states, keys = self._states(source, at)
             wants = option.wants[None]
-            account.convert(keys, states, wants, size, 1.0 if scattered else 2.0)
+            account.convert(keys, states, wants, size, 1.0 + self.again.tensor if scattered else 2.0)
             apart = wants != REPLICATED
             account.keep(keys, apart | (states != REPLICATED) if scattered else apart & (states == states), size)
             if self.first and source == BEFORE:
@@ -120,7 +127,7 @@ class _Layer:
         ahead = [each for each in weighted if each not in last]
         out = self._bytes([each.out for each in last or ahead])
         partial = option.uses(COLUMNS if last else ROWS)
-        account.reduce((at,), partial, ~partial, out, scattered=scattered)
+        account.reduce((at,), partial, ~partial, out, count=1.0 + self.again.tensor, scattered=scattered)
         if scattered:  # the gradient comes split by tokens, and rows want it whole
             account.gather((at,), partial, ~partial, out)
         keeps = {each.after for each in self.graph.between if each.keeps}
@@ -130,7 +137,7 @@ class _Layer:
             account.keep((at,), option.gives != REPLICATED, self._bytes(acted))
         scores = [each.contraction.out for each in self.blocks[at].members if each.contraction.name == "qk"]
         if scores:
-            both = 2.0 * self._bytes(scores) if self.widths.scores else 0.0
+            both = 2.0 * self._bytes(scores) if self.widths.scores and self.widths.recompute != "selective" else 0.0
             account.keep((at,), np.ones_like(option.ids, bool), out + both)
 
     def _inside(self, account: Account, at: int, ahead: Sequence[Contraction], last: Contraction) -> None:
@@ -138,8 +145,8 @@ class _Layer:
         option = self.options[at]
         rows = option.uses(ROWS)
         hidden, read = self._bytes([each.out for each in ahead]), self._bytes([_activation(last)])
-        for size in (hidden, read):
-            account.reduce((at,), rows, ~rows, size)
+        for size, count in ((hidden, 1.0 + self.again.tensor), (read, 1.0)):
+            account.reduce((at,), rows, ~rows, size, count=count)
         account.keep((at,), ~rows, hidden + read)
 
     def _experts(self, account: Account, at: int) -> None:
@@ -154,26 +161,27 @@ class _Layer:
         option, scattered = self.options[at], self.widths.sequence
         weighted = self._weighted(at)
         ahead, last = weighted[:-1], weighted[-1]
+        twice = 1.0 + self.again.experts
         sent, back = self._bytes([_activation(ahead[0])]), self._bytes([last.out])
         stream = self._stream
         inside, tokens = option.wants, np.full_like(option.wants, TOKENS)
-        for size in (sent, back):
+        for size, there, home in ((sent, twice, 1.0), (back, 1.0, twice)):
             whole = stream * self._destinations(option) if self.graph.visits else np.full(len(option.ids), size)
-            account.convert((at,), tokens, inside, whole)
-            account.convert((at,), inside, tokens, whole)
+            account.convert((at,), tokens, inside, whole, there)
+            account.convert((at,), inside, tokens, whole, home)
             for one in np.unique(whole):
                 columns = option.uses(COLUMNS) & (whole == one)[:, None]
-                account.reduce((at,), columns, inside != REPLICATED, float(one), scattered=scattered)
+                account.reduce((at,), columns, inside != REPLICATED, float(one), count=home, scattered=scattered)
         self._inside(account, at, ahead, last)
         account.keep((at,), inside != REPLICATED, sent)
         out, states = self._out, self.options[self._out].gives
         every = np.full_like(states, TOKENS)
-        account.convert((out,), states, every, stream)
+        account.convert((out,), states, every, stream, 1.0 + self.again.tensor)
         account.convert((out,), every, states, stream)
         gate = self._block("gate" if not self.graph.visits else "router")
         logits = self._bytes([self.blocks[gate].root.out])
         given = self.options[gate].gives
-        account.convert((gate,), given, np.full_like(given, TOKENS), logits)
+        account.convert((gate,), given, np.full_like(given, TOKENS), logits, 1.0 + self.again.tensor)
         account.convert((gate,), np.full_like(given, TOKENS), given, logits)
         if not self.graph.visits:
             masked = [each.contraction for each in self.blocks[gate].members[1:]]
@@ -181,7 +189,8 @@ class _Layer:
             account.keep((gate,), np.ones_like(self.options[gate].ids, bool), self._bytes(kept))
         for other, option in enumerate(self.options):
             if option.joined:
-                account.convert((other,), option.gives, np.full_like(option.gives, TOKENS), stream)
+                tokens = np.full_like(option.gives, TOKENS)
+                account.convert((other,), option.gives, tokens, stream, 1.0 + self.again.tensor)
                 account.convert((other,), np.full_like(option.gives, TOKENS), option.gives, stream)
 
     def _destinations(self, option: BlockOptions) -> Floats:
@@ -204,20 +213,25 @@ class _Layer:
             if source == target:
                 continue
             keys = (source, target)
-            account.convert(keys, states[:, None], wanted[None], stream)
+            account.convert(keys, states[:, None], wanted[None], stream, 1.0 + self.again.tensor)
             if source != BEFORE or not self.first:
                 account.convert(keys, wanted[None], states[:, None], stream)
         width = stream / self.graph.sizes["h"]
         normed = [(BEFORE, before)] if self.graph.beside else [(BEFORE, before), (out, mixed)]
         compress = [self._block(name) for name in ("kv_down",) if name in self._names]
         for source, states in [*normed, *((at, self.options[at].gives) for at in compress)]:
-            account.reduce((source,), states == LAST, states == TOKENS, width, count=NORM_REDUCES)
+            count = NORM_REDUCES * (1.0 + self.again.elementwise / 2.0)  # half of them are forward
+            account.reduce((source,), states == LAST, states == TOKENS, width, count=count)
+        if account.forgets:  # of the forward pass a layer's input alone is left
+            source, states = (0, self.options[0].wants) if self.first else (BEFORE, before)
+            account.hold((source,), stream / account.parts(states != REPLICATED))
         if self.mesh.system is not None:
             elements = stream / self.widths.element
             if self.first:  # the input comes as the first block wants it
                 normed[0] = (0, self.options[0].wants)
             for source, states in normed:
-                account.spend((source,), norm_seconds(self.mesh, elements / account.parts(states != REPLICATED)))
+                here = elements / account.parts(states != REPLICATED)
+                account.spend((source,), norm_seconds(self.mesh, here, self.again))
 
     def _repeated(self, at: int) -> Floats:
         """How often more each head of keys and values is there than once, for every strategy of a block."""
@@ -275,27 +289,39 @@ def _activation(contraction: Contraction) -> Operand:
     return contraction.right if contraction.left.weight else contraction.left
 
 
-def _gradients(account: Account, at: int, option: BlockOptions, size: float, widths: Widths) -> None:
+def _gradients(account: Account, at: int, option: BlockOptions, size: float, mesh: Mesh, widths: Widths) -> None:
     """All-reduce of the gradients of weights that an axis does not split; with FSDP a reduce-scatter, and an all-gather
-    of the weights before each pass."""
+    of the weights before each pass, for every microbatch.
+
+    Where ZeRO adds up gradients over microbatches, Alpa all-reduces them and gathers new weights besides, half as much
+    volume again; on a system they are scattered when the last is there, as the calibrated cost model has it.
+    """
     tokens = option.uses(SPLIT_TOKENS)
     wide = (widths.gradient or widths.element) / widths.element
     # With ZeRO gradients are scattered in their own width, and new weights gathered in that of elements.
-    added = (wide + 1.0) / 2.0 if widths.zero and not widths.fsdp else wide
+    whole = widths.accumulation > 1 and mesh.system is None
+    added = (wide + 1.0) / 2.0 if widths.zero and not widths.fsdp and not whole else wide
     account.reduce((at,), tokens, ~tokens, size * added, scattered=widths.fsdp)
     if widths.fsdp:
         account.gather((at,), tokens, ~tokens, size, 2.0)
+    elif widths.zero and whole:
+        account.gather((at,), tokens, ~tokens, size)
 
 
 def _parameters(account: Account, at: int, option: BlockOptions, number: Floats, widths: Widths) -> None:
-    """Memory of parameters that are split over the devices, or whole on each."""
+    """Memory of parameters that are split over the devices, or whole on each.
+
+    Gradients that ZeRO adds up over microbatches are whole on each device until they are exchanged.
+    """
     tokens = option.uses(SPLIT_TOKENS)
     split, copies = account.parts(~tokens), account.parts(tokens)
     rest = widths.parameter - widths.element
     if widths.fsdp:
         each: Floats = np.asarray(widths.parameter / copies)
     else:
-        each = np.asarray(widths.element + (rest / copies if widths.zero else rest))
+        own = (widths.gradient or widths.element) if widths.accumulation > 1 else 0.0
+        own = min(own, rest)
+        each = np.asarray(widths.element + (own + (rest - own) / copies if widths.zero else rest))
     account.hold((at,), number * each / split)
 
 

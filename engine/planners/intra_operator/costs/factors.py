@@ -36,13 +36,15 @@ BEFORE: Final = -1
 @dataclass(frozen=True, slots=True)
 class Factor:
     """What depends on the strategies of some blocks: axes of the arrays are those blocks, in `keys`, then mesh axis and
-    collective for volumes [bytes] and counts; seconds of kernels [s] and memory [bytes] have the blocks only."""
+    collective for volumes [bytes] and counts; seconds of kernels [s], memory, and what of it is there only while the
+    layer is at work [bytes] have the blocks only."""
 
     keys: tuple[int, ...]
     volumes: Floats | None = None
     counts: Floats | None = None
     seconds: Floats | None = None
     memory: Floats | None = None
+    working: Floats | None = None
 
 
 class Account:
@@ -50,10 +52,13 @@ class Account:
 
     Args:
         shape: devices along every mesh axis, the outer one first.
+        times: how often everything but memory is done in a step.
+        forgets: whether what is kept is there only while the layer is at work, because it is computed again.
     """
 
-    def __init__(self, shape: Sequence[int]) -> None:
+    def __init__(self, shape: Sequence[int], times: float = 1.0, *, forgets: bool = False) -> None:
         self.shape = tuple(shape)
+        self.times, self.forgets = times, forgets
         self.share = [(devices - 1) / devices for devices in shape]
         self.factors: list[Factor] = []
 
@@ -134,14 +139,14 @@ class Account:
         self.convert(keys, source, np.where(split, TOKENS, REPLICATED), size, count)
 
     def keep(self, keys: tuple[int, ...], split: Flags, size: float) -> None:
-        """Adds memory for a tensor that the axes split or not.
+        """Adds memory for a tensor that the backward pass needs, and that the axes split or not.
 
         Args:
             keys: the blocks that the axes belong to.
             split: whether an axis splits the tensor [..., mesh axis].
             size: of the whole tensor [bytes].
         """
-        self.factors.append(Factor(keys, memory=size / self.parts(split)))
+        self.hold(keys, size / self.parts(split), needed=True)
 
     def parts(self, split: Flags) -> Floats:
         """Returns into how many parts a tensor is split.
@@ -158,16 +163,19 @@ class Account:
             keys: the blocks that the axes belong to.
             seconds: of a device [s].
         """
-        self.factors.append(Factor(keys, seconds=np.asarray(seconds, float)))
+        self.factors.append(Factor(keys, seconds=self.times * np.asarray(seconds, float)))
 
-    def hold(self, keys: tuple[int, ...], memory: Floats) -> None:
+    def hold(self, keys: tuple[int, ...], memory: Floats, *, needed: bool = False) -> None:
         """Adds memory of a device [bytes].
 
         Args:
             keys: the blocks that the axes belong to.
             memory: of a device [bytes].
+            needed: whether it is what the backward pass needs of the forward pass.
         """
-        self.factors.append(Factor(keys, memory=np.asarray(memory, float)))
+        size = np.asarray(memory, float)
+        forgotten = needed and self.forgets
+        self.factors.append(Factor(keys, working=size) if forgotten else Factor(keys, memory=size))
 
     def _empty(self, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
         full = (*shape, len(self.shape), len(COLLECTIVES))
@@ -182,7 +190,11 @@ class Account:
 
     def _add(self, keys: tuple[int, ...], volumes: Floats, counts: Floats) -> None:
         flat = volumes.shape[:-2]
-        self.factors.append(Factor(keys, volumes.reshape(*flat, -1), counts.reshape(*flat, -1)))
+        once = self.times == 1.0
+        self.factors.append(
+            Factor(keys, *(each.reshape(*flat, -1) if once else self.times * each.reshape(*flat, -1)
+                           for each in (volumes, counts)))
+        )  # fmt: skip
 
 
 def all_states(axes: int) -> Ints:

@@ -11,6 +11,7 @@ from engine.cost_models.contract import KernelTimes
 from engine.executions.arrays import Floats
 from engine.planners.intra_operator.contractions import Contraction, Dim
 from engine.planners.intra_operator.costs.options import BlockOptions
+from engine.planners.intra_operator.costs.recomputation import Again
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import Mesh
 from engine.planners.intra_operator.parallel_blocks import Member, ParallelBlock
@@ -18,19 +19,23 @@ from engine.planners.intra_operator.parallel_blocks import Member, ParallelBlock
 __all__ = ["block_seconds", "norm_seconds"]
 
 
-def norm_seconds(mesh: Mesh, elements: Floats) -> Floats:
+def norm_seconds(mesh: Mesh, elements: Floats, again: Again) -> Floats:
     """Returns the seconds of a norm, forward and backward [s].
 
     Args:
         mesh: with a system.
         elements: of the residual stream on a device [elements].
+        again: what of the forward pass is done again.
     """
     kernels = mesh.kernels
-    return np.zeros(np.shape(elements)) if kernels is None else np.asarray(sum(kernels.norm(elements)))
+    if kernels is None:
+        return np.zeros(np.shape(elements))
+    ahead, back = kernels.norm(elements)
+    return np.asarray((1.0 + again.elementwise) * ahead + back)
 
 
 def block_seconds(
-    graph: LayerGraph, block: ParallelBlock, option: BlockOptions, mesh: Mesh, *, first: bool
+    graph: LayerGraph, block: ParallelBlock, option: BlockOptions, mesh: Mesh, again: Again, *, first: bool
 ) -> Floats:
     """Returns the seconds of the kernels of a block, forward and backward, for every strategy [s].
 
@@ -41,16 +46,23 @@ def block_seconds(
         block: whose kernels they are.
         option: its strategies.
         mesh: with a system.
+        again: what of the forward pass is done again.
         first: whether the input of the layer needs no gradient.
     """
     kernels = mesh.kernels
     if kernels is None:
         return np.zeros(len(option.ids))
-    return np.array([_seconds(graph, block, row, mesh.shape, kernels, first) for row in option.ids.tolist()])
+    return np.array([_seconds(graph, block, row, mesh.shape, kernels, again, first) for row in option.ids.tolist()])
 
 
 def _seconds(
-    graph: LayerGraph, block: ParallelBlock, row: Sequence[int], shape: Sequence[int], kernels: KernelTimes, first: bool
+    graph: LayerGraph,
+    block: ParallelBlock,
+    row: Sequence[int],
+    shape: Sequence[int],
+    kernels: KernelTimes,
+    again: Again,
+    first: bool,
 ) -> float:
     found = 0.0
     together: dict[tuple[str, bool], list[tuple[float, ...]]] = {}
@@ -62,18 +74,19 @@ def _seconds(
         each = member.contraction
         if each.name in ("qk", "av"):
             if each.name == "qk":
-                found += _attention(graph, sizes, kernels)
+                found += _attention(graph, sizes, kernels, again)
             continue
         spare = first and graph.reads.get(each.name) == ""
         products = together.setdefault((each.left.name, spare), [])
         products.append(_shape(each, sizes))
         if each.name in acted and each.name == gates[-1]:
             results = math.prod(_sizes(each.out.dims, sizes))
-            found += float(sum(kernels.activation(results, gated=len(gates) > 1)))
+            ahead, back = kernels.activation(results, gated=len(gates) > 1)
+            found += float((1.0 + again.elementwise) * ahead + back)
     for (_, spare), products in together.items():
         m, _, k, count = products[0]
         forward, left, right = kernels.product(m, sum(each[1] for each in products), k, count)
-        found += float(forward + right + (0.0 if spare else left))
+        found += float((1.0 + again.linear) * forward + right + (0.0 if spare else left))
     return found
 
 
@@ -86,13 +99,13 @@ def option_is_masked(block: ParallelBlock) -> bool:
     return "up" in block.contractions
 
 
-def _attention(graph: LayerGraph, sizes: Mapping[str, float], kernels: KernelTimes) -> float:
+def _attention(graph: LayerGraph, sizes: Mapping[str, float], kernels: KernelTimes, again: Again) -> float:
     heads = sizes["a"] * sizes.get("r", 1)
     ahead, back = kernels.attention(
         sizes["b"], heads, int(graph.sizes["s"]), int(graph.sizes["d"]),
         int(graph.sizes.get("value", graph.sizes["d"])), graph.window,
     )  # fmt: skip
-    return float(ahead + back)
+    return float((1.0 + again.attention) * ahead + back)
 
 
 def _local(

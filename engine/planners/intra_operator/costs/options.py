@@ -40,7 +40,9 @@ class Widths:
     are split over the axis where the weight is not (ZeRO), which changes no volume; whether scores are kept, which
     fused attention computes again; whether weights are split there too and gathered in both passes (FSDP, ZeRO stage
     3); whether what rows add up is split by tokens (sequence parallelism); bytes of an element of a gradient that is
-    added up, 0 for those of any element."""
+    added up, 0 for those of any element; what the backward pass computes again, one of
+    `engine.planners.intra_operator.costs.recomputation.RECOMPUTES`; microbatches of a step, whose gradients are added
+    up before they are exchanged."""
 
     element: float = 4.0
     parameter: float = 16.0
@@ -49,6 +51,8 @@ class Widths:
     fsdp: bool = False
     sequence: bool = False
     gradient: float = 0.0
+    recompute: str = "none"
+    accumulation: int = 1
 
 
 @dataclass(frozen=True)

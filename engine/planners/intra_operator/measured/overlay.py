@@ -22,7 +22,7 @@ from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.library import any_mesh
 from engine.planners.intra_operator.mesh import Mesh, mesh_of
 from engine.planners.intra_operator.steps import Chosen, layers_of, step_of, widths_of
-from engine.planners.intra_operator.uniform import costs_of
+from engine.planners.intra_operator.uniform import costs_of, step_flop
 
 __all__ = ["FittedRates", "fit_rates", "overlay"]
 
@@ -67,7 +67,7 @@ class _Steps:
         key = (str(model), batch, layers, mesh.devices)
         widths = widths_of(model, **self.counted)
         if key not in self.known:
-            _, graphs, _ = layers_of(model, batch=batch, layers=layers)
+            _, graphs, _ = layers_of(model, batch=batch, layers=layers, accumulation=widths.accumulation)
             self.known[key] = graphs, costs_of(graphs, mesh, widths)
         graphs, kinds = self.known[key]
         order = [each.name for each in graphs]
@@ -78,7 +78,7 @@ class _Steps:
             found = step_of(kinds, order, mesh, vectors, widths)
         except PlanError as error:
             raise PlanError(f"{where}: {error}") from None
-        flop = kinds[order[0]].first_flop + sum(kinds[name].flop for name in order[1:])
+        flop = step_flop(kinds, order) + sum(kinds[name].again_flop for name in order)
         return found, flop / mesh.devices
 
     def _field(self, point: Mapping[str, Any], name: str, where: str) -> Any:

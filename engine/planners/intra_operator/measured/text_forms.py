@@ -51,7 +51,7 @@ def _title(plan: IntraOperatorPlan) -> Iterator[str]:
         family, _, letter = plan.model.strip().lower().replace("_", " ").replace("-", " ").partition(" ")
         called = {"gpt": "GPT", "moe": "MoE", "llama": "LLAMA"}[family]
         config = f" config:{letter.strip().upper()}" if letter else ""
-        sizes = f"batchsize:{plan.layers[0].sizes['b']} layers:{len(plan.layers)} devices:{plan.mesh.devices}"
+        sizes = f"batchsize:{plan.batch} layers:{len(plan.layers)} devices:{plan.mesh.devices}"
         yield f"============ {called} test: parallel_block_opt:True{config} {sizes} ============"
 
 

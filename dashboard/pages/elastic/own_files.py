@@ -1,0 +1,62 @@
+"""Tables of one's own: uploaded, checked, and part of the link where they are short enough: a reload keeps them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import streamlit as st
+
+from dashboard.link import state
+from dashboard.link.document_validation import Refused
+from dashboard.link.folding import folded, unfolded
+from dashboard.link.own_cards import IN_LINKS
+from engine.planners.contract import PlanError
+
+__all__ = ["KEPT", "PACKED", "own_table"]
+
+PACKED: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{IN_LINKS}}}")
+KEPT: Final = "It travels in the link where it is short enough, and otherwise stays while this page is open."
+
+
+def own_table(
+    label: str, parameter: str, noun: str, megabytes: int, check: Callable[[str], object]
+) -> str | None:
+    """Draws the field of a CSV and returns the text of the table that was uploaded last, here or by whoever made the
+    link; None where there is none.
+
+    Args:
+        label: of the field.
+        parameter: of the link.
+        noun: what the table is, in sentences.
+        megabytes: largest file.
+        check: raises a PlanError for a text that is none.
+
+    Raises `engine.planners.contract.PlanError`.
+    """
+    file = st.file_uploader(label, type=["csv"], key=f"{parameter}_file", max_upload_size=megabytes)
+    seen, kept = f"_{parameter}_seen", f"_{parameter}_text"
+    if file is not None and st.session_state.get(seen) != file.file_id:
+        try:
+            # A line end makes it text: never the path of a file of the server.
+            text = file.getvalue().decode("utf-8-sig") + "\n"
+        except UnicodeDecodeError:
+            raise PlanError(f"{file.name} is no text in UTF-8.") from None
+        check(text)
+        st.session_state[seen], st.session_state[kept] = file.file_id, text
+        short = folded(text)
+        state.set_url_value(parameter, short if len(short) <= IN_LINKS else None)
+        st.rerun()
+    packed = state.url_value(parameter, "", PACKED)
+    if not packed:
+        found: str | None = st.session_state.get(kept)
+        return found
+    try:
+        text = unfolded(packed, noun).decode("utf-8") + "\n"
+    except Refused as problem:
+        raise PlanError(str(problem)) from None
+    except UnicodeDecodeError:
+        raise PlanError(f"The link's {noun} is no text in UTF-8.") from None
+    check(text)
+    return text

@@ -1,0 +1,104 @@
+"""The card of the stages: what every rank holds, how long that takes, and what makes it long."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.stage_bars import stage_bars, stage_kinds
+from dashboard.pages.schedules.own_stages import RankWork, bytes_of_ranks, cut_for, ranks_of
+from dashboard.pages.schedules.questions import Outcome, Question, chunks_of
+from dashboard.widgets.chart import show
+from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import scale_for
+from hardware import GIB
+
+__all__ = ["rank_work", "stages_card", "stages_table"]
+
+
+def rank_work(question: Question, made: Outcome) -> list[RankWork]:
+    """Returns what every rank does for a microbatch under a schedule; nothing where stages are equal."""
+    if not question.own:
+        return []
+    cut = cut_for(question.own, chunks_of(question, made.rule))
+    return ranks_of(cut, question.ranks, made.rule.placement) if cut.stages else []
+
+
+def stages_table(found: list[RankWork], held: list[tuple[float, float]] | None = None) -> pd.DataFrame:
+    """Returns a row per rank: what it holds, its times [s], its distance to the mean and what makes that, and where
+    bytes are given activations and all memory [GiB]."""
+    table = pd.DataFrame([
+        {
+            "rank": each.rank, "holds": ", ".join(f"{number:g} {name}" for name, number, _ in each.holds),
+            "forward": each.forward, "backward": each.backward, "over": 100 * each.over, "why": each.why,
+        }
+        for each in found
+    ])  # fmt: skip
+    if held:
+        table["activations"], table["memory"] = (np.array(column) / GIB for column in zip(*held, strict=True))
+    return table
+
+
+def stages_card(
+    question: Question, made: Outcome, layout: str, mode: str, *, capacity: float, sharded: bool
+) -> None:  # fmt: skip
+    """Draws what ranks do under the first schedule.
+
+    Args:
+        question: the numbers of the page.
+        made: what comes of the schedule.
+        layout: how blocks are cut, in the words of the field.
+        mode: the theme.
+        capacity: memory of a processor [GiB].
+        sharded: whether replicas share the optimizer's state.
+    """
+    found = rank_work(question, made)
+    if not found:
+        return
+    longest = max(found, key=lambda each: each.seconds)
+    cut = cut_for(question.own, chunks_of(question, made.rule))
+    held = bytes_of_ranks(cut, made.found, sharded=sharded) if made.found is not None else []
+    scope = f"rank {longest.rank} has most to do: {longest.why}"
+    if held:
+        rank, most = max(enumerate(whole / GIB for _, whole in held), key=lambda each: each[1])
+        scope += f"; rank {rank} holds most: {most:.1f} of {capacity:g} GiB"
+    st.html(markup.head(f"Stages with {made.rule.title}", scope))
+    parts = [{name: took for name, _, took in each.holds} for each in found]
+    left, right = st.columns([1, 2.6], gap="medium")
+    with left:
+        show(stage_bars(parts, mode), "schedules_stages")
+        st.html(markup.legend(stage_kinds(parts)))
+    with right:
+        _table(stages_table(found, held))
+    if cut.problem:
+        told = f"The layout {layout} does not cut these stages ({cut.problem}); they are as even as blocks divide."
+        st.caption(literal(told))
+    st.caption(
+        "A microbatch, forward and backward: blocks, embedding and head as the cost model has them for this execution, "
+        "cut by the stage layout; the dotted line is the mean. Memory counts what the replay holds until the gradient "
+        "of the weights. Other schedules cut the same model into stages of their "
+        "own."
+    )
+
+
+def _table(table: pd.DataFrame) -> None:
+    scale = scale_for("total_time", table["forward"] + table["backward"])
+    shown = table.assign(forward=table["forward"] / scale.factor, backward=table["backward"] / scale.factor)
+    number = st.column_config.NumberColumn
+    st.dataframe(
+        shown, hide_index=True, height=height_of(len(shown), 420), key="schedules_stages_table",
+        alt="Every rank: what it holds, its forward and backward of a microbatch, its distance to the mean and why.",
+        column_config={
+            "rank": number("Rank", width=48), "holds": st.column_config.TextColumn("Holds", width=232),
+            "forward": number(f"fw [{scale.unit}]", format="%.3g", width=66, help="Forward of a microbatch."),
+            "backward": number(f"bw [{scale.unit}]", format="%.3g", width=66, help="Both gradients of a microbatch."),
+            "over": number("Over [%]", format="%+.1f", width=72, help="Over the mean of all ranks."),
+            "activations": number("Act. [GiB]", format="%.1f", width=76, help="Most activations that it holds."),
+            "memory": number("Memory [GiB]", format="%.1f", width=92, help="All that it holds then, nothing offloaded: "
+                             "weights, gradients, optimizer state, activations, temporaries."),
+            "why": st.column_config.TextColumn("What makes it so", width=258),
+        },
+    )  # fmt: skip

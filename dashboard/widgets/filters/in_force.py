@@ -1,0 +1,114 @@
+"""Which filters are in force, and changing them: those of the link, and on some pages the selected cell among them.
+
+They are the same on every page, under one parameter of the link, so that they go from page to page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dashboard.link import state
+from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, derived_of, parse, text
+from hardware import network_names
+
+__all__ = ["OF_LINK", "PAGE", "WITH_CELL", "InForce", "cell_in_force", "ignore_cell", "in_link"]
+
+_NAME: Final = "results_where"
+"""Parameter of the link that holds the filters."""
+PAGE: Final = "results_page"
+"""Parameter of the link that holds the page of a table, which begins again with other filters."""
+_IGNORED: Final = "results_cell"
+"""Parameter of the link that names a selected cell which does not filter a table."""
+_CELL: Final = re.compile(r"(\d{1,9}x\d{1,9})?")
+_DEGREES: Final = ("tensor_par", "pipeline_par")
+
+
+def in_link() -> list[Filter]:
+    """Returns the filters of the link; those that cannot be read are told above the page."""
+    scenario = state.current_scenario()
+    filters, problems = parse(
+        state.url_value(_NAME, "", PATTERN), derived_of(scenario), network_names(scenario.system)
+    )
+    if problems:
+        state.complain(_NAME, " ".join(problems))
+    return filters
+
+
+def cell_in_force() -> tuple[int, int] | None:
+    """Returns the selected cell if it filters the table: a cell selected elsewhere does, until its filter is removed
+    there."""
+    cell = state.selected_cell()
+    return None if cell is None or _cell_text(cell) == state.url_value(_IGNORED, "", _CELL) else cell
+
+
+def ignore_cell() -> None:
+    """Keeps the selected cell from filtering a table; another one will again."""
+    cell = state.selected_cell()
+    state.set_url_value(_IGNORED, None if cell is None else _cell_text(cell))
+
+
+def _cell_text(cell: tuple[int, int]) -> str:
+    return f"{cell[0]}x{cell[1]}"
+
+
+def _of_cell() -> list[Filter]:
+    """The selected cell as filters; none where it does not filter."""
+    cell = cell_in_force()
+    return [] if cell is None else [Filter(FILTERABLE[name], (degree,))
+                                    for name, degree in zip(_DEGREES, cell, strict=True)]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The filters that are in force on a page. Its methods but `now` are for callbacks."""
+
+    with_cell: bool = False
+    """Whether the selected cell is a filter, too."""
+
+    def now(self) -> list[Filter]:
+        """Returns the filters in force; one of the link goes before that of the cell on the same field."""
+        filters = in_link()
+        named = {one.column.name for one in filters}
+        return [*filters, *(one for one in _of_cell() if self.with_cell and one.column.name not in named)]
+
+    def put(self, filters: Sequence[Filter]) -> None:
+        """Makes these the filters in force. A cell that still filters by both of its degrees stays the selected cell's
+        doing and does not go into the link."""
+        own = _of_cell() if self.with_cell else []
+        kept = bool(own) and all(one in filters for one in own)
+        with state.one_step():
+            if own and not kept:
+                ignore_cell()
+            told = [one for one in filters if not (kept and one in own)]
+            state.set_url_values({_NAME: text(told) or None, PAGE: None})
+
+    def put_one(self, name: str, new: Filter | None) -> None:
+        """Puts a filter in the place of the one on the same column; None removes it."""
+        now = self.now()
+        there = any(one.column.name == name for one in now)
+        added = [] if new is None else [new]
+        self.put([each for one in now for each in (added if one.column.name == name else [one])]
+                 + ([] if there else added))  # fmt: skip
+
+    def add(self, new: Sequence[Filter]) -> None:
+        """Adds filters to those in force, in the place of any on the same columns; the selected cell is none of
+        them."""
+        names = {one.column.name for one in new}
+        with state.one_step():
+            self.put([*(one for one in self.now() if one.column.name not in names), *new])
+            ignore_cell()
+
+    def drop(self, name: str) -> None:
+        """Removes the filter on a column."""
+        self.put_one(name, None)
+
+    def clear(self) -> None:
+        """Removes every filter."""
+        self.put([])
+
+
+OF_LINK: Final = InForce()
+WITH_CELL: Final = InForce(with_cell=True)

@@ -1,0 +1,53 @@
+"""Menus whose content is drawn when they are opened.
+
+What is in a shut menu costs a message an element with every click, and nobody sees it. The browser has the content of a
+menu only while that is open, so that a component in it tells when it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import streamlit as st
+
+from dashboard.compat.session import in_browser
+
+__all__ = ["filled", "forget"]
+
+_OPENED: Final = "_menu_opened_"
+"""Begins the keys that say of which menus the content is drawn."""
+_SIGNAL: Final = st.components.v2.component(
+    "shardscape_menu",
+    js="""
+const told = new WeakSet();
+export default function ({ parentElement, setTriggerValue }) {
+  if (!told.has(parentElement)) {
+    told.add(parentElement);
+    setTriggerValue('opened', true);
+  }
+}
+""",
+)
+
+
+def filled(name: str) -> bool:
+    """Returns whether to draw the content of a menu, asked within it: where it was opened, as the browser then has the
+    page, or the fragment, run again. What reads pages without drawing them, a test or a program, gets it at once.
+
+    name: of the menu, unlike all others of the page.
+    """
+    key = _OPENED + name
+    if st.session_state.get(key) or not in_browser():
+        return True
+
+    def opened() -> None:
+        st.session_state[key] = True
+
+    _SIGNAL(key=f"{key}_signal", height=96, on_opened_change=opened)
+    return False
+
+
+def forget() -> None:
+    """Takes all menus for shut; for callbacks of what shuts them, such as a click elsewhere on the page."""
+    for key in [key for key in st.session_state if str(key).startswith(_OPENED) and not str(key).endswith("_signal")]:
+        st.session_state[key] = False

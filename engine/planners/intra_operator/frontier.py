@@ -1,0 +1,214 @@
+"""The best sequences of vectors under every memory limit at once, layer by layer.
+
+What a layer costs depends on the layers before it through one of few states only. So the best sequences that end in a
+state are those that no other has both less memory and less time than: a Pareto frontier per state, extended layer by
+layer, is exact, without buckets of memory. What layers need only while they are at work is the most of any of them: it
+is searched under a limit, one after the other.
+
+Where a frontier of one state has more points than `MOST_POINTS`, those are left out that gain least over one of no more
+memory. Costs of further layers are the same for both, so that what is lost adds up over layers to a bound that holds
+for every limit.
+
+Source: CFP, search over segments (published README); the frontier instead of buckets is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from engine.executions.arrays import Floats, Ints
+from engine.planners.intra_operator.layer_costs import (
+    FIRST,
+    LayerCosts,
+    Vector,
+    undominated,
+    undominated_at_work,
+    working_caps,
+)
+from engine.planners.intra_operator.mesh import Mesh
+
+__all__ = ["MOST_POINTS", "Frontier", "Thinned", "frontier_of"]
+
+MOST_POINTS: Final = 50_000
+"""Points of a frontier of one state up to which all are kept."""
+MOST_CAPS: Final = 64
+"""Limits of what layers need while they are at work under which plans are searched."""
+MOST_AT_ONCE: Final = 4_000_000
+"""Sums of points and vectors that are made at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinned:
+    """Where points of a frontier were left out: from which layer on, of how many at most, and by how much a plan may
+    be slower for it than the best under the same limit [s]."""
+
+    layer: int
+    points: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """The least time for every memory: `table` with memory [bytes], seconds [s], vectors; `thinned` None where it is
+    exact; `steps` under how many limits of what layers need at work plans were searched where these are not all, else
+    0."""
+
+    table: pd.DataFrame
+    thinned: Thinned | None
+    steps: int
+
+
+def frontier_of(order: Sequence[LayerCosts], mesh: Mesh, compute: float) -> Frontier:
+    """Returns the least time of a whole model for every memory.
+
+    Args:
+        order: costs of the layers, from the first.
+        mesh: that shares them.
+        compute: what is the same for all plans [s].
+    """
+    every = _useful(order, mesh)
+    caps = working_caps(every, MOST_CAPS)
+    searches = [_Layers(order, mesh, cap) for cap in caps]
+    parts = [each.ends() for each in searches]
+    memory = np.concatenate([each[0] for each in parts])
+    seconds = np.concatenate([each[1] for each in parts])
+    source = np.concatenate([np.full(len(each[0]), at) for at, each in enumerate(parts)])
+    place = np.concatenate([np.arange(len(each[0])) for each in parts])
+    rows = undominated(memory, seconds)
+    found = [(float(memory[row]), float(compute + seconds[row]),
+              searches[source[row]].vectors(parts[source[row]], int(place[row]))) for row in rows]  # fmt: skip
+    lost = [each.thinned for each in searches if each.thinned is not None]
+    thinned = None
+    if lost:
+        most = (min(each.layer for each in lost), max(each.points for each in lost), max(each.seconds for each in lost))
+        thinned = Thinned(*most)
+    table = pd.DataFrame(found, columns=["memory", "seconds", "vectors"])
+    return Frontier(table, thinned, len(caps) if len(caps) < len(every) else 0)
+
+
+def _useful(order: Sequence[LayerCosts], mesh: Mesh) -> Floats:
+    """What vectors need at work that are best under some limits, and no less than some layer needs at least."""
+    least, found = 0.0, [np.zeros(0)]
+    for each in {one.name: one for one in order}.values():
+        seconds = each.seconds(mesh)
+        least = max(least, float(each.working[:, each.possible].min()))
+        for state in range(len(each.memory)):
+            for gives in np.unique(each.gives):
+                among = each.possible & (each.gives == gives)
+                kept = undominated_at_work(each.memory[state], seconds[state], each.working[state], among)
+                found.append(each.working[state][kept])
+    every = np.unique(np.concatenate(found))
+    return every[every >= least]
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """Sequences that end in one state: memory, what the layer that needs most needs at work, seconds, the state and
+    the point before, the vector of the last layer."""
+
+    memory: Floats
+    working: Floats
+    seconds: Floats
+    state: Ints
+    point: Ints
+    vector: Ints
+
+    def taken(self, which: Ints) -> _Points:
+        return _Points(*(getattr(self, name)[which] for name in POINT))
+
+
+POINT: Final = ("memory", "working", "seconds", "state", "point", "vector")
+Ends = tuple[Floats, Floats, Ints, Ints]
+
+
+class _Layers:
+    """The frontier behind every layer, by the state in which it ends, under a limit of what layers need at work."""
+
+    def __init__(self, order: Sequence[LayerCosts], mesh: Mesh, cap: float) -> None:
+        self.order, self.cap = order, cap
+        self.thinned: Thinned | None = None
+        seconds = {name: each.seconds(mesh) for name, each in {one.name: one for one in order}.items()}
+        nothing, none = np.zeros(1), np.zeros(1, np.int64)
+        before: dict[int, _Points] = {FIRST: _Points(nothing, nothing, nothing, none, none, none)}
+        self.layers: list[dict[int, _Points]] = []
+        for number, each in enumerate(order, 1):
+            behind = {}
+            lost = 0.0
+            for state in np.unique(each.gives).tolist():
+                points = self._extended(before, each, seconds[each.name], state)
+                if points is not None:
+                    behind[state], here = self._thin(points, number)
+                    lost = max(lost, here)
+            if self.thinned is not None:
+                known = self.thinned
+                self.thinned = Thinned(known.layer, known.points, known.seconds + lost)
+            before = behind
+            self.layers.append(before)
+
+    def _extended(
+        self, before: Mapping[int, _Points], costs: LayerCosts, seconds: Floats, state: int
+    ) -> _Points | None:
+        best: _Points | None = None
+        for source, points in before.items():
+            memory, working = costs.memory[source], costs.working[source]
+            which = np.flatnonzero(costs.possible & (costs.gives == state) & (working <= self.cap))
+            which = which[undominated(memory[which], seconds[source][which])]
+            step = max(MOST_AT_ONCE // max(len(points.memory), 1), 1)
+            for start in range(0, len(which), step):
+                part = which[start : start + step]
+                at = np.repeat(np.arange(len(points.memory)), len(part))
+                vector = np.tile(part, len(points.memory))
+                summed = (points.memory[at] + memory[vector], points.seconds[at] + seconds[source][vector])
+                keep = undominated(*summed)
+                at, vector = at[keep], vector[keep]
+                new = _Points(
+                    summed[0][keep], np.maximum(points.working[at], working[vector]), summed[1][keep],
+                    np.full(len(keep), source, np.int64), at, vector,
+                )  # fmt: skip
+                best = new if best is None else _joined(best, new)
+        return best
+
+    def _thin(self, points: _Points, number: int) -> tuple[_Points, float]:
+        """The points, or where there are too many those that gain most, and what is lost without the others [s]."""
+        count = len(points.memory)
+        if count <= MOST_POINTS:
+            return points, 0.0
+        known = self.thinned
+        first, most, lost = (number, 0, 0.0) if known is None else (known.layer, known.points, known.seconds)
+        self.thinned = Thinned(first, max(most, count), lost)
+        high, low = float(points.seconds[0]), float(points.seconds[-1])
+        # By rising memory seconds fall: of equal steps of seconds the point of least memory stands for all others.
+        steps = np.floor((high - points.seconds) / max(high - low, 1e-300) * (MOST_POINTS - 1)).astype(np.int64)
+        keep = np.unique(steps, return_index=True)[1]
+        ends = np.append(keep[1:], count) - 1
+        return points.taken(keep), float((points.seconds[keep] - points.seconds[ends]).max())
+
+    def ends(self) -> Ends:
+        """Memory, seconds, states and points of whole models."""
+        last = self.layers[-1].items()
+        return (
+            np.concatenate([each.memory + each.working for _, each in last]),
+            np.concatenate([each.seconds for _, each in last]),
+            np.concatenate([np.full(len(each.memory), state) for state, each in last]),
+            np.concatenate([np.arange(len(each.memory)) for _, each in last]),
+        )
+
+    def vectors(self, ends: Ends, place: int) -> tuple[Vector, ...]:
+        """The vectors of all layers of one of `ends`."""
+        state, at = int(ends[2][place]), int(ends[3][place])
+        found = []
+        for costs, points in zip(reversed(self.order), reversed(self.layers), strict=True):
+            here = points[state]
+            found.append(costs.vectors[here.vector[at]])
+            state, at = int(here.state[at]), int(here.point[at])
+        return tuple(reversed(found))
+
+
+def _joined(one: _Points, other: _Points) -> _Points:
+    both = _Points(*(np.concatenate([getattr(one, name), getattr(other, name)]) for name in POINT))
+    return both.taken(undominated(both.memory, both.seconds))
