@@ -138,7 +138,8 @@ def parallel_choices(designs: pd.DataFrame, axes: Mapping[str, str], shade: Quan
         )
     )  # fmt: skip
     figure.update_layout(margin={"l": 60, "r": 60, "t": 44, "b": 16})
-    return Chart(figure, f"{counted(len(runs), 'design')} over {', '.join(axes.values())}, coloured by {shade.label}.")
+    names = ", ".join(axes.values()).replace("<br>", " ")
+    return Chart(figure, f"{counted(len(runs), 'design')} over {names}, coloured by {shade.label}.")
 
 
 def choices_map(designs: pd.DataFrame, across: tuple[str, str], up: tuple[str, str], shown: Quantity,

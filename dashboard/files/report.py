@@ -63,7 +63,8 @@ body { margin: 0 auto; max-width: 1180px; padding: 24px 28px 64px; font: 14px/1.
        color: light-dark(#1B2430, #E4E9F0); background: light-dark(#FFFFFF, #11151C); }
 h1 { font-size: 20px; margin: 0 0 4px; } h2 { font-size: 16px; margin: 36px 0 8px; }
 summary { margin: 12px 0 4px; cursor: pointer; }
-p, li { max-width: 90ch; } .muted, footer { color: light-dark(#66707D, #9AA5B3); font-size: 12px; }
+p, li { max-width: 90ch; } code { overflow-wrap: anywhere; }
+.muted, footer { color: light-dark(#66707D, #9AA5B3); font-size: 12px; }
 h2, h3 { break-after: avoid; } section { margin: 20px 0 28px; break-inside: avoid; }
 section .ss-legend { margin-top: 8px; }
 .wide { overflow-x: auto; } .ss-rows th, .ss-rows td { padding: 3px 8px; }

@@ -17,7 +17,9 @@ const library = (address) => {
   return window.shardscapePlotly;
 };
 
-const bars = ({data}) => JSON.stringify(data.map(({marker, colorbar = marker?.colorbar}) => colorbar?.orientation));
+// Sides of the colour bars that there are: what else is drawn does not matter to them.
+const bars = ({data}) => JSON.stringify(data.map(({marker, colorbar = marker?.colorbar}) => colorbar)
+  .filter(Boolean).map(({orientation}) => orientation ?? "v"));
 
 const plain = (value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 

@@ -83,7 +83,8 @@ class _Front:
     costs: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
     def add(self, rate: Floats, costs: Floats) -> None:
-        rates, others = np.concatenate((rate, self.rate)), np.vstack((costs, self.costs.reshape(-1, costs.shape[1])))
+        mine = self.costs.reshape(len(self.rate), costs.shape[1])
+        rates, others = np.concatenate((rate, self.rate)), np.vstack((costs, mine))
         # Of those found, only ones that no other beats rule anything out that the others do not.
         order = np.lexsort((*others.T[::-1], -rates))
         kept: list[int] = []

@@ -13,6 +13,7 @@ import engine
 import hardware
 from engine import codesign, whatif
 from engine.codesign.points import rows_of
+from engine.codesign.pruning import Pruner
 from engine.cost_models.registry import COST_MODELS
 from engine.whatif.prepared_spaces import ready
 from tests.codesign.small_study import study
@@ -171,3 +172,14 @@ def test_a_run_that_was_stopped_goes_on_skipping(tmp_path: Path) -> None:
     assert done.before > 0
     assert done.skipped > 0
     assert codesign.results(tmp_path).complete
+
+
+@pytest.mark.parametrize("objectives", [["tokens_per_s"], ["tokens_per_s", "usd"]])
+def test_what_is_slower_is_skipped_whether_or_not_anything_has_a_price(objectives: list[str]) -> None:
+    edits = [{"parameter": "hbm_bandwidth", "values": [6000, 3000, 1500]}]
+    asked = study(**{**WIDE, "objectives": objectives, "edits": edits}, prune=True)
+    pruner = Pruner(asked)
+    for design, rate in ((0, 10.0), (1, 5.0)):
+        pruner.add([design], [rate], [rate])
+    # The last one is no faster than the second, which the first one beats; it is the cheapest of all.
+    assert (2 in pruner.lost(np.array([2]))) == (objectives == ["tokens_per_s"])

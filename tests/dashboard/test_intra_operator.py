@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pandas as pd
@@ -15,6 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.intra_operator import Measured, along_curves, rate_bars, time_bars, vector_points
 from dashboard.charts.layer_blocks import segment_map
+from dashboard.link.folding import folded
 from dashboard.pages.intra_operator.inputs import OWN, Question
 from dashboard.pages.intra_operator.layers import plans_frame, strategies_frame
 from dashboard.pages.intra_operator.measured import completed
@@ -85,7 +87,7 @@ def test_a_limit_that_nothing_fits_is_a_sentence() -> None:
 
 
 def test_recomputation_and_microbatches_are_part_of_the_plan() -> None:
-    counted = {"recompute": "full", "accumulation": 4}
+    counted: dict[str, Any] = {"recompute": "full", "accumulation": 4}
     found = search("gpt F", MESH, batch=16, layers=2, **counted)
     assert found.chosen is not None
     app = run({"recompute": "full", "microbatches": "4"})
@@ -166,6 +168,9 @@ def test_a_log_of_ones_own_stands_beside_what_is_predicted_and_gives_rates() -> 
         assert next(each["text"] for each in drawn if each.get("name") == "measured")[0] == "0,0,0,0"
         app.button(key="intra_operator_fit").click().run()
     assert not app.exception
+    assert "4 points of your file" in said(run({"log": folded(LOG.read_text(encoding="utf-8"))}))
+    for wrong in ("1abc", folded("nothing of the kind")):
+        assert len(run({"log": wrong}).error) == 1
     fitted = fit_rates(points)
     assert fitted.bandwidth is not None
     used = float(app.session_state["_url"]["intra_operator_bandwidth"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.link import scenario_parameters
-from dashboard.pages.schedules.own_stages import bytes_of_ranks, cut_for, cuts_of, ranks_of
+from dashboard.pages.schedules.own_stages import bytes_of_ranks, cut_for, cuts_of, megatrons_list, ranks_of
+from dashboard.pages.schedules.questions import Question, outcome
 from dashboard.queries.explorations import options_of
 from dashboard.queries.filters import parse
 from dashboard.words.executions import choices
 from engine import Exploration, Scenario
 from engine.columns import fields_of
+from engine.columns.stage_layouts import layout_of_word
 from engine.cost_models.account import Account
 from engine.cost_models.chunk_times import microbatches_of
 from engine.cost_models.registry import cost_model_of
@@ -229,6 +232,21 @@ def test_the_schedules_page_replays_the_stages_of_an_execution() -> None:
     assert "Stages with 1F1B" not in html(run("schedules", found(), few))
 
 
+def test_planned_orders_are_replayed_with_every_stage() -> None:
+    cuts = cuts_of(account_of(best("even")), 4, 2, None)
+    work = [sum(getattr(each, name) for each in cut_for(cuts, 1).stages) / 4
+            for name in ("forward", "input_gradient", "weight_gradient")]  # fmt: skip
+    question = Question(ranks=4, microbatches=8, chunks=2, group=None, forward=work[0], input_gradient=work[1],
+                        weight_gradient=work[2], hidden=0.0, uneven=0.0, send=0.01, mode="overlap", memory=None,
+                        own=cuts)  # fmt: skip
+    for name in ("zb-auto-1p", "zb-auto-2p", "zbv-auto"):
+        made = outcome(question, name)
+        assert made.found is not None, made.reason
+        assert made.found.busy.sum() == pytest.approx(8 * 4 * sum(work))
+        assert made.took > outcome(replace(question, own=()), name).took
+        assert "planned with the mean" in made.found.remarks[0]
+
+
 def test_work_of_ranks_follows_the_placement_and_says_what_makes_it() -> None:
     cuts = cuts_of(account_of(best("even")), 4, 3, None)
     assert [(each.chunks, len(each.stages)) for each in cuts] == [(1, 4), (2, 8), (3, 12)]
@@ -238,6 +256,10 @@ def test_work_of_ranks_follows_the_placement_and_says_what_makes_it() -> None:
     work = ranks_of(listed, 8, Placement.LOOP)
     assert max(work, key=lambda each: each.over).rank == 7
     assert [held[:2] for held in work[7].holds] == [("blocks with experts", 9), ("head and loss", 1)]
+    assert megatrons_list(listed, "Et*4|(t*8|)*6t*9L") == "Et*4|(t*8|)*6t*9L"
+    assert layout_of_word(megatrons_list(cut_for(cuts, 2), "balanced")).layers == tuple(
+        sum(int(part.number) for part in stage.parts if "blocks" in part.name) for stage in cut_for(cuts, 2).stages
+    )
     both = ranks_of(cut_for(cuts, 1), 4, Placement.BIDIRECTIONAL)
     assert both[0].seconds == pytest.approx(both[3].seconds)
     loop = ranks_of(cut_for(cuts, 1), 4, Placement.LOOP)

@@ -14,7 +14,8 @@ from dashboard.files import codesign_report, exports
 from dashboard.files.codesign_report import Question
 from dashboard.files.excel import MOST_ROWS, write_excel
 from dashboard.pages.codesign.studies import document_of, link
-from engine.codesign import QUANTITIES, Results
+from dashboard.widgets.share import LONGEST
+from engine.codesign import QUANTITIES, Results, Study
 
 __all__ = ["downloads", "table_file"]
 
@@ -22,10 +23,11 @@ ENDINGS: Final = {"csv": ".csv", "parquet": ".parquet", "excel": ".xlsx"}
 MIMES: Final = {"csv": "text/csv", "parquet": exports.FORMATS["parquet"].mime, "excel": exports.FORMATS["excel"].mime}
 
 
-def downloads(found: Results, asked: Question, told: str, chosen: int | None) -> None:
+def downloads(study: Study, found: Results, asked: Question, told: str, chosen: int | None) -> None:
     """Draws the menu of files.
 
     Args:
+        study: the study as it was chosen or written, with its models and systems by name.
         found: the points that are there.
         asked: what is asked of them.
         told: the study in a sentence.
@@ -38,12 +40,13 @@ def downloads(found: Results, asked: Question, told: str, chosen: int | None) ->
                 st.download_button(f"{title} ({exports.FORMATS[kind].label})", partial(_file, found, asked, part, kind),
                                    f"codesign_{part}{ending}", MIMES[kind], key=f"codesign_{part}_{kind}",
                                    **how)  # fmt: skip
-        address = link(found.study) or ""  # of this session, so not where the file is made
+        address = link(study) or ""  # of this session, so not where the file is made
+        address = address if len(address) <= LONGEST else ""
         st.download_button("Report", partial(codesign_report.build, found, asked, told, chosen, address),
                            "codesign.html", "text/html", key="codesign_report",
                            help="Figures, tables, prices with their sources and the study in one HTML file that opens "
                            "offline.", **how)  # fmt: skip
-        st.download_button("Study (JSON)", document_of(found.study), "study.json", "application/json",
+        st.download_button("Study (JSON)", document_of(study), "study.json", "application/json",
                            key="codesign_study_json", **how)  # fmt: skip
 
 

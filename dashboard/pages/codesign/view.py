@@ -94,7 +94,7 @@ def _page(view: View) -> None:
         _picture(asked, view.mode)
     with right, st.container(border=True, key="codesign_design_card"):
         _design(asked)
-    _tables(asked)
+    _tables(asked, study)
 
 
 def _sentence(study: Study) -> str:
@@ -262,15 +262,15 @@ def _design(asked: Asked) -> None:
                 st.switch_page(page_links.target(page), query_params=parameters)
 
 
-def _tables(asked: Asked) -> None:
-    found, study = asked.found, asked.found.study
+def _tables(asked: Asked, study: Study) -> None:
+    found = asked.found
     question = Question(asked.up, asked.across, asked.of, asked.at, asked.names)
     columns = [NUMBER, *asked.names, asked.up.name, asked.across.name]
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             both = f"in {asked.up.label.lower()} and {asked.across.label.lower()}"
             st.html(markup.head("Designs that none beats", both))
-            downloads(found, question, _sentence(study), _chosen(asked))
+            downloads(study, found, question, _sentence(study), _chosen(asked))
         _table(asked.front, columns, asked, "codesign_front_table", "Designs that none beats.")
     if asked.across.better == "lower" and asked.up.better == "higher":
         steps = asked.found.best_per_budget(budget=asked.across.name, objective=asked.up.name, of=asked.of, at=asked.at)

@@ -16,8 +16,8 @@ from dashboard.link import state
 from dashboard.link.document_validation import Refused, parse
 from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link.user_files import LONGEST_TITLE, user_files
-from dashboard.pages.elastic.own_files import PACKED
 from dashboard.widgets.controls import choose
+from dashboard.widgets.own_table import PACKED
 from dashboard.words.markdown import literal
 from engine.planners import elastic
 from engine.planners.contract import PlanError

@@ -12,10 +12,10 @@ from dashboard.charts.elements import markup
 from dashboard.jobs.elastic_plans import FitQuestion, Fitted
 from dashboard.pages.elastic.answers import answered
 from dashboard.pages.elastic.cards import keep_card
-from dashboard.pages.elastic.own_files import KEPT, own_table
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.controls import choose
 from dashboard.widgets.link_numbers import whole_in_link
+from dashboard.widgets.own_table import KEPT, own_table
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners import elastic

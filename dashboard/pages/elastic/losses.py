@@ -10,10 +10,10 @@ import streamlit as st
 from dashboard.charts.elastic_overlays import loss_curves
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
-from dashboard.pages.elastic.own_files import KEPT, own_table
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, segments
+from dashboard.widgets.own_table import KEPT, own_table
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain
 from engine.planners.elastic.losses import loss_differences, parity

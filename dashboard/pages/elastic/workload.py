@@ -15,11 +15,11 @@ from dashboard.jobs.elastic_plans import ReplayQuestion
 from dashboard.link.catalogue import model_of, system_of, usable_models
 from dashboard.pages.elastic.answers import answered
 from dashboard.pages.elastic.library_model import asked_system
-from dashboard.pages.elastic.own_files import KEPT, own_table
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, segments
 from dashboard.widgets.link_numbers import whole_in_link
+from dashboard.widgets.own_table import KEPT, own_table
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners.contract import PlanError

@@ -15,6 +15,7 @@ from dashboard.charts.intra_operator import Measured
 from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import OWN, Question, counted_as
+from dashboard.widgets.own_table import KEPT, own_table
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain, signed_percent
@@ -51,20 +52,11 @@ def upload(place: Place, asked: Question) -> pd.DataFrame | None:
     with place.popover("Measured", icon=":material/upload_file:", help="Measured points of your own."):
         st.caption(
             "A log as CFP and Alpa print it, or CSV or JSON with vector and seconds, and where wanted volume, memory, "
-            f"communication_seconds and compute_seconds; up to {MOST_MEGABYTES} MB. It stays on this server while this "
-            "page is open."
+            f"communication_seconds and compute_seconds; up to {MOST_MEGABYTES} MB. {KEPT}"
         )
-        file = st.file_uploader(
-            "Log or table", type=["log", "txt", "csv", "json"], key="intra_operator_upload",
-            max_upload_size=MOST_MEGABYTES,
-        )  # fmt: skip
-    if file is None:
-        return None
-    try:
-        text = file.getvalue().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise PlanError(f"{file.name} is no text in UTF-8.") from None
-    return completed(measured_points_of(text, file.name), asked)
+        text = own_table("Log or table", "intra_operator_log", "log", MOST_MEGABYTES, measured_points_of,
+                         ("log", "txt", "csv", "json"))  # fmt: skip
+    return None if text is None else completed(measured_points_of(text), asked)
 
 
 def completed(points: pd.DataFrame, asked: Question) -> pd.DataFrame:

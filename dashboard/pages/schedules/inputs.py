@@ -95,7 +95,7 @@ def question(times: ScenarioTimes | None) -> tuple[Question, int]:
         st.caption(
             "The span of a rank is from its first start to its last end. It is what counts where the next step begins "
             "before the slowest rank ends: nothing waits for all ranks before the optimizer, no norm of gradients, no "
-            "check for NaN."
+            "check for values that are no numbers."
         )
         mode = segments("Sends", {"overlap": "Sends overlap", "block": "Sends block"}, "schedules_mode")
     if own:

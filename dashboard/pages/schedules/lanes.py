@@ -63,6 +63,9 @@ def card(letter: str, made: Outcome, question: Question, mode: str, *, until: fl
     show(chart, f"schedules_held_{letter.lower()}", config=ZOOM)
     st.html(markup.facts(_facts(found)))
     st.caption(literal(_formula(found)))
+    if made.rule.frameworks:
+        asked = "; ".join(f"{name}: {how}" for name, how in made.rule.frameworks.items() if how != "yes")
+        st.caption(literal(f"Asked for in {asked}."))
     for remark in found.remarks if not made.too_much else (made.reason, *found.remarks):
         st.caption(literal(remark))
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from engine.columns.stage_layouts import list_of_layers
 from engine.cost_models.account import Account, ModelStage
 from engine.executions.layer_splits import LayerSplitError
 from engine.simulate import Replay
 from engine.simulate.residence import weighted_peaks
 from engine.simulate.schedules.contract import Placement
 
-__all__ = ["Cut", "RankWork", "bytes_of_ranks", "cut_for", "cuts_of", "ranks_of"]
+__all__ = ["ALIKE", "Cut", "RankWork", "bytes_of_ranks", "cut_for", "cuts_of", "megatrons_list", "ranks_of"]
 
 ALIKE: Final = 0.005
 """Share of a mean rank up to which a rank counts as one."""
@@ -119,6 +120,20 @@ def bytes_of_ranks(cut: Cut, found: Replay, *, sharded: bool) -> list[tuple[floa
     return rows
 
 
+def megatrons_list(cut: Cut, layout: str) -> str:
+    """Returns the stages of a cut as Megatron-LM lists them; empty where there is one stage.
+
+    layout: that cuts the model, where it does.
+    """
+    if len(cut.stages) < 2:
+        return ""
+    if "|" in layout and not cut.problem:
+        return layout
+    blocks = [sum(round(part.number) for part in stage.parts if "blocks" in part.name) for stage in cut.stages]
+    predicting = sum(round(part.number) for part in cut.stages[-1].parts if "prediction" in part.name)
+    return list_of_layers(blocks, predicting)
+
+
 def _parts(stages: Sequence[tuple[ModelStage, float]]) -> dict[str, tuple[float, float]]:
     """Number and seconds of each part of some stages, by name."""
     found: dict[str, tuple[float, float]] = {}
@@ -139,6 +154,6 @@ def _work(rank: int, stages: Sequence[tuple[ModelStage, float]], mean: float, me
     if abs(over) > ALIKE:
         name = max(apart, key=lambda each: apart[each] if over > 0 else -apart[each])
         number = parts.get(name, (0.0, 0.0))[0]
-        why = f"{'no' if number == 0 else f'{number:g}'} {name}: {100 * apart[name]:+.0f} % of a mean rank"
+        why = f"{'no' if number == 0 else f'{number:g}'} {name}: {100 * apart[name]:+.0f} % of the mean"
     holds = tuple((name, number, took) for name, (number, took) in parts.items())
     return RankWork(rank, holds, forward, whole - forward, over, why.replace("-", "\u2212"))

@@ -180,10 +180,16 @@ def replayed(question: Question, name: str) -> Replay:
     limit = None
     if known.limited and question.memory is not None:
         limit = question.memory * chunks
-    return replay(
-        name, stages=question.ranks, microbatches=question.microbatches, chunks=chunks, times=times,
-        sends={"mode": question.mode, "c": question.send_time}, group=group, memory_limit=limit,
-    )  # fmt: skip
+    shape: dict[str, Any] = {
+        "stages": question.ranks, "microbatches": question.microbatches, "chunks": chunks,
+        "sends": {"mode": question.mode, "c": question.send_time},
+    }  # fmt: skip
+    if not (known.timed and question.own):
+        return replay(name, times=times, group=group, memory_limit=limit, **shape)
+    mean = {kind: float(np.mean(each)) for kind, each in times.items()}
+    planned = replay(name, times=mean, group=group, memory_limit=limit, **shape)
+    found = replay(planned.ranks, times=times, placement=str(known.placement), **shape)
+    return replace(found, remarks=("Its order is planned with the mean of all stages, and replayed with each.",))
 
 
 @st.cache_resource(show_spinner=False, max_entries=96)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.stage_bars import stage_bars, stage_kinds
-from dashboard.pages.schedules.own_stages import RankWork, bytes_of_ranks, cut_for, ranks_of
+from dashboard.pages.schedules.own_stages import ALIKE, RankWork, bytes_of_ranks, cut_for, megatrons_list, ranks_of
 from dashboard.pages.schedules.questions import Outcome, Question, chunks_of
 from dashboard.widgets.chart import show
 from dashboard.widgets.tables import height_of
@@ -39,6 +39,7 @@ def stages_table(found: list[RankWork], held: list[tuple[float, float]] | None =
     ])  # fmt: skip
     if held:
         table["activations"], table["memory"] = (np.array(column) / GIB for column in zip(*held, strict=True))
+        table["why"] = table.pop("why")
     return table
 
 
@@ -61,10 +62,11 @@ def stages_card(
     longest = max(found, key=lambda each: each.seconds)
     cut = cut_for(question.own, chunks_of(question, made.rule))
     held = bytes_of_ranks(cut, made.found, sharded=sharded) if made.found is not None else []
-    scope = f"rank {longest.rank} has most to do: {longest.why}"
+    alike = longest.over <= ALIKE
+    scope = "ranks are alike" if alike else f"rank {longest.rank} has most to do: {longest.why}"
     if held:
         rank, most = max(enumerate(whole / GIB for _, whole in held), key=lambda each: each[1])
-        scope += f"; rank {rank} holds most: {most:.1f} of {capacity:g} GiB"
+        scope += f"; rank {rank} holds most: {most:.1f} of {capacity:.1f} GiB"
     st.html(markup.head(f"Stages with {made.rule.title}", scope))
     parts = [{name: took for name, _, took in each.holds} for each in found]
     left, right = st.columns([1, 2.6], gap="medium")
@@ -76,6 +78,10 @@ def stages_card(
     if cut.problem:
         told = f"The layout {layout} does not cut these stages ({cut.problem}); they are as even as blocks divide."
         st.caption(literal(told))
+    listed = megatrons_list(cut, layout) if "Megatron" in made.rule.frameworks else ""
+    if listed:
+        st.caption("Megatron’s list of these stages")
+        st.code(f"--pipeline-model-parallel-layout '{listed}'", language=None, wrap_lines=True)
     st.caption(
         "A microbatch, forward and backward: blocks, embedding and head as the cost model has them for this execution, "
         "cut by the stage layout; the dotted line is the mean. Memory counts what the replay holds until the gradient "
@@ -92,13 +98,13 @@ def _table(table: pd.DataFrame) -> None:
         shown, hide_index=True, height=height_of(len(shown), 420), key="schedules_stages_table",
         alt="Every rank: what it holds, its forward and backward of a microbatch, its distance to the mean and why.",
         column_config={
-            "rank": number("Rank", width=48), "holds": st.column_config.TextColumn("Holds", width=232),
-            "forward": number(f"fw [{scale.unit}]", format="%.3g", width=66, help="Forward of a microbatch."),
-            "backward": number(f"bw [{scale.unit}]", format="%.3g", width=66, help="Both gradients of a microbatch."),
-            "over": number("Over [%]", format="%+.1f", width=72, help="Over the mean of all ranks."),
-            "activations": number("Act. [GiB]", format="%.1f", width=76, help="Most activations that it holds."),
-            "memory": number("Memory [GiB]", format="%.1f", width=92, help="All that it holds then, nothing offloaded: "
+            "rank": number("Rank", width=44), "holds": st.column_config.TextColumn("Holds", width=208),
+            "forward": number(f"fw [{scale.unit}]", format="%.3g", width=62, help="Forward of a microbatch."),
+            "backward": number(f"bw [{scale.unit}]", format="%.3g", width=62, help="Both gradients of a microbatch."),
+            "over": number("Over [%]", format="%+.1f", width=66, help="Over the mean of all ranks."),
+            "activations": number("Act. [GiB]", format="%.1f", width=72, help="Most activations that it holds."),
+            "memory": number("Memory [GiB]", format="%.1f", width=86, help="All that it holds then, nothing offloaded: "
                              "weights, gradients, optimizer state, activations, temporaries."),
-            "why": st.column_config.TextColumn("What makes it so", width=258),
+            "why": st.column_config.TextColumn("What makes it so", width=252),
         },
     )  # fmt: skip

@@ -12,6 +12,7 @@ from dashboard.link import state
 from dashboard.pages.schedules import grids, inputs
 from dashboard.pages.schedules.lanes import WAITS, card, causes, legend
 from dashboard.pages.schedules.measured import measured
+from dashboard.pages.schedules.own_stages import ALIKE
 from dashboard.pages.schedules.questions import (
     ALONG,
     Outcome,
@@ -129,7 +130,8 @@ def _tiles(
     work = rank_work(question, one)
     if work:
         longest = max(work, key=lambda each: each.seconds)
-        tiles.append(markup.Tile("Longest rank of A", f"rank {longest.rank}", longest.why))
+        which = "all alike" if longest.over <= ALIKE else f"rank {longest.rank}"
+        tiles.append(markup.Tile("Longest rank of A", which, longest.why))
     each = question.forward + question.input_gradient + question.weight_gradient
     of = times.name if times is not None else "plain numbers"
     tiles.append(markup.Tile("One microbatch", format_value(TIME, each), f"of a rank; {of}"))

@@ -73,7 +73,8 @@ def frontier_of(order: Sequence[LayerCosts], mesh: Mesh, compute: float) -> Fron
     """
     every = _useful(order, mesh)
     caps = working_caps(every, MOST_CAPS)
-    searches = [_Layers(order, mesh, cap) for cap in caps]
+    seconds_of = {each.name: each.seconds(mesh) for each in {one.name: one for one in order}.values()}
+    searches = [_Layers(order, seconds_of, cap) for cap in caps]
     parts = [each.ends() for each in searches]
     memory = np.concatenate([each[0] for each in parts])
     seconds = np.concatenate([each[1] for each in parts])
@@ -129,21 +130,26 @@ Ends = tuple[Floats, Floats, Ints, Ints]
 class _Layers:
     """The frontier behind every layer, by the state in which it ends, under a limit of what layers need at work."""
 
-    def __init__(self, order: Sequence[LayerCosts], mesh: Mesh, cap: float) -> None:
+    def __init__(self, order: Sequence[LayerCosts], seconds: Mapping[str, Floats], cap: float) -> None:
         self.order, self.cap = order, cap
         self.thinned: Thinned | None = None
-        seconds = {name: each.seconds(mesh) for name, each in {one.name: one for one in order}.items()}
+        self.best: dict[tuple[str, int, int], Ints] = {}
         nothing, none = np.zeros(1), np.zeros(1, np.int64)
         before: dict[int, _Points] = {FIRST: _Points(nothing, nothing, nothing, none, none, none)}
         self.layers: list[dict[int, _Points]] = []
         for number, each in enumerate(order, 1):
-            behind = {}
+            behind: dict[int, _Points] = {}
             lost = 0.0
             for state in np.unique(each.gives).tolist():
                 points = self._extended(before, each, seconds[each.name], state)
                 if points is not None:
-                    behind[state], here = self._thin(points, number)
-                    lost = max(lost, here)
+                    behind[state] = points
+            if number < len(order):
+                after = order[number]
+                behind = self._without_hopeless(behind, after, seconds[after.name])
+            for state, points in behind.items():
+                behind[state], here = self._thin(points, number)
+                lost = max(lost, here)
             if self.thinned is not None:
                 known = self.thinned
                 self.thinned = Thinned(known.layer, known.points, known.seconds + lost)
@@ -156,22 +162,44 @@ class _Layers:
         best: _Points | None = None
         for source, points in before.items():
             memory, working = costs.memory[source], costs.working[source]
-            which = np.flatnonzero(costs.possible & (costs.gives == state) & (working <= self.cap))
-            which = which[undominated(memory[which], seconds[source][which])]
+            key = (costs.name, source, state)
+            if key not in self.best:
+                among = np.flatnonzero(costs.possible & (costs.gives == state) & (working <= self.cap))
+                self.best[key] = among[undominated(memory[among], seconds[source][among])]
+            which = self.best[key]
             step = max(MOST_AT_ONCE // max(len(points.memory), 1), 1)
             for start in range(0, len(which), step):
                 part = which[start : start + step]
-                at = np.repeat(np.arange(len(points.memory)), len(part))
-                vector = np.tile(part, len(points.memory))
-                summed = (points.memory[at] + memory[vector], points.seconds[at] + seconds[source][vector])
-                keep = undominated(*summed)
-                at, vector = at[keep], vector[keep]
+                # Vector by vector, so that memory comes in rising runs.
+                summed = (memory[part][:, None] + points.memory, seconds[source][part][:, None] + points.seconds)
+                keep = undominated(*(each.ravel() for each in summed))
+                at, vector = keep % len(points.memory), part[keep // len(points.memory)]
                 new = _Points(
-                    summed[0][keep], np.maximum(points.working[at], working[vector]), summed[1][keep],
+                    summed[0].ravel()[keep], np.maximum(points.working[at], working[vector]), summed[1].ravel()[keep],
                     np.full(len(keep), source, np.int64), at, vector,
                 )  # fmt: skip
                 best = new if best is None else _joined(best, new)
         return best
+
+    def _without_hopeless(
+        self, points: Mapping[int, _Points], after: LayerCosts, seconds: Floats
+    ) -> dict[int, _Points]:
+        """The points without those that some point of another state is better than whatever the next layer does: with
+        the most that it may take more from there, it has no more memory and no more time."""
+        found = dict(points)
+        usable = [after.possible & (each <= self.cap) for each in after.working]
+        for state in points:
+            for other in points:
+                here, there = usable[state], found[other]
+                if other == state or not len(there.memory) or not here.any() or (here & ~usable[other]).any():
+                    continue
+                memory = max(float((after.memory[other][here] - after.memory[state][here]).max()), 0.0)
+                time = max(float((seconds[other][here] - seconds[state][here]).max()), 0.0)
+                own = found[state]
+                at = np.searchsorted(there.memory, own.memory - memory, side="right") - 1
+                best = np.where(at >= 0, there.seconds[at], np.inf)
+                found[state] = own.taken(np.flatnonzero(best > own.seconds - time))
+        return {state: each for state, each in found.items() if len(each.memory)}
 
     def _thin(self, points: _Points, number: int) -> tuple[_Points, float]:
         """The points, or where there are too many those that gain most, and what is lost without the others [s]."""

@@ -78,7 +78,7 @@ class LayerCosts:
     again_flop: float
     total: int
 
-    @property
+    @cached_property
     def possible(self) -> Flags:
         """Returns which vectors can be."""
         return np.array([not each for each in self.reasons])
@@ -291,9 +291,14 @@ def undominated(memory: Floats, seconds: Floats) -> Ints:
         memory: of the points [bytes].
         seconds: of the points [s].
     """
-    order = np.lexsort((seconds, memory))
-    ahead = np.concatenate(([np.inf], np.minimum.accumulate(seconds[order])[:-1])) if len(order) else seconds[order]
-    return np.asarray(order[seconds[order] < ahead - NOISE * np.abs(np.where(np.isfinite(ahead), ahead, 0.0))])
+    if not len(memory):
+        return np.zeros(0, np.int64)
+    # One stable sort: what comes in rising runs is only merged. Of equal memory the last that is left is the fastest.
+    order = np.argsort(memory, kind="stable")
+    time = seconds[order]
+    ahead = np.concatenate(([np.inf], np.minimum.accumulate(time)[:-1]))
+    kept = order[time < ahead - NOISE * np.abs(np.where(np.isfinite(ahead), ahead, 0.0))]
+    return np.asarray(kept[np.append(np.diff(memory[kept]) > 0, True)])
 
 
 NOISE: Final = 1e-12

@@ -63,6 +63,8 @@ class IntraOperatorPlan:
                 f"The line has {number}; what the layer at work needs is told apart in {self.steps} steps, between "
                 "which a plan may take a little more memory than the least."
             )
+        if len(self.frontier) == 1:
+            return "The line is exact: one plan beats all others in both memory and time."
         return f"The line is exact: it has all {number} that no plan beats in both memory and time."
 
     @property

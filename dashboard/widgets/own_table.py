@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import streamlit as st
@@ -21,10 +21,15 @@ KEPT: Final = "It travels in the link where it is short enough, and otherwise st
 
 
 def own_table(
-    label: str, parameter: str, noun: str, megabytes: int, check: Callable[[str], object]
+    label: str,
+    parameter: str,
+    noun: str,
+    megabytes: int,
+    check: Callable[[str], object],
+    types: Sequence[str] = ("csv",),
 ) -> str | None:
-    """Draws the field of a CSV and returns the text of the table that was uploaded last, here or by whoever made the
-    link; None where there is none.
+    """Draws the field of a file of text and returns the text that was uploaded last, here or by whoever made the link;
+    None where there is none.
 
     Args:
         label: of the field.
@@ -32,10 +37,11 @@ def own_table(
         noun: what the table is, in sentences.
         megabytes: largest file.
         check: raises a PlanError for a text that is none.
+        types: endings of the file's name.
 
     Raises `engine.planners.contract.PlanError`.
     """
-    file = st.file_uploader(label, type=["csv"], key=f"{parameter}_file", max_upload_size=megabytes)
+    file = st.file_uploader(label, type=list(types), key=f"{parameter}_file", max_upload_size=megabytes)
     seen, kept = f"_{parameter}_seen", f"_{parameter}_text"
     if file is not None and st.session_state.get(seen) != file.file_id:
         try:
