@@ -73,4 +73,4 @@ def packed_card(own: OwnCard) -> str | None:
 def unpacked_card(text: str) -> OwnCard:
     """Returns the card in a link. Raises `Refused`."""
     where = "The link's model card"
-    return own_card_of(parse(unfolded(text, "model card"), where), where)
+    return own_card_of(parse(unfolded(text, "model card"), where, "model card"), where)

@@ -228,9 +228,6 @@ class CostModel(ABC):
     """Whether what is sustained of a peak is read from the curves by size of a system's description."""
     searches_by_bounds: ClassVar[bool] = False
     """Whether it has a `bound_search`; otherwise a search looks at the candidates of all prepared rows."""
-    slower_on_worse: ClassVar[bool] = False
-    """Whether no execution is faster on a system that `rises_with` puts below another one, so that rates themselves are
-    what systems reach; otherwise `reach` says it."""
     operations_called: ClassVar[str] = "operations"
     """What rows of `operations` are, in the plural."""
     unread: ClassVar[frozenset[str]] = frozenset()
@@ -420,6 +417,15 @@ class CostModel(ABC):
             path: of the figure in its document, such as "mem1.bandwidth_gb_per_s".
         """
         return 0
+
+    def slower_on_worse(self, space: Space) -> bool:
+        """Tells whether no execution of a space is faster on a system that `rises_with` puts below another one, so that
+        rates themselves are what systems reach; otherwise `reach` says it.
+
+        Args:
+            space: of executions, whatever its system's rates and capacities.
+        """
+        return False
 
     def reach(self, prepared: Any, group: Group, part: slice) -> Floats:
         """Returns the sample rate that no execution of a chunk of rows exceeds [samples/s] [rows], neither on this

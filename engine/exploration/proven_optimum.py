@@ -261,7 +261,8 @@ class Search:
                 rows = cost_model.evaluate_rows(prepared, group, slice(None))
                 if self.watched:
                     every = [variant.metrics["sample_rate"] for variant in rows.variants]
-                    reached = every if cost_model.slower_on_worse else [cost_model.reach(prepared, group, slice(None))]
+                    rises = cost_model.slower_on_worse(self.space)
+                    reached = every if rises else [cost_model.reach(prepared, group, slice(None))]
                     self.reach = max(self.reach, *(float(each.max(initial=-np.inf)) for each in reached))
                 for variant in rows.variants:
                     cell = rows.cell if variant.rows is None else rows.cell[variant.rows]

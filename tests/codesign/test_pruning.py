@@ -16,6 +16,7 @@ from engine.codesign.points import rows_of
 from engine.codesign.pruning import Pruner
 from engine.cost_models.registry import COST_MODELS
 from engine.whatif.prepared_spaces import ready
+from tests.calibrated.small import LLAMA, model_of
 from tests.codesign.small_study import study
 
 WIDE: dict[str, Any] = {
@@ -183,3 +184,25 @@ def test_what_is_slower_is_skipped_whether_or_not_anything_has_a_price(objective
         pruner.add([design], [rate], [rate])
     # The last one is no faster than the second, which the first one beats; it is the cheapest of all.
     assert (2 in pruner.lost(np.array([2]))) == (objectives == ["tokens_per_s"])
+
+
+def test_schedules_that_take_gradients_apart_prove_nothing_by_rates() -> None:
+    """The host launches as long on a faster unit, so that less of a backward pass is left to fill idle time with."""
+    trained = {"layers": 8, "prediction_layers": 1, "trained_prediction_layers": 1}
+    model, own = model_of({**LLAMA, **trained}, 4096), hardware.load("tpu7x_192g")
+    limits = {"schedule": ["zb_h1"], "tensor_par": 1, "context_par": 2, "pipeline_par": 2, "pipeline_overlap": True,
+              "activation_recompute": "none"}  # fmt: skip
+
+    def space_of(tflops: float, more: dict[str, Any]) -> Any:
+        system = hardware.edited(own, {"matrix.bfloat16.tflops": tflops})
+        scenario = engine.Scenario.of(model, system, num_procs=16, max_batch_size=8, datatype="bfloat16",
+                                      cost_model="calibrated", limits={**limits, **more})  # fmt: skip
+        space = ready(scenario)
+        assert space is not None
+        return space.best(system, watched=True)
+
+    slow, fast = (space_of(tflops, {}) for tflops in (1164, 4448))
+    assert slow.rate <= fast.reach
+    assert slow.rate > fast.rate
+    plain = space_of(1164, {"schedule": ["1f1b"]})
+    assert plain.reach == plain.rate

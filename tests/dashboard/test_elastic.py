@@ -203,6 +203,10 @@ def test_tables_of_one_s_own_travel_in_the_link() -> None:
     jobs = folded("name,submission_time,application,num_gpus,exec_plan,steps\nmine,0,bert,2,DP+ga,100\n")
     app = run({"elastic_show": "workload", "elastic_workload": "own", "elastic_own_workload": jobs})
     assert table(app, "job")["job"].tolist() == ["mine"]
+    # A run that is called as the column of minibatches would leave none to choose.
+    taken = folded("minibatch,loss_minibatch\n1,2.0\n")
+    (told,) = run({"elastic_show": "losses", "elastic_losses": "own", "elastic_own_losses": taken}).error
+    assert "names no run" in told.value
     for name, subject in {"losses": "losses", "workload": "workload", "profile": "fit"}.items():
         for wrong in ("1abc", folded("/etc/passwd"))[: 1 + (name == "losses")]:
             link = {"elastic_show": subject, f"elastic_{name}": "own", f"elastic_own_{name}": wrong}

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 import models
-from engine.columns import ALL_FIELDS, EXTENSION_STATISTICS, OF_LAYERS, STATISTICS, ColumnSet
+from engine.columns import ALL_FIELDS, EXTENSION_STATISTICS, OF_LAYERS, STATISTICS, ColumnSet, by_name
 from engine.cost_models.calibrated.account import CalibratedAccount
 from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_candidates
@@ -20,6 +20,7 @@ from engine.cost_models.calibrated.kernel_times import CalibratedKernelTimes
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
+from engine.cost_models.calibrated.physics.schedules import SPLIT
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, prepare_calibrated
 from engine.cost_models.calibrated.rows.row_evaluation import evaluate_calibrated_rows
@@ -29,6 +30,7 @@ from engine.cost_models.calibrated.table_evaluation import evaluate_calibrated
 from engine.cost_models.contract import Candidates, CostModel, Sheet, SustainedRate
 from engine.executions.arrays import Floats
 from engine.space.rows import Group, RowChunk
+from engine.space.space import Space
 from hardware import Calibration, System, calibration_document
 from models import Model
 from models.token_flops import token_flops
@@ -55,7 +57,6 @@ class Calibrated(CostModel):
     not_read = NOT_READ
     takes_calibration = True
     searches_by_bounds = True
-    slower_on_worse = True
     unread = frozenset({"vector", "latency", "host"})
     one_unit = frozenset({"float16", "bfloat16"})
 
@@ -166,11 +167,21 @@ class Calibrated(CostModel):
         That is a law of this cost model, which its formulas are made for: what overlap hides is a share below one of
         what hides it (`physics.sharding.exposed_exchange`), and whoever shares a network also shares those further out
         (`physics.rates`). Properties of all formulas together, and of whole scenarios, are tested to rounding.
+        Schedules that take gradients apart are not among them: `slower_on_worse`.
         """
         first, last = path.split(".")[0], path.rsplit(".", 1)[-1]
         rates = {"matrix": "tflops", "mem1": "bandwidth_gb_per_s", "mem2": "bandwidth_gb_per_s",
                  "networks": "bandwidth_gb_per_s", "accelerator": "tdp_w"}  # fmt: skip
         return int(path in ("mem1.capacity_gib", "mem2.capacity_gib") or rates.get(first) == last)
+
+    def slower_on_worse(self, space: Space) -> bool:
+        """See `CostModel.slower_on_worse`: not by schedules that fill idle time with gradients of weights.
+
+        Where launches of the host or an exchange take what faster products leave, a backward pass is as long as before,
+        but less of it is gradients of weights, which are what such a schedule fills the ends of a pipeline with.
+        """
+        schedules = by_name("schedule").choices
+        return {schedules[each] for each in SPLIT}.isdisjoint(space.limits.get("schedule") or ())
 
     def operations(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None

@@ -29,6 +29,8 @@ def losses(source: str | os.PathLike[str] | None = None) -> pd.DataFrame:
         runs = [name for name in row if name.startswith("loss_")]
         if not runs:
             raise MeasurementError(f"{where} has no column of losses; name them loss_181 and the like.")
+        if taken := [name for name in runs if name in ("loss_", "loss_minibatch")]:
+            raise MeasurementError(f"{where} has the column {taken[0]!r}, which names no run; name it as loss_181.")
         told = {name.removeprefix("loss_"): number(row, name, f"{where}, line {line}", low=-1e30) for name in runs}
         rows.append({"minibatch": int(number(row, "minibatch", f"{where}, line {line}")), **told})
     if not rows:
