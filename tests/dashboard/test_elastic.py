@@ -16,6 +16,7 @@ from dashboard.link.document_validation import Refused
 from dashboard.link.folding import folded
 from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link.user_files import UserFiles
+from dashboard.pages.elastic.cards import _allowed
 from dashboard.pages.elastic.tables import _csv
 from dashboard.words.numbers import plain
 from engine.planners.elastic import curve, load_card, plans_table
@@ -293,3 +294,8 @@ def test_files_of_a_plan_come_back() -> None:
     whole = measurements(measurement_names()[0]).table
     read = pd.read_csv(io.StringIO(_csv(whole)))
     assert read["iteration_s"].tolist() == pytest.approx(whole["iteration_s"].tolist(), rel=0, nan_ok=True)
+
+
+def test_rows_that_are_added_and_left_empty_are_no_plans() -> None:
+    rows = pd.DataFrame({"allowed plan": ["DP", None, "241"], "placements": ["4 8", None, None]}, dtype=str)
+    assert _allowed(rows) == {"DP": ["4", "8"], "241": []}
