@@ -6,7 +6,7 @@ from engine.columns import called, choice_label
 from engine.launch.contract import Order
 from engine.launch.report import Report
 
-__all__ = ["cut_evenly"]
+__all__ = ["cut_evenly", "without_predictions"]
 
 
 def cut_evenly(order: Order, report: Report) -> None:
@@ -20,3 +20,16 @@ def cut_evenly(order: Order, report: Report) -> None:
     if layout != "even" and order.execution["pipeline_par"] > 1:
         told = choice_label("stage_layout", layout)
         report.not_expressible(f"{called('stage_layout')} {told}: stages are cut as evenly as layers divide.")
+
+
+def without_predictions(order: Order, report: Report) -> None:
+    """Notes that a configuration trains no layers for multi-token prediction, where the model trains some.
+
+    Args:
+        order: what shall be written.
+        report: where what cannot be said is noted.
+    """
+    trained = order.model.architecture_or_assumed().trained_prediction_layers
+    if trained:
+        layers = "The layer" if trained == 1 else f"The {trained} layers"
+        report.not_expressible(f"{layers} for multi-token prediction: not written, the model is trained without.")

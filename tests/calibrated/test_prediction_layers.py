@@ -173,3 +173,11 @@ def test_launch_configurations_say_and_write_them() -> None:
             launch.write({**execution, "stage_layout": "Et*3|(tt|)*29|L"}, TRAINED, framework=framework)
     told = launch.write(execution, PLAIN, framework="megatron").remarks
     assert any("asks for --mtp-num-layers 1" in each for each in told)
+
+
+@pytest.mark.parametrize("framework", ["torchtitan", "maxtext"])
+def test_frameworks_that_are_not_told_of_them_say_so(framework: str) -> None:
+    execution = {**ROW, "pipeline_par": 1, "data_par": 512, "expert_par": 64}
+    for model in (TRAINED, PLAIN):
+        told = launch.write(execution, model, framework=framework).not_expressible
+        assert any("multi-token prediction" in each for each in told) == (model is TRAINED)

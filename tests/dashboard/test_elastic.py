@@ -16,10 +16,13 @@ from dashboard.link.document_validation import Refused
 from dashboard.link.folding import folded
 from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link.user_files import UserFiles
+from dashboard.pages.elastic.cards import _allowed
 from dashboard.pages.elastic.tables import _csv
 from dashboard.words.numbers import plain
+from engine.planners.contract import PlanError
 from engine.planners.elastic import curve, load_card, plans_table
 from engine.planners.elastic.cards import card_names, changed_card, load_card_document, to_document
+from engine.planners.elastic.losses import losses
 from engine.planners.elastic.measured.library import measurement_names, measurements
 from engine.planners.elastic.measured.table import read_measurements
 from tests.dashboard.pages import html, page_alone
@@ -197,8 +200,8 @@ def test_plans_measurements_and_limits_of_a_card_can_be_changed(kept_files: User
 
 
 def test_tables_of_one_s_own_travel_in_the_link() -> None:
-    losses = folded("minibatch,loss_11,loss_22\n1,2.0,2.5\n2,1.0,1.25\n")
-    app = run({"elastic_show": "losses", "elastic_losses": "own", "elastic_own_losses": losses})
+    runs = folded("minibatch,loss_11,loss_22\n1,2.0,2.5\n2,1.0,1.25\n")
+    app = run({"elastic_show": "losses", "elastic_losses": "own", "elastic_own_losses": runs})
     assert table(app, "mean difference")["mean difference"].tolist() == [pytest.approx(0.375)]
     jobs = folded("name,submission_time,application,num_gpus,exec_plan,steps\nmine,0,bert,2,DP+ga,100\n")
     app = run({"elastic_show": "workload", "elastic_workload": "own", "elastic_own_workload": jobs})
@@ -293,3 +296,16 @@ def test_files_of_a_plan_come_back() -> None:
     whole = measurements(measurement_names()[0]).table
     read = pd.read_csv(io.StringIO(_csv(whole)))
     assert read["iteration_s"].tolist() == pytest.approx(whole["iteration_s"].tolist(), rel=0, nan_ok=True)
+
+
+def test_rows_that_are_added_and_left_empty_are_no_plans() -> None:
+    rows = pd.DataFrame({"allowed plan": ["DP", None, "241"], "placements": ["4 8", None, None]}, dtype=str)
+    assert _allowed(rows) == {"DP": ["4", "8"], "241": []}
+
+
+@pytest.mark.parametrize("text", ["a" * 50_000, "minibatch,loss_" + "b" * 50_000])
+def test_columns_with_names_of_any_length_are_refused_in_a_sentence(text: str) -> None:
+    for read in (losses, read_measurements):
+        with pytest.raises(PlanError) as told:
+            read(f"{text}\n1,x\n")
+        assert len(str(told.value)) < 300

@@ -273,16 +273,22 @@ def _editor(found: Chosen) -> None:
         if value != before
     }
     if not asked.equals(allowed):
-        changes["allowed_plans"] = {
-            str(row["allowed plan"] or "").strip(): str(row["placements"] or "").split()
-            for row in asked.to_dict("records") if row["allowed plan"] or row["placements"]
-        }  # fmt: skip
+        changes["allowed_plans"] = _allowed(asked)
     try:
         keep_card(changed_card(found.card, changes), found, None if taken.equals(times) else taken)
     except PlanError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     st.rerun()
+
+
+def _allowed(rows: pd.DataFrame) -> dict[str, list[str]]:
+    """Allowed plans and their placements of an edited table; rows that somebody added and left empty are none."""
+    told = rows.fillna("").to_dict("records")
+    return {
+        str(row["allowed plan"]).strip(): str(row["placements"]).split()
+        for row in told if row["allowed plan"] or row["placements"]
+    }  # fmt: skip
 
 
 def _at(document: Any, path: str) -> float:

@@ -15,7 +15,7 @@ from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header
 from engine.launch.maxtext.names import model_name
 from engine.launch.report import Report
-from engine.launch.unsaid import cut_evenly
+from engine.launch.unsaid import cut_evenly, without_predictions
 
 __all__ = ["TITLE", "VERSION", "write"]
 
@@ -221,6 +221,7 @@ def _software(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 def _name_the_rest(order: Order, report: Report) -> None:
     """Notes which fields MaxText has no place for."""
+    without_predictions(order, report)
     e = order.execution
 
     def unsaid(field: str, why: str) -> None:

@@ -14,7 +14,7 @@ from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header, torchrun
 from engine.launch.report import Report
 from engine.launch.torchtitan.flavors import Config, config_for
-from engine.launch.unsaid import cut_evenly
+from engine.launch.unsaid import cut_evenly, without_predictions
 
 __all__ = ["TITLE", "VERSION", "write"]
 
@@ -224,6 +224,7 @@ def _recompute(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 def _name_the_rest(order: Order, report: Report) -> None:
     """Notes which fields torchtitan has no place for."""
+    without_predictions(order, report)
     e = order.execution
     if e["expert_par"] > 1 and e["expert_tensor_par"] != 1:
         report.not_expressible(f"{called('expert_tensor_par')}: experts are whole where they are spread over ranks.")

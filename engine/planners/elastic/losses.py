@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
 import pandas as pd
 
 from engine.planners.elastic.measured.csv_rows import MeasurementError, csv_rows, csv_text, number
 from engine.planners.elastic.measured.library import FOLDER
+from models.documents import shown
 
 __all__ = ["loss_differences", "losses", "parity"]
+
+LONGEST_NAME: Final = 100
+"""Characters of the column of a run at most."""
 
 
 def losses(source: str | os.PathLike[str] | None = None) -> pd.DataFrame:
@@ -31,6 +36,8 @@ def losses(source: str | os.PathLike[str] | None = None) -> pd.DataFrame:
             raise MeasurementError(f"{where} has no column of losses; name them loss_181 and the like.")
         if taken := [name for name in runs if name in ("loss_", "loss_minibatch")]:
             raise MeasurementError(f"{where} has the column {taken[0]!r}, which names no run; name it as loss_181.")
+        if long := [name for name in runs if len(name) > LONGEST_NAME]:
+            raise MeasurementError(f"{where} has the column {shown(long[0])}; it may have {LONGEST_NAME} characters.")
         told = {name.removeprefix("loss_"): number(row, name, f"{where}, line {line}", low=-1e30) for name in runs}
         rows.append({"minibatch": int(number(row, "minibatch", f"{where}, line {line}")), **told})
     if not rows:

@@ -71,7 +71,7 @@ def csv_rows(text: str, where: str, needed: tuple[str, ...]) -> Iterator[tuple[i
         header = [name.strip() for name in next(reader, [])]
         for name in needed:
             if name not in header:
-                hint = did_you_mean(name, header) or f"; it has {', '.join(header[:12]) or 'no header'}"
+                hint = did_you_mean(name, header) or f"; it has {', '.join(header[:12])[:200] or 'no header'}"
                 raise MeasurementError(f"{where} has no column {name!r}{hint}.")
         if len(set(header)) < len(header):
             twice = next(name for name in header if header.count(name) > 1)
