@@ -81,7 +81,7 @@ def main(copy: Path) -> None:
 
         # Labels: chips, differences, tables, costs of choices, filters in a link.
         assert called("swift_host") == "Swift host (swift_host)"
-        assert ("swift host", "on") in choices(best)
+        assert ("swift host", "on") in choices(best, scenario.system)
         assert ("Swift host", "on", "off") in differences(best, {**best, "swift_host": False})
         shown, settings = arranged(found.top(3)[["id", "swift_host", "gather_link_time"]])
         assert settings["swift_host"]["label"] == "swift"
