@@ -11,11 +11,14 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 import streamlit as st
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.testing.v1 import AppTest
 
 import dashboard
 from dashboard.compat import front_end, plotly_figures
 from dashboard.compat.caches import computed, remembered
+from dashboard.compat.message_queue import keep_whole
 from dashboard.compat.types import Place, StyledTable
 
 ROOM = Path(dashboard.__file__).parent
@@ -108,6 +111,31 @@ def test_a_run_of_a_page_has_a_context_with_what_is_read_of_it() -> None:
     app = AppTest.from_function(script).run()
     assert not app.exception
     assert json.loads(app.json[0].value) == {"page": True, "back": False, "browser": False, "names": True}
+
+
+def test_nothing_that_waits_for_a_browser_is_placed_where_that_knows_of_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a part of the page that runs again before the browser has heard of all of it, with a part inside."""
+
+    def waiting(queue: ForwardMsgQueue) -> list[list[int]]:
+        for path, fragment in (([0, 0], "outer"), ([0, 0, 0], "outer"), ([0, 0, 1], "inner"), ([0, 0, 1, 0], "inner")):
+            message = ForwardMsg()
+            message.metadata.delta_path.extend(path)
+            message.delta.fragment_id = fragment
+            message.delta.add_block.SetInParent()
+            queue.enqueue(message)
+        queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=["outer"])
+        return [list(message.metadata.delta_path) for message in queue.flush()]
+
+    def unknown(paths: list[list[int]]) -> list[list[int]]:
+        """Those below an element that nobody placed."""
+        return [path for path in paths if len(path) > 2 and path[:-1] not in paths]
+
+    assert unknown(waiting(ForwardMsgQueue())), "Streamlit keeps pages whole by itself: compat/message_queue.py can go."
+    monkeypatch.setattr(ForwardMsgQueue, "clear", ForwardMsgQueue.clear)
+    keep_whole()
+    assert len(waiting(ForwardMsgQueue())) == 4
 
 
 def test_outside_a_page_there_is_no_run() -> None:
