@@ -198,7 +198,9 @@ def _cells(page: Page, numbers: range, name: str, found: Measured) -> None:
     """From pressing a cell of the map to its panel. The pointer rests on the cell first, as a person's does."""
 
     def visit(number: int) -> list[float]:
-        box = page.locator(f"{MAP} .barlayer .point path").nth(number).bounding_box()
+        cell = page.locator(f"{MAP} .barlayer .point path").nth(number)
+        cell.scroll_into_view_if_needed()
+        box = cell.bounding_box()
         assert box is not None
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=3)
         page.wait_for_timeout(300)
