@@ -123,7 +123,7 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
     gains = curve["gain"].iloc[1:].dropna()
     step = f" One more step brings at most {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
     most = plain(float(best["raw_best"]), 4) if math.isfinite(best["raw_best"]) else "none"
-    return Chart(figure, f"Most at {label} {best[over]:g}: {most} samples/s with {best['raw_plan']}.{step}")
+    return Chart(figure, f"Most: {most} samples/s with {best['raw_plan']} ({label}: {best[over]:g}).{step}")
 
 
 def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:

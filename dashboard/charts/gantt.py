@@ -19,6 +19,8 @@ LEFT: Final = 84
 """Room for the names of rows where charts below one another share their time axis [px]."""
 MOST_NUMBERED: Final = 400
 """Bars of a kind up to which their microbatches are numbered."""
+NARROWEST: Final = 0.012
+"""Share of the time axis below which a bar has no room for its number."""
 _UNIT: Final = "total_time"
 _ROW: Final = 21
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
@@ -185,8 +187,13 @@ def _numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: Palette) -> 
     """Numbers of microbatches in bars that have room for them, where there are few enough."""
     if len(tasks) > MOST_NUMBERED or (counts > 1).any() or (tasks["microbatch"] < 0).any():
         return {}
+    room = ((tasks["end"] - tasks["start"]) / tasks["end"].max()).tolist()
+    numbers = [
+        str(int(each) + 1) if share >= NARROWEST else ""
+        for each, share in zip(tasks["microbatch"], room, strict=True)
+    ]
     return {
-        "text": [str(int(each) + 1) for each in tasks["microbatch"]], "textposition": "inside", "textangle": 0,
+        "text": numbers, "textposition": "inside", "textangle": 0,
         "insidetextanchor": "middle", "textfont": {"color": look.label(colours), "size": 11}, "constraintext": "both",
     }  # fmt: skip
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import streamlit as st
 
@@ -14,7 +15,13 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from dashboard.words.waiting import progress_words
 
-__all__ = ["job_card", "job_words", "watch"]
+__all__ = ["found_soon", "job_card", "job_words", "watch"]
+
+Asked = TypeVar("Asked", bound=Job)
+Found = TypeVar("Found")
+
+PATIENCE: Final = 1.5
+"""How long what a page shows is waited for before there is a card of its job [s]."""
 
 POLL: Final = 0.5
 """How often a job is looked at [s]; more seldom while others are ahead."""
@@ -23,6 +30,26 @@ SHOW: Final = 1.0
 """Time from which a job in parts, which shows what it has, says how far it is [s]."""
 _OTHERS: Final = "_job_of_others"
 """Key of what was stopped in vain."""
+
+
+def found_soon(job: Job, kind: type[Asked], watcher: str, found: Callable[[Asked], Found | None]) -> Found | None:
+    """Returns what a job found; None while it is on its way, or where it found nothing, which its card tells.
+
+    Args:
+        job: as the board gave it back: of another kind where what is asked cannot be posted now.
+        kind: what was posted.
+        watcher: who looks.
+        found: gives what a job that has ended found.
+    """
+    if not isinstance(job, kind):
+        return None
+    if not job.wait(PATIENCE):
+        watch(job, watcher)
+        return None
+    answer = found(job)
+    if answer is None:
+        job_card(job, watcher)
+    return answer
 
 
 def watch(job: Job, watcher: str, mark: str = "") -> None:

@@ -19,7 +19,13 @@ LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")
 LINK = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&cell=4x2&compare_b=~hbm_capacity:40"
 CALIBRATED = "model=llama-3-8B&system=h100_80g_sxm&procs=8&batch=16&limits=tensor_par:2"
 """A scenario of the other cost model, whose Execution page has other charts."""
-LOOKED_AT = [*((entry, LINK) for entry in PAGES), *((each, CALIBRATED) for each in PAGES if each.name == "execution")]
+FINE = f"{SMALL}&schedules_from=numbers&schedules_b=zbv&schedules_microbatches=32"
+"""Schedules whose bars are as narrow as bars of the ready examples."""
+LOOKED_AT = [
+    *((entry, LINK) for entry in PAGES),
+    *((each, CALIBRATED) for each in PAGES if each.name == "execution"),
+    *((each, FINE) for each in PAGES if each.name == "schedules"),
+]
 TALL = 5000
 """So high that whole pages are drawn [px]."""
 MARKUP = re.compile(r"\*\*|:[a-z-]+\[|:material|</?[a-z]+[ >]|\\[-_*\[(]")

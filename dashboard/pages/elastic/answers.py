@@ -7,12 +7,9 @@ import hashlib
 from dashboard.jobs.elastic_plans import Answer, ElasticJob, Question
 from dashboard.jobs.server import server
 from dashboard.link import state
-from dashboard.widgets.job_card import job_card, watch
+from dashboard.widgets.job_card import found_soon
 
 __all__ = ["answered"]
-
-PATIENCE = 1.5
-"""How long an answer is waited for before there is a card of its job [s]."""
 
 
 def answered(question: Question, described: object, title: str, about: str) -> Answer | None:
@@ -27,11 +24,4 @@ def answered(question: Question, described: object, title: str, about: str) -> A
     shared, watcher = server(), state.watcher()
     key = hashlib.sha256(repr(described).encode()).hexdigest()
     job = shared.board.post(ElasticJob(shared.elastic_plans, key, question, title, about), watcher)
-    if not isinstance(job, ElasticJob):
-        return None
-    if not job.wait(PATIENCE):
-        watch(job, watcher)
-        return None
-    if job.answer is None:
-        job_card(job, watcher)
-    return job.answer
+    return found_soon(job, ElasticJob, watcher, lambda one: one.answer)

@@ -95,7 +95,8 @@ def _fits(
     ]
     rates = [("tokens/s per GPU", told(scenario, "tokens_per_gpu", rate).split()[0]),
              ("TFLOP/s per GPU", told(scenario, "tflops_per_gpu", rate).split()[0]),
-             ("1 T tokens cost", told(scenario, "usd", rate)), ("and take", told(scenario, "energy", rate))]
+             ("cost of 1 T tokens", told(scenario, "usd", rate)),
+             ("energy of 1 T tokens", told(scenario, "energy", rate))]
     st.html(facts(pairs) + facts(rates))
     others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
     uncertainty.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")

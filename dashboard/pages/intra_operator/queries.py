@@ -15,15 +15,13 @@ from dashboard.jobs.server import server
 from dashboard.link import state
 from dashboard.link.catalogue import system_of
 from dashboard.pages.intra_operator.inputs import OWN, Question, counted_as, on_system, planned, system_question
-from dashboard.widgets.job_card import job_card, watch
+from dashboard.widgets.job_card import found_soon
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator import IntraOperatorPlan, beside_exploration, mesh_of
 from engine.planners.intra_operator.names import vector_name
 
 __all__ = ["SWEEPS", "beside_table", "limited", "swept", "systems_table"]
 
-PATIENCE: Final = 1.5
-"""How long a search is waited for before there is a card of it [s]."""
 NO_LIMIT: Final = 1e20
 """More memory than any plan takes [bytes]."""
 SWEEPS: Final = {"batch": "Batch", "layers": "Layers", "devices": "Devices", "memory": "Memory"}
@@ -59,14 +57,7 @@ def _off_the_page(asked: Question, limit: float) -> tuple[IntraOperatorPlan, flo
     key = hashlib.sha256(f"{asked.key} {limit!r}".encode()).hexdigest()
     about = f"{asked.title} on {asked.mesh.devices:,} devices, batch {asked.batch:,}"
     job = shared.board.post(OperatorPlanJob(shared.operator_plans, key, asking, about), watcher)
-    if not isinstance(job, OperatorPlanJob):
-        return None
-    if not job.wait(PATIENCE):
-        watch(job, watcher)
-        return None
-    if job.planned is None:
-        job_card(job, watcher)
-    return job.planned
+    return found_soon(job, OperatorPlanJob, watcher, lambda one: one.planned)
 
 
 @remembered(24)

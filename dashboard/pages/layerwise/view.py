@@ -20,7 +20,7 @@ from dashboard.link import page_links, state
 from dashboard.pages.layerwise.inputs import Question, question
 from dashboard.pages.layerwise.own_plan import own_plan
 from dashboard.widgets.chart import show
-from dashboard.widgets.job_card import job_card, watch
+from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent, plain
@@ -33,8 +33,6 @@ from engine.planners.layerwise.timeline import plan_timeline
 __all__ = ["View", "parse", "render"]
 
 _BASIS = "Modelled: what a step takes follows from the times of the profile's layers; no plan was run."
-PATIENCE = 1.5
-"""How long a plan is waited for before there is a card of it [s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +103,7 @@ def _planned(asked: Question) -> Planned | None:
     """The plan; None while it is on its way, of which there is a card, or where there is none, which it tells."""
     shared, watcher = server(), state.watcher()
     job = shared.board.post(LayerPlanJob(shared.layer_plans, asked.key, asked.asked, asked.about), watcher)
-    if not isinstance(job, LayerPlanJob):
-        return None
-    if not job.wait(PATIENCE):
-        watch(job, watcher)
-        return None
-    if job.planned is None:
-        job_card(job, watcher)
-    return job.planned
+    return found_soon(job, LayerPlanJob, watcher, lambda one: one.planned)
 
 
 def _tiles(found: Planned) -> list[markup.Tile]:

@@ -55,6 +55,12 @@ class StageWork(NamedTuple):
     seconds: Floats
 
 
+def _order_of(case: Case) -> tuple[Pattern, Work]:
+    """The order of the blocks of one row's model, and what they and the head do."""
+    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
+    return pattern, Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
+
+
 def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) -> StageWork:
     """Returns what every stage of the model does if it were cut into other stages than a row's.
 
@@ -69,8 +75,7 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
 
     Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide the model's blocks.
     """
-    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
-    work = Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
+    pattern, work = _order_of(case)
     plain = replace(case, model=replace(case.model, prediction_layers=np.zeros(())))
     everything = kinds_of_chunks(pattern, ranks, chunks, layout, work)
     further = everything.sum(axis=0) - np.array(blocks_of_chunks(pattern, ranks, chunks, layout, work))
@@ -124,8 +129,7 @@ def stage_bytes(case: Case, ranks: int, chunks: int, layout: int) -> StageBytes:
 
     Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide the model's blocks.
     """
-    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
-    work = Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
+    pattern, work = _order_of(case)
     held, slots = kinds_of_chunks(pattern, ranks, chunks, layout, work).astype(np.float64), ranks * chunks
     # One microbatch in a loop of as many ranks as stages: each keeps just that one, and the ends hold what is theirs.
     alone = {"pipeline_par": float(slots), "pipeline_interleaving": 1.0, "schedule": float(ONE_F_ONE_B),
@@ -181,8 +185,7 @@ def megatron_options(case: Case) -> str:
         case: shapes, layout, software and accelerators of one row.
     """
     stages, number = (int(np.ravel(each)[0]) for each in (case.layout.pipeline_par, case.layout.stage_layout))
-    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
-    work = Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
+    pattern, work = _order_of(case)
     chunks = int(np.ravel(case.layout.pipeline_interleaving)[0])
     sizes = list(blocks_of_chunks(pattern, stages, chunks, number, work))
     offered = int(np.ravel(case.layout.schedule)[0]) in (ONE_F_ONE_B, INTERLEAVED, COMBINED)
