@@ -32,7 +32,7 @@ _OTHERS: Final = "_job_of_others"
 """Key of what was stopped in vain."""
 
 
-def found_soon(job: Job, kind: type[Asked], watcher: str, found: Callable[[Asked], Found | None]) -> Found | None:
+def found_soon(job: Job, kind: type[Asked], watcher: str, found: Callable[[Asked], Found]) -> Found | None:
     """Returns what a job found; None while it is on its way, or where it found nothing, which its card tells.
 
     Args:
