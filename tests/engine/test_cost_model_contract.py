@@ -99,9 +99,9 @@ def findings(path: Path, source: str | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize(("room", "source"), [
-    ("serving", "from engine.cost_models.calibrated.physics.gemm import gemm"),
+    ("serving", "from engine.cost_models.calibrated.physics.layers.gemm import gemm"),
     ("serving", "from engine.cost_models.calibrated import physics"),
-    ("serving", "import engine.cost_models.calibrated.physics.gemm"),
+    ("serving", "import engine.cost_models.calibrated.physics.layers.gemm"),
     ("serving", "import engine.cost_models.calibrated"),
     ("measure", "from engine.cost_models.calculon import block"),
     ("whatif", "from engine.cost_models.calibrated import gemm"),

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Charts of what is predicted and what was measured."""

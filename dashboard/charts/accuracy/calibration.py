@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from dashboard.charts.accuracy.measured import BAND, shown_marks
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted
-from dashboard.charts.measured import BAND, shown_marks
 from dashboard.words.numbers import format_value, percent, signed_percent
 
 __all__ = ["Moved", "before_and_after", "parameters_moved"]

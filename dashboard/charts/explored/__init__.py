@@ -1,1 +1,1 @@
-"""TODO."""
+"""Charts of everything explored: the map, what each choice costs, the frontier, and why nothing fits."""

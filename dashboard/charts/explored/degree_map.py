@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from dashboard.charts.best_map import HEIGHT, best_map
 from dashboard.charts.elements.colour_scale import Domain
 from dashboard.charts.elements.palette import palette
 from dashboard.charts.elements.template import Chart, empty
+from dashboard.charts.explored.best_map import HEIGHT, best_map
 from dashboard.words.names import degrees
 from dashboard.words.numbers import column_of, count, shortfall
 from engine.columns import Column, by_name

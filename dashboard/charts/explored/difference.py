@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import palette
 from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted
-from dashboard.charts.surface import MOST_LABELS
-from dashboard.charts.time_bar import time_kinds, time_pieces
+from dashboard.charts.execution.time_bar import time_kinds, time_pieces
+from dashboard.charts.what_if.surface import MOST_LABELS
 from dashboard.words.names import degrees
 from dashboard.words.numbers import SPACE, column_of, format_value, scale_for, signed_percent
 from engine.columns import Column
@@ -134,8 +134,8 @@ def aligned_steps(
 ) -> Chart:
     """Draws the steps of several executions as waterfalls on equal axes, one beside the other.
 
-    executions: rows with the columns of `dashboard.charts.time_bar`. names: what to call them, as "A". narrow: for a
-    phone, where they stand one below the other.
+    executions: rows with the columns of `dashboard.charts.execution.time_bar`. names: what to call them, as "A".
+    narrow: for a phone, where they stand one below the other.
     """
     colours = palette(mode)
     kinds = time_kinds(*executions)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Charts of plans: layer-wise, inside operators, and under changing resources."""

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import MEMORY_KINDS, palette
 from dashboard.charts.elements.template import Chart, base
-from dashboard.charts.gantt import LEFT
+from dashboard.charts.schedules.gantt import LEFT
 from dashboard.words.numbers import plain, scale_for
 
 __all__ = ["held_activations"]

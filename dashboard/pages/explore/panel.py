@@ -11,10 +11,10 @@ import streamlit as st
 
 from dashboard.charts.elements.markup import chips, facts, head, headed, legend, memory_bar, time_bar
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind
-from dashboard.charts.histogram import histogram
-from dashboard.charts.memory_bars import tier_pieces
-from dashboard.charts.reasons import label_of
-from dashboard.charts.time_bar import time_pieces
+from dashboard.charts.execution.memory_bars import tier_pieces
+from dashboard.charts.execution.time_bar import time_pieces
+from dashboard.charts.explored.histogram import histogram
+from dashboard.charts.explored.reasons import label_of
 from dashboard.link import page_links, state
 from dashboard.pages.explore import prefetch
 from dashboard.queries import accuracy, explorations

@@ -9,11 +9,11 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.best_map import best_map
-from dashboard.charts.degree_map import degree_map
 from dashboard.charts.elements.colour_scale import Domain
 from dashboard.charts.elements.markup import head, map_legend
 from dashboard.charts.elements.static_preview import is_drawable, still
+from dashboard.charts.explored.best_map import best_map
+from dashboard.charts.explored.degree_map import degree_map
 from dashboard.link import state
 from dashboard.pages.explore.axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
 from dashboard.pages.explore.download import download

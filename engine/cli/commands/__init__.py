@@ -1,1 +1,1 @@
-"""TODO."""
+"""The commands of `shardscape`, one module or package each."""

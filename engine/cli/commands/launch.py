@@ -251,7 +251,7 @@ def _tell(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:
 
 def _execution(file: Path, row: int) -> tuple[dict[str, Any], str | None]:
     """The execution in a row of a file, and the model's name where the file is what a command printed."""
-    from engine.cli.layers import chosen_execution
+    from engine.cli.commands.layers import chosen_execution
 
     try:
         if file.suffix.lower() == ".json" and file.is_file() and file.stat().st_size <= LARGEST_RESULT:

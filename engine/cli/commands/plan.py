@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.cli.commands.plan_elastic import elastic_app
+from engine.cli.commands.plan_operators import operators
 from engine.cli.frames import write_table as _print_table
 from engine.cli.frames import write_text_table as _text
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, write
-from engine.cli.plan_elastic import elastic_app
-from engine.cli.plan_operators import operators
 
 if TYPE_CHECKING:
     from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem

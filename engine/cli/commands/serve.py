@@ -34,7 +34,7 @@ def application_folder() -> Path:
     In the source tree that is its top, in an installed wheel a folder of its own: other packages have an `app.py` and
     a `static` beside theirs, and everything in `static` is served.
     """
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     for folder in (root / WHEEL_FOLDER, root):
         if (folder / "app.py").is_file() and (folder / ".streamlit" / "config.toml").is_file():
             return folder

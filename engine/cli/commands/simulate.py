@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engine.cli.commands.simulate_distir import distir
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, text_table, write
-from engine.cli.simulate_distir import distir
 
 if TYPE_CHECKING:
     from engine.simulate import Replay

@@ -27,9 +27,9 @@ from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrate
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import in_flight
-from engine.cost_models.calibrated.physics.residence import kept_blocks
-from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, refusals
-from engine.cost_models.calibrated.physics.stages import fewest_held, fullest_stages
+from engine.cost_models.calibrated.physics.pipeline.residence import kept_blocks
+from engine.cost_models.calibrated.physics.pipeline.schedules import INTERLEAVED, refusals
+from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held, fullest_stages
 from engine.cost_models.calibrated.physics.step import BlockLevel
 from engine.cost_models.calibrated.point_bounds import PointBounds, blocks_together, least_update, rates_of
 from engine.cost_models.calibrated.rows.memory_requirements import (

@@ -20,7 +20,7 @@ from engine.cost_models.calibrated.kernel_times import CalibratedKernelTimes
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
-from engine.cost_models.calibrated.physics.schedules import SPLIT
+from engine.cost_models.calibrated.physics.pipeline.schedules import SPLIT
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, prepare_calibrated
 from engine.cost_models.calibrated.rows.row_evaluation import evaluate_calibrated_rows

@@ -14,8 +14,8 @@ import pyarrow as pa
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
+from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
-from engine.cost_models.calibrated.physics.layouts import Pattern, pattern_of, problem_of
 from engine.cost_models.calibrated.physics.memory import (
     StageMemory,
     activation_bytes,
@@ -23,11 +23,11 @@ from engine.cost_models.calibrated.physics.memory import (
     of_largest,
     stage_memories,
 )
-from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.offload import RESERVE, tiers, with_state
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.stage_times import block_level, offloaded_flow, pipeline_flow
-from engine.cost_models.calibrated.physics.stages import fewest_held
+from engine.cost_models.calibrated.physics.pipeline.layouts import Pattern, pattern_of, problem_of
+from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, offloaded_flow, pipeline_flow
+from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held
 from engine.cost_models.calibrated.physics.step import pipeline_level, straggling, update_level
 from engine.cost_models.calibrated.step_figures import flow_part, step_part, with_exchange
 from engine.executions import reasons

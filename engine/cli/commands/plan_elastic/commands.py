@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.cli.commands.plan_elastic.fit import fit
+from engine.cli.commands.plan_elastic.model import model
+from engine.cli.commands.plan_elastic.options import numbers, one_form
+from engine.cli.commands.plan_elastic.replay import replay
 from engine.cli.frames import write_table
 from engine.cli.options import JsonOption
 from engine.cli.output import write
-from engine.cli.plan_elastic.fit import fit
-from engine.cli.plan_elastic.model import model
-from engine.cli.plan_elastic.options import numbers, one_form
-from engine.cli.plan_elastic.replay import replay
 
 if TYPE_CHECKING:
     from engine.planners.elastic.measured import Measurements

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.cli.commands.plan_elastic.options import one_form
 from engine.cli.frames import write_table
 from engine.cli.options import JsonOption
 from engine.cli.output import write
-from engine.cli.plan_elastic.options import one_form
 
 if TYPE_CHECKING:
     from engine.planners.elastic.cards import Environment, PerformanceParameters

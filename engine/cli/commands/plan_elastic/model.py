@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from engine.cli.commands.plan_elastic.options import numbers, one_form
 from engine.cli.frames import write_table
 from engine.cli.options import JsonOption
-from engine.cli.plan_elastic.options import numbers, one_form
 
 __all__ = ["model"]
 

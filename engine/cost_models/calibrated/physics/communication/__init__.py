@@ -1,1 +1,1 @@
-"""TODO."""
+"""What travels between processors: collectives, the networks that carry each group, and what is left unhidden."""

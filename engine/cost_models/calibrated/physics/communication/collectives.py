@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from engine.cost_models.calibrated.physics.communication.networks import shared_by
 from engine.cost_models.calibrated.physics.inputs import Accelerators, Floats
-from engine.cost_models.calibrated.physics.networks import shared_by
+from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import Rates
 
 __all__ = ["Tier", "collective", "gather_ring_latency", "network_tiers"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.cost_models.calibrated.physics.communication.networks import rate_over
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.networks import rate_over
+from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import Rates
 
 __all__ = ["ring"]
 

@@ -12,14 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.context_parallel import ring
+from engine.cost_models.calibrated.physics.communication.context_parallel import ring
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
+from engine.cost_models.calibrated.physics.layers.recompute import recomputed
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline import message_time
-from engine.cost_models.calibrated.physics.rates import sustained_rates
-from engine.cost_models.calibrated.physics.recompute import recomputed
-from engine.cost_models.calibrated.physics.stage_times import block_level, pipeline_flow
-from engine.cost_models.calibrated.physics.stages import KINDS
+from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
+from engine.cost_models.calibrated.physics.pipeline.stages import KINDS
+from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
 from engine.cost_models.calibrated.physics.step import pipeline_level, update_level
 
 __all__ = ["link_times"]

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import Accelerators, Floats
-from engine.cost_models.calibrated.physics.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.executions.arrays import Flags, Ints
 from hardware import System
 

@@ -11,11 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.collectives import Tier, collective, gather_ring_latency, network_tiers
+from engine.cost_models.calibrated.physics.communication.collectives import (
+    Tier,
+    collective,
+    gather_ring_latency,
+    network_tiers,
+)
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import Rates
-from engine.cost_models.calibrated.physics.stages import LOOP, placement_of
+from engine.cost_models.calibrated.physics.pipeline.stages import LOOP, placement_of
 from engine.cost_models.calibrated.physics.weights import replicas_of
 
 __all__ = ["Gathers", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange"]

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.gemm import Layer, MatrixUnit, Work, gemm
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, Accelerators, Case, Floats
+from engine.cost_models.calibrated.physics.layers.gemm import Layer, MatrixUnit, Work, gemm
+from engine.cost_models.calibrated.physics.layers.rates import Rates, maturity, power_factor
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import Rates, maturity, power_factor
 
 __all__ = ["Core", "attention_core", "core_work", "fused_rate", "kernel_rate", "window_factor"]
 

@@ -17,18 +17,23 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.physics.attention import Core, attention_core
-from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
-from engine.cost_models.calibrated.physics.context_parallel import ring
-from engine.cost_models.calibrated.physics.elementwise import Traffic, activation, casts, norms
-from engine.cost_models.calibrated.physics.experts import HIDDEN_EXCHANGE, active_width, expert_layer
-from engine.cost_models.calibrated.physics.gemm import Layer, Linear, MatrixUnit
+from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.communication.context_parallel import ring
 from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats
-from engine.cost_models.calibrated.physics.launch import block_launches, dense_factor, expert_launches, launch_time
+from engine.cost_models.calibrated.physics.layers.attention import Core, attention_core
+from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation, casts, norms
+from engine.cost_models.calibrated.physics.layers.experts import HIDDEN_EXCHANGE, active_width, expert_layer
+from engine.cost_models.calibrated.physics.layers.gemm import Layer, Linear, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.launch import (
+    block_launches,
+    dense_factor,
+    expert_launches,
+    launch_time,
+)
+from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.recompute import recomputed
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import Rates
-from engine.cost_models.calibrated.physics.recompute import recomputed
-from engine.cost_models.calibrated.physics.stages import Kind
+from engine.cost_models.calibrated.physics.pipeline.stages import Kind
 
 __all__ = [
     "BlockTimes", "Common", "attention_layers", "attention_projections", "block", "blocks", "common",

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
+from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import Rates
 
 __all__ = ["Moved", "Traffic", "activated", "activation", "cast", "casts", "normed", "norms"]
 

@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.elementwise import Traffic, activation
-from engine.cost_models.calibrated.physics.gemm import Layer, Linear, MatrixUnit
+from engine.cost_models.calibrated.physics.communication.networks import LARGEST_HOST, shared_by
 from engine.cost_models.calibrated.physics.inputs import DISPATCHERS, Case, Floats, ModelShapes
-from engine.cost_models.calibrated.physics.networks import LARGEST_HOST, shared_by
+from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation
+from engine.cost_models.calibrated.physics.layers.gemm import Layer, Linear, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import Rates
 
 __all__ = [
     "HIDDEN_EXCHANGE", "Experts", "active_width", "destinations", "distinct_destinations", "exchange", "expert_layer",

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.block import tensor_exchange
-from engine.cost_models.calibrated.physics.gemm import Layer, MatrixUnit
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.launch import launch_time
+from engine.cost_models.calibrated.physics.layers.block import tensor_exchange
+from engine.cost_models.calibrated.physics.layers.gemm import Layer, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.launch import launch_time
+from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import Rates
 
 __all__ = ["FORWARD_SHARE", "Ends", "ends", "head_layer", "prediction_layer"]
 

@@ -1,8 +1,8 @@
 """The operations of one block, one by one: what each does, what it moves and how long it takes.
 
-All formulas are those of the block (`engine.cost_models.calibrated.physics.block`); here they are only not added up.
-Times are of one microbatch on one processor, without what the backward pass computes again and without waiting for the
-host.
+All formulas are those of the block (`engine.cost_models.calibrated.physics.layers.block`); here they are only not added
+up. Times are of one microbatch on one processor, without what the backward pass computes again and without waiting for
+the host.
 
 Source: as for the block.
 """
@@ -15,15 +15,23 @@ import numpy as np
 import pandas as pd
 
 from engine.cost_models.calibrated.operation_columns import LABELS
-from engine.cost_models.calibrated.physics.attention import core_work
-from engine.cost_models.calibrated.physics.block import Common, attention_layers, common, feedforward_layers
-from engine.cost_models.calibrated.physics.elementwise import Moved, Traffic, activated, activation, cast, casts, normed
-from engine.cost_models.calibrated.physics.experts import active_width, exchange, expert_layers, permuted
-from engine.cost_models.calibrated.physics.gemm import Layer
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
+from engine.cost_models.calibrated.physics.layers.attention import core_work
+from engine.cost_models.calibrated.physics.layers.block import Common, attention_layers, common, feedforward_layers
+from engine.cost_models.calibrated.physics.layers.elementwise import (
+    Moved,
+    Traffic,
+    activated,
+    activation,
+    cast,
+    casts,
+    normed,
+)
+from engine.cost_models.calibrated.physics.layers.experts import active_width, exchange, expert_layers, permuted
+from engine.cost_models.calibrated.physics.layers.gemm import Layer
+from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import sustained_rates
-from engine.cost_models.calibrated.physics.stages import KINDS, Kind, blocks_by_kind
+from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, Kind, blocks_by_kind
 
 __all__ = ["BLOCKS", "STAGES", "Limits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
 

@@ -12,9 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.columns.stage_layouts import BOTH_COUNTED, EMBEDDING_COUNTED, EVEN, LOSS_COUNTED, list_of_layers
-from engine.cost_models.calibrated.physics.head import FORWARD_SHARE
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.layouts import (
+from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE
+from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
+from engine.cost_models.calibrated.physics.memory import stage_memory
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.layouts import (
     Pattern,
     Work,
     blocks_of_chunks,
@@ -24,13 +27,10 @@ from engine.cost_models.calibrated.physics.layouts import (
     pattern_of,
     work_of,
 )
-from engine.cost_models.calibrated.physics.memory import stage_memory
-from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline import message_time
-from engine.cost_models.calibrated.physics.rates import sustained_rates
-from engine.cost_models.calibrated.physics.schedules import COMBINED, INTERLEAVED, ONE_F_ONE_B
-from engine.cost_models.calibrated.physics.stage_times import block_level, pipeline_flow
-from engine.cost_models.calibrated.physics.stages import ENDS, KINDS, Stage
+from engine.cost_models.calibrated.physics.pipeline.schedules import COMBINED, INTERLEAVED, ONE_F_ONE_B
+from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
+from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, KINDS, Stage
+from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
 
 __all__ = [
     "PASSES", "StageBytes", "StageWork", "chunk_seconds", "megatron_options", "message_seconds", "stage_bytes",

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from engine.columns import by_name
 from engine.columns.stage_layouts import BALANCED, EVEN, StageLayout, layout_of_word
 from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
-from engine.cost_models.calibrated.physics.matrices import (
+from engine.cost_models.calibrated.physics.layers.matrices import (
     attention_weights,
     dense_weights,
     embedding_weights,

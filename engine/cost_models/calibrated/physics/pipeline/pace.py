@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.physics.layouts import Pattern, Work, chunk_work
+from engine.cost_models.calibrated.physics.pipeline.layouts import Pattern, Work, chunk_work
 
 __all__ = ["is_in_step", "pace"]
 

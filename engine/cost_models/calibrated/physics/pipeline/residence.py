@@ -16,9 +16,9 @@ import numpy as np
 
 from engine.columns.stage_layouts import BALANCED, EVEN
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.layouts import Pattern, Work, kinds_of_chunks, pattern_of, work_of
-from engine.cost_models.calibrated.physics.schedules import COMBINED, INTERLEAVED, among
-from engine.cost_models.calibrated.physics.stages import Stage, alike, layout_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import Pattern, Work, kinds_of_chunks, pattern_of, work_of
+from engine.cost_models.calibrated.physics.pipeline.schedules import COMBINED, INTERLEAVED, among
+from engine.cost_models.calibrated.physics.pipeline.stages import Stage, alike, layout_of
 from engine.executions.arrays import Flags
 
 __all__ = ["has_unlike_chunks", "kept_blocks"]

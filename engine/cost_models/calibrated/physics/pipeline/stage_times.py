@@ -12,23 +12,20 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.physics.block import BlockTimes, blocks
-from engine.cost_models.calibrated.physics.collectives import Tier, collective
-from engine.cost_models.calibrated.physics.head import FORWARD_SHARE, Ends, ends
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline import (
-    CriticalPath,
-    Load,
-    critical_path,
-    message_time,
-    messages_time,
-    pairs_per_stage,
+from engine.cost_models.calibrated.physics.communication.collectives import Tier, collective
+from engine.cost_models.calibrated.physics.communication.sharding import (
+    EMBEDDING_GATHERS,
+    Gathers,
+    data_tiers,
+    layer_gathers,
 )
-from engine.cost_models.calibrated.physics.rates import Rates, sustained_rates
-from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, PAIRED, SPLIT, among
-from engine.cost_models.calibrated.physics.sharding import EMBEDDING_GATHERS, Gathers, data_tiers, layer_gathers
-from engine.cost_models.calibrated.physics.stages import (
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.layers.block import BlockTimes, blocks
+from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE, Ends, ends
+from engine.cost_models.calibrated.physics.layers.rates import Rates, sustained_rates
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.schedules import INTERLEAVED, PAIRED, SPLIT, among
+from engine.cost_models.calibrated.physics.pipeline.stages import (
     BOTH,
     ENDS,
     KINDS,
@@ -38,6 +35,14 @@ from engine.cost_models.calibrated.physics.stages import (
     blocks_by_kind,
     placement_of,
     slowest_stages,
+)
+from engine.cost_models.calibrated.physics.pipeline.unequal_stages import (
+    CriticalPath,
+    Load,
+    critical_path,
+    message_time,
+    messages_time,
+    pairs_per_stage,
 )
 from engine.cost_models.calibrated.physics.weights import local_weights
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from engine.columns.stage_layouts import BALANCED, EVEN
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
-from engine.cost_models.calibrated.physics.layouts import (
+from engine.cost_models.calibrated.physics.pipeline.layouts import (
     UNWEIGHED,
     Pattern,
     Work,
@@ -34,8 +34,14 @@ from engine.cost_models.calibrated.physics.layouts import (
     pattern_of,
     work_of,
 )
-from engine.cost_models.calibrated.physics.pace import pace
-from engine.cost_models.calibrated.physics.schedules import COMBINED, DUALPIPE, INTERLEAVED, SCHEDULES, V_SHAPED
+from engine.cost_models.calibrated.physics.pipeline.pace import pace
+from engine.cost_models.calibrated.physics.pipeline.schedules import (
+    COMBINED,
+    DUALPIPE,
+    INTERLEAVED,
+    SCHEDULES,
+    V_SHAPED,
+)
 from engine.executions.arrays import Ints, distinct
 from engine.executions.rules import fewest_blocks
 

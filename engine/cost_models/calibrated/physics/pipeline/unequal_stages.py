@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.columns.stage_layouts import EVEN
+from engine.cost_models.calibrated.physics.communication.networks import rate_over
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.networks import rate_over
+from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import Rates
-from engine.cost_models.calibrated.physics.schedules import (
+from engine.cost_models.calibrated.physics.pipeline.schedules import (
     COMBINED,
     DUALPIPE,
     DUALPIPE_V,
@@ -38,7 +38,7 @@ from engine.cost_models.calibrated.physics.schedules import (
     idle,
     overlapped_pairs,
 )
-from engine.cost_models.calibrated.physics.stages import ENDS, pace_of
+from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, pace_of
 
 __all__ = ["CriticalPath", "Load", "critical_path", "message_time", "messages_time", "pairs_per_stage"]
 
