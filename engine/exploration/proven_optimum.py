@@ -51,8 +51,8 @@ FOLLOWED_UP = 8_192
 class Optimum(dict[str, Any]):
     """The best execution: `id`, the 23 fields, outcome and all statistics. Empty when nothing is feasible.
 
-    `total`, `feasible`: executions in the space and how many run; `evaluated`: how many of those were evaluated, the
-    others being proven no better. `tied`: ids of all executions that are exactly as good as the best, itself among
+    `total`: executions in the space; `evaluated`: how many of those were evaluated, the others being proven no better
+    or not to run. `tied`: ids of all executions that are exactly as good as the best, itself among
     them, ascending. `top`: the best executions [id, sample_rate], best first. `by_cell`: the best of every cell
     [tensor_par, pipeline_par, data_par, batch_size, sample_rate (NaN when nothing fits), id], None unless asked for.
     """
@@ -62,7 +62,7 @@ class Optimum(dict[str, Any]):
         found: Mapping[str, Any],
         *,
         scenario: Scenario,
-        feasible: int,
+        feasible: int | None,
         evaluated: int,
         tied: Ints,
         top: pd.DataFrame,
@@ -71,11 +71,19 @@ class Optimum(dict[str, Any]):
         super().__init__(found)
         self.scenario = scenario
         self.total = scenario.space.total
-        self.feasible = feasible
         self.evaluated = evaluated
         self.tied = tied
         self.top = top
         self.by_cell = by_cell
+        self._feasible = feasible
+
+    @property
+    def feasible(self) -> int:
+        """How many executions of the space run. A proof needs no such count, so it is made when first asked for; it
+        takes as long as the search."""
+        if self._feasible is None:
+            self._feasible = _feasible(self.scenario)
+        return self._feasible
 
 
 def best(
@@ -135,10 +143,11 @@ def best_of(
     search, watch = Search(space, k, by_cell), Watch(space.total, progress, cancel)
     cost_model = cost_model_of(space)
     by_bounds = cost_model.searches_by_bounds and not by_cell
+    counted = progress is not None or not by_bounds
     watch.tell(0, 0)
     for numbers in slabs(space, POINTS_SEARCHED_TOGETHER if by_bounds else None):
         if by_bounds:
-            search.look_over(cost_model.bound_search(space, numbers), space)
+            search.look_over(cost_model.bound_search(space, numbers), space, counted=counted)
         else:
             prepared = cost_model.prepare(space, numbers, rows=False)
             search.feasible += prepared.feasible
@@ -151,9 +160,16 @@ def best_of(
         first = int(top["id"].iloc[0])
         found = {"id": first} | first_row(scenario.evaluate(space.table([first])))
     return Optimum(
-        found, scenario=scenario, feasible=search.feasible, evaluated=search.evaluated, tied=search.tied(), top=top,
-        by_cell=cells,
+        found, scenario=scenario, feasible=search.feasible if counted else None, evaluated=search.evaluated,
+        tied=search.tied(), top=top, by_cell=cells,
     )  # fmt: skip
+
+
+def _feasible(scenario: Scenario) -> int:
+    """Counts the executions of a scenario that run, where the cost model searches by bounds."""
+    space, cost_model = scenario.space, cost_model_of(scenario.space)
+    parts = slabs(space, POINTS_SEARCHED_TOGETHER)
+    return sum(cost_model.bound_search(space, numbers).feasible(space) for numbers in parts)
 
 
 def executions_above(scenario: Scenario, least: float) -> pd.DataFrame:
@@ -168,7 +184,7 @@ def executions_above(scenario: Scenario, least: float) -> pd.DataFrame:
     cost_model = cost_model_of(space)
     for numbers in slabs(space, POINTS_SEARCHED_TOGETHER if cost_model.searches_by_bounds else None):
         if cost_model.searches_by_bounds:
-            search.look_over(cost_model.bound_search(space, numbers), space)
+            search.look_over(cost_model.bound_search(space, numbers), space, counted=False)
         else:
             prepared = cost_model.prepare(space, numbers, rows=False)
             search.look(prepared, cost_model.candidates(prepared))
@@ -218,12 +234,15 @@ class Search:
             if not len(first):
                 break
 
-    def look_over(self, by_bounds: BoundSearch, space: Space, known: Ints | None = None) -> None:
-        """Finds what cells have to offer on the system of `space`, and counts what runs there.
+    def look_over(
+        self, by_bounds: BoundSearch, space: Space, known: Ints | None = None, *, counted: bool = True
+    ) -> None:
+        """Finds what cells have to offer on the system of `space`, and counts what runs there if that is `counted`.
 
         known: schedule points that were looked at already. Not for the best of every cell.
         """
-        self.feasible += by_bounds.feasible(space)
+        if counted:
+            self.feasible += by_bounds.feasible(space)
         left = []
         for point, mode, rate in by_bounds.bounds(space, lambda: self._floor * SAFETY):
             hopeful = rate >= self._floor * SAFETY
