@@ -298,6 +298,17 @@ class CostModel(ABC):
             calibration: values to use; None for the library's, or where it takes none.
         """
 
+    def row(self, space: Any, number: int, calibration: Calibration | None) -> dict[str, Any]:
+        """Returns the row that `evaluate` has of one execution of a space, by column name.
+
+        Args:
+            space: one that `space` returned.
+            number: id of the execution.
+            calibration: values to use; None for the library's, or where it takes none.
+        """
+        table = self.evaluate(space.model, space.system, space.table([number]), calibration)
+        return {str(name): value for name, value in table.iloc[0].to_dict().items()}
+
     @abstractmethod
     def candidates(self, prepared: Any) -> Candidates:
         """Returns the rows of prepared cells that share a bound.

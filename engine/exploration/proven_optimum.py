@@ -20,7 +20,6 @@ import pandas as pd
 from engine.cost_models.contract import BoundSearch, Candidates, Prepared
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats, Ints
-from engine.exploration.result import first_row
 from engine.exploration.run import Cancel, Progress, Watch, slabs
 from engine.scenarios.scenario import Scenario
 from engine.space.rows import ROWS_PER_CHUNK, Group, fitting
@@ -158,7 +157,7 @@ def best_of(
     found: dict[str, Any] = {}
     if len(top):
         first = int(top["id"].iloc[0])
-        found = {"id": first} | first_row(scenario.evaluate(space.table([first])))
+        found = {"id": first} | cost_model.row(space, first, scenario.calibration)
     return Optimum(
         found, scenario=scenario, feasible=search.feasible if counted else None, evaluated=search.evaluated,
         tied=search.tied(), top=top, by_cell=cells,

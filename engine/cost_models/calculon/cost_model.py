@@ -17,7 +17,7 @@ from engine.cost_models.calculon.layer_table import layer_sheet, layer_table_of
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, prepare_calculon, row_table_of
 from engine.cost_models.calculon.rows.row_evaluation import calculon_reach, evaluate_calculon_rows
 from engine.cost_models.calculon.space import CalculonSpace
-from engine.cost_models.calculon.table_evaluation import evaluate_calculon
+from engine.cost_models.calculon.table_evaluation import calculon_row, evaluate_calculon
 from engine.cost_models.contract import Candidates, CostModel, Sheet
 from engine.executions.arrays import Floats
 from engine.executions.table import DATATYPES
@@ -79,6 +79,10 @@ class Calculon(CostModel):
     ) -> pd.DataFrame:
         """See `CostModel.evaluate`."""
         return evaluate_calculon(model, system, executions)
+
+    def row(self, space: CalculonSpace, number: int, calibration: Calibration | None) -> dict[str, Any]:
+        """See `CostModel.row`."""
+        return calculon_row(space, number) or super().row(space, number, calibration)
 
     def candidates(self, prepared: PreparedRows) -> Candidates:
         """See `CostModel.candidates`."""
