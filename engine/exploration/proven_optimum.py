@@ -44,6 +44,10 @@ POINTS_SEARCHED_TOGETHER = 8_192
 """Schedule points of a space searched by bounds that one search looks at together: a second's work. What was found
 among them rules out most of the others, so that such a search takes about as long as one of everything at once."""
 
+SETTLED_TOGETHER = 1_024
+"""Bounds that need no first look at the best of them once something is found: preparing anything at all takes longer
+than evaluating so few."""
+
 FOLLOWED_UP = 8_192
 """Bounds followed up at a time, best first."""
 
@@ -250,6 +254,9 @@ class Search:
             if not hopeful.any():
                 continue
             point, mode, rate = point[hopeful], mode[hopeful], rate[hopeful]
+            if self._floor > -np.inf and len(rate) <= SETTLED_TOGETHER:
+                left.append((point, mode, rate))
+                continue
             first = _largest(rate, self._first_look)
             self.look(*by_bounds.prepare(space, point[first], mode[first]))
             rest = np.ones(len(rate), bool)

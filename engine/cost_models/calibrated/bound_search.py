@@ -44,6 +44,7 @@ from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, blo
 from engine.cost_models.calibrated.rows.row_tables import row_table_of
 from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, GRAINS, PointTable, case_at, point_table_of
 from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.cost_models.point_order import most_promising_first
 from engine.executions.arrays import Flags, Ints, distinct
 from engine.space.schedule_points import executions_of, mode_counts, step_modes
 from engine.space.space import Modes
@@ -63,8 +64,6 @@ FIRST_BOUNDS = 64
 """Schedule points whose modes' bounds are computed first."""
 LOOKED_THROUGH = 8
 """Times as many, the most promising by their pipelines alone, that those are chosen from."""
-GROWTH = 4
-"""Times as many schedule points in every part than in the one before it."""
 POINTS_BOUNDED = 16_384
 """Schedule points whose own bounds are computed together."""
 ROOM_KEPT = 32 * 2**20
@@ -203,7 +202,10 @@ class CalibratedBoundSearch:
 
         hopes = by_points(bounds.of_pipelines, np.arange(self.size))
         most = max(1, BOUNDS_AT_ONCE // max(1, len(self._modes.search["launch"])))
-        for here in _promising(hopes, lambda points: by_points(bounds.of_steps, points), least, most):
+        for here in most_promising_first(
+            hopes, least, first=FIRST_BOUNDS, most=most, looked=LOOKED_THROUGH * FIRST_BOUNDS,
+            finer_of=lambda points: by_points(bounds.of_steps, points),
+        ):  # fmt: skip
             groups = self._unpacked(self._bits(space, here) if fitting is None else fitting.bits[here])
             fits = groups.any(axis=0)
             if fits.any():
@@ -339,33 +341,6 @@ class CalibratedBoundSearch:
                 broken = np.logical_or.reduce(list(refused(space, modes, point).values()))
                 room = Room.of(stages_of(space, point, modes))
                 yield _Asked(kind, here, listed[:, None] & ~broken, room)
-
-
-def _promising(
-    hopes: Floats, finer_of: Callable[[Ints], Floats], least: Callable[[], float], most: int
-) -> Iterator[Ints]:
-    """Yields schedule points in parts, the most promising first, until none is left that can reach `least()`.
-
-    hopes: a bound of each schedule point. finer_of: gives finer and dearer ones of some. most: in a part.
-    """
-    order = np.argsort(-hopes, kind="stable")[: np.count_nonzero(hopes > -np.inf)]
-    start, looked, step = 0, LOOKED_THROUGH * FIRST_BOUNDS, FIRST_BOUNDS
-    waiting, finer = order[:0], hopes[:0]
-    while start < len(order) or len(waiting):
-        # Parts are small until something is found; that rules out most of the others, so that the rest are one part.
-        found = least() > -np.inf
-        if start < len(order) and (found or not len(waiting)):
-            more = order[start:] if found else order[start : start + looked]
-            start, looked = start + len(more), GROWTH * looked
-            more = more[hopes[more] >= least()]
-            waiting, finer = np.concatenate((waiting, more)), np.concatenate((finer, finer_of(more)))
-        left = np.flatnonzero(finer >= least())
-        left = left[np.argsort(-finer[left], kind="stable")]
-        waiting, finer = waiting[left], finer[left]
-        step = most if found else min(step, most)
-        if len(waiting):
-            yield waiting[:step]
-        waiting, finer, step = waiting[step:], finer[step:], GROWTH * step
 
 
 def _capacities(space: CalibratedSpace) -> tuple[float, float]:
