@@ -40,8 +40,8 @@ FIRST_LOOK = 48
 POINTS_OF_A_SEARCH = 65_536
 """Schedule points of a space searched by bounds that are kept together for searches with other rates."""
 
-POINTS_SEARCHED_TOGETHER = 8_192
-"""Schedule points of a space searched by bounds that one search looks at together: a second's work. What was found
+POINTS_SEARCHED_TOGETHER = 32_768
+"""Schedule points of a space searched by bounds that one search looks at together: half a second's work. What was found
 among them rules out most of the others, so that such a search takes about as long as one of everything at once."""
 
 SETTLED_TOGETHER = 1_024
@@ -246,11 +246,15 @@ class Search:
         """
         if counted:
             self.feasible += by_bounds.feasible(space)
+        known = np.zeros(0, np.int64) if known is None else known
+        if self._floor == -np.inf:
+            first = np.setdiff1d(by_bounds.promising(space), known)
+            if len(first):
+                self.look(*by_bounds.prepare(space, first))
+                known = np.concatenate((known, first))
         left = []
-        for point, mode, rate in by_bounds.bounds(space, lambda: self._floor * SAFETY):
+        for point, mode, rate in by_bounds.bounds(space, lambda: self._floor * SAFETY, known):
             hopeful = rate >= self._floor * SAFETY
-            if known is not None:
-                hopeful &= ~np.isin(point, known)
             if not hopeful.any():
                 continue
             point, mode, rate = point[hopeful], mode[hopeful], rate[hopeful]

@@ -41,12 +41,13 @@ COUNTS_KEPT = 1024
 
 @dataclass(slots=True)
 class _Rated:
-    """Figures of blocks and of optimizers at the rates of a system."""
+    """Figures of blocks and of optimizers at the rates of a system; bounds of all schedule points once asked for."""
 
     system: System
     rate: Rates
     blocks: BlockTable
     optimizers: OptimizerTable
+    hopes: Floats | None = None
 
 
 @dataclass(slots=True)
@@ -87,8 +88,17 @@ class CalculonBoundSearch:
                 self._counts.popitem(last=False)
         return self._counts[capacities]
 
+    def promising(self, space: CalculonSpace) -> Ints:
+        """Returns a few schedule points of the highest bounds, in no order: to be looked at whole before anything else.
+
+        Args:
+            space: the space, of the same layout, at its system's rates and capacities.
+        """
+        hopes = self._hopes(self._rated(space))
+        return np.argsort(-hopes)[: min(FIRST_POINTS, np.count_nonzero(hopes > -np.inf))]
+
     def bounds(
-        self, space: CalculonSpace, least: Callable[[], float] = lambda: -np.inf
+        self, space: CalculonSpace, least: Callable[[], float] = lambda: -np.inf, known: Ints | None = None
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
         """Yields schedule points, block times, and the sample rate that none of their executions exceeds [samples/s],
         up to rounding.
@@ -99,9 +109,12 @@ class CalculonBoundSearch:
             space: the space, of the same layout, at its system's rates and capacities.
             least: is asked before each part; schedule points that cannot reach this rate [samples/s] are left out from
                 there on.
+            known: schedule points that are left out, having been looked at whole; None for none.
         """
         rated = self._rated(space)
-        hopes = point_bounds(self.row_table, rated.rate, step_block(rated.blocks), rated.optimizers.time)
+        hopes = self._hopes(rated).copy()
+        if known is not None:
+            hopes[known] = -np.inf
         width = self.row_table.keyed.width
         for here in most_promising_first(hopes, least, first=FIRST_POINTS, most=POINTS_TOGETHER):
             part = self._part(rated, np.sort(here))
@@ -150,6 +163,13 @@ class CalculonBoundSearch:
             blocks, optimizers = block_times(table.work, rate), optimizer_times(table.optimizer, rate)
             self._last_rated = _Rated(space.system, rate, blocks, optimizers)
         return self._last_rated
+
+    def _hopes(self, rated: _Rated) -> Floats:
+        """Bounds of all schedule points."""
+        if rated.hopes is None:
+            blocks = step_block(rated.blocks)
+            rated.hopes = point_bounds(self.row_table, rated.rate, blocks, rated.optimizers.time)
+        return rated.hopes
 
     def _part(self, rated: _Rated, points: Ints) -> _Part:
         table = self.row_table.at(points)

@@ -64,6 +64,8 @@ FIRST_BOUNDS = 64
 """Schedule points whose modes' bounds are computed first."""
 LOOKED_THROUGH = 8
 """Times as many, the most promising by their pipelines alone, that those are chosen from."""
+FIRST_PIPELINES = 4096
+"""Pipelines of the schedule points that are looked at whole before all others."""
 POINTS_BOUNDED = 16_384
 """Schedule points whose own bounds are computed together."""
 ROOM_KEPT = 32 * 2**20
@@ -93,6 +95,17 @@ class _Asked:
     here: Ints
     listed: Flags
     room: Room
+
+
+@dataclass(slots=True)
+class _Sieve:
+    """Bounds on a space's system: the blocks that they rest on, `hopes` of every schedule point by its pipeline alone,
+    and what gives the finer ones of some schedule points [samples/s]."""
+
+    space: CalibratedSpace
+    level: BlockLevel
+    hopes: Floats
+    of_steps: Callable[[Ints], Floats]
 
 
 @dataclass(slots=True)
@@ -150,6 +163,7 @@ class CalibratedBoundSearch:
         self._alike: tuple[Ints, Ints] | None = None
         self._fitting: OrderedDict[tuple[float, float], _Fitting] = OrderedDict()
         self._kept: list[_Asked] | None = None
+        self._sieve: _Sieve | None = None
         self.size = len(self.point_table.points.cell)
 
     def feasible(self, space: CalibratedSpace) -> int:
@@ -160,8 +174,20 @@ class CalibratedBoundSearch:
         """
         return self._fits(space).feasible
 
+    def promising(self, space: CalibratedSpace) -> Ints:
+        """Returns a few schedule points of the highest bounds, in no order: to be looked at whole before anything else.
+
+        Args:
+            space: the space, of the same layout, at its system's rates and capacities.
+        """
+        sieve = self._sieve_of(space)
+        looked = _largest(sieve.hopes, LOOKED_THROUGH * FIRST_BOUNDS)
+        looked = looked[sieve.hopes[looked] > -np.inf]
+        most = FIRST_PIPELINES // len(self.point_table.modes.time_modes["launch"])
+        return looked[_largest(sieve.of_steps(looked), max(1, min(most, FIRST_BOUNDS)))]
+
     def bounds(
-        self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf
+        self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf, known: Ints | None = None
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
         """Yields schedule points, search modes, and the sample rate that none of their executions exceeds [samples/s],
         up to rounding.
@@ -172,7 +198,25 @@ class CalibratedBoundSearch:
             space: the space, of the same layout, at its system's rates and capacities.
             least: is asked before each part; schedule points that cannot reach this rate [samples/s] are left out from
                 there on.
+            known: schedule points that are left out, having been looked at whole; None for none.
         """
+        sieve, self._sieve = self._sieve_of(space), None
+        hopes, fitting = sieve.hopes, self._fitting.get(_capacities(space))
+        if known is not None:
+            hopes[known] = -np.inf
+        most = max(1, BOUNDS_AT_ONCE // max(1, len(self._modes.search["launch"])))
+        for here in most_promising_first(
+            hopes, least, first=FIRST_BOUNDS, most=most, looked=LOOKED_THROUGH * FIRST_BOUNDS, finer_of=sieve.of_steps
+        ):
+            groups = self._unpacked(self._bits(space, here) if fitting is None else fitting.bits[here])
+            fits = groups.any(axis=0)
+            if fits.any():
+                yield self._of_modes(space, groups[:, fits], sieve.level, here[fits])
+
+    def _sieve_of(self, space: CalibratedSpace) -> _Sieve:
+        """Bounds of all schedule points on the space's system; kept until they are used."""
+        if self._sieve is not None and self._sieve.space is space:
+            return self._sieve
         fitting = self._fitting.get(_capacities(space))
         level = blocks_together(space, space.parameters, self._shapes, self._modes.block)
         if fitting is None:
@@ -201,15 +245,8 @@ class CalibratedBoundSearch:
             return np.concatenate(every)
 
         hopes = by_points(bounds.of_pipelines, np.arange(self.size))
-        most = max(1, BOUNDS_AT_ONCE // max(1, len(self._modes.search["launch"])))
-        for here in most_promising_first(
-            hopes, least, first=FIRST_BOUNDS, most=most, looked=LOOKED_THROUGH * FIRST_BOUNDS,
-            finer_of=lambda points: by_points(bounds.of_steps, points),
-        ):  # fmt: skip
-            groups = self._unpacked(self._bits(space, here) if fitting is None else fitting.bits[here])
-            fits = groups.any(axis=0)
-            if fits.any():
-                yield self._of_modes(space, groups[:, fits], level, here[fits])
+        self._sieve = _Sieve(space, level, hopes, lambda points: by_points(bounds.of_steps, points))
+        return self._sieve
 
     def _of_modes(
         self, space: CalibratedSpace, groups: Flags, level: BlockLevel, here: Ints
@@ -287,9 +324,17 @@ class CalibratedBoundSearch:
 
     def _bits(self, space: CalibratedSpace, points: Ints) -> npt.NDArray[np.uint8]:
         """Groups of search modes that anything fits for with these schedule points, as bits [points, bytes]."""
-        bits, capacities = self._no_bits(points), _capacities(space)
-        for asked in self._asked_anew(space, points):
-            self._fits_of(asked, capacities, bits)
+        bits, modes, kinds = self._no_bits(points), self.point_table.modes, self.point_table.points.kind[points]
+        order = np.lexsort([self.point_table.point[name][points] for name in TOGETHER])
+        for start in range(0, len(order), POINTS_AT_ONCE):
+            here = order[start : start + POINTS_AT_ONCE]
+            point = self._points(points[here])
+            fits = ~np.logical_or.reduce(list(refused(space, modes, point).values()))
+            for chosen, room in Room.of(stages_of(space, point, modes)).fitting(modes, _capacities(space)):
+                fits[chosen] &= room
+            for kind in np.unique(kinds[here]).tolist():
+                alike = np.flatnonzero(kinds[here] == kind)
+                bits[here[alike]] = self._packed(fits[:, alike], kind)
         return bits
 
     def _no_bits(self, points: Ints) -> npt.NDArray[np.uint8]:
@@ -300,9 +345,13 @@ class CalibratedBoundSearch:
         fits = asked.listed.copy()
         for chosen, room in asked.room.fitting(self.point_table.modes, capacities):
             fits[chosen] &= room
-        possible = np.array([fits[partners].any(axis=0) for partners in self._modes.partners[asked.kind]])
-        bits[asked.here] = np.packbits(possible, axis=0).T
+        bits[asked.here] = self._packed(fits, asked.kind)
         return fits
+
+    def _packed(self, fits: Flags, kind: int) -> npt.NDArray[np.uint8]:
+        """Groups of search modes of a kind of cell that anything fits for, as bits [points, bytes]."""
+        possible = np.array([fits[partners].any(axis=0) for partners in self._modes.partners[kind]])
+        return np.packbits(possible, axis=0).T
 
     def alike_in_memory(self, space: CalibratedSpace) -> tuple[Ints, Ints]:
         """Returns one of each schedule points whose executions need the same memory, mode by mode, and which of them
@@ -341,6 +390,11 @@ class CalibratedBoundSearch:
                 broken = np.logical_or.reduce(list(refused(space, modes, point).values()))
                 room = Room.of(stages_of(space, point, modes))
                 yield _Asked(kind, here, listed[:, None] & ~broken, room)
+
+
+def _largest(values: Floats, count: int) -> Ints:
+    """Positions of the `count` largest values, in no order."""
+    return np.argpartition(-values, count)[:count] if len(values) > count else np.arange(len(values))
 
 
 def _capacities(space: CalibratedSpace) -> tuple[float, float]:
