@@ -44,7 +44,7 @@ def most_promising_first(
             more = order[start:] if found else order[start : start + looked]
             start, looked = start + len(more), GROWTH * looked
             more = more[hopes[more] >= least()]
-            bounds = hopes[more] if finer_of is None else finer_of(more)
+            bounds = hopes[more] if finer_of is None or not len(more) else finer_of(more)
             waiting, finer = np.concatenate((waiting, more)), np.concatenate((finer, bounds))
         left = np.flatnonzero(finer >= least())
         left = left[np.argsort(-finer[left], kind="stable")]

@@ -29,7 +29,7 @@ from hardware import System
 __all__ = ["CalculonBoundSearch"]
 
 
-FIRST_POINTS = 48
+FIRST_POINTS = 64
 """Schedule points whose memory is looked at first."""
 POINTS_TOGETHER = 1024
 """Schedule points whose memory is looked at together: a few MiB."""

@@ -64,7 +64,7 @@ FIRST_BOUNDS = 64
 """Schedule points whose modes' bounds are computed first."""
 LOOKED_THROUGH = 8
 """Times as many, the most promising by their pipelines alone, that those are chosen from."""
-FIRST_PIPELINES = 4096
+FIRST_PIPELINES = 2048
 """Pipelines of the schedule points that are looked at whole before all others."""
 POINTS_BOUNDED = 16_384
 """Schedule points whose own bounds are computed together."""
@@ -183,8 +183,11 @@ class CalibratedBoundSearch:
         sieve = self._sieve_of(space)
         looked = _largest(sieve.hopes, LOOKED_THROUGH * FIRST_BOUNDS)
         looked = looked[sieve.hopes[looked] > -np.inf]
+        finer = sieve.of_steps(looked)
+        # What follows need not compute these again.
+        sieve.hopes[looked] = np.minimum(sieve.hopes[looked], finer)
         most = FIRST_PIPELINES // len(self.point_table.modes.time_modes["launch"])
-        return looked[_largest(sieve.of_steps(looked), max(1, min(most, FIRST_BOUNDS)))]
+        return looked[_largest(finer, max(1, min(most, FIRST_BOUNDS)))]
 
     def bounds(
         self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf, known: Ints | None = None
