@@ -14,6 +14,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
 from dashboard.compat.caches import remembered
 from dashboard.link import state
+from dashboard.pages.elastic.bases import of_cards
 from dashboard.pages.elastic.cards import Chosen, ask_for_card, card_of, card_titles, chosen_card
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
@@ -77,8 +78,7 @@ def one_job(mode: str) -> None:
     phases = _phases(text)
     rule, wrong = _rule()
     found = _timeline(chosen, text, variant, float(pause), basis, rule)
-    told = "measured" if basis == "measured" else "predicted by the card's fitted performance model"
-    st.html(markup.figure_strip(_tiles(found), f"Throughputs are {told}."))
+    st.html(markup.figure_strip(_tiles(found), of_cards([chosen], variant, basis == "measured")))
     unmeasured = found.table["measured_s"].isna() & found.table["predicted_s"].notna()
     if basis == "measured" and unmeasured.any():
         count = f"{int(unmeasured.sum())} of {len(found.table)} times"

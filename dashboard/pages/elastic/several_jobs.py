@@ -17,6 +17,7 @@ from dashboard.jobs.elastic_plans import SharedCluster, SharedClusterQuestion
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, usable_models
 from dashboard.pages.elastic.answers import answered
+from dashboard.pages.elastic.bases import of_cards, of_models
 from dashboard.pages.elastic.cards import OWN, Chosen, card_of, card_titles
 from dashboard.pages.elastic.library_model import asked_system
 from dashboard.pages.elastic.one_job import VARIANTS
@@ -57,10 +58,10 @@ def several_jobs(mode: str) -> None:
 
     Raises `engine.planners.contract.PlanError` where something is not understood, or no split keeps the guarantees.
     """
-    found = _found()
+    found, basis = _found()
     if found is None:
         return
-    st.html(markup.figure_strip(_tiles(found)))
+    st.html(markup.figure_strip(_tiles(found), basis))
     for note in found.notes:
         st.markdown(literal(note))
     left, right = st.columns([1.25, 1], gap="medium")
@@ -86,7 +87,8 @@ def several_jobs(mode: str) -> None:
     downloads({"Splits": found.table, "Curves": curves}, "elastic_jobs")
 
 
-def _found() -> Split | None:
+def _found() -> tuple[Split | None, str]:
+    """How the jobs share the GPUs, None while that is on its way, and what it rests on."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         kind = segments("Jobs", OF, "elastic_of", gone=("elastic_jobs", "elastic_curve"))
         text = _field(kind)
@@ -100,7 +102,9 @@ def _found() -> Split | None:
             system = asked_system()
     jobs = _jobs(text)
     if kind == "cards":
-        return _of_cards(tuple((name, guarantee) for name, _, guarantee in jobs), gpus, basis, variant)
+        cards = _cards(tuple((name, guarantee) for name, _, guarantee in jobs))
+        told = of_cards([card for card, _ in cards], variant, basis == "measured")
+        return _split(cards, gpus, basis, variant), told
     return _of_models(jobs, system, gpus)
 
 
@@ -138,7 +142,8 @@ def _jobs(text: str) -> list[tuple[str, int | None, float | None]]:
     return found
 
 
-def _of_cards(jobs: tuple[tuple[str, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
+def _cards(jobs: tuple[tuple[str, float | None], ...]) -> tuple[tuple[Chosen, float | None], ...]:
+    """The cards of jobs by their names, with what they are guaranteed."""
     known = list(card_titles())
     asked = []
     for name, guarantee in jobs:
@@ -148,7 +153,7 @@ def _of_cards(jobs: tuple[tuple[str, float | None], ...], gpus: int, basis: str,
         if card is None:
             raise PlanError(f"There is no card {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}.")
         asked.append((card, guarantee))
-    return _split(tuple(asked), gpus, basis, variant)
+    return tuple(asked)
 
 
 @remembered(32)
@@ -158,7 +163,7 @@ def _split(jobs: tuple[tuple[Chosen, float | None], ...], gpus: int, basis: str,
     return elastic.split(rows, gpus, basis=basis, variant=variant)
 
 
-def _of_models(jobs: list[tuple[str, int | None, float | None]], system: str, gpus: int) -> Split | None:
+def _of_models(jobs: list[tuple[str, int | None, float | None]], system: str, gpus: int) -> tuple[Split | None, str]:
     known = usable_models()
     asked: list[tuple[str, Model, int, float | None]] = []
     for name, batch, guarantee in jobs:
@@ -173,7 +178,8 @@ def _of_models(jobs: list[tuple[str, int | None, float | None]], system: str, gp
     told = [(name, model.model_dump_json(), batch, guarantee) for name, model, batch, guarantee in asked]
     described = ("jobs", told, machine.model_dump_json(), gpus)
     found = answered(question, described, "Curves of all jobs", f"{len(jobs)} jobs on {gpus} GPUs")
-    return found.found if isinstance(found, SharedCluster) else None
+    basis = of_models([(model, batch) for _, model, batch, _ in asked], machine, gpus)
+    return (found.found if isinstance(found, SharedCluster) else None), basis
 
 
 def _tiles(found: Split) -> list[markup.Tile]:
