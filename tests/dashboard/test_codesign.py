@@ -21,6 +21,7 @@ from dashboard.files import codesign_report
 from dashboard.files.codesign_report import Question
 from dashboard.jobs import codesign_studies
 from dashboard.link.folding import folded
+from dashboard.link.user_files import UserFiles
 from dashboard.pages.codesign import view
 from dashboard.pages.codesign.downloads import table_file
 from dashboard.pages.codesign.studies import document_of
@@ -178,6 +179,24 @@ ONE: dict[str, Any] = {
     "edits": [{"parameter": "hbm_capacity", "values": [10, 20, 40, 80]},
               {"parameter": "compute", "values": [500, 600, 700, 800, 900, 990]}],
 }  # fmt: skip
+
+
+def test_a_study_is_kept_and_chosen_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = UserFiles(tmp_path / "kept")
+    monkeypatch.setattr("dashboard.pages.codesign.studies.user_files", lambda: kept)
+    study = codesign.Study.from_document(SMALL)
+    app = run({"codesign_study": "own"}, json.dumps(SMALL))
+    app.button(key="codesign_keep_now").click().run()
+    (saved,) = kept.studies()
+    assert (saved.title, saved.study.document) == ("Two prices of memory", study.document)
+    name = app.session_state["_url"]["codesign_study"]
+    assert name == f"kept-{saved.ident}"
+    app = run({"codesign_study": name})
+    assert "Two prices of memory" in html(app)
+    (address,) = (each.value for each in app.code if "codesign_own" in each.value)
+    assert dict(parse_qsl(urlsplit(address).query))["codesign_study"] == "own"  # whole: another server has it not
+    kept.drop_study(saved.ident)
+    assert not run({"codesign_study": name}).error
 
 
 def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_error(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
 from dashboard.pages.codesign.downloads import downloads
-from dashboard.pages.codesign.studies import chosen_study, editor, share
+from dashboard.pages.codesign.studies import chosen_study, editor, keeper, share
 from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told, optimum
 from dashboard.widgets import uncertainty
 from dashboard.widgets.chart import clicked, show
@@ -92,6 +92,7 @@ def _page(view: View) -> None:
         study = chosen_study()
         editor(study)
         share(study)
+        keeper(study)
     st.html(markup.head(study.document.name or "Study", study.document.description))
     st.markdown(literal(_sentence(study)))
     if not _run(study):
