@@ -124,8 +124,9 @@ def searched(found: Iterable[Entry], text: str) -> list[Entry]:
     def content(entry: Entry) -> str:
         if entry.study is not None:
             study = entry.study.study
-            names = *(model.name for model in study.models), *(system.name for system in study.systems)
-            return " ".join((entry.title, told_of(study), *names)).lower()
+            things = [*(f"{each.name} {each.title}" for each in study.models),
+                      *(f"{each.name} {each.title}" for each in study.systems)]  # fmt: skip
+            return " ".join((entry.title, told_of(study), *things)).lower()
         names = () if entry.scenario is None else (entry.scenario.model.name, entry.scenario.system.name)
         more = "" if entry.scenario is None else f"{name_of(entry.scenario)} {sentence_of(entry.scenario)}"
         return " ".join((entry.title, more, *names)).lower()

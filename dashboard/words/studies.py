@@ -10,7 +10,9 @@ __all__ = ["told_of"]
 
 
 def told_of(study: Study) -> str:
-    """Returns a study in few words: "co-design study · GPT-3 175B on H100 80 GB · 54 points"."""
-    models = ", ".join(model.title or model.name for model in study.models)
-    systems = ", ".join(system_name(system) for system in study.systems)
-    return f"co-design study · {models} on {systems} · {counted(study.points, 'point')}"
+    """Returns a study in few words: "co-design study · 54 points · 3 models on H100 80 GB"."""
+    models = [model.title or model.name for model in study.models]
+    systems = [system_name(system) for system in study.systems]
+    of = models[0] if len(models) == 1 else counted(len(models), "model")
+    on = systems[0] if len(systems) == 1 else counted(len(systems), "system")
+    return f"co-design study · {counted(study.points, 'point')} · {of} on {on}"
