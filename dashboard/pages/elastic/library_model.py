@@ -23,7 +23,7 @@ from dashboard.widgets.controls import choose, given, key_for
 from dashboard.widgets.link_numbers import whole_in_link
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
-from dashboard.words.scenarios import system_name
+from dashboard.words.scenarios import system_titles
 from dashboard.words.waiting import span
 from engine import Scenario
 from engine.planners.contract import PlanError
@@ -58,7 +58,7 @@ _PHASES: Final = {
 
 def asked_system() -> str:
     """Draws the choice of a system and returns its name."""
-    machines = {name: system_name(system_of(name)) for name in systems()}
+    machines = system_titles({name: system_of(name) for name in systems()})
     return choose("System", machines, "elastic_system", default="h100_80g_sxm", width=190)
 
 

@@ -16,6 +16,7 @@ from dashboard.compat.caches import remembered
 from dashboard.jobs.elastic_plans import SharedCluster, SharedClusterQuestion
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, usable_models
+from dashboard.link.named_things import quoted, unquoted
 from dashboard.pages.elastic.answers import answered
 from dashboard.pages.elastic.bases import of_cards, of_models
 from dashboard.pages.elastic.cards import OWN, Chosen, card_of, card_titles
@@ -39,9 +40,10 @@ OF: Final = {"cards": "Model cards", "models": "Library models"}
 EXAMPLES: Final = {"cards": "roberta, t5_3B", "models": "llama-3-8B*64, llama-2-13B*32"}
 MOST_JOBS: Final = 8
 MOST_GPUS: Final = 64
-_TEXT: Final = re.compile(r"[\w.\-*=, ]{1,400}", re.ASCII)
+_TEXT: Final = re.compile(r"[^\x00-\x1f]{1,400}")
+_PARTS: Final = re.compile(r'(?:"(?:[^"]|"")*"|[^,"]|")+?(?=,|$)')
 _JOB: Final = re.compile(
-    r"([\w.\-](?:[\w.\- ]{0,78}[\w.\-])?)(?:\*(\d{1,7}))?(?:\s*=\s*(\d{1,9}(?:\.\d{1,6})?))?", re.ASCII
+    r'("(?:[^"]|"")+"|[^\s,*="](?:[^,*="]*[^\s,*="])?)(?:\*([0-9]{1,7}))?(?:\s*=\s*([0-9]{1,9}(?:\.[0-9]{1,6})?))?'
 )
 _BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
 _TABLE: Final = {
@@ -118,7 +120,7 @@ def _field(kind: str) -> str:
 
     known = "Names are those of the library."
     if kind == "cards":
-        known = f"Cards: {', '.join(card_titles())}; own is yours of this page."
+        known = f"Cards: {', '.join(map(quoted, card_titles()))}; own is yours of this page."
     form = "Cards" if kind == "cards" else "Models * batch"
     st.text_input(
         f"{form}, with = samples/s that are guaranteed", value, key=key, on_change=changed, max_chars=400, width=400,
@@ -129,7 +131,7 @@ def _field(kind: str) -> str:
 
 def _jobs(text: str) -> list[tuple[str, int | None, float | None]]:
     """(name, batch, guarantee [samples/s]) of every job."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    parts = [part.strip() for part in _PARTS.findall(text) if part.strip()]
     if not 1 <= len(parts) <= MOST_JOBS:
         raise PlanError(f"There are {len(parts)} jobs; give 1 to {MOST_JOBS}.")
     found = []
@@ -138,7 +140,7 @@ def _jobs(text: str) -> list[tuple[str, int | None, float | None]]:
         if matched is None:
             raise PlanError(f"The job {part!r} must be a name, such as t5, with =40 for a guarantee of 40 samples/s.")
         name, batch, guarantee = matched.groups()
-        found.append((name, int(batch) if batch else None, float(guarantee) if guarantee else None))
+        found.append((unquoted(name), int(batch) if batch else None, float(guarantee) if guarantee else None))
     return found
 
 
@@ -170,7 +172,7 @@ def _of_models(jobs: list[tuple[str, int | None, float | None]], system: str, gp
         if name not in known:
             raise PlanError(f"There is no model {name!r} in the library{did_you_mean(name, known)}.")
         if not batch:
-            raise PlanError(f"The job {name!r} has no batch; write {name}*64 for 64 samples of a step.")
+            raise PlanError(f"The job {name!r} has no batch; write {quoted(name)}*64 for 64 samples of a step.")
         same = sum(each[0].split(" (")[0] == name for each in asked)
         asked.append((f"{name} ({same + 1})" if same else name, model_of(name), batch, guarantee))
     machine = system_of(system)
