@@ -12,15 +12,17 @@ from typing import Any, Final
 import pandas as pd
 
 from dashboard.charts.elements.markup import facts
-from dashboard.charts.what_if.codesign import design_words, designs_scatter, parallel_choices
+from dashboard.charts.elements.template import Chart
+from dashboard.charts.what_if.codesign import best_of_choice, design_words, designs_scatter, parallel_choices
 from dashboard.files.exports import version
 from dashboard.files.report import drawn, page, whole
 from dashboard.files.report_parts import Figure
+from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told
 from dashboard.words.numbers import counted, plain
 from engine.codesign import Quantity, Results, breakdown
 from engine.codesign.answers import At
 
-__all__ = ["Question", "build"]
+__all__ = ["Question", "build", "titles_of", "with_errors"]
 
 SHOWN: Final = 200
 """Rows of a table at most; the files of the page have all."""
@@ -29,13 +31,45 @@ SHOWN: Final = 200
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is asked of the designs: what is best, against what, of which model or the mix, at which end of the prices;
-    `names` are the choices that differ between designs, with what they are called."""
+    `names` are the choices that differ between designs, with what they are called.
+
+    `across` is None where nothing but the best can be asked, as all that lose in it were skipped: then `choice` is the
+    choice over which it is drawn.
+    """
 
     up: Quantity
-    across: Quantity
+    across: Quantity | None
     of: str
     at: At
     names: Mapping[str, str]
+    choice: str = ""
+
+    def front(self, found: Results) -> pd.DataFrame:
+        """Returns the designs that none beats, the best first: one where only the best is asked for."""
+        if self.across is not None:
+            return found.front([self.up.name, self.across.name], of=self.of, at=self.at)
+        best = found.best(self.up.name, of=self.of, at=self.at)
+        return found.designs(self.of, self.at).iloc[:0] if best is None else pd.DataFrame([best])
+
+    def picture(self, found: Results, designs: pd.DataFrame, front: pd.DataFrame, chosen: int | None,
+                mode: str) -> Chart:  # fmt: skip
+        """Draws the designs over what they cost; where only the best is asked for, over one of the choices.
+
+        Args:
+            found: the points that are there.
+            designs: rows of `Results.designs`.
+            front: those that none beats.
+            chosen: number of the design that is looked at.
+            mode: the theme.
+        """
+        if self.across is not None:
+            words = design_words(designs, self.names, (self.up, self.across))
+            return designs_scatter(designs, front["design"].tolist(), self.across, self.up, words, chosen, mode)
+        skipped = found.skipped(self.of, self.at)
+        words, bounds = (design_words(table, self.names, (self.up,)) for table in (designs, skipped))
+        name = self.choice
+        return best_of_choice(designs.assign(words=words), skipped.assign(words=bounds),
+                              (name, self.names.get(name, name)), self.up, chosen, mode)  # fmt: skip
 
 
 def build(found: Results, asked: Question, told: str, chosen: int | None, address: str = "") -> bytes:
@@ -50,12 +84,14 @@ def build(found: Results, asked: Question, told: str, chosen: int | None, addres
     """
     study, up, across = found.study, asked.up, asked.across
     designs = found.designs(asked.of, asked.at)
-    front = found.front([up.name, across.name], of=asked.of, at=asked.at)
-    figures = {one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label for one in (across, up)}
+    front = asked.front(found)
+    judged = [one for one in (across, up) if one is not None]
+    figures = {one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label for one in judged}
+    against = asked.names.get(asked.choice, "") if across is None else across.label.lower()
+    title = "Designs that none beats" if across is not None else "The best design"
     sections, data = drawn([
-        Figure("front", "Designs that none beats", f"{up.label.lower()} against {across.label.lower()}",
-               lambda mode: designs_scatter(designs, front["design"].tolist(), across, up,
-                                            design_words(designs, asked.names, (up, across)), chosen, mode)),
+        Figure("front", title, f"{up.label.lower()} against {against}",
+               lambda mode: asked.picture(found, designs, front, chosen, mode)),
         Figure("choices", "All choices", "every design that runs as a line",
                lambda mode: parallel_choices(designs, {**asked.names, **figures}, up, mode)),
     ])  # fmt: skip
@@ -64,10 +100,12 @@ def build(found: Results, asked: Question, told: str, chosen: int | None, addres
         ("points", f"{len(found.rows):,} of {study.points:,}"),
         ("designs that run", f"{int((designs['status'] == 'ok').sum()):,}"), ("none beats", f"{len(front):,}"),
     ]  # fmt: skip
-    columns = ["design", *asked.names, up.name, across.name]
+    columns = ["design", *asked.names, up.name, *([across.name] if across is not None else [])]
+    basis = basis_of(found, front["design"].tolist(), asked.of)
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(study.document.description)}</p><p>{escape(told)}</p>{facts(counts)}"
-        f"<h2>Figures</h2>{sections}<h2>Designs that none beats</h2>{_table(front[columns], asked)}"
+        f"<p>{escape(basis)}</p><h2>Figures</h2>{sections}<h2>{title}</h2>"
+        f"{_table(with_errors(found, front[columns], asked), asked)}"
         f"{_budgets(found, asked, columns)}{_constraints(found, asked)}{_costs(found, chosen)}"
         f"<h2>Assumptions and versions</h2><ul>{_assumptions(found, asked)}</ul>"
         f"{whole('study', study.to_document(), address, opens='under Edit study on the page Co-design')}"
@@ -75,11 +113,43 @@ def build(found: Results, asked: Question, told: str, chosen: int | None, addres
     return page(name, body, data).encode("utf-8", "replace")
 
 
+def titles_of(asked: Question) -> dict[str, str]:
+    """Returns what columns of what is asked are called.
+
+    Args:
+        asked: what is asked of the designs.
+    """
+    found: dict[str, str] = {}
+    for one in (asked.up, asked.across):
+        if one is not None:
+            found |= {one.name: f"{one.label} [{one.unit}]" if one.unit else one.label,
+                      f"{one.name} may be off": f"{one.label} may be off"}  # fmt: skip
+    return found
+
+
+def with_errors(found: Results, table: pd.DataFrame, asked: Question) -> pd.DataFrame:
+    """Returns a table of designs with how far their figures may be off behind them, where anything is known of that.
+
+    Args:
+        found: the points that are there.
+        table: with a column `design`.
+        asked: what is asked of the designs.
+    """
+    more = {}
+    for one in (asked.up, asked.across):
+        if one is not None and one.rests_on & {"rate", "step", "memory", "host memory"}:
+            errors = [error_told(found, int(number), one, asked.of) for number in table["design"].head(MOST_TOLD)]
+            if any(errors):
+                more[f"{one.name} may be off"] = [*errors, *[""] * (len(table) - len(errors))]
+    return table.assign(**more)
+
+
 def _budgets(found: Results, asked: Question, columns: Sequence[str]) -> str:
-    if asked.across.better != "lower" or asked.up.better != "higher":
+    if asked.across is None or asked.across.better != "lower" or asked.up.better != "higher":
         return ""
     steps = found.best_per_budget(budget=asked.across.name, objective=asked.up.name, of=asked.of, at=asked.at)
-    return f"<h2>Best design per budget</h2>{_table(steps[['budget', *columns]], asked)}"
+    steps = steps[["budget", *columns]]
+    return f"<h2>Best design per budget</h2>{_table(with_errors(found, steps, asked), asked)}"
 
 
 def _constraints(found: Results, asked: Question) -> str:
@@ -107,8 +177,8 @@ def _assumptions(found: Results, asked: Question) -> str:
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     lines = [
         f"Each point is one proven optimum over its whole space of executions. Cost model {', '.join(physics)}.",
-        f"Prices at their {asked.at}; {asked.up.label}: {asked.up.description} {asked.across.label}: "
-        f"{asked.across.description}",
+        f"Prices at their {asked.at}; "
+        + " ".join(f"{one.label}: {one.description}" for one in (asked.up, asked.across) if one is not None),
         *(["Designs that bounds prove to lose were not searched; no answer here misses one of them."]
           if study.document.prune else []),
         *([] if found.complete else
@@ -122,7 +192,7 @@ def _table(frame: pd.DataFrame, asked: Question | None) -> str:
     titles = {"design": "Design", "budget": "Budget"}
     if asked is not None:
         titles |= asked.names
-        titles |= {one.name: f"{one.label} [{one.unit}]" if one.unit else one.label for one in (asked.up, asked.across)}
+        titles |= titles_of(asked)
     heads = "".join(f"<th>{escape(titles.get(str(name), str(name).replace('_', ' ')))}</th>" for name in frame.columns)
     rows = "".join(
         f"<tr>{''.join(f'<td>{escape(_cell(value))}</td>' for value in row)}</tr>"

@@ -1,4 +1,4 @@
-"""What the Scenarios page lists: saved scenarios, and explorations in the store or in memory, with their best."""
+"""What the Scenarios page lists: saved scenarios and co-design studies, and explorations in the store or in memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ import streamlit as st
 
 from dashboard.jobs.explorations import ExplorationJob, Explorations
 from dashboard.link.document_validation import Refused, scenario_of
+from dashboard.link.own_studies import SavedStudy
 from dashboard.link.user_files import Saved, UserFiles
 from dashboard.words.numbers import plain
 from dashboard.words.scenarios import name_of, sentence_of
+from dashboard.words.studies import told_of
 from engine import Exploration, Scenario
 from engine.exploration.run import from_store
 from engine.store import Record, Store, StoreError
@@ -31,17 +33,18 @@ OUTDATED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the page: a saved scenario, an exploration, or both."""
+    """A line of the page: a saved scenario, an exploration, or both; or a kept co-design study."""
 
     ident: str
-    """Of the saved scenario, else the key of the exploration."""
+    """Of what is saved, else the key of the exploration."""
     title: str
     scenario: Scenario | None
-    """None where the store's record cannot be read any more."""
+    """None for a study, and where the store's record cannot be read any more."""
     saved: Saved | None = None
     record: Record | None = None
     job: ExplorationJob | None = None
     problem: str = ""
+    study: SavedStudy | None = None
 
     @property
     def key(self) -> str:
@@ -53,8 +56,9 @@ class Entry:
     @property
     def seconds(self) -> float:
         """When it was saved, else explored [s since 1970]; 0 for what is only in memory."""
-        if self.saved is not None:
-            return self.saved.saved_at
+        kept = self.saved or self.study
+        if kept is not None:
+            return kept.saved_at
         return self.record.created_at.timestamp() if self.record is not None else 0.0
 
 
@@ -71,7 +75,8 @@ class Best:
 
 
 def entries(files: UserFiles, explorations: Explorations) -> list[Entry]:
-    """Returns everything there is to list: saved scenarios first, each newest first."""
+    """Returns everything there is to list: saved scenarios first, then studies, then explorations, each newest
+    first."""
     records = {record.key: record for record in _records(explorations.store)}
     jobs = {job.key: job for job in explorations.jobs() if not (job.ended and job.exploration is None)}
     found, shown = [], set()
@@ -79,6 +84,7 @@ def entries(files: UserFiles, explorations: Explorations) -> list[Entry]:
         key = saved.scenario.key
         shown.add(key)
         found.append(Entry(saved.ident, saved.title, saved.scenario, saved, records.get(key), jobs.get(key)))
+    found += [Entry(each.ident, each.title, None, study=each) for each in files.studies()]
     for job in reversed(jobs.values()):
         if job.key not in shown and job.key not in records:
             shown.add(job.key)
@@ -116,6 +122,11 @@ def searched(found: Iterable[Entry], text: str) -> list[Entry]:
     words = text.lower().split()
 
     def content(entry: Entry) -> str:
+        if entry.study is not None:
+            study = entry.study.study
+            things = [*(f"{each.name} {each.title}" for each in study.models),
+                      *(f"{each.name} {each.title}" for each in study.systems)]  # fmt: skip
+            return " ".join((entry.title, told_of(study), *things)).lower()
         names = () if entry.scenario is None else (entry.scenario.model.name, entry.scenario.system.name)
         more = "" if entry.scenario is None else f"{name_of(entry.scenario)} {sentence_of(entry.scenario)}"
         return " ".join((entry.title, more, *names)).lower()

@@ -14,13 +14,14 @@ import models
 from dashboard.link.comparison import FORMAT as COMPARISON_FORMAT
 from dashboard.link.comparison import LETTERS, Comparison
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
+from engine.codesign import Study, StudyError
 from engine.cost_models.registry import chosen_cost_model
 from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, parse_json, shown
 
 __all__ = [
-    "MOST_BYTES", "MOST_MEGABYTES", "Refused", "checked", "comparison_of", "kind_of", "parse", "read", "scenario_of",
-    "sentence",
+    "LONGEST_TITLE", "MOST_BYTES", "MOST_MEGABYTES", "Refused", "checked", "checked_title", "comparison_of", "kind_of",
+    "parse", "read", "scenario_of", "sentence",
 ]  # fmt: skip
 
 MOST_BYTES: Final = 1_000_000
@@ -33,11 +34,13 @@ MOST_VALUES: Final = 50_000
 MOST_BATCHES: Final = 2_000
 """Batch sizes that a document may ask to try."""
 LONGEST_SENTENCE: Final = 400
+LONGEST_TITLE: Final = 120
+"""Characters of a name or title that somebody gives."""
 
-Kind = Literal["scenario", "comparison", "model", "system"]
+Kind = Literal["scenario", "comparison", "model", "system", "study"]
 
 PROBLEMS: Final = (
-    DocumentError, LimitError, ScenarioError, SpaceError, CostModelError, models.ModelFileError,
+    DocumentError, LimitError, ScenarioError, SpaceError, StudyError, CostModelError, models.ModelFileError,
     hardware.SystemFileError,
 )  # fmt: skip
 """Everything that reading a document may raise, each with a sentence."""
@@ -60,6 +63,14 @@ def sentence(problem: Exception | str) -> str:
     if first.isalpha():  # a name of a file or field stays as it is
         text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "…")) else f"{text}."
+
+
+def checked_title(text: str) -> str:
+    """Returns a title or name on one line. Raises `Refused`."""
+    title = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    if not title or len(title) > LONGEST_TITLE:
+        raise Refused(f"A name has 1 to {LONGEST_TITLE} characters; this one has {len(title):,}.")
+    return title
 
 
 def parse(content: bytes, where: str, noun: str = "scenario") -> object:
@@ -101,15 +112,13 @@ def kind_of(document: object, where: str) -> Kind:
         )  # fmt: skip
     given = document.get("format")
     if isinstance(given, str):
-        kinds: tuple[Kind, ...] = ("scenario", "comparison", "model", "system")
+        kinds: tuple[Kind, ...] = ("scenario", "comparison", "model", "system", "study")
         for kind in kinds:
             if given.startswith(f"shardscape-{kind}/"):
                 return kind
-        if given.startswith("shardscape-study/"):
-            raise Refused(f"{where} is a co-design study; Edit study on the page Co-design opens it.")
         raise Refused(
             f"{where} has the format {shown(given)}; read are shardscape-scenario, shardscape-comparison, "
-            "shardscape-model, shardscape-system, Calculon's files and a Hugging Face config.json."
+            "shardscape-study, shardscape-model, shardscape-system, Calculon's files and a Hugging Face config.json."
         )
     if _SYSTEM_KEYS & document.keys():
         return "system"
@@ -179,9 +188,9 @@ def _not_newer(given: object, known: str, where: str) -> None:
         )
 
 
-def read(content: bytes, file: str) -> models.Model | hardware.System | Scenario | Comparison:
-    """Returns what an uploaded file describes: a model, a system, a scenario or a comparison, in any format that is
-    read.
+def read(content: bytes, file: str) -> models.Model | hardware.System | Scenario | Comparison | Study:
+    """Returns what an uploaded file describes: a model, a system, a scenario, a comparison or a co-design study, in any
+    format that is read.
 
     file: its name; a document without a name of its own is called by its stem. Raises `Refused`.
     """
@@ -193,6 +202,8 @@ def read(content: bytes, file: str) -> models.Model | hardware.System | Scenario
     if kind == "comparison":
         return comparison_of(document, where)
     try:
+        if kind == "study":
+            return Study.from_document(document, where)
         if kind == "model":
             return models.load_document(document, where)
         system = hardware.load_document(document, where)

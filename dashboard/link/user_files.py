@@ -1,8 +1,8 @@
-"""What people keep on a server: own models, systems, calibrations and model cards, and saved scenarios, as files beside
-the store.
+"""What people keep on a server: own models, systems, calibrations and model cards, saved scenarios and co-design
+studies, as files beside the store.
 
     results.duckdb          the store
-    results.user/           models/ systems/ calibrations/ cards/ scenarios/, one JSON document per file
+    results.user/           models/ systems/ calibrations/ cards/ scenarios/ studies/, one JSON document per file
 
 A file is written beside its place and then moved there, so that no reader ever sees half of one. File names are made
 from a hash; nothing that a person types becomes part of a path. Everything here is shared by all who use the server.
@@ -28,11 +28,21 @@ import streamlit as st
 
 import hardware
 import models
-from dashboard.link.document_validation import PROBLEMS, Refused, parse, scenario_of, sentence
+from dashboard.link.document_validation import (
+    LONGEST_TITLE,
+    PROBLEMS,
+    Refused,
+    checked_title,
+    parse,
+    scenario_of,
+    sentence,
+)
 from dashboard.link.own_cards import OwnCard, document_of, own_card_of
+from dashboard.link.own_studies import SavedStudy, kept_document, saved_study_of
 from dashboard.link.packing import LONGEST
 from dashboard.settings import settings_from
 from engine import Scenario
+from engine.codesign import Study
 from engine.planners.elastic import card_names
 from hardware import Calibration, System
 from models import Model
@@ -42,7 +52,6 @@ __all__ = ["LONGEST_TITLE", "MOST_FILES", "Saved", "UserFiles", "user_files"]
 
 MOST_FILES: Final = 1_000
 """Files of one kind that are kept and read."""
-LONGEST_TITLE: Final = 120
 SAVED_FORMAT: Final = "shardscape-saved/1"
 
 _IDENT: Final = re.compile(r"[0-9a-f]{16}")
@@ -79,6 +88,7 @@ class UserFiles:
         self._calibrations = _Kind(self._at("calibrations"), _calibration)
         self._cards = _Kind(self._at("cards"), own_card_of)
         self._saved = _Kind(self._at("scenarios"), _saved)
+        self._studies = _Kind(self._at("studies"), saved_study_of)
 
     def _at(self, name: str) -> Path | None:
         return None if self.folder is None else self.folder / name
@@ -86,7 +96,7 @@ class UserFiles:
     @property
     def problems(self) -> tuple[str, ...]:
         """A sentence per file that could not be read."""
-        kinds = (self._models, self._systems, self._calibrations, self._cards, self._saved)
+        kinds = self._models, self._systems, self._calibrations, self._cards, self._saved, self._studies
         return tuple(problem for kind in kinds for problem in kind.problems())
 
     def models(self) -> dict[str, Model]:
@@ -109,6 +119,33 @@ class UserFiles:
         """Saved scenarios, newest first."""
         found = [replace(each, ident=ident) for ident, each in self._saved.all().items()]
         return sorted(found, key=lambda each: (-each.saved_at, each.ident))
+
+    def studies(self) -> list[SavedStudy]:
+        """Kept co-design studies, newest first."""
+        found = [replace(each, ident=ident) for ident, each in self._studies.all().items()]
+        return sorted(found, key=lambda each: (-each.saved_at, each.ident))
+
+    def study(self, ident: str) -> SavedStudy:
+        """Returns a kept co-design study."""
+        found = self._studies.all().get(ident)
+        if found is None:
+            raise Refused("This study is gone; somebody else may have deleted it.")
+        return replace(found, ident=ident)
+
+    def keep_study(self, title: str, study: Study) -> str:
+        """Keeps a co-design study under a title; returns its ident."""
+        ident = secrets.token_hex(8)
+        self._studies.write(ident, kept_document(SavedStudy(checked_title(title), study, time.time())))
+        return ident
+
+    def rename_study(self, ident: str, title: str) -> None:
+        """Gives a kept study another title."""
+        self._studies.write(ident, kept_document(replace(self.study(ident), title=checked_title(title))))
+
+    def drop_study(self, ident: str) -> None:
+        """Deletes a kept study; the points that it found stay."""
+        self.study(ident)
+        self._studies.delete(ident)
 
     def keep_model(self, model: Model) -> None:
         """Keeps a model under its name, in place of an own one of that name. The library's names are taken."""
@@ -164,7 +201,7 @@ class UserFiles:
     def title_of_copy(self, title: str) -> str:
         """Returns what a copy of a scenario of that title is called: "A (copy)", "A (copy 2)", the first that is
         free."""
-        taken = {each.title for each in self.saved()}
+        taken = {each.title for each in self.saved()} | {each.title for each in self.studies()}
         whole = re.sub(r" \(copy(?: \d+)?\)$", "", title)
         endings = (" (copy)", *(f" (copy {number})" for number in range(2, len(taken) + 3)))
         titles = (f"{whole[: LONGEST_TITLE - len(ending)]}{ending}" for ending in endings)
@@ -192,14 +229,6 @@ class UserFiles:
         }
         self._saved.write(saved.ident, document)
         return saved.ident
-
-
-def checked_title(text: str) -> str:
-    """Returns a title or name on one line. Raises `Refused`."""
-    title = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-    if not title or len(title) > LONGEST_TITLE:
-        raise Refused(f"A name has 1 to {LONGEST_TITLE} characters; this one has {len(title):,}.")
-    return title
 
 
 class _Kind(Generic[Entity]):

@@ -20,11 +20,19 @@ from engine import Exploration, Scenario
 from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
 from engine.recommendation import fit_of
-from engine.validation.uncertainty import OFFLOADS, SHARE, Interval, interval_of, is_modelled, memory_interval_of
+from engine.validation.uncertainty import (
+    OFFLOADS,
+    SHARE,
+    Interval,
+    interval_of,
+    interval_of_kind,
+    is_modelled,
+    memory_interval_of,
+)
 
 __all__ = [
     "EXACT", "EXPLAINED", "FITTED", "MODELLED", "ErrorOf", "basis", "beside", "beside_figure", "error_of", "founded",
-    "is_tied", "label_of", "marked", "origin_of", "span", "ties", "within",
+    "is_tied", "label_of", "marked", "never_measured", "origin_of", "rate_error", "span", "ties", "within",
 ]  # fmt: skip
 
 _TIMES: Final = ("Step time", "1 T tokens take")
@@ -99,9 +107,12 @@ def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, An
     return found
 
 
-def basis(scenario: Scenario, execution: Mapping[Any, Any] | None) -> str:
+def basis(scenario: Scenario, execution: Mapping[Any, Any] | None, *, ranges: bool = False) -> str:
     """Returns in one line what figures of an execution rest on: its cost model, whether times were fitted to measured
-    runs, and what the ranges beside them hold."""
+    runs, and what the ranges beside them hold.
+
+    ranges: whether they stand beside figures of several executions, of which `execution` is none.
+    """
     cost_model = cost_model_of(scenario)
     words = in_words(scenario)
     if cost_model.reference:
@@ -111,7 +122,8 @@ def basis(scenario: Scenario, execution: Mapping[Any, Any] | None) -> str:
     if label_of(scenario) != FITTED:
         why += ", as nothing was measured on this GPU's generation"
     error = None if execution is None else error_of(scenario, execution)
-    held = "" if error is None else f"; ranges hold {percent(SHARE, 0)} of {error.most.rests_on}"
+    most = interval_of_kind(scenario) if ranges else None if error is None else error.most
+    held = "" if most is None else f"; ranges hold {percent(SHARE, 0)} of {most.rests_on}"
     return f"Cost model {words}: {why}{held}."
 
 
@@ -161,12 +173,31 @@ def beside_figure(
 def beside(scenario: Scenario, execution: Mapping[Any, Any]) -> str:
     """Returns what stands beside a time that rests on something never measured, in few words; empty where nothing
     does."""
-    short = dict.fromkeys("offload" if words in OFFLOADS.values() else words
-                          for words in scenario.not_measured(execution))  # fmt: skip
+    return never_measured(scenario.not_measured(execution))
+
+
+def never_measured(things: Iterable[str]) -> str:
+    """Returns what was never measured in few words; empty where everything was.
+
+    things: as `engine.cost_models.contract.CostModel.not_measured` names them.
+    """
+    short = dict.fromkeys("offload" if words in OFFLOADS.values() else words for words in things)
     if not short:
         return ""
     first = "offload" if "offload" in short else next(iter(short))
     return f"never measured: {first}{f' +{len(short) - 1}' if len(short) > 1 else ''}"
+
+
+def rate_error(scenario: Scenario, things: Iterable[str]) -> str:
+    """Returns how far a throughput may be off, or what it rests on that was never measured; empty where nothing is
+    known.
+
+    things: that the execution rests on and were never measured, by their names.
+    """
+    if told := never_measured(things):
+        return told
+    most = interval_of_kind(scenario)
+    return "" if most is None else span(1.0 / most.high, 1.0 / most.low)
 
 
 def within(scenario: Scenario, execution: Mapping[Any, Any]) -> float:

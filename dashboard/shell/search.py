@@ -11,6 +11,7 @@ import streamlit as st
 from dashboard.guide import CHAPTERS, chapter
 from dashboard.link import page_links, state
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
+from dashboard.link.own_studies import kept_parameters
 from dashboard.link.user_files import user_files
 from dashboard.pages.registry import PAGES
 from dashboard.widgets.window import is_narrow
@@ -29,7 +30,7 @@ class Found:
     kind: str
     name: str
     page: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str | None] = field(default_factory=dict)
     change: Callable[[], None] | None = None
     """What is done before the page is shown."""
 
@@ -46,6 +47,8 @@ def everything() -> list[Found]:
         scenario = saved.scenario
         found.append(Found("saved scenario", saved.title, page_links.START,
                            change=lambda scenario=scenario: state.open_scenario(scenario, {})))  # type: ignore[misc]
+    found += [Found("co-design study", study.title, "codesign", kept_parameters(study.ident))
+              for study in user_files().studies()]  # fmt: skip
     found += [Found("chapter of the guide", chapter(name).title, "guide", {"chapter": name}) for name in CHAPTERS]
     for word, short, _ in glossary.words(state.current_scenario()):
         found.append(Found("term", f"{word} ({short})" if short else word, "guide", {"chapter": "glossary"}))
@@ -74,8 +77,8 @@ def opener() -> None:
 def _dialog() -> None:
     found = everything()
     chosen = st.selectbox(
-        "Pages, chapters, terms, models, systems, saved scenarios", range(len(found)), None, key="search_field",
-        format_func=lambda place: found[place].words, placeholder="Type a few letters",
+        "Pages, chapters, terms, models, systems, saved scenarios and studies", range(len(found)), None,
+        key="search_field", format_func=lambda place: found[place].words, placeholder="Type a few letters",
     )  # fmt: skip
     if chosen is None:
         return

@@ -24,8 +24,8 @@ from dashboard.words.scenarios import name_of
 from engine import Scenario
 
 __all__ = [
-    "LONGEST", "compared", "comparison_file", "document", "file_name", "link", "link_of", "link_to", "offer_link",
-    "opener",
+    "LONGEST", "compared", "comparison_file", "document", "file_name", "link", "link_of", "link_on", "link_to",
+    "offer_link", "opener",
 ]  # fmt: skip
 
 LONGEST: Final = 2_000
@@ -117,6 +117,11 @@ def link() -> str:
 def link_of(parameters: Mapping[str, str]) -> str:
     """Returns the address of the page that is shown, with these parameters alone."""
     return _address(None, parameters)
+
+
+def link_on(page: str, parameters: Mapping[str, str]) -> str:
+    """Returns the address of a page with these parameters alone."""
+    return _address(page, parameters)
 
 
 def link_to(scenario: Scenario, page: str = "", view: Mapping[str, str] | None = None) -> str:

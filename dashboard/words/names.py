@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["degrees", "execution_name", "in_sentence"]
+from engine.columns import Column, choice_label
+
+__all__ = ["degrees", "execution_name", "in_sentence", "named_value"]
 
 
 def degrees(tensor: Any, pipeline: Any, data: Any = None) -> str:
@@ -27,3 +29,12 @@ def execution_name(row: Mapping[Any, Any]) -> str:
 def in_sentence(label: str) -> str:
     """Returns a label as it reads inside a sentence: "step time", but "HBM needed" and "TP comm., exposed"."""
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]
+
+
+def named_value(column: Column, value: Any, networks: Sequence[str] = ()) -> str:
+    """Returns a field's value as it is written on an axis or in a name: "1,024", "full", "InfiniBand".
+
+    networks: what the system's networks are called, innermost first, which then stand for their numbers.
+    """
+    numbers_only = column.dtype == "int64" and not (networks and column.of_network)
+    return f"{value:,}" if numbers_only else choice_label(column, value, networks)

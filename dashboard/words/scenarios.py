@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from engine import Scenario
 from engine.columns import choice_label
 from engine.cost_models.registry import cost_model_of
 from hardware import System
 
-__all__ = ["in_words", "name_of", "sentence_of", "system_name"]
+__all__ = ["in_words", "name_of", "sentence_of", "system_name", "system_titles"]
 
 
 def in_words(scenario: Scenario) -> str:
@@ -20,6 +23,15 @@ def in_words(scenario: Scenario) -> str:
 def system_name(system: System) -> str:
     """Returns the title of a system without the remark in brackets."""
     return (system.title or system.name).partition(" (")[0]
+
+
+def system_titles(systems: Mapping[str, System]) -> dict[str, str]:
+    """Returns short titles of systems for a list to choose from, by their names: without the size of the innermost
+    network where that is not what tells them apart."""
+    whole = {name: system_name(system) for name, system in systems.items()}
+    short = {name: title.partition(", ")[0] for name, title in whole.items()}
+    often = Counter(short.values())
+    return {name: short[name] if often[short[name]] == 1 else title for name, title in whole.items()}
 
 
 def name_of(scenario: Scenario) -> str:

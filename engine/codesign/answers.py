@@ -6,7 +6,7 @@ any others: nothing has to be computed again for them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -17,14 +17,13 @@ import pandas as pd
 
 from engine.codesign.costs import bill
 from engine.codesign.errors import StudyError
-from engine.codesign.points import FIELDS_KEPT
 from engine.codesign.quantities import axes_of, quantity, with_quantities
+from engine.codesign.rates import MEMORY, rates_of
 from engine.codesign.schema import Constraint
 from engine.codesign.study import Study
 from engine.executions.arrays import Flags
 from engine.exploration.frontier import frontier
 from engine.scenarios.scenario import Scenario
-from hardware import GIB
 from models.documents import did_you_mean, shown
 
 __all__ = ["MIX", "At", "Results"]
@@ -34,10 +33,6 @@ MIX: Final = "mix"
 
 At = Literal["low", "middle", "high"]
 """Which end of the ranges of prices and powers counts."""
-
-MEMORY: Final[Mapping[str, str]] = {"hbm_gib": "proc_mem_tier1_cap_req", "host_gib": "proc_mem_tier2_cap_req"}
-"""Quantities that rest on a statistic that the study has to keep."""
-
 
 @dataclass(frozen=True, eq=False)
 class Results:
@@ -64,7 +59,30 @@ class Results:
             of: the mix, or the name of a model.
             at: which end of the ranges of prices and powers counts.
         """
-        wide = self._of(of)
+        return self._table(of, at, self._of(of))
+
+    def skipped(self, of: str = MIX, at: At = "middle") -> pd.DataFrame:
+        """Returns the designs that were not searched, since bounds prove that they lose: columns as of `designs`, but
+        every quantity that rests on a rate is the best that the bounds leave it.
+
+        Args:
+            of: the mix, or the name of a model.
+            at: which end of the ranges of prices and powers counts.
+        """
+        table = self._table(of, at, self._of(of, bounded=True))
+        return table[table["status"] == "skipped"].reset_index(drop=True)
+
+    def answers(self, name: str) -> bool:
+        """Returns whether answers about a quantity are right although designs were skipped, and it is kept at all.
+
+        Args:
+            name: of the quantity. Raises `StudyError` where there is none.
+        """
+        rests_on = quantity(name).rests_on
+        kept = name not in MEMORY or MEMORY[name] in self.rows
+        return kept and (not self.study.document.prune or rests_on <= axes_of(self.study.document))
+
+    def _table(self, of: str, at: At, wide: pd.DataFrame) -> pd.DataFrame:
         costs = self._costs
         ends = {
             name: _between(costs[f"{name}_low"], costs[f"{name}_high"], at) for name in ("usd", "watts", "usd_per_h")
@@ -266,61 +284,14 @@ class Results:
     def _costs(self) -> pd.DataFrame:
         return bill(self.study, self._complete)
 
-    def _of(self, of: str) -> pd.DataFrame:
-        """Rates of designs for the mix or a model: `place` among the complete ones, `status`, `tokens_per_s`,
-        `samples_per_s`, `step_s`, and what of memory is kept."""
+    def _of(self, of: str, *, bounded: bool = False) -> pd.DataFrame:
+        """Rates of designs for the mix or a model, see `engine.codesign.rates`."""
         if of not in self.models:
             hint = did_you_mean(of, list(self.models)) if isinstance(of, str) else ""
             raise StudyError(f"There is no model {shown(of)} in the study{hint}; there are {', '.join(self.models)}.")
-        count, complete = len(self.study.models), self._complete
-        rows = self.rows[np.isin(self.rows["point"].to_numpy() // count, complete)]
-        shape = len(complete), count
-        rate = rows["samples_per_s"].to_numpy(np.float64).reshape(shape)
-        status = rows["status"].astype(str).to_numpy(object).reshape(shape)
-        step = rows["batch_size"].to_numpy(np.float64).reshape(shape) / rate
-        length = self.study.sample_lengths(complete)
-        memory = {
-            name: rows[column].to_numpy(np.float64).reshape(shape) / GIB
-            for name, column in MEMORY.items()
-            if column in rows
-        }
-        if of != MIX:
-            which = self.models.index(of) - 1
-            return pd.DataFrame(
-                {
-                    "place": np.arange(len(complete)),
-                    "status": status[:, which],
-                    "tokens_per_s": rate[:, which] * length[:, which],
-                    "samples_per_s": rate[:, which],
-                    "step_s": step[:, which],
-                    **{name: values[:, which] for name, values in memory.items()},
-                    **{
-                        name: rows[name].to_numpy(np.float64).reshape(shape)[:, which]
-                        for name in (*FIELDS_KEPT, *self.study.document.statistics)
-                    },
-                }
-            )
-        share = np.array([each.weight for each in self.study.document.models])
-        share = share / share.sum()
-        seconds = np.zeros(len(complete))
-        samples = np.zeros(len(complete))
-        for which in range(count):  # one after the other, so that sums are the same everywhere
-            seconds += share[which] / (rate[:, which] * length[:, which])
-            samples += share[which] / length[:, which]
-        worst = np.full(len(complete), "ok", object)
-        for name in ("skipped", "infeasible", "problem"):
-            worst[(status == name).any(axis=1)] = name
-        tokens = np.where(worst == "ok", 1.0 / seconds, np.nan)
-        return pd.DataFrame(
-            {
-                "place": np.arange(len(complete)),
-                "status": worst,
-                "tokens_per_s": tokens,
-                "samples_per_s": tokens * samples,
-                "step_s": step.max(axis=1),
-                **{name: values.max(axis=1) for name, values in memory.items()},
-            }
-        )
+        rows = self.rows[np.isin(self.rows["point"].to_numpy() // len(self.study.models), self._complete)]
+        which = None if of == MIX else self.models.index(of) - 1
+        return rates_of(self.study, rows, self._complete, which, bounded=bounded)
 
     def _front(self, asked: tuple[str, ...], bounds: Sequence[Constraint], of: str, at: At) -> pd.DataFrame:
         self._proven((*asked, *(each.quantity for each in bounds)))

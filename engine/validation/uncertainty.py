@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEAST_ROWS", "LEAST_SOURCES", "OFFLOADS", "SHARE", "SHARES", "UNSEEN", "Interval", "coverage_of",
-    "coverage_table", "interval", "interval_of", "is_modelled", "kinds_of", "memory_interval_of", "memory_residuals",
-    "residuals",
+    "coverage_table", "interval", "interval_of", "interval_of_kind", "is_modelled", "kinds_of", "memory_interval_of",
+    "memory_residuals", "residuals",
 ]  # fmt: skip
 
 SHARE = 0.8
@@ -163,7 +163,20 @@ def interval_of(scenario: Scenario, execution: Mapping[Any, Any], share: float =
 
     Raises ValueError for a share that `interval` does not take.
     """
-    if not cost_model_of(scenario).takes_calibration or scenario.not_measured(execution):
+    return None if scenario.not_measured(execution) else interval_of_kind(scenario, share)
+
+
+def interval_of_kind(scenario: Scenario, share: float = SHARE) -> Interval | None:
+    """Returns an interval for the step times of all executions of a scenario that rest on nothing that was never
+    measured, see `interval_of`.
+
+    Args:
+        scenario: of any cost model.
+        share: of comparable runs inside the interval, 0.5 to 0.99.
+
+    Raises ValueError for a share that `interval` does not take.
+    """
+    if not cost_model_of(scenario).takes_calibration:
         return None
     experts = bool(model_shapes(scenario.model).experts > 0)
     return interval(generation=generation_of(scenario.system), experts=experts, share=share)

@@ -1,7 +1,8 @@
 // What a test asks of a page that is drawn: texts over each other, run together or beyond its edge, too faint, too
-// small, or glued; charts that are cut off without a sign that they can be moved.
+// small, glued, or cut by an ellipsis that nothing says whole; charts that are cut off without a sign that they can be
+// moved.
 () => {
-  const found = {overlaps: [], overflows: [], faint: [], small: [], glued: [], close: [], cut: []};
+  const found = {overlaps: [], overflows: [], faint: [], small: [], glued: [], close: [], cut: [], shortened: []};
   const wide = document.documentElement.clientWidth;
   const main = document.querySelector("[data-testid=stMain]");
   for (const each of [document.documentElement, main]) {
@@ -44,6 +45,17 @@
     const box = showing(above(svg.parentElement)).find((each) => each.getBoundingClientRect().right < drawn.right - 1);
     const key = [...(svg.closest("[class*=st-key]")?.classList || [])].find((each) => each.startsWith("st-key"));
     if (box && !shades(box)) found.cut.push(`${key}: ${drawn.width} of ${box.clientWidth} px`);
+  }
+
+  // What an ellipsis cuts has to be said whole where a pointer rests: by a title, or by what describes it.
+  const whole = (each, text) => above(each).some((parent) =>
+    [parent.title, parent.ariaDescription].some((told) => told && told.includes(text)));
+  for (const each of document.querySelectorAll("[data-testid=stMain] *, header *")) {
+    const field = each.matches("input, textarea"), text = (field ? each.value || each.placeholder : each.textContent).trim();
+    if (!text || each.closest(skipped) || styled(each).overflowX === "visible" || each.closest("svg")) continue;
+    if (!field && styled(each).textOverflow !== "ellipsis") continue;
+    if (each.clientWidth < 8 || !each.checkVisibility({opacityProperty: true, visibilityProperty: true})) continue;
+    if (each.scrollWidth > each.clientWidth + 1 && !whole(each, text)) found.shortened.push(text.slice(0, 60));
   }
 
   const boxes = [];

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pandas as pd
@@ -20,9 +21,11 @@ from dashboard.files import codesign_report
 from dashboard.files.codesign_report import Question
 from dashboard.jobs import codesign_studies
 from dashboard.link.folding import folded
+from dashboard.link.user_files import UserFiles
 from dashboard.pages.codesign import view
 from dashboard.pages.codesign.downloads import table_file
 from dashboard.pages.codesign.studies import document_of
+from dashboard.queries.design_accuracy import error_told
 from engine import codesign
 from tests.dashboard.pages import html, page_alone, plainly, plots
 from tests.dashboard.test_round_trip import _sheet
@@ -168,3 +171,56 @@ def test_a_study_travels_in_the_link_and_what_cannot_be_is_told() -> None:
     app = run({"codesign_study": "own"}, json.dumps(long))
     assert not app.code
     assert any("file of the study" in each.value for each in app.caption)
+
+
+ONE: dict[str, Any] = {
+    **SMALL, "models": ["megatron-126M"], "systems": ["h100_80g_sxm"], "datatypes": ["bfloat16"],
+    "cost_model": "calibrated", "objectives": ["tokens_per_s"], "constraints": [], "prune": True,
+    "edits": [{"parameter": "hbm_capacity", "values": [10, 20, 40, 80]},
+              {"parameter": "compute", "values": [500, 600, 700, 800, 900, 990]}],
+}  # fmt: skip
+
+
+def test_a_study_is_kept_and_chosen_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = UserFiles(tmp_path / "kept")
+    monkeypatch.setattr("dashboard.pages.codesign.studies.user_files", lambda: kept)
+    study = codesign.Study.from_document(SMALL)
+    app = run({"codesign_study": "own"}, json.dumps(SMALL))
+    app.button(key="codesign_keep_now").click().run()
+    (saved,) = kept.studies()
+    assert (saved.title, saved.study.document) == ("Two prices of memory", study.document)
+    name = app.session_state["_url"]["codesign_study"]
+    assert name == f"kept-{saved.ident}"
+    app = run({"codesign_study": name})
+    assert "Two prices of memory" in html(app)
+    (address,) = (each.value for each in app.code if "codesign_own" in each.value)
+    assert dict(parse_qsl(urlsplit(address).query))["codesign_study"] == "own"  # whole: another server has it not
+    kept.drop_study(saved.ident)
+    assert not run({"codesign_study": name}).error
+
+
+def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_error(tmp_path: Path) -> None:
+    study = codesign.Study.from_document({key: value for key, value in ONE.items() if key != "costs"})
+    codesign.run(study, tmp_path / study.key, workers=1, task_seconds=0.01)
+    found = codesign.results(tmp_path / study.key)
+    skipped = found.skipped()
+    assert 0 < len(skipped) < len(found.designs())
+    app = run({"codesign_study": "own"}, document_of(study))
+    assert not app.error
+    (chart,) = plots(app)
+    marks = {trace["name"]: trace for trace in chart.figure["data"]}
+    assert len(marks["skipped, bound below the best"]["hovertext"]) == len(skipped)
+    best = found.best()
+    assert best is not None
+    throughput = codesign.QUANTITIES["tokens_per_s"]
+    told = error_told(found, int(best["design"]), throughput, codesign.MIX)
+    assert re.fullmatch(r"\N{MINUS SIGN}[\d.]+ to \+[\d.]+\s%", told)
+    assert told in html(app)
+    assert "Cost model calibrated" in html(app)
+    assert told in codesign_report.build(
+        found, Question(throughput, None, codesign.MIX, "middle", {"compute": "Compute"}, "compute"), "", None
+    ).decode()
+    # What follows from inputs alone is not off, and every design of this study can be looked at.
+    assert error_told(found, int(best["design"]), codesign.QUANTITIES["processors"], codesign.MIX) == ""
+    looked_at = run({"codesign_study": "own", "codesign_design": str(skipped["design"].iloc[0])}, document_of(study))
+    assert "bounds prove that it loses" in html(looked_at)

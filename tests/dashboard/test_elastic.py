@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,20 +13,26 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import hardware
+import models
 from dashboard.link.document_validation import Refused
 from dashboard.link.folding import folded
+from dashboard.link.named_things import NAMES, joined, quoted, separate, unquoted
 from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
+from dashboard.link.own_studies import packed_study, unpacked_study
+from dashboard.link.scenario_parameters import parameters_of, read_scenario
 from dashboard.link.user_files import UserFiles
 from dashboard.pages.elastic.cards import _allowed
 from dashboard.pages.elastic.tables import _csv
 from dashboard.words.numbers import plain
+from engine import Scenario, codesign
 from engine.planners.contract import PlanError
 from engine.planners.elastic import curve, load_card, plans_table
 from engine.planners.elastic.cards import card_names, changed_card, load_card_document, to_document
 from engine.planners.elastic.losses import losses
 from engine.planners.elastic.measured.library import measurement_names, measurements
 from engine.planners.elastic.measured.table import read_measurements
-from tests.dashboard.pages import html, page_alone
+from tests.dashboard.pages import html, page_alone, plots
 
 
 def run(link: Mapping[str, str], **kept: str) -> AppTest:
@@ -98,6 +105,10 @@ def test_a_library_model_has_a_curve_phases_and_an_answer_to_lost_nodes() -> Non
     sizes = table(app, "in at least, s")
     assert sizes["GPUs"].tolist() == [1, 2, 4, 8, 16]
     assert sizes["a GPU receives, GiB"].notna().sum() == 4
+    # Each size has the interval of its kind of run, or what was never measured of its plan.
+    held = re.compile(r"\N{MINUS SIGN}[\d.]+ to \+[\d.]+\s%|never measured: .+")
+    assert all(held.fullmatch(each) for each in sizes.loc[sizes["samples/s"].notna(), "may be off"])
+    assert "measured runs of dense models on Hopper" in html(app)
     assert "one node" in said(run({"elastic_show": "model", "elastic_gpus": "8"}))
 
 
@@ -106,9 +117,13 @@ def test_several_jobs_are_split_three_ways() -> None:
     assert "0.786" in html(app)
     assert "1.43" in html(app)
     assert len(app.dataframe[0].value) == 6
+    assert "Throughputs are measured." in html(app)
+    assert re.search(r"Of \d+ measured runs they are [\d.]+\s% off in the mean", html(run({
+        "elastic_show": "several", "elastic_basis": "predicted"})))  # fmt: skip
     app = run({"elastic_show": "several", "elastic_of": "models", "elastic_shared": "8",
                "elastic_jobs": "llama-3-8B*64, llama-3-8B*32=1"})  # fmt: skip
     assert app.dataframe[0].value["job"].nunique() == 2
+    assert "measured runs of dense models on Hopper" in html(app)
 
 
 def test_a_workload_runs_under_all_policies() -> None:
@@ -309,3 +324,48 @@ def test_columns_with_names_of_any_length_are_refused_in_a_sentence(text: str) -
         with pytest.raises(PlanError) as told:
             read(f"{text}\n1,x\n")
         assert len(str(told.value)) < 300
+
+
+SIGNS = 'a~b <c>, "d"*=1 é%7E'
+"""A name with every sign that separates or escapes in a link or a list."""
+
+
+def test_any_name_that_something_is_kept_under_can_be_linked_and_listed(
+    kept_files: UserFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for names in ([SIGNS], [SIGNS, "t5", "~", "%", '"', "a, b"]):
+        assert NAMES.fullmatch(joined(names))
+        assert separate(joined(names)) == names
+        assert [unquoted(quoted(name)) for name in names] == names
+    monkeypatch.setattr("dashboard.link.catalogue.user_files", lambda: kept_files)
+    monkeypatch.setattr("dashboard.pages.serving.inputs.user_files", lambda: kept_files)
+    kept_files.keep_card(own_card(SIGNS))
+    kept_files.keep_model(models.load("llama-3-8B").model_copy(update={"name": SIGNS, "title": SIGNS}))
+    kept_files.keep_system(hardware.load("h100_80g_sxm").model_copy(update={"name": SIGNS, "title": SIGNS}))
+    kept_files.keep_calibration(hardware.load_calibration("global").model_copy(update={"name": SIGNS}))
+    app = run({"elastic_card": SIGNS, "elastic_beside": joined([SIGNS])})
+    assert any("elastic_overlaid" in each.id for each in plots(app))
+    app.multiselect[0].set_value([SIGNS, "t5"])
+    app.run()
+    assert separate(app.session_state["_url"]["elastic_beside"]) == [SIGNS, "t5"]
+    jobs = {"elastic_show": "several", "elastic_jobs": f"{quoted(SIGNS)}=0, t5", "elastic_basis": "predicted"}
+    assert set(run(jobs).dataframe[0].value["job"]) == {SIGNS, "t5"}
+    serving = page_alone("serving")
+    serving.session_state["_url"] = {"serving_model": SIGNS, "serving_system": SIGNS}
+    serving.run()
+    assert not serving.exception
+    assert [serving.selectbox(key=f"_serving_{which}").value for which in ("model", "system")] == [SIGNS, SIGNS]
+    (calibration,) = kept_files.calibrations().values()
+    scenario = Scenario.of(
+        *(next(iter(each.values())) for each in (kept_files.models(), kept_files.systems())), num_procs=8,
+        max_batch_size=8, datatype="bfloat16", calibration=calibration,
+    )  # fmt: skip
+    assert read_scenario(parameters_of(scenario)).scenario == scenario
+    study = codesign.Study.from_document({
+        "format": codesign.FORMAT, "name": SIGNS, "models": [{"model": models.to_document(scenario.model)}],
+        "systems": [hardware.to_document(scenario.system)], "sizes": [8], "datatypes": ["bfloat16"], "batches": [8],
+        "costs": {"preset": "h100_2024"},
+    })  # fmt: skip
+    ident = kept_files.keep_study(SIGNS, study)
+    assert kept_files.study(ident).title == SIGNS
+    assert unpacked_study(packed_study(study) or "").key == study.key

@@ -20,7 +20,8 @@ from dashboard.words.numbers import count, format_value, percent
 from engine import explore
 from engine.columns import by_name
 from engine.store import Condition
-from tests.dashboard.pages import again, exploration, figure, html, plainly, run
+from hardware import network_names
+from tests.dashboard.pages import again, exploration, figure, html, plainly, plots, run
 
 NONE_OR_FULL = "activation_recompute:none,full"
 LEAN = "activation_recompute:none,full;proc_mem_tier1_cap_req:..21474836480.0"
@@ -312,6 +313,26 @@ def test_a_derived_range_that_nothing_meets_is_relaxed_to_the_nearest() -> None:
     again(app, found)
     assert 'aria-label="Meet the filters ' in html(app)
     assert f'aria-label="MFU {percent(best)}' in html(app)
+
+
+@pytest.mark.parametrize("link", [
+    {"map_x": "data_par_net"}, {"map_y": "data_par_net", "map_x": "microbatch_size"}, {"map_facet": "data_par_net"},
+])  # fmt: skip
+def test_networks_on_the_map_have_names(link: dict[str, str]) -> None:
+    app = run("explore", exploration(), link)
+    names = network_names(exploration().scenario.system)
+    assert names[0] == "NVLink"
+    (chart,) = (each for each in plots(app) if each.id.endswith("explore_pairs"))
+    hovers = [text for trace in chart.figure["data"] for text in trace.get("hovertext") or ()]
+    assert any("DP network NVLink" in text or "DP net NVLink" in text for text in hovers)
+    layout = chart.figure["layout"]
+    axis = "xaxis" if "map_x" in link and link["map_x"] == "data_par_net" else "yaxis"
+    if "map_facet" in link:
+        assert any("NVLink" in note["text"] for note in layout["annotations"])
+    else:
+        assert set(layout[axis]["ticktext"]) <= set(names)
+    table = run("explore", exploration(), {**link, "map_table": "on"})
+    assert set(table.dataframe[0].value["DP network"]) <= set(names)
 
 
 def crowded(cells: int, facets: int) -> pd.DataFrame:

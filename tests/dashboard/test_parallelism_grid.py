@@ -39,6 +39,7 @@ def test_the_papers_figure() -> None:
     assert "0.927" in told
     assert "A step of the fastest" in told
     assert "all-reduces" in told
+    assert "22.4\N{NO-BREAK SPACE}% off in the mean" in told.replace("\N{NARROW NO-BREAK SPACE}", "\N{NO-BREAK SPACE}")
 
 
 def test_the_scenarios_model_on_its_gpu() -> None:

@@ -262,6 +262,7 @@ COMES_BACK = {
     "pages/library/view 'library_file'": (_HERE, "files_of_the_library_come_back"),
     "pages/pareto/table f'pareto_download_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/results/view f'results_export_{kind}'": (_HERE, "tables_of_executions_come_back"),
+    "pages/scenarios/studies 'scenarios_study_file'": ("dashboard/test_scenarios", "studies_are_kept_like_scenarios"),
     "pages/scenarios/view 'scenarios_file'": ("dashboard/test_scenarios", "opening_a_file"),
     "pages/scenarios/view 'scenarios_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
     "pages/schedules/grids 'schedules_grid_csv'": ("dashboard/test_parallelism_grid", "files_of_a_grid_come_back"),

@@ -18,16 +18,23 @@ import models
 from dashboard.jobs.explored_scenarios import age, best_of, entries, searched, size
 from dashboard.link import scenario_parameters
 from dashboard.link.document_validation import Refused
+from dashboard.link.own_studies import document_of, unpacked_study
 from dashboard.link.user_files import MOST_FILES, UserFiles
 from dashboard.pages.scenarios import launch_file
 from dashboard.pages.scenarios import view as scenarios_view
+from dashboard.shell.search import everything
 from dashboard.widgets import share
 from dashboard.words import scenarios
-from engine import Scenario, launch
+from engine import Scenario, codesign, launch
 from engine.cost_models.registry import COST_MODELS
 from tests.dashboard.pages import SMALL, html, page_alone
 from tests.dashboard.server import Place, own_server
 
+SMALL_STUDY = {
+    "format": codesign.FORMAT, "models": ["gpt3-13B"], "systems": ["h100_80g_nvl8"],
+    "edits": [{"parameter": "hbm_capacity", "values": [20, 40, 80]}], "sizes": [8], "datatypes": ["float16"],
+    "batches": [16], "cost_model": "calculon", "costs": {"preset": "h100_2024"},
+}  # fmt: skip
 LIMITS = {"tensor_par": [4], "pipeline_par": [1, 2]}
 
 
@@ -261,6 +268,47 @@ def test_the_browser_learns_what_is_opened_with_the_page_that_shows_it(place: Pl
     assert switched.call_args[1]["query_params"] == {**scenario_parameters.parameters_of(small()), **view}
     assert dict(app.query_params) == before
     assert "pareto_x" not in app.session_state["_url"]
+
+
+def test_studies_are_kept_like_scenarios(place: Place) -> None:
+    document = {**SMALL_STUDY, "name": "Memory"}
+    study = codesign.Study.from_document(document)
+    ident = place.files.keep_study("  Memory <b>  study ", study)
+    place.files.keep("A scenario", small())
+    again = UserFiles(place.files.folder).study(ident)
+    assert (again.title, again.study.key, again.study.document) == ("Memory <b> study", study.key, study.document)
+    listed = entries(place.files, place.explorations)
+    assert [entry.title for entry in searched(listed, "study gpt3-13b memory")] == ["Memory <b> study"]
+    (one,) = (each for each in everything() if each.kind == "co-design study")
+    assert (one.name, one.page) == ("Memory <b> study", "codesign")
+    assert page({"scenarios_kind": "studies"}).dataframe[0].value["Title"].tolist() == ["Memory <b> study"]
+    app = page({"scenarios_pick": ident})
+    app.session_state["_pages"] = {"codesign": "the page Co-design"}
+    app.text_input(key=f"scenarios_title_{ident}").set_value("Renamed")
+    app.button(key="scenarios_rename").click().run()
+    app.button(key="scenarios_duplicate").click().run()
+    assert sorted(each.title for each in place.files.studies()) == ["Renamed", "Renamed (copy)"]
+    copy = app.session_state["_url"]["scenarios_pick"]
+    app.button(key="scenarios_forget").click().run()
+    assert [each.ident for each in place.files.studies()] == [ident] != [copy]
+    app = page({"scenarios_pick": ident})
+    app.session_state["_pages"] = {"codesign": "the page Co-design"}
+    file = document_of(study)
+    with patch("dashboard.pages.scenarios.studies.st.switch_page") as switched:
+        app.button(key="scenarios_open").click().run()
+        app.file_uploader[0].set_value(("sent.json", file.encode(), "application/json")).run()
+        app.button(key="scenarios_open_file").click().run()
+    assert not app.exception
+    opened, sent = (call[1]["query_params"] for call in switched.call_args_list)
+    assert opened["codesign_study"] == f"kept-{ident}"
+    assert unpacked_study(sent["codesign_own"]).document == study.document
+    with pytest.raises(Refused, match="gone"):
+        place.files.drop_study(copy)
+    folder = Path(str(place.files.folder)) / "studies"
+    wrong = {"format": "shardscape-saved-study/1", "title": "x", "saved_at": 1, "study": {**document, "sizes": []}}
+    (folder / ("0" * 16 + ".json")).write_text(json.dumps(wrong))
+    assert len(place.files.studies()) == 1
+    assert "sizes" in place.files.problems[0]
 
 
 def test_without_a_store_the_page_lists_what_is_in_memory() -> None:

@@ -16,9 +16,9 @@ import pandas as pd
 from dashboard.charts.elements.colour_scale import Domain, Ramp, colour_bar, ramp_for
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import TICK_SIZE, Chart, axis_style, empty, noted, wrapped, written
-from dashboard.words.names import in_sentence
+from dashboard.words.names import in_sentence, named_value
 from dashboard.words.numbers import ABSENT, Scale, format_value, percent, scale_for
-from engine.columns import Column, choice_label
+from engine.columns import Column
 
 __all__ = ["COLUMNS", "HEIGHT", "MOST_LABELS", "best_map", "numbered"]
 
@@ -90,6 +90,8 @@ class _Look:
     """Of the chart [px]."""
     size: int
     """Of the numbers in the cells [px]; 0 where there is no room for them."""
+    networks: Sequence[str]
+    """What networks are called, innermost first."""
 
 
 def best_map(
@@ -108,6 +110,7 @@ def best_map(
     among: Sequence[float] | None = None,
     bar: bool = True,
     narrow: bool = False,
+    networks: Sequence[str] = (),
 ) -> Chart:
     """Draws the map; its points carry customdata (all of `at`, id).
 
@@ -123,6 +126,7 @@ def best_map(
             are to be compared.
         bar: whether there is a colour bar; charts that share their colours do better with one for all.
         narrow: whether it is drawn in a narrow window.
+        networks: what the system's networks are called, which then stand for their numbers.
     """
     colours = palette(mode)
     if not len(cells):
@@ -136,9 +140,9 @@ def best_map(
     look = _Look(
         (across, up), metric, best, math.nan if best is None else values[best],
         ramp_for(chosen_for, lower_is_better=lower, domain=domain), scale_for(metric, chosen_for), colours,
-        grid, height, _label_size(cells, len(across), len(up), grid, height, narrow),
+        grid, height, _label_size(cells, len(across), len(up), grid, height, narrow), networks,
     )  # fmt: skip
-    panels = _panels(cells.assign(best=[place == best for place in range(len(cells))]), facet, look.axes)
+    panels = _panels(cells.assign(best=[place == best for place in range(len(cells))]), facet, look)
     traces: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     frames: list[dict[str, Any]] = []
@@ -188,10 +192,10 @@ def _label_size(
     return 12 if width >= _ROOMY else 11
 
 
-def _panels(cells: pd.DataFrame, facet: Column | None, axes: Axes) -> list[_Panel]:
-    across, up = ({value: place for place, value in enumerate(values)} for values in axes)
+def _panels(cells: pd.DataFrame, facet: Column | None, look: _Look) -> list[_Panel]:
+    across, up = ({value: place for place, value in enumerate(values)} for values in look.axes)
     titles = {"": cells} if facet is None else {
-        f"{facet.label} {choice_label(facet, value)}": cells[cells["facet"] == value]
+        f"{facet.label} {named_value(facet, value, look.networks)}": cells[cells["facet"] == value]
         for value in _ordered(cells["facet"], facet)
     }  # fmt: skip
     return [
@@ -314,7 +318,7 @@ def _arranged(
     """Returns the axes of the panels: in a grid, the outer ones labelled."""
     columns, rows = look.grid
     most = 28 // columns, int(look.height / rows / 16)
-    ticks = [_ticks(*each) for each in zip(look.axes, fields, most, strict=True)]
+    ticks = [_ticks(*each, look.networks) for each in zip(look.axes, fields, most, strict=True)]
     layout: dict[str, Any] = {}
     room: dict[str, Any] = {}
     if len(panels) == 1:
@@ -363,12 +367,12 @@ def _title(panel: _Panel, panels: int, look: _Look) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _ticks(values: Sequence[Any], field: Column, most: int) -> dict[str, Any]:
+def _ticks(values: Sequence[Any], field: Column, most: int, networks: Sequence[str]) -> dict[str, Any]:
     """Returns the names at an axis: every one, or every second, third, ... where more than `most` would overlap."""
     every = max(1, math.ceil(len(values) / max(most, 4)))
     return {
         "tickvals": list(range(0, len(values), every)),
-        "ticktext": [choice_label(field, v) if field.dtype != "int64" else f"{v:,}" for v in values[::every]],
+        "ticktext": [named_value(field, v, networks) for v in values[::every]],
     }
 
 

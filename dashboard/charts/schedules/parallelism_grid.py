@@ -119,7 +119,8 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
             go.Scatter(
                 x=own["devices"], y=own["speedup"], mode="lines+markers+text" if name == "P" else "lines+markers",
                 name=label, text=[f"m {m}" if name == "P" and m > 1 else "" for m in own["m"]],
-                textposition="bottom right", textfont={"size": 11, "color": colours.text},
+                textposition=["bottom right"] * (len(own) - 1) + ["bottom left"],
+                textfont={"size": 11, "color": colours.text},
                 line={"color": colour, "width": 2, "dash": DASHES[number]},
                 marker={"symbol": SYMBOLS[number], "size": 8, "color": colour},
                 hovertext=[_named(row) for row in _rows(own)],

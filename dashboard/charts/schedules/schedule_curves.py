@@ -15,6 +15,10 @@ from dashboard.words.numbers import percent, plain
 __all__ = ["best_bands", "schedule_curves"]
 
 HEIGHT: Final = 330
+_LETTER: Final = 6.2
+"""Width of a letter on top of the plot [px]."""
+_ROOM: Final = {False: 440.0, True: 270.0}
+"""Width of the plot at least, in a window 1,280 wide and on a phone [px]."""
 
 
 def best_bands(curves: pd.DataFrame) -> list[tuple[float, float, str]]:
@@ -39,7 +43,7 @@ def best_bands(curves: pd.DataFrame) -> list[tuple[float, float, str]]:
 
 def schedule_curves(
     curves: pd.DataFrame, titles: Mapping[str, str], chosen: tuple[str, str], label: str, here: float,
-    mode: str = "light", *, as_percent: bool = True,
+    mode: str = "light", *, as_percent: bool = True, narrow: bool = False,
 ) -> Chart:  # fmt: skip
     """Draws the curves.
 
@@ -51,6 +55,7 @@ def schedule_curves(
         here: its value now.
         mode: the theme.
         as_percent: whether values are shares.
+        narrow: whether the window is that of a phone, where names on top have less room.
     """
     colours = palette(mode)
     if not len(curves):
@@ -73,7 +78,7 @@ def schedule_curves(
                               "work of %{y:.1f} % of the step<extra></extra>",
             )
         )  # fmt: skip
-    shapes, notes = _bands(curves, titles, factor, colours)
+    shapes, notes = _bands(curves, titles, factor, colours, _ROOM[narrow])
     shapes.append({"type": "line", "x0": here * factor, "x1": here * factor, "y0": 0, "y1": 1, "yref": "paper",
                    "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
     for letter, name in zip("AB", chosen, strict=True):
@@ -94,12 +99,16 @@ def schedule_curves(
 
 
 def _bands(
-    curves: pd.DataFrame, titles: Mapping[str, str], factor: float, colours: Palette
+    curves: pd.DataFrame, titles: Mapping[str, str], factor: float, colours: Palette, room: float
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Returns the grounds of the stretches and the names on top of them, in two lines by turns."""
+    """Returns the grounds of the stretches and the names on top of them, in the first of two lines that has room.
+
+    room: width of the plot, at least [px].
+    """
     shapes: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     bands = best_bands(curves)
+    taken = [0.0, 0.0]
     for place, (start, end, name) in enumerate(bands):
         if place % 2 == 0:
             shapes.append({"type": "rect", "x0": start * factor, "x1": end * factor, "y0": 0, "y1": 1, "yref": "paper",
@@ -111,8 +120,15 @@ def _bands(
         where = (middle - float(curves["value"].min()) * factor) / whole
         anchor = "left" if where < 0.15 else "right" if where > 0.85 else "center"
         at = (start if anchor == "left" else end if anchor == "right" else (start + end) / 2) * factor
+        width = _LETTER * len(titles[name])
+        left = room * (at - float(curves["value"].min()) * factor) / whole
+        left -= {"left": 0.0, "center": width / 2, "right": width}[anchor]
+        line = next((each for each in (place % 2, 1 - place % 2) if taken[each] <= left), None)
+        if line is None:
+            continue  # the sentence below the chart names it
+        taken[line] = left + width + 2 * _LETTER
         notes.append(noted(titles[name], colours, x=at, y=1, yref="paper", yanchor="bottom", xanchor=anchor,
-                           yshift=16 * (place % 2)))  # fmt: skip
+                           yshift=16 * line))  # fmt: skip
     return shapes, notes
 
 

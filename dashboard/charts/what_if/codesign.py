@@ -15,7 +15,7 @@ from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, lo
 from dashboard.words.numbers import counted, plain
 from engine.codesign import Quantity
 
-__all__ = ["choices_map", "design_words", "designs_scatter", "parallel_choices", "written"]
+__all__ = ["best_of_choice", "choices_map", "design_words", "designs_scatter", "parallel_choices", "written"]
 
 HEIGHT: Final = 400
 MOST_DRAWN: Final = 5_000
@@ -101,6 +101,69 @@ def designs_scatter(
         f"{up.label} against {across.label.lower()} of {counted(len(runs), 'design')}: {len(best):,} that none beats, "
         f"up to {plain(float(top[up.name]), 4)} {up.unit} at {plain(float(top[across.name]), 4)} "
         f"{across.unit}.",
+    )
+
+
+def best_of_choice(
+    designs: pd.DataFrame, skipped: pd.DataFrame, choice: tuple[str, str], up: Quantity, chosen: int | None,
+    mode: str = "light",
+) -> Chart:  # fmt: skip
+    """Draws one figure of every design over one of its choices: the best found at each value larger, and skipped
+    designs where bounds leave them at most.
+
+    No line joins the best found: where designs were skipped, a better one may be among them.
+
+    Args:
+        designs: rows of `engine.codesign.Results.designs` with `words`, which are told where one points at it; points
+            carry customdata (design,).
+        skipped: those of `Results.skipped`, alike.
+        choice: a column and what it is called.
+        up: the figure.
+        chosen: number of the design that is looked at.
+        mode: the theme.
+    """
+    colours = palette(mode)
+    runs = designs[designs["status"] == "ok"]
+    if not len(runs) or choice[0] not in runs:
+        return empty(colours, HEIGHT, "No design that is there runs." if len(designs) else "No design is there yet.")
+    higher = up.better == "higher"
+    name, numbers = choice[0], runs[choice[0]].dtype.kind in "ifu"
+    best = runs.sort_values(up.name, ascending=not higher, kind="stable").drop_duplicates(name).sort_values(name)
+    others = runs.drop(best.index)
+    beaten = f"skipped, bound {'below' if higher else 'above'} the best"
+    hover = "%{hovertext}<extra></extra>"
+    figure = base(colours, HEIGHT)
+    for table, called, marker in (
+        (others, "found", {"size": 5, "color": colours.muted, "opacity": 0.55}),
+        (skipped, beaten, {"size": 8, "symbol": "diamond-open", "color": colours.muted, "line": {"width": 1.2}}),
+        (best, "best found", {"size": 9, "color": SCENARIOS[colours.mode][0]}),
+    ):
+        if len(table) > MOST_DRAWN:
+            table = table.iloc[np.linspace(0, len(table) - 1, MOST_DRAWN).astype(int)]
+        if len(table):
+            told = [f"{words}<br>at most: not searched" if called == beaten else words for words in table["words"]]
+            figure.add_trace(
+                go.Scatter(x=table[name], y=table[up.name], mode="markers", name=called, hovertext=told,
+                           hovertemplate=hover, customdata=table[["design"]], marker=marker)
+            )  # fmt: skip
+    here = pd.concat([runs, skipped])
+    here = here[here["design"] == chosen]
+    if len(here):
+        figure.add_trace(
+            go.Scatter(x=here[name], y=here[up.name], mode="markers", name="chosen", hoverinfo="skip",
+                       marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}})
+        )  # fmt: skip
+    low, high = (float(edge) for edge in (runs[name].min(), runs[name].max())) if numbers else (0.0, 0.0)
+    scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
+    figure.update_xaxes(title_text=choice[1], showgrid=numbers, **(scale if numbers else {"type": "category"}))
+    figure.update_yaxes(title_text=_titled(up), showgrid=True, rangemode="tozero")
+    figure.update_layout(showlegend=True, margin={"t": 30, "b": 40})
+    top = best.sort_values(up.name, ascending=not higher, kind="stable").iloc[0]
+    left_out = f"; {counted(len(skipped), 'design')} skipped, which bounds prove to lose" if len(skipped) else ""
+    return Chart(
+        figure,
+        f"{up.label} over {choice[1]} of {counted(len(runs), 'design')}: the best has {plain(float(top[up.name]), 4)} "
+        f"{up.unit} at {written(top[name])}{left_out}.",
     )
 
 

@@ -51,10 +51,7 @@ def downloads(study: Study, found: Results, asked: Question, told: str, chosen: 
 
 
 def _file(found: Results, asked: Question, part: str, kind: str) -> bytes:
-    if part == "front":
-        table = found.front([asked.up.name, asked.across.name], of=asked.of, at=asked.at)
-    else:
-        table = found.designs(asked.of, asked.at)
+    table = asked.front(found) if part == "front" else found.designs(asked.of, asked.at)
     return table_file(found, table, kind)
 
 

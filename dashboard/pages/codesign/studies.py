@@ -1,27 +1,25 @@
-"""Which study the Co-design page shows: a ready one by its name, or one's own as JSON, which travels in the link."""
+"""Which study the Co-design page shows: a ready one, one kept on the server, or one's own, which is in the link."""
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import streamlit as st
 
 from dashboard.link import state
-from dashboard.link.document_validation import Refused, parse
-from dashboard.link.folding import LONGEST, folded, unfolded
-from dashboard.widgets.controls import choose
+from dashboard.link.document_validation import Refused
+from dashboard.link.folding import LONGEST
+from dashboard.link.own_studies import KEPT, OWN, OWN_TEXT, document_of, packed_study, unpacked_study
+from dashboard.link.user_files import LONGEST_TITLE, user_files
+from dashboard.widgets.controls import choose, menu_key, shut
 from dashboard.widgets.share import link_of, offer_link
 from dashboard.words.markdown import literal
-from engine.codesign import FORMAT, Study, ready_names, ready_study, said_of
+from engine.codesign import Study, ready_names, ready_study
 
-__all__ = ["chosen_study", "document_of", "editor", "link", "share"]
+__all__ = ["chosen_study", "document_of", "editor", "keeper", "link", "share"]
 
-OWN: Final = "own"
-_OWN_TEXT: Final = "_codesign_own"
-"""Key of the session's own study, as JSON text."""
 _PACKED: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}")
 _DRAFT: Final = "codesign_draft"
 _DRAFT_OF: Final = "_codesign_draft_of"
@@ -36,9 +34,12 @@ def chosen_study() -> Study:
     Raises ValueError with one sentence where a study of one's own cannot be.
     """
     ready = titles()
+    kept = {f"{KEPT}{each.ident}": each for each in user_files().studies()}
     gone = ("codesign_own", "codesign_design")
-    name = choose("Study", {**ready, OWN: "My own study"}, "codesign_study", default=next(iter(ready)), width=420,
-                  gone=gone)  # fmt: skip
+    words = {**ready, **{name: each.title for name, each in kept.items()}, OWN: "My own study"}
+    name = choose("Study", words, "codesign_study", default=next(iter(ready)), width=420, gone=gone)
+    if name in kept:
+        return kept[name].study
     if name != OWN:
         return ready_study(name)
     return _linked() or _of_session() or ready_study(next(iter(ready)))
@@ -49,33 +50,26 @@ def _linked() -> Study | None:
     text = state.url_value("codesign_own", "", _PACKED)
     if not text:
         return None
-    where = "The link's study"
     try:
-        return Study.from_document(parse(unfolded(text, "study"), where, "study"), where)
+        return unpacked_study(text)
     except Refused as problem:
         state.complain("codesign_own", str(problem))
         return None
 
 
 def _of_session() -> Study | None:
-    own = st.session_state.get(_OWN_TEXT)
+    own = st.session_state.get(OWN_TEXT)
     return None if own is None else Study.from_json(own.encode(), "the study")
-
-
-def _folded(study: Study) -> str | None:
-    """A study as a text of a link; None where it is too long for any."""
-    text = folded(json.dumps(json.loads(document_of(study)), separators=(",", ":")))
-    return text if len(text) <= LONGEST else None
 
 
 def link(study: Study) -> str | None:
     """Returns the address of the page with a study whole; None for a study that is too long for a link."""
     shown = {name: value for name, value in state.link_parameters().items() if name.startswith("codesign_")}
-    if shown.get("codesign_study") == OWN:
-        text = _folded(study)
+    if shown.get("codesign_study", "").startswith((OWN, KEPT)):  # whole, so that any server opens it
+        text = packed_study(study)
         if text is None:
             return None
-        shown["codesign_own"] = text
+        shown |= {"codesign_study": OWN, "codesign_own": text}
     return link_of(shown)
 
 
@@ -90,6 +84,34 @@ def share(study: Study) -> None:
             st.caption(f"This study is too long for a link. Send {file}")
         st.download_button("Study file", document_of(study), "study.json", "application/json",
                            key="codesign_share_file", on_click="ignore", icon=":material/data_object:")  # fmt: skip
+
+
+def keeper(study: Study) -> None:
+    """Draws the menu in which a study is kept on the server under a title."""
+    with st.popover("Save", icon=":material/bookmark:", help="Keep this study on the server.",
+                    key=menu_key("codesign_keep")):  # fmt: skip
+        if user_files().folder is None:
+            st.caption("This server keeps nothing. Share has the study as a file.")
+            return
+        key = f"codesign_title_{study.key[:12]}"
+        with st.form("codesign_keep_form", border=False):  # so that Enter saves
+            title = (study.document.name or "Study")[:LONGEST_TITLE]
+            st.text_input("Title", title, key=key, max_chars=LONGEST_TITLE)
+            st.caption("It appears here and on the Scenarios page, for everybody who uses this server.")
+            st.form_submit_button("Save", key="codesign_keep_now", type="primary", on_click=_keep, args=(study, key),
+                                  icon=":material/bookmark_add:")  # fmt: skip
+
+
+def _keep(study: Study, key: str) -> None:
+    title = str(st.session_state[key])
+    try:
+        ident = user_files().keep_study(title, study)
+    except Refused as problem:
+        st.toast(literal(str(problem)), icon=":material/error:")
+        return
+    state.set_url_values({"codesign_study": f"{KEPT}{ident}", "codesign_own": None})
+    st.toast(f"Saved as **{literal(' '.join(title.split()))}**.", icon=":material/bookmark_added:")
+    shut("codesign_keep")
 
 
 def editor(study: Study) -> None:
@@ -124,18 +146,10 @@ def editor(study: Study) -> None:
                 st.rerun()
 
 
-def document_of(study: Study) -> str:
-    """Returns a study as JSON text, its models and systems by name where they are the library's."""
-    how: dict[str, Any] = {"mode": "json", "by_alias": True, "exclude_none": True, "exclude_defaults": True}
-    said = study.document.model_dump(**how, exclude={"costs"})
-    costs = said_of(study.document.costs)
-    return json.dumps({"format": FORMAT, **said, **({"costs": costs} if costs else {})}, indent=2)
-
-
 def _take(study: Study, text: str) -> None:
-    st.session_state[_OWN_TEXT] = text
+    st.session_state[OWN_TEXT] = text
     st.session_state.pop(_DRAFT, None)
-    state.set_url_values({"codesign_study": OWN, "codesign_own": _folded(study), "codesign_design": None})
+    state.set_url_values({"codesign_study": OWN, "codesign_own": packed_study(study), "codesign_design": None})
 
 
 @cache

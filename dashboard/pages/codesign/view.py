@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -11,13 +11,15 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.what_if.codesign import choices_map, design_words, designs_scatter, parallel_choices, written
-from dashboard.files.codesign_report import Question
+from dashboard.charts.what_if.codesign import choices_map, parallel_choices, written
+from dashboard.files.codesign_report import Question, titles_of, with_errors
 from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
 from dashboard.pages.codesign.downloads import downloads
-from dashboard.pages.codesign.studies import chosen_study, editor, share
+from dashboard.pages.codesign.studies import chosen_study, editor, keeper, share
+from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told, optimum
+from dashboard.widgets import uncertainty
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.controls import choose, segments
 from dashboard.widgets.job_card import watch
@@ -52,14 +54,24 @@ class Asked:
     """What is asked of the designs that are there."""
 
     found: Results
-    up: Quantity
-    across: Quantity
-    of: str
-    at: At
+    question: Question
     designs: pd.DataFrame
     front: pd.DataFrame
-    names: dict[str, str]
-    """Choices that differ between designs, with what they are called."""
+
+    @property
+    def up(self) -> Quantity:
+        """What is best."""
+        return self.question.up
+
+    @property
+    def of(self) -> str:
+        """The mix, or the name of a model."""
+        return self.question.of
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Choices that differ between designs, with what they are called."""
+        return self.question.names
 
 
 def parse() -> View:
@@ -80,6 +92,7 @@ def _page(view: View) -> None:
         study = chosen_study()
         editor(study)
         share(study)
+        keeper(study)
     st.html(markup.head(study.document.name or "Study", study.document.description))
     st.markdown(literal(_sentence(study)))
     if not _run(study):
@@ -158,52 +171,73 @@ def _run(study: Study) -> bool:
 def _asked(found: Results) -> Asked:
     """Draws what is asked of the designs; returns it with its answers."""
     said, study = found.study.document, found.study
-    table = found.designs()
-    known = {name: one for name, one in QUANTITIES.items() if name in table}
+    known = {name: one for name, one in QUANTITIES.items() if found.answers(name) and name in found.designs()}
     objectives = [name for name in said.objectives if name in known]
-    first = objectives[0] if objectives else "tokens_per_s"
+    first = objectives[0] if objectives else next(iter(known))
     second = next((name for name in [*objectives[1:], "usd"] if name != first), "usd")
     words = {name: f"{one.label} [{one.unit}]" if one.unit else one.label for name, one in known.items()}
+    # Where all that may be asked is one thing in several units, nothing stands against it but the choices.
+    alone = len({one.rests_on for one in known.values()}) == 1
+    choices = _choices(found)
     with st.container(horizontal=True, gap="small", key="codesign_asked"):
         up = choose("Best in", words, "codesign_up", default=first, width=260)
-        rest = {name: text for name, text in words.items() if name != up}
+        rest = choices if alone else {name: text for name, text in words.items() if name != up}
         across = choose("Against", rest, "codesign_across", default=second if second in rest else next(iter(rest)),
-                        width=260)  # fmt: skip
+                        width=260) if rest else ""  # fmt: skip
         titles = {MIX: "The mix"} | {model.name: model.title or model.name for model in study.models}
         of = choose("Of", titles, "codesign_of", width=220) if len(study.models) > 1 else MIX
         at = cast(At, choose("Prices", ENDS, "codesign_at", width=200))
-    designs = found.designs(of, at)
-    differing = [str(name) for name in found.choices if name != NUMBER and found.choices[name].nunique() > 1]
+    question = Question(known[up], None if alone else known[across], of, at, choices, across if alone else "")
+    return Asked(found, question, found.designs(of, at), question.front(found))
+
+
+def _choices(found: Results) -> dict[str, str]:
+    """The choices that differ between designs, with what they are called."""
     usual = {"system": "System", "datatype": "Datatype", "processors": "Processors", "batch": "Batch"}
-    names = {name: usual.get(name) or _called(study, name) for name in differing}
-    return Asked(found, known[up], known[across], of, at, designs, found.front([up, across], of=of, at=at), names)
+    differing = [str(name) for name in found.choices if name != NUMBER and found.choices[name].nunique() > 1]
+    return {name: usual.get(name) or _called(found.study, name) for name in differing}
 
 
 def _strip(asked: Asked) -> None:
-    found, runs = asked.found, (asked.designs["status"] == "ok").sum()
-    best = asked.found.best(asked.up.name, of=asked.of, at=asked.at)
-    facts = [
-        ("points", f"{len(found.rows):,} of {found.study.points:,}"), ("designs that run", f"{runs:,}"),
-        ("none beats", f"{len(asked.front):,}"),
-    ]  # fmt: skip
+    found, counts = asked.found, asked.designs["status"].value_counts()
+    skipped = int(counts.get("skipped", 0))
+    tiles = []
+    best = asked.found.best(asked.up.name, of=asked.of, at=asked.question.at)
     if best is not None:
-        facts.append((f"best {asked.up.label.lower()}", f"{plain(float(best[asked.up.name]), 4)} {asked.up.unit}"))
-    st.html(markup.facts(facts))
+        error = error_told(found, int(best[NUMBER]), asked.up, asked.of)
+        value = f"{plain(float(best[asked.up.name]), 4)} {asked.up.unit}"
+        tiles.append(markup.Tile(f"Best {asked.up.label.lower()}", value, f"design {best[NUMBER]:,}", error=error))
+    tiles.append(markup.Tile("Designs that run", f"{int(counts.get('ok', 0)):,}",
+                             f"of {len(asked.designs):,}{f'; {skipped:,} skipped' if skipped else ''}"))  # fmt: skip
+    if asked.question.across is not None:
+        tiles.append(markup.Tile("None beats", f"{len(asked.front):,}", _judged(asked)))
+    tiles.append(markup.Tile("Points", f"{len(found.rows):,}", f"{len(found.rows):,} of {found.study.points:,}"))
+    st.html(markup.figure_strip(tiles, basis_of(found, asked.front[NUMBER].tolist()[:MOST_TOLD], asked.of)))
     if not found.complete:
         st.markdown(f"Answers are about the {counted(len(asked.designs), 'design')} that are there so far.")
 
 
+def _judged(asked: Asked) -> str:
+    """What designs are judged by, in words."""
+    across = asked.question.across
+    return f"in {asked.up.label.lower()}{f' and {across.label.lower()}' if across is not None else ''}"
+
+
 def _picture(asked: Asked, mode: str) -> None:
-    shown = segments("Picture", PICTURES, "codesign_picture")
+    question = asked.question
+    pictures = PICTURES if question.across is not None else PICTURES | {"front": "Best of a choice"}
+    shown = segments("Picture", pictures, "codesign_picture")
     if shown == "front":
-        words = design_words(asked.designs, asked.names, (asked.up, asked.across))
-        chart = designs_scatter(asked.designs, asked.front[NUMBER].tolist(), asked.across, asked.up, words,
-                                _chosen(asked), mode)  # fmt: skip
-        show(chart, "codesign_front", on_click=_pick)
+        show(question.picture(asked.found, asked.designs, asked.front, _chosen(asked), mode), "codesign_front",
+             on_click=_pick)  # fmt: skip
+        if question.across is None:
+            edge = "most" if asked.up.better == "higher" else "least"
+            st.caption(f"Only the best was asked for. Hollow marks are designs that were skipped, where bounds leave "
+                       f"them at {edge}; the best found at a value is proven only where no hollow mark is better.")
     elif shown == "parallel":
         figures = {one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label
-                   for one in (asked.across, asked.up)}  # fmt: skip
-        show(parallel_choices(asked.designs, asked.names | figures, asked.up, mode), "codesign_parallel")
+                   for one in (question.across, asked.up) if one is not None}  # fmt: skip
+        show(parallel_choices(asked.designs, {**asked.names, **figures}, asked.up, mode), "codesign_parallel")
     elif len(asked.names) < 2:
         st.markdown("A map needs two choices that differ between designs.")
     else:
@@ -239,7 +273,9 @@ def _design(asked: Asked) -> None:
         return
     row = asked.designs[asked.designs[NUMBER] == number].iloc[0]
     on = number in set(asked.front[NUMBER])
-    st.html(markup.head(f"Design {number}", "none beats it" if on else "others beat it"))
+    skipped = row["status"] == "skipped"
+    standing = "skipped: bounds prove that it loses" if skipped else "none beats it" if on else "others beat it"
+    st.html(markup.head(f"Design {number}", standing))
     st.html(markup.facts([(label, written(row[name])) for name, label in asked.names.items()]))
     figures = [one for name, one in QUANTITIES.items() if name in row and pd.notna(row[name])]
     st.dataframe(
@@ -253,6 +289,8 @@ def _design(asked: Asked) -> None:
     names = [model.name for model in study.models]
     which = names.index(asked.of) if asked.of in names else 0
     scenario = asked.found.scenario(number * len(names) + which)
+    if (best := optimum(asked.found, number, which)) is not None:
+        uncertainty.popover(*best, "codesign_accuracy")
     with st.container(horizontal=True, gap="small"):
         for page, word, icon in (("explore", "Explore it", "grid_view"), ("whatif", "Open in What-if", "tune")):
             told = f"With {study.models[which].title or names[which]}."
@@ -263,44 +301,44 @@ def _design(asked: Asked) -> None:
 
 
 def _tables(asked: Asked, study: Study) -> None:
-    found = asked.found
-    question = Question(asked.up, asked.across, asked.of, asked.at, asked.names)
-    columns = [NUMBER, *asked.names, asked.up.name, asked.across.name]
+    found, question = asked.found, asked.question
+    across = question.across
+    columns = [NUMBER, *asked.names, asked.up.name, *([across.name] if across is not None else [])]
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
-            both = f"in {asked.up.label.lower()} and {asked.across.label.lower()}"
-            st.html(markup.head("Designs that none beats", both))
+            title = "Designs that none beats" if across is not None else "The best design"
+            st.html(markup.head(title, _judged(asked)))
             downloads(study, found, question, _sentence(study), _chosen(asked))
-        _table(asked.front, columns, asked, "codesign_front_table", "Designs that none beats.")
-    if asked.across.better == "lower" and asked.up.better == "higher":
-        steps = asked.found.best_per_budget(budget=asked.across.name, objective=asked.up.name, of=asked.of, at=asked.at)
+        _table(asked.front, columns, asked, "codesign_front_table", f"{title}.")
+    if across is not None and across.better == "lower" and asked.up.better == "higher":
+        steps = found.best_per_budget(budget=across.name, objective=asked.up.name, of=asked.of, at=question.at)
         with st.container(border=True):
-            st.html(markup.head("Best design per budget", f"every {asked.across.label.lower()} from which on another "
+            st.html(markup.head("Best design per budget", f"every {across.label.lower()} from which on another "
                                                           "design is best"))  # fmt: skip
-            _table(_gains(steps, asked), ["budget", *columns, "more per unit"], asked, "codesign_budget_table",
+            _table(_gains(steps, asked.up.name), ["budget", *columns, "more per unit"], asked, "codesign_budget_table",
                    "The best design from each budget on.")  # fmt: skip
     if study.document.constraints:
         with st.container(border=True):
             st.html(markup.head("Constraints", "what each one costs"))
-            st.dataframe(asked.found.binding(asked.up.name, of=asked.of, at=asked.at), hide_index=True,
+            st.dataframe(asked.found.binding(asked.up.name, of=asked.of, at=question.at), hide_index=True,
                          key="codesign_binding", alt="What each constraint costs.")  # fmt: skip
 
 
-def _gains(steps: pd.DataFrame, asked: Asked) -> pd.DataFrame:
+def _gains(steps: pd.DataFrame, up: str) -> pd.DataFrame:
     """Budgets with what one more unit of budget brought since the one before."""
-    more = steps[asked.up.name].diff() / steps["budget"].diff()
+    more = steps[up].diff() / steps["budget"].diff()
     return steps.assign(**{"more per unit": more})
 
 
 def _table(table: pd.DataFrame, columns: Sequence[str], asked: Asked, key: str, alt: str) -> None:
-    titles = asked.names | {NUMBER: "Design", "budget": f"Budget [{asked.across.unit}]"} | {
-        one.name: f"{one.label} [{one.unit}]" if one.unit else one.label for one in (asked.up, asked.across)
-    } | {"more per unit": f"More {asked.up.unit} per {asked.across.unit or 'one'}"}  # fmt: skip
-    kept: Any = table.head(SHOWN)[list(dict.fromkeys(columns))].copy()
+    unit = asked.question.across.unit if asked.question.across is not None else ""
+    titles = {**asked.names, NUMBER: "Design", "budget": f"Budget [{unit}]", **titles_of(asked.question),
+              "more per unit": f"More {asked.up.unit} per {unit or 'one'}"}  # fmt: skip
+    kept: Any = with_errors(asked.found, table.head(SHOWN)[list(dict.fromkeys(columns))], asked.question).copy()
     for name in kept:
         if kept[name].dtype.kind == "f":
             kept[name] = [float(f"{value:.5g}") for value in kept[name]]
-    written = {titles[name]: st.column_config.NumberColumn(format="localized") for name in kept
+    formats = {titles[name]: st.column_config.NumberColumn(format="localized") for name in kept
                if kept[name].dtype.kind == "f"}  # fmt: skip
-    st.dataframe(kept.rename(columns=titles), hide_index=True, column_config=written, height=height_of(len(kept), 320),
+    st.dataframe(kept.rename(columns=titles), hide_index=True, column_config=formats, height=height_of(len(kept), 320),
                  placeholder="–", key=key, alt=alt)  # fmt: skip

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.elastic import measured_and_predicted
-from dashboard.compat.caches import remembered
+from dashboard.pages.elastic.bases import against
 from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
 from dashboard.pages.elastic.one_job import VARIANTS
 from dashboard.pages.elastic.tables import downloads, worded
@@ -19,7 +19,7 @@ from dashboard.widgets.controls import segments
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners.contract import PlanError
-from engine.planners.elastic.accuracy import against_measured, by_class, ranking
+from engine.planners.elastic.accuracy import by_class, ranking
 
 __all__ = ["accuracy"]
 
@@ -82,21 +82,12 @@ def _rows(chosen: Chosen, runs: str) -> tuple[dict[str, pd.DataFrame], list[str]
     found, absent = {}, []
     for variant, title in VARIANTS.items():
         try:
-            found[title] = _against(chosen, variant, runs)
+            found[title] = against(chosen, variant, runs)
         except PlanError as problem:
             absent.append(f"{title}: {problem}")
     if not found:
         raise PlanError(" ".join(absent))
     return found, absent
-
-
-@remembered(32)
-def _against(chosen: Chosen, variant: str, runs: str) -> pd.DataFrame:
-    """What one variant predicts of the runs."""
-    return against_measured(
-        chosen.card, chosen.measured, variant=variant, families=("3D",) if runs == "3d" else ("DP", "3D"),
-        most_nodes=1 if runs == "one" else None,
-    )  # fmt: skip
 
 
 def _joined(rows: Mapping[str, pd.DataFrame], made: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Final
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
@@ -14,14 +15,17 @@ from dashboard.jobs.elastic_plans import ModelCurves, ModelCurvesQuestion
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
 from dashboard.pages.elastic.answers import answered
+from dashboard.pages.elastic.bases import scenario_on
 from dashboard.pages.elastic.tables import downloads, worded
+from dashboard.queries.accuracy import basis, rate_error
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, given, key_for
 from dashboard.widgets.link_numbers import whole_in_link
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
-from dashboard.words.scenarios import system_name
+from dashboard.words.scenarios import system_titles
 from dashboard.words.waiting import span
+from engine import Scenario
 from engine.planners.contract import PlanError
 from engine.planners.elastic import Phase
 from engine.planners.elastic.placements import placements_filling
@@ -36,8 +40,8 @@ _WAYS: Final = {
     "spares": "Spare nodes take over", "shrink": "Go on with fewer nodes", "wait": "Wait for the repair",
 }  # fmt: skip
 _CURVE: Final = {
-    "gpus": "GPUs", "raw_best": "samples/s", "gain": "gain, samples/s per GPU", "raw_plan": "PP, TP, DP",
-    "iteration_s": "iteration, s", "memory_gib": "memory, GiB", "weights_gib": "weights, GiB",
+    "gpus": "GPUs", "raw_best": "samples/s", "error": "may be off", "gain": "gain, samples/s per GPU",
+    "raw_plan": "PP, TP, DP", "iteration_s": "iteration, s", "memory_gib": "memory, GiB", "weights_gib": "weights, GiB",
     "optimizer_gib": "optimizer, GiB", "moves_gib": "a GPU receives, GiB", "moves_s": "in at least, s",
     "chosen": "what else is chosen",
 }  # fmt: skip
@@ -54,7 +58,7 @@ _PHASES: Final = {
 
 def asked_system() -> str:
     """Draws the choice of a system and returns its name."""
-    machines = {name: system_name(system_of(name)) for name in systems()}
+    machines = system_titles({name: system_of(name) for name in systems()})
     return choose("System", machines, "elastic_system", default="h100_80g_sxm", width=190)
 
 
@@ -75,8 +79,9 @@ def library_model(mode: str) -> None:
     found = answered(asked, described, "Best plan at every size", about)
     if not isinstance(found, ModelCurves):
         return
-    basis = "Predicted by the cost model; no run of these sizes was measured."
-    st.html(markup.figure_strip(_tiles(found, asked), basis))
+    scenario = scenario_on(asked.model, asked.system, max(asked.sizes), asked.batch)
+    curve = found.curve.assign(error=_errors(found.curve, scenario))
+    st.html(markup.figure_strip(_tiles(curve, found, asked), basis(scenario, None, ranges=True)))
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Best throughput over GPUs", "proven optimum of all executions at every size"))
@@ -87,15 +92,23 @@ def library_model(mode: str) -> None:
         _failure(found, asked)
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("What every size does and what moves to it", "per GPU; from the last smaller size"))
-        worded(found.curve, _CURVE, "elastic_model_sizes", "Every size with its plan, memory and what has to move.")
+        worded(curve, _CURVE, "elastic_model_sizes", "Every size with its plan, memory and what has to move.")
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Through phases", "a restart of 260 s and the movement at every change"))
         chart = model_phases_steps(found.phases, mode)
         show(chart, "elastic_model_phases")
         st.markdown(literal(chart.alt))
         worded(found.phases, _PHASES, "elastic_model_phase_table", "Every phase with its plan and its samples.")
-    tables = {"Sizes": found.curve, "Phases": found.phases}
+    tables = {"Sizes": curve, "Phases": found.phases}
     downloads(tables if found.failure is None else {**tables, "Lost nodes": found.failure}, "elastic_model")
+
+
+def _errors(curve: pd.DataFrame, scenario: Scenario) -> list[str]:
+    """How far the throughput at every size may be off, in few words."""
+    return [
+        rate_error(scenario, [each for each in str(told).split("; ") if each]) if runs else ""
+        for told, runs in zip(curve["not_measured"], curve["raw_best"].notna(), strict=True)
+    ]
 
 
 def _question() -> ModelCurvesQuestion:
@@ -154,15 +167,16 @@ def _phases(text: str, size: int) -> tuple[Phase, ...]:
     return tuple(found)
 
 
-def _tiles(found: ModelCurves, asked: ModelCurvesQuestion) -> list[markup.Tile]:
-    runs = found.curve[found.curve["raw_best"].notna()]
+def _tiles(curve: pd.DataFrame, found: ModelCurves, asked: ModelCurvesQuestion) -> list[markup.Tile]:
+    runs = curve[curve["raw_best"].notna()]
     if not len(runs):
         return [markup.Tile("Runs", "nowhere", f"up to {counted(max(asked.sizes), 'GPU')} with batch {asked.batch:,}")]
-    best = runs.sort_values("raw_best", kind="stable").iloc[-1]
-    first = runs.iloc[0]
+    best, first = runs.sort_values("raw_best", kind="stable").iloc[-1], runs.iloc[0]
     tiles = [
-        markup.Tile("Most", f"{plain(best['raw_best'], 4)} samples/s", f"{counted(int(best['gpus']), 'GPU')}"),
-        markup.Tile("Fewest GPUs", f"{int(first['gpus']):,}", f"{plain(first['raw_best'], 3)} samples/s"),
+        markup.Tile("Most", f"{plain(best['raw_best'], 4)} samples/s", f"{counted(int(best['gpus']), 'GPU')}",
+                    error=best["error"]),
+        markup.Tile("Fewest GPUs", f"{int(first['gpus']):,}", f"{plain(first['raw_best'], 3)} samples/s",
+                    error=first["error"]),
         markup.Tile("Last size", f"{plain(runs['gain'].iloc[-1], 3)} samples/s", "gain of each further GPU"),
     ]
     moved = runs.dropna(subset=["moves_s"])

@@ -14,6 +14,8 @@ from dashboard.charts.plans.elastic import resource_curve, throughput_over_time
 from dashboard.charts.plans.elastic_overlays import overlaid_sensitivities
 from dashboard.compat.caches import remembered
 from dashboard.link import state
+from dashboard.link.named_things import NAMES, joined, separate
+from dashboard.pages.elastic.bases import of_cards
 from dashboard.pages.elastic.cards import Chosen, ask_for_card, card_of, card_titles, chosen_card
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
@@ -30,7 +32,6 @@ __all__ = ["VARIANTS", "one_job"]
 _EXAMPLE: Final = "30@8888x2, 30@4444x2, 30@4x2, 30@1x2, 30@1x4"
 _MOST_TEXT: Final = re.compile(r"[\d@xb., ;]{1,400}")
 _RULE_TEXT: Final = re.compile(r"[\w\-+*/, ]{1,60}", re.ASCII)
-_BESIDE: Final = re.compile(r"[^<>]{1,400}")
 _MOST_BESIDE: Final = 6
 _PHASE: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@([0-8]{1,64})x(\d{1,3})(?:b(\d{1,6}(?:\.\d{1,3})?))?")
 _OVER: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "Bandwidth"}
@@ -77,8 +78,7 @@ def one_job(mode: str) -> None:
     phases = _phases(text)
     rule, wrong = _rule()
     found = _timeline(chosen, text, variant, float(pause), basis, rule)
-    told = "measured" if basis == "measured" else "predicted by the card's fitted performance model"
-    st.html(markup.figure_strip(_tiles(found), f"Throughputs are {told}."))
+    st.html(markup.figure_strip(_tiles(found), of_cards([chosen], variant, basis == "measured")))
     unmeasured = found.table["measured_s"].isna() & found.table["predicted_s"].notna()
     if basis == "measured" and unmeasured.any():
         count = f"{int(unmeasured.sum())} of {len(found.table)} times"
@@ -225,12 +225,12 @@ def _curve(chosen: Chosen, over: str, variant: str, mode: str) -> None:
 def _overlaid(chosen: Chosen, over: str, variant: str, mode: str) -> None:
     """Draws the curves of other cards beside that of this one, where some are asked for."""
     titles = card_titles()
-    asked = state.url_value("elastic_beside", "", _BESIDE)
-    value = [name for name in dict.fromkeys(asked.split("~")) if name in titles][:_MOST_BESIDE]
+    asked = state.url_value("elastic_beside", "", NAMES)
+    value = [name for name in separate(asked) if name in titles][:_MOST_BESIDE]
     key = key_for("_elastic_beside", value)
 
     def changed() -> None:
-        state.set_url_value("elastic_beside", "~".join(given(key)) or None)
+        state.set_url_value("elastic_beside", joined(given(key)) or None)
 
     st.multiselect(
         "Beside it", list(titles), value, format_func=lambda name: titles[name], key=key, on_change=changed,

@@ -16,7 +16,9 @@ from dashboard.compat.caches import remembered
 from dashboard.jobs.elastic_plans import SharedCluster, SharedClusterQuestion
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, usable_models
+from dashboard.link.named_things import quoted, unquoted
 from dashboard.pages.elastic.answers import answered
+from dashboard.pages.elastic.bases import of_cards, of_models
 from dashboard.pages.elastic.cards import OWN, Chosen, card_of, card_titles
 from dashboard.pages.elastic.library_model import asked_system
 from dashboard.pages.elastic.one_job import VARIANTS
@@ -38,9 +40,10 @@ OF: Final = {"cards": "Model cards", "models": "Library models"}
 EXAMPLES: Final = {"cards": "roberta, t5_3B", "models": "llama-3-8B*64, llama-2-13B*32"}
 MOST_JOBS: Final = 8
 MOST_GPUS: Final = 64
-_TEXT: Final = re.compile(r"[\w.\-*=, ]{1,400}", re.ASCII)
+_TEXT: Final = re.compile(r"[^\x00-\x1f]{1,400}")
+_PARTS: Final = re.compile(r'(?:"(?:[^"]|"")*"|[^,"]|")+?(?=,|$)')
 _JOB: Final = re.compile(
-    r"([\w.\-](?:[\w.\- ]{0,78}[\w.\-])?)(?:\*(\d{1,7}))?(?:\s*=\s*(\d{1,9}(?:\.\d{1,6})?))?", re.ASCII
+    r'("(?:[^"]|"")+"|[^\s,*="](?:[^,*="]*[^\s,*="])?)(?:\*([0-9]{1,7}))?(?:\s*=\s*([0-9]{1,9}(?:\.[0-9]{1,6})?))?'
 )
 _BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
 _TABLE: Final = {
@@ -57,10 +60,10 @@ def several_jobs(mode: str) -> None:
 
     Raises `engine.planners.contract.PlanError` where something is not understood, or no split keeps the guarantees.
     """
-    found = _found()
+    found, basis = _found()
     if found is None:
         return
-    st.html(markup.figure_strip(_tiles(found)))
+    st.html(markup.figure_strip(_tiles(found), basis))
     for note in found.notes:
         st.markdown(literal(note))
     left, right = st.columns([1.25, 1], gap="medium")
@@ -86,7 +89,8 @@ def several_jobs(mode: str) -> None:
     downloads({"Splits": found.table, "Curves": curves}, "elastic_jobs")
 
 
-def _found() -> Split | None:
+def _found() -> tuple[Split | None, str]:
+    """How the jobs share the GPUs, None while that is on its way, and what it rests on."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         kind = segments("Jobs", OF, "elastic_of", gone=("elastic_jobs", "elastic_curve"))
         text = _field(kind)
@@ -100,7 +104,9 @@ def _found() -> Split | None:
             system = asked_system()
     jobs = _jobs(text)
     if kind == "cards":
-        return _of_cards(tuple((name, guarantee) for name, _, guarantee in jobs), gpus, basis, variant)
+        cards = _cards(tuple((name, guarantee) for name, _, guarantee in jobs))
+        told = of_cards([card for card, _ in cards], variant, basis == "measured")
+        return _split(cards, gpus, basis, variant), told
     return _of_models(jobs, system, gpus)
 
 
@@ -114,7 +120,7 @@ def _field(kind: str) -> str:
 
     known = "Names are those of the library."
     if kind == "cards":
-        known = f"Cards: {', '.join(card_titles())}; own is yours of this page."
+        known = f"Cards: {', '.join(map(quoted, card_titles()))}; own is yours of this page."
     form = "Cards" if kind == "cards" else "Models * batch"
     st.text_input(
         f"{form}, with = samples/s that are guaranteed", value, key=key, on_change=changed, max_chars=400, width=400,
@@ -125,7 +131,7 @@ def _field(kind: str) -> str:
 
 def _jobs(text: str) -> list[tuple[str, int | None, float | None]]:
     """(name, batch, guarantee [samples/s]) of every job."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    parts = [part.strip() for part in _PARTS.findall(text) if part.strip()]
     if not 1 <= len(parts) <= MOST_JOBS:
         raise PlanError(f"There are {len(parts)} jobs; give 1 to {MOST_JOBS}.")
     found = []
@@ -134,11 +140,12 @@ def _jobs(text: str) -> list[tuple[str, int | None, float | None]]:
         if matched is None:
             raise PlanError(f"The job {part!r} must be a name, such as t5, with =40 for a guarantee of 40 samples/s.")
         name, batch, guarantee = matched.groups()
-        found.append((name, int(batch) if batch else None, float(guarantee) if guarantee else None))
+        found.append((unquoted(name), int(batch) if batch else None, float(guarantee) if guarantee else None))
     return found
 
 
-def _of_cards(jobs: tuple[tuple[str, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
+def _cards(jobs: tuple[tuple[str, float | None], ...]) -> tuple[tuple[Chosen, float | None], ...]:
+    """The cards of jobs by their names, with what they are guaranteed."""
     known = list(card_titles())
     asked = []
     for name, guarantee in jobs:
@@ -148,7 +155,7 @@ def _of_cards(jobs: tuple[tuple[str, float | None], ...], gpus: int, basis: str,
         if card is None:
             raise PlanError(f"There is no card {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}.")
         asked.append((card, guarantee))
-    return _split(tuple(asked), gpus, basis, variant)
+    return tuple(asked)
 
 
 @remembered(32)
@@ -158,14 +165,14 @@ def _split(jobs: tuple[tuple[Chosen, float | None], ...], gpus: int, basis: str,
     return elastic.split(rows, gpus, basis=basis, variant=variant)
 
 
-def _of_models(jobs: list[tuple[str, int | None, float | None]], system: str, gpus: int) -> Split | None:
+def _of_models(jobs: list[tuple[str, int | None, float | None]], system: str, gpus: int) -> tuple[Split | None, str]:
     known = usable_models()
     asked: list[tuple[str, Model, int, float | None]] = []
     for name, batch, guarantee in jobs:
         if name not in known:
             raise PlanError(f"There is no model {name!r} in the library{did_you_mean(name, known)}.")
         if not batch:
-            raise PlanError(f"The job {name!r} has no batch; write {name}*64 for 64 samples of a step.")
+            raise PlanError(f"The job {name!r} has no batch; write {quoted(name)}*64 for 64 samples of a step.")
         same = sum(each[0].split(" (")[0] == name for each in asked)
         asked.append((f"{name} ({same + 1})" if same else name, model_of(name), batch, guarantee))
     machine = system_of(system)
@@ -173,7 +180,8 @@ def _of_models(jobs: list[tuple[str, int | None, float | None]], system: str, gp
     told = [(name, model.model_dump_json(), batch, guarantee) for name, model, batch, guarantee in asked]
     described = ("jobs", told, machine.model_dump_json(), gpus)
     found = answered(question, described, "Curves of all jobs", f"{len(jobs)} jobs on {gpus} GPUs")
-    return found.found if isinstance(found, SharedCluster) else None
+    basis = of_models([(model, batch) for _, model, batch, _ in asked], machine, gpus)
+    return (found.found if isinstance(found, SharedCluster) else None), basis
 
 
 def _tiles(found: Split) -> list[markup.Tile]:

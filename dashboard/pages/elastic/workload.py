@@ -14,6 +14,7 @@ from dashboard.charts.plans.elastic_sharing import cluster_over_time
 from dashboard.jobs.elastic_plans import ReplayQuestion
 from dashboard.link.catalogue import model_of, system_of, usable_models
 from dashboard.pages.elastic.answers import answered
+from dashboard.pages.elastic.bases import of_models
 from dashboard.pages.elastic.library_model import asked_system
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
@@ -75,7 +76,11 @@ def workload(mode: str) -> None:
         return
     found = answer
     table = summaries(found)
-    st.html(markup.figure_strip(_tiles(table, titles)))
+    basis = "Simulated with throughputs of the published model cards; no replay was measured, so no range stands here."
+    if asked.models:
+        times = of_models(asked.models.values(), asked.system, next(iter(found.values())).cluster.gpus)
+        basis = f"Simulated; no replay was measured. Times of models of the library: {times}"
+    st.html(markup.figure_strip(_tiles(table, titles), basis))
     for name, result in found.items():
         for note in result.notes:
             st.markdown(literal(f"{titles[name]}: {note}"))

@@ -20,10 +20,11 @@ from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.needed_exploration import explorations_of
 from dashboard.widgets.window import is_narrow
-from dashboard.words.names import in_sentence
+from dashboard.words.names import in_sentence, named_value
 from dashboard.words.numbers import ABSENT, count, counted, scale_for, shortfall
 from engine import Exploration
-from engine.columns import Column, choice_label
+from engine.columns import Column
+from hardware import network_names
 
 __all__ = [
     "MOST_FACETS", "Axes", "Rates", "axes_in_link", "best_rates", "cells_for", "chosen", "group_of",
@@ -177,7 +178,7 @@ def cells_for(
             part, _ = cells_for(one, replace(axes, facet=None), own, where)
             parts.append(part.assign(**{_DATATYPE: one.scenario.datatype}))
         cells = pd.concat(parts, ignore_index=True)
-        return _named(cells, axes), (len(parts), len(parts))
+        return _named(cells, axes, network_names(exploration.scenario.system)), (len(parts), len(parts))
     found = _grouped(exploration, exploration.key, axes.fields, metric.ranked_by, where)
     cells = found.assign(value=data.values_of(exploration, metric, found))
     shown, had = _facets(cells, axes, metric)
@@ -186,16 +187,16 @@ def cells_for(
     cells["label"], cells["why"] = "", ""
     if axes.degrees:
         cells = pd.concat([cells, *_without(exploration, cells, axes, shown)], ignore_index=True)
-    return _named(cells, axes), (len(shown), had)
+    return _named(cells, axes, network_names(exploration.scenario.system)), (len(shown), had)
 
 
-def _named(cells: pd.DataFrame, axes: Axes) -> pd.DataFrame:
-    """Adds to cells where on the map they are and what they are called."""
+def _named(cells: pd.DataFrame, axes: Axes, networks: tuple[str, ...]) -> pd.DataFrame:
+    """Adds to cells where on the map they are and what they are called. networks: of the system."""
     cells["x"], cells["y"] = cells[axes.x], cells[axes.y]
     cells["facet"] = cells[axes.facet] if axes.facet is not None else ""
     members = cells[list(axes.fields)].astype(object).values.tolist()
     parts = [_members(axes, row) for row in members]
-    cells["at"], cells["name"] = [text(row) for row in parts], [_title(row) for row in parts]
+    cells["at"], cells["name"] = [text(row) for row in parts], [_title(row, networks) for row in parts]
     cells["tally"] = [counted(number, "execution") if number else "" for number in cells["rows"]]
     return cells
 
@@ -240,14 +241,12 @@ def _members(axes: Axes, values: Sequence[Any]) -> list[Filter]:
     return [Filter(FILTERABLE[name], (value,)) for name, value in zip(axes.fields, values, strict=True)]
 
 
-def _title(members: Sequence[Filter]) -> str:
+def _title(members: Sequence[Filter], networks: tuple[str, ...]) -> str:
     """The name of a cell: "TP 8 × PP 4", "Microbatch 2 × Recompute none"."""
     parts = []
     for one in members:
         name = one.column.short if one.column.name in ("tensor_par", "pipeline_par", "data_par") else one.column.label
-        value = one.values[0]
-        said = f"{value:,}" if one.column.dtype == "int64" else choice_label(one.column, value)
-        parts.append(f"{name} {said}")
+        parts.append(f"{name} {named_value(one.column, one.values[0], networks)}")
     return " × ".join(parts)
 
 

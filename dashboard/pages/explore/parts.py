@@ -32,6 +32,7 @@ from dashboard.words.names import degrees
 from dashboard.words.numbers import scale_for
 from engine import Exploration
 from engine.exploration.unstored_statistics import is_stored
+from hardware import network_names
 
 __all__ = ["View", "download_part", "map_part", "panel_part", "view_of"]
 
@@ -135,16 +136,18 @@ def _clicked() -> None:
 
 def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
     axes, metric, cells = view.axes, view.metric, view.cells
+    networks = network_names(exploration.scenario.system)
 
     def picked(at: str, execution: int) -> None:
         pick_group((exploration, *view.others), axes, at, execution, metric, view.where)
 
     if as_table:
-        pairs_table(cells, metric, axes, picked)
+        pairs_table(cells, metric, axes, picked, networks)
     elif len(cells):
         across, up, third = axes.columns
         chart = best_map(cells, across, up, metric.column, state.theme_mode(), facet=third,
-                         selected=chosen(axes, cells, metric), domain=domain, narrow=is_narrow())  # fmt: skip
+                         selected=chosen(axes, cells, metric), domain=domain, narrow=is_narrow(),
+                         networks=networks)  # fmt: skip
 
         def picked_mark() -> None:
             if found := clicked("explore_pairs"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 import streamlit as st
@@ -49,15 +49,19 @@ def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
     )  # fmt: skip
 
 
-def pairs_table(cells: pd.DataFrame, metric: Metric, axes: Axes, pick: Callable[[str, int], None]) -> None:
-    """Draws the map along any axes as a table; a row is a cell. pick: selects one, with its best execution."""
+def pairs_table(
+    cells: pd.DataFrame, metric: Metric, axes: Axes, pick: Callable[[str, int], None], networks: Sequence[str]
+) -> None:
+    """Draws the map along any axes as a table; a row is a cell. pick: selects one, with its best execution. networks:
+    what those of the system are called."""
     scale = scale_for(metric.column, cells["value"])
     name = scale.title(metric.column.label)
     fields = {field: by_name(field) for field in axes.fields}
     shown = pd.DataFrame(
         {
             **{
-                column.label: [v if column.dtype == "int64" else choice_label(column, v) for v in cells[field]]
+                column.label: cells[field] if column.dtype == "int64" and not column.of_network
+                else [choice_label(column, value, networks) for value in cells[field]]
                 for field, column in fields.items()
             },
             name: cells["value"] / scale.factor,

@@ -12,7 +12,7 @@ from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems
 from dashboard.widgets.controls import choose, given, key_for, segments, switch
 from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
-from dashboard.words.scenarios import system_name
+from dashboard.words.scenarios import system_name, system_titles
 from engine.planners.intra_operator import IntraOperatorPlan, Mesh, mesh_of, search, system_mesh
 from engine.planners.intra_operator.suites import GPT, LLAMA, MOE, suite_depth
 from hardware import names as hardware_names
@@ -98,7 +98,7 @@ def question(place: Place) -> Question:
             model = model_of(name)
             title, depth = known[name], model.architecture_or_assumed().layers
             batch, layers = 8, depth
-        machines = {OWN: "A100 as CFP measured it", **{each: system_name(system_of(each)) for each in systems()}}
+        machines = {OWN: "A100 as CFP measured it", **system_titles({each: system_of(each) for each in systems()})}
         first = OWN if source == "published" else "h100_80g_sxm"
         chosen = choose("System", machines, "intra_operator_system", default=first, width=230,
                         gone=("intra_operator_limit", "intra_operator_type"))  # fmt: skip

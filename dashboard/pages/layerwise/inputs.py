@@ -13,7 +13,7 @@ from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems
 from dashboard.widgets.controls import choose, given, key_for, segments
 from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
-from dashboard.words.scenarios import system_name
+from dashboard.words.scenarios import system_titles
 from engine.planners.contract import PlanError
 from engine.planners.layerwise import LayerwiseProblem
 from engine.planners.layerwise.cluster import PRESETS, Cluster, hierarchical
@@ -100,7 +100,7 @@ def _upload() -> LayerProfile | None:
 def _model_question() -> Question:
     library = {name: model_of(name).title or name for name in model_names()}
     model = choose("Model", library, "layerwise_model", default="llama-3-70B", width=210)
-    machines = {name: system_name(system_of(name)) for name in systems()}
+    machines = system_titles({name: system_of(name) for name in systems()})
     system = choose("System", machines, "layerwise_system", default="h100_80g_sxm", width=210)
     second = choose("Second system", {NONE: "none", **machines}, "layerwise_second", default=NONE, width=190,
                     help="A second kind of GPU in the same cluster, as many again.")  # fmt: skip

@@ -17,6 +17,7 @@ from dashboard.queries.document_sheets import MORE_THAN_CALCULON, key_facts, rep
 from dashboard.widgets.controls import whole, whole_field
 from dashboard.words.markdown import literal
 from engine import Scenario
+from engine.codesign import Study
 from hardware import System
 from models import Model
 
@@ -38,8 +39,9 @@ def uploader() -> None:
         except Refused as problem:
             st.error(literal(str(problem)), icon=":material/error:")
             return
-        if isinstance(found, Scenario | Comparison):
-            noun = "scenario" if isinstance(found, Scenario) else "comparison of scenarios"
+        if isinstance(found, Scenario | Comparison | Study):
+            nouns = {Scenario: "scenario", Comparison: "comparison of scenarios", Study: "co-design study"}
+            noun = next(word for kind, word in nouns.items() if isinstance(found, kind))
             st.info(f"This file is a {noun}; the Scenarios page opens it.")
             return
         _offer(found, file.file_id)

@@ -1,4 +1,4 @@
-"""Opening a file of a scenario, or of a comparison of several, that somebody sent."""
+"""Opening a file of a scenario, of a comparison of several or of a co-design study that somebody sent."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from dashboard.link import page_links, scenario_parameters
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import MOST_MEGABYTES, Refused, read
 from dashboard.pages.scenarios import launch_file
+from dashboard.pages.scenarios.studies import open_study
 from dashboard.queries import compared_scenarios
 from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from dashboard.words.scenarios import name_of, sentence_of
 from engine import Scenario, launch
+from engine.codesign import Study
 
 __all__ = ["opener"]
 
@@ -24,10 +26,10 @@ _FRAMEWORKS = ", ".join(each.title for each in launch.FRAMEWORKS.values())
 
 def opener() -> None:
     """Draws the button that opens a file."""
-    tip = "A file of a scenario or of a comparison, as Share and Save make them, or a launch script of yours."
+    tip = "A file of a scenario, comparison or study, as Share and Save make them, or a launch script of yours."
     with st.popover("Open a file", icon=":material/upload_file:", help=tip):
         file = st.file_uploader(
-            f"Scenario, comparison or launch configuration, up to {MOST_MEGABYTES} MB",
+            f"Scenario, comparison, study or launch configuration, up to {MOST_MEGABYTES} MB",
             type=["json", *launch_file.ENDINGS], key="scenarios_upload", max_upload_size=MOST_MEGABYTES,
             help="JSON with model, system and limits of each scenario; or a script, recipe or configuration of "
             f"{_FRAMEWORKS}, which is placed on the system above. It is checked before anything is done with it, and "
@@ -45,6 +47,8 @@ def opener() -> None:
                 _scenario(scenario_parameters.carried(found))
             elif isinstance(found, Comparison):
                 _comparison(found)
+            elif isinstance(found, Study):
+                open_study(found)
             else:
                 st.info("This file is a model or a system, not a scenario; the Library page opens it.")
         except Refused as problem:

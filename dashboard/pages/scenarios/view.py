@@ -20,6 +20,7 @@ from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
 from dashboard.link.document_validation import Refused
 from dashboard.link.user_files import LONGEST_TITLE, user_files
+from dashboard.pages.scenarios import studies
 from dashboard.pages.scenarios.upload import opener
 from dashboard.queries.document_sheets import changes_in_words
 from dashboard.queries.economics import utilisation
@@ -32,13 +33,13 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import degrees
 from dashboard.words.numbers import counted, format_value, percent, plain
 from dashboard.words.scenarios import name_of, sentence_of
-from engine import Scenario
+from dashboard.words.studies import told_of
 from engine.store import StoreError
 
 __all__ = ["View", "parse", "render"]
 
 PER_PAGE: Final = 20
-_SHOWN: Final = {"all": "All", "saved": "Saved", "explored": "Explored"}
+_SHOWN: Final = {"all": "All", "saved": "Saved", "explored": "Explored", "studies": "Studies"}
 MOST_COMPARED: Final = 4
 _TWO_LINES: Final = rows(2)
 """Height of a row in which a title has two lines [px]: in a window 1,280 wide most take both."""
@@ -99,8 +100,10 @@ def render(view: View) -> None:
 
 
 def _is(entry: Entry, kind: str) -> bool:
+    if kind == "studies":
+        return entry.study is not None
     if kind == "saved":
-        return entry.saved is not None
+        return entry.saved is not None or entry.study is not None
     return kind == "all" or entry.record is not None or entry.job is not None
 
 
@@ -121,8 +124,7 @@ def _table(here: Sequence[Entry], picked: Sequence[str]) -> None:
     frame_shown = pd.DataFrame(
         {
             "Title": [entry.title for entry in here],
-            "Scenario": [_detail(entry.scenario) if entry.scenario is not None else "cannot be read"
-                         for entry in here],
+            "Scenario": [_detail(entry) for entry in here],
             "samples/s": [None if best is None else best.rate for best in found],
             "TP·PP·DP": ["outdated" if entry.problem == OUTDATED else _degrees(best)
                          for entry, best in zip(here, found, strict=True)],
@@ -164,8 +166,13 @@ def _rate(rate: object) -> str:
     return plain(rate, 4) if isinstance(rate, float) and not math.isnan(rate) else ""
 
 
-def _detail(scenario: Scenario) -> str:
+def _detail(entry: Entry) -> str:
     """What tells a scenario from others with the same title: what was edited first."""
+    if entry.study is not None:
+        return told_of(entry.study.study)
+    scenario = entry.scenario
+    if scenario is None:
+        return "cannot be read"
     edited = [change for thing in (scenario.model, scenario.system) for change in changes_in_words(thing)]
     more = f" and {len(edited) - 2} more" if len(edited) > 2 else ""
     shown = f"{'; '.join(edited[:2])}{more}" if edited else ""
@@ -179,6 +186,8 @@ def _degrees(best: Best | None) -> str | None:
 
 
 def _state(entry: Entry) -> str:
+    if entry.study is not None:
+        return "–"
     if entry.job is None:
         return "not explored"
     return "in memory" if entry.job.ended else entry.job.state
@@ -187,7 +196,7 @@ def _state(entry: Entry) -> str:
 def _tally(found: Sequence[Entry], shown: Sequence[Entry]) -> None:
     records = {entry.key: entry.record for entry in found if entry.record is not None}
     room = size(sum(record.bytes for record in records.values()))
-    saved = sum(entry.saved is not None for entry in found)
+    saved = sum(entry.saved is not None or entry.study is not None for entry in found)
     words = f"{len(shown):,} of {len(found):,} shown · " if len(shown) < len(found) else ""
     st.caption(f"{words}{saved:,} saved · {counted(len(records), 'exploration')} in the store, {room}. "
                "Everybody who uses this server sees this list.")  # fmt: skip
@@ -195,6 +204,15 @@ def _tally(found: Sequence[Entry], shown: Sequence[Entry]) -> None:
 
 def _one(entry: Entry) -> None:
     """What is known of an entry, and what can be done with it."""
+    if entry.study is not None:
+        studies.summary(entry.study)
+        with st.container(horizontal=True):
+            studies.open_kept(entry.study)
+            _rename(entry)
+            st.button("Duplicate", icon=":material/content_copy:", key="scenarios_duplicate", on_click=_safely,
+                      args=(lambda: _duplicate(entry),), help="Saves a second entry to rename or change.")  # fmt: skip
+            _delete(entry)
+        return
     st.html(head(entry.title, "saved" if entry.saved is not None else "explored"))
     if entry.problem:
         st.warning(literal(entry.problem), icon=":material/error:")
@@ -286,7 +304,7 @@ def _several(picked: Sequence[Entry]) -> None:
 
 
 def _rename(entry: Entry) -> None:
-    label = "Rename" if entry.saved is not None else "Save"
+    label = "Rename" if entry.saved is not None or entry.study is not None else "Save"
     with st.popover(label, icon=":material/edit:", key=menu_key("scenarios_title")):
         key = f"scenarios_title_{entry.ident}"
         with st.form("scenarios_title_form", border=False):  # so that Enter keeps it
@@ -297,7 +315,9 @@ def _rename(entry: Entry) -> None:
 
 def _title(entry: Entry, key: str) -> None:
     title = str(st.session_state[key])
-    if entry.saved is not None:
+    if entry.study is not None:
+        user_files().rename_study(entry.ident, title)
+    elif entry.saved is not None:
         user_files().rename(entry.ident, title)
     elif entry.scenario is not None:
         _pick([user_files().keep(title, entry.scenario)])
@@ -305,7 +325,9 @@ def _title(entry: Entry, key: str) -> None:
 
 
 def _duplicate(entry: Entry) -> None:
-    if entry.saved is not None:
+    if entry.study is not None:
+        _pick([user_files().keep_study(user_files().title_of_copy(entry.title), entry.study.study)])
+    elif entry.saved is not None:
         _pick([user_files().duplicate(entry.ident)])
     elif entry.scenario is not None:
         _pick([user_files().keep(user_files().title_of_copy(name_of(entry.scenario)), entry.scenario)])
@@ -313,6 +335,10 @@ def _duplicate(entry: Entry) -> None:
 
 def _delete(entry: Entry) -> None:
     with st.popover("Delete", icon=":material/delete:"):
+        if entry.study is not None:
+            st.caption("The study goes; the points that it found stay, for whoever asks the same again.")
+            st.button("Delete the study", key="scenarios_forget", on_click=_safely, args=(lambda: _forget(entry),))
+            return
         if entry.saved is not None:
             st.caption("The title goes; results in the store stay.")
             st.button("Delete the saved scenario", key="scenarios_forget", on_click=_safely,
@@ -325,7 +351,10 @@ def _delete(entry: Entry) -> None:
 
 
 def _forget(entry: Entry) -> None:
-    user_files().forget(entry.ident)
+    if entry.study is not None:
+        user_files().drop_study(entry.ident)
+    else:
+        user_files().forget(entry.ident)
     _pick([])
 
 

@@ -70,7 +70,7 @@ def render(scenario: Scenario, mode: str) -> None:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     runs = table[table["reason"] == ""]
-    st.html(markup.figure_strip(_tiles(table, runs, stack)))
+    st.html(markup.figure_strip(_tiles(table, runs, stack), _basis(machine.revision)))
     left, right = st.columns([1, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("How each scales alone", "against one device, weights in place"))
@@ -148,7 +148,8 @@ def _tiles(table: pd.DataFrame, runs: pd.DataFrame, stack: Stack) -> list[markup
     best, lean = runs.sort_values("throughput").iloc[-1], runs.sort_values("peak_memory").iloc[0]
     pipelines = runs[(runs["style"] == "P")]
     tiles = [
-        markup.Tile("Fastest", _degrees(best), f"{format_value('total_time', best['latency'])} a step"),
+        markup.Tile("Fastest", "D{D} × H{H} × P{P}".format_map(best),
+                    f"m {best['m']}, {format_value('total_time', best['latency'])} a step"),
         markup.Tile("Speedup", plain(float(best["speedup"])), f"on {counted(int(best['devices']), 'device')}"),
         markup.Tile("Throughput", f"{plain(float(best['throughput']))} /s", "rows"),
         markup.Tile("Its peak memory", f"{plain(float(best['peak_memory']) / GIB)} GiB", "of the fullest device"),
@@ -160,6 +161,18 @@ def _tiles(table: pd.DataFrame, runs: pd.DataFrame, stack: Stack) -> list[markup
         largest = int(pipelines.loc[pipelines["P"] == own["P"], "m"].max())
         tiles.append(markup.Tile("Best pipeline alone", f"P {own['P']}, m {own['m']}", f"m up to {largest:,} tried"))
     return tiles
+
+
+def _basis(revision: str) -> str:
+    """What the grid's figures rest on: no run of the grid was measured, and steps of data parallelism were."""
+    table = overlay(measured_steps(), fit_steps(measured_steps(), revision))
+    everything = agreement(table).iloc[-1]
+    off = percent(everything["mean_absolute_percentage_error"] / 100)
+    return (
+        f"Modelled: simulated by DistIR, revision {revision}; nothing of this grid was measured, so no range stands "
+        f"beside it. The {count(int(everything['rows']))} steps of data parallelism that were are {off} off in the "
+        "mean with constants fitted to them."
+    )
 
 
 def _degrees(row: pd.Series) -> str:

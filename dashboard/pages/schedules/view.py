@@ -173,7 +173,8 @@ def _curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
     }  # fmt: skip
     here = {"send": question.send, "uneven": question.uneven, "microbatches": float(question.microbatches)}[which]
     chart = schedule_curves(
-        along(question, which), titles(), chosen, labels[which], here, mode, as_percent=which != "microbatches"
+        along(question, which), titles(), chosen, labels[which], here, mode, as_percent=which != "microbatches",
+        narrow=is_narrow(),
     )
     show(chart, "schedules_curve")
     left_out = "" if plans_along(question) else " Planned orders are left out here: they have too many actions."

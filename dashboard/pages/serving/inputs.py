@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -15,7 +16,7 @@ from dashboard.link.catalogue import model_of, system_of, systems
 from dashboard.link.user_files import user_files
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
-from dashboard.words.scenarios import system_name
+from dashboard.words.scenarios import system_titles
 from engine.serving.space import CHOICES, DEFAULTS
 from hardware import System
 from models import Model
@@ -70,7 +71,8 @@ def inputs() -> Inputs:
     scenario = state.current_scenario()
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         model = _choose("Model", "model", model_names(), scenario.model.name, _model_title, model_of)
-        system = _choose("System", "system", systems(), scenario.system.name, _system_title, system_of)
+        system = _choose("System", "system", systems(), scenario.system.name, _system_titles().__getitem__,
+                         system_of)
         domain = system.networks[0].size
         procs = _whole("GPUs", "procs", min(domain, 8, MOST_PROCESSORS), MOST_PROCESSORS, "All of them are used.")
         longest = None if model.architecture is None else model.architecture.max_seq
@@ -102,11 +104,12 @@ def _model_title(name: str) -> str:
         return name
 
 
-def _system_title(name: str) -> str:
-    try:
-        return system_name(system_of(name))
-    except hardware.SystemFileError:
-        return name
+def _system_titles() -> dict[str, str]:
+    found = {}
+    for name in systems():
+        with suppress(hardware.SystemFileError):
+            found[name] = system_of(name)
+    return {name: name for name in systems()} | system_titles(found)
 
 
 def _choose(label: str, name: str, options: list[str], scenario: str, shown: Any, load: Any) -> Any:
@@ -119,7 +122,7 @@ def _choose(label: str, name: str, options: list[str], scenario: str, shown: Any
         new = given(key)
         put(**{name: new if new != default else None})
 
-    st.selectbox(label, options, options.index(value), format_func=shown, key=key, on_change=changed)
+    st.selectbox(label, options, options.index(value), format_func=shown, key=key, on_change=changed, width=210)
     return load(value)
 
 

@@ -223,7 +223,7 @@ def _pick(label: str, board: Board, where: str) -> None:
 
     st.selectbox(
         label, names, names.index(value), format_func=lambda name: board.names[name], key=key, on_change=changed,
-        label_visibility="collapsed", width=142,
+        label_visibility="collapsed", width=172,
     )  # fmt: skip
 
 

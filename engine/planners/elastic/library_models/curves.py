@@ -51,12 +51,13 @@ class ModelPoint:
     """The best execution of a model on some GPUs.
 
     `execution` has its fields and statistics, empty where nothing runs; `system` is the one with nodes of this
-    placement.
+    placement; `not_measured` is what the execution rests on that was never measured.
     """
 
     nodes: tuple[int, ...]
     system: System
     execution: Mapping[str, Any]
+    not_measured: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -127,7 +128,8 @@ def model_point(
         datatype=datatype,
         limits={"batch_size": [samples], **(limits or {})},
     )
-    return ModelPoint(nodes, placed, dict(found))
+    never = found.scenario.not_measured(found) if found else ()
+    return ModelPoint(nodes, placed, dict(found), never)
 
 
 def _on(system: System, nodes: tuple[int, ...], bandwidth: float) -> System:
@@ -164,7 +166,8 @@ def model_curve(
     One row per size, rising: `gpus`, `placement`; `raw_best` [samples/s] and `raw_plan`, the proven optimum at exactly
     this size, NaN and empty where nothing runs; `chosen`, what else is chosen; `stored_best`, `stored_plan`,
     `stored_gpus` after the keep-smaller rule; `gain` [samples/s per GPU]; `iteration_s`; `memory_gib`, `weights_gib`,
-    `optimizer_gib` of the fullest GPU; `moves_gib`, what the GPU that gets most has to receive of both when the job
+    `optimizer_gib` of the fullest GPU; `not_measured`, what the optimum rests on that was never measured, separated by
+    semicolons; `moves_gib`, what the GPU that gets most has to receive of both when the job
     comes from the last smaller size that runs, and `moves_s`, how long that takes at least.
 
     Args:
@@ -245,6 +248,7 @@ def _table(points: Sequence[ModelPoint], share: float) -> pd.DataFrame:
                 "memory_gib": float(run.get("proc_mem_tier1_cap_req", math.nan)) / 2**30,
                 "weights_gib": float(run.get("weight_space", math.nan)) / 2**30,
                 "optimizer_gib": float(run.get("optimizer_space", math.nan)) / 2**30,
+                "not_measured": "; ".join(point.not_measured),
                 "moves_gib": moved.most / 2**30 if moved else math.nan,
                 "moves_s": moved.seconds if moved else math.nan,
             }
