@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -165,7 +166,9 @@ def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
         empty = absent(given)
         if empty.any():
             # Not every type of column can hold what a default is.
-            given = pd.Series(np.where(empty, objects(default), objects(given)), index=table.index).infer_objects()
+            given = pd.Series(np.where(empty, objects(default), objects(given)), index=table.index, dtype=object)
+            with suppress(UnicodeEncodeError):  # half a character is no text to pandas
+                given = given.infer_objects()
         columns[column.name] = given
     return pd.DataFrame(columns, index=table.index)
 
