@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -124,7 +124,24 @@ def interval(
     """
     if not LOWEST_SHARE <= share <= HIGHEST_SHARE:
         raise ValueError(f"share is {share:g}; it must be between {LOWEST_SHARE} and {HIGHEST_SHARE}")
-    table = residuals() if table is None else table
+    if table is None:
+        return _interval_of_times(generation, experts, share, without, tuple(conditions))
+    return _interval_in(table, generation, experts, share, without, conditions)
+
+
+@lru_cache(maxsize=256)
+def _interval_of_times(
+    generation: str, experts: bool, share: float, without: str, conditions: tuple[tuple[str, ...], ...]
+) -> Interval | None:
+    """`interval` from `residuals`, of which there are few: a page asks for the same beside every time."""
+    return _interval_in(residuals(), generation, experts, share, without, conditions)
+
+
+def _interval_in(
+    table: pd.DataFrame, generation: str, experts: bool, share: float, without: str,
+    conditions: Sequence[tuple[str, ...]],
+) -> Interval | None:  # fmt: skip
+    """`interval` from a table of errors."""
     wanted = {"generation": generation, "experts": experts}
     if generation not in set(table["generation"]):
         return None
