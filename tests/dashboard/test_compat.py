@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import plotly.graph_objects as go
+import plotly.offline
 import pytest
 import streamlit as st
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
@@ -175,3 +176,15 @@ def test_plotly_writes_figures_unchecked_and_gives_its_library() -> None:
     library = plotly_figures.library()
     for name in ("Plotly", "react", "newPlot"):
         assert name in library
+
+
+def test_the_bundle_is_of_the_library_that_the_package_brings_and_the_whole_one_draws_the_rest() -> None:
+    bundle = plotly_figures.bundle()
+    version = plotly.offline.get_plotlyjs_version()
+    assert f"plotly.js {version}:" in bundle.partition("\n")[0], "made of another version: run build.sh beside it"
+    licences = (ROOM / "compat" / "plotly_bundle" / "LICENSES.txt").read_text(encoding="utf-8")
+    assert f"plotly.js {version} (MIT)" in licences
+    drawn = [go.Figure(data=[{"type": kind}]) for kind in sorted(plotly_figures.BUNDLED)]
+    assert {plotly_figures.address(figure) for figure in drawn} == {plotly_figures.address()}
+    other = plotly_figures.address(go.Figure(data=[{"type": "bar"}, {"type": "parcoords"}]))
+    assert other == f"../../plotly/{plotly_figures.VERSION}.js" != plotly_figures.address()

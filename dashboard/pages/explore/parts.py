@@ -114,10 +114,7 @@ def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: 
                        narrow=is_narrow())  # fmt: skip
     pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.figure)
     with st.container(key="map_place"):
-        if pictured and view.drawn is Stage.PICTURE:
-            st.empty()
-        else:
-            show(chart, "explore_map", on_click=_clicked)
+        show(chart, "explore_map", on_click=_clicked)
         if pictured:
             st.html(still(chart.figure))
     unit = scale_for(metric.column, cells["value"]).unit
