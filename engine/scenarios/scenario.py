@@ -30,6 +30,8 @@ FORMAT = "shardscape-scenario/1"
 
 _KEYS = ("format", "model", "system", "num_procs", "max_batch_size", "datatype", "limits")
 _OPTIONAL = ("cost_model", "calibration")
+_KEPT = 256
+"""Executions of which is remembered what no measured run had."""
 _FIELD_NAMES = frozenset(column.name for column in ALL_FIELDS)
 
 
@@ -139,7 +141,17 @@ class Scenario:
     def not_measured(self, execution: Mapping[Any, Any]) -> tuple[str, ...]:
         """Returns what no measured run had of what the figures of an execution rest on, in words."""
         fields = {name: value for name, value in execution.items() if name in _FIELD_NAMES}
-        return self.not_measured_of_rows(pd.DataFrame([fields]))[0]
+        known, asked = self._not_measured, tuple(fields.items())
+        found = known.get(asked)  # a page asks some twenty times about the one or two executions that it shows
+        if found is None:
+            if len(known) >= _KEPT:
+                known.clear()
+            known[asked] = found = self.not_measured_of_rows(pd.DataFrame([fields]))[0]
+        return found
+
+    @cached_property
+    def _not_measured(self) -> dict[tuple[tuple[str, Any], ...], tuple[str, ...]]:
+        return {}
 
     def not_measured_of_rows(self, executions: pd.DataFrame) -> list[tuple[str, ...]]:
         """Returns `not_measured` of every one of some executions."""
