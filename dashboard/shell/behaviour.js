@@ -1,11 +1,12 @@
 // The one script of the pages, run once per browser window. Without it they lose comfort, not function.
-(({script, library}) => {
+(({script, library, parts}) => {
   if (window.shardscape) return;
   window.shardscape = true;
 
-  // What draws charts is read, compiled and run while the server still computes them.
+  // What draws elements and charts is read, compiled and run while the server still computes them.
   const first = document.querySelector(script);
   if (first !== null) {
+    for (const part of parts) import(new URL(part, first.src).href).catch(() => {}); // Streamlit reads it itself
     const ahead = Object.assign(document.createElement("script"), {src: new URL(library, first.src).href});
     ahead.onload = () => { ahead.dataset.read = "yes"; };
     ahead.onerror = () => ahead.remove();
