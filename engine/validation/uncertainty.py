@@ -195,8 +195,7 @@ def interval_of_kind(scenario: Scenario, share: float = SHARE) -> Interval | Non
     """
     if not cost_model_of(scenario).takes_calibration:
         return None
-    experts = bool(model_shapes(scenario.model).experts > 0)
-    return interval(generation=generation_of(scenario.system), experts=experts, share=share)
+    return _usual(generation_of(scenario.system), bool(model_shapes(scenario.model).experts > 0), share)
 
 
 def memory_interval_of(scenario: Scenario, share: float = SHARE) -> Interval | None:
@@ -212,9 +211,14 @@ def memory_interval_of(scenario: Scenario, share: float = SHARE) -> Interval | N
     """
     if not cost_model_of(scenario).takes_calibration:
         return None
-    experts = bool(model_shapes(scenario.model).experts > 0)
-    return interval(generation=generation_of(scenario.system), experts=experts, share=share, table=memory_residuals(),
-                    conditions=MEMORY_CONDITIONS)  # fmt: skip
+    return _usual(generation_of(scenario.system), bool(model_shapes(scenario.model).experts > 0), share, memory=True)
+
+
+@lru_cache(256)
+def _usual(generation: str, experts: bool, share: float, *, memory: bool = False) -> Interval | None:
+    """Returns the interval from the package's own errors, which are the same for every execution."""
+    table, conditions = (memory_residuals(), MEMORY_CONDITIONS) if memory else (None, CONDITIONS)
+    return interval(generation=generation, experts=experts, share=share, table=table, conditions=conditions)
 
 
 def kinds_of(mapped: Mapped) -> pd.DataFrame:

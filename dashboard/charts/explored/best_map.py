@@ -149,10 +149,10 @@ def best_map(
     for panel in panels:
         traces += _bars(panel, look) if look.size else _heatmap(panel, look)
         notes += _star(panel, look)
-        frames += _frames(panel, base_cell, ((colours.text, 1.6, 0.475, "dot"),))
+        frames += _frames(panel, base_cell, ((colours.text, 1.6, 0.475, "dot"),), "base")
         # Two lines: one alone vanishes on cells of its own colour.
         twice = (colours.text, 2.5, 0.5, "solid"), (colours.background, 1.6, 0.455, "solid")
-        frames += _frames(panel, selected, twice)
+        frames += _frames(panel, selected, twice, "clicked")
     titles = [_title(panel, len(panels), look) for panel in panels]
     notes += [title for title in titles if title["text"]]
     drawn = colour_bar(look.ramp, look.scale, colours, x=1.0) if bar and best is not None else None
@@ -299,14 +299,17 @@ def _star(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
 
 
 def _frames(
-    panel: _Panel, at: At | None, lines: Iterable[tuple[str, float, float, str]]
+    panel: _Panel, at: At | None, lines: Iterable[tuple[str, float, float, str]], name: str
 ) -> list[dict[str, Any]]:
-    """Returns frames around a cell if it is in this panel: colour, width [px], half of the side, dash."""
+    """Returns frames around a cell if it is in this panel: colour, width [px], half of the side, dash.
+
+    name: "clicked" for those that the browser moves to a cell as soon as that is clicked.
+    """
     place = next((place for row, place in zip(panel.rows, panel.places, strict=True) if row["at"] == at), None)
     return [] if place is None else [
         {
             "type": "rect", "x0": place[0] - half, "x1": place[0] + half, "y0": place[1] - half, "y1": place[1] + half,
-            "layer": "above", "line": {"color": colour, "width": width, "dash": dash}, **panel.on_notes,
+            "name": name, "layer": "above", "line": {"color": colour, "width": width, "dash": dash}, **panel.on_notes,
         }
         for colour, width, half, dash in lines
     ]  # fmt: skip
