@@ -79,8 +79,11 @@ def here() -> Asked:
 
 
 def told(answer: whatif.Answer) -> str:
-    """All of an answer but the time it took, as text, in which NaN equals itself."""
-    return repr([getattr(answer, name) for name in answer.__slots__ if name != "seconds"])
+    """All of an answer but what finding it took, as text, in which NaN equals itself.
+
+    How many executions are evaluated depends on what was asked before: what was best elsewhere is tried first.
+    """
+    return repr([getattr(answer, name) for name in answer.__slots__ if name not in ("seconds", "evaluated")])
 
 
 def test_what_was_begun_ahead_is_the_answer_and_nothing_is_begun_while_somebody_waits(here: Asked) -> None:
