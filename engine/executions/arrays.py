@@ -42,12 +42,18 @@ def take(table: Columns, index: npt.NDArray[Any] | slice) -> Columns:
 def pack(*parts: Ints | Flags) -> Ints:
     """Returns one whole number per row that tells rows with different parts apart."""
     result = np.zeros(len(parts[0]), np.int64)
+    most = 0
     for part in parts:
-        values = part.astype(np.int64)
-        low, span = int(values.min(initial=0)), int(values.max(initial=0)) - int(values.min(initial=0)) + 1
-        if int(result.max(initial=0)) >= 2**62 // span:
+        values = part.astype(np.int64, copy=False)
+        low = int(values.min(initial=0))
+        span = int(values.max(initial=0)) - low + 1
+        if span == 1:  # nothing but zeros
+            continue
+        if most >= 2**62 // span:
             result = np.unique(result, return_inverse=True)[1].astype(np.int64)
+            most = int(result.max(initial=0))
         result = result * span + (values - low)
+        most = most * span + span - 1
     return result
 
 

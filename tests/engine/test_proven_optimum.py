@@ -10,11 +10,13 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import engine
 from engine import Exploration, Optimum
+from engine.cost_models.calculon import bound_search
+from engine.cost_models.registry import cost_model_of
 from engine.exploration import proven_optimum, run
 from tests.engine.small_spaces import FIELDS, draw
 
@@ -47,6 +49,62 @@ def test_equals_exploring_everything(random: Random, by_cell: bool, k: int) -> N
         optimum = engine.best_of(scenario, k=k, by_cell=by_cell)
     assert (optimum.by_cell is not None) == by_cell
     assert_optimum(optimum, found, k)
+
+
+@settings(max_examples=12)
+@given(random=st.randoms(use_true_random=False))
+def test_no_execution_exceeds_the_bound_of_its_schedule_point(random: Random) -> None:
+    """The searched bounds against exploring everything: of whole schedule points, and of their block times."""
+    scenario = draw(random, largest=4_000).scenario
+    space, cost_model = scenario.space, cost_model_of(scenario.space)
+    found = engine.explore_scenario(scenario).rows.table(["id", "sample_rate"]).to_pandas()
+    by_bounds = cost_model.bound_search(space, range(len(space.cells)))
+    with mock.patch.object(bound_search, "FIRST_POINTS", random.choice((1, 3, 64))):
+        promising = by_bounds.promising(space).tolist()
+        parts = list(by_bounds.bounds(space))
+    bounds: dict[int, float] = {}
+    for points, _, rates in parts:
+        for point, rate in zip(points.tolist(), rates.tolist(), strict=True):
+            bounds[point] = max(rate, bounds.get(point, 0.0))
+    reached: dict[int, float] = {}
+    for execution, rate in zip(found["id"].tolist(), found["sample_rate"].tolist(), strict=True):
+        (point,) = by_bounds.point_of(execution).tolist()
+        reached[point] = max(rate, reached.get(point, 0.0))
+    assert bounds.keys() == reached.keys()
+    assert all(bounds[point] >= rate * proven_optimum.SAFETY for point, rate in reached.items())
+    assert by_bounds.feasible(space) == len(found)
+    # What was looked at whole is left out, and of the others what cannot reach the least.
+    least = float(np.median(list(bounds.values()))) if bounds else 0.0
+    known = np.array(promising, np.int64)
+    left = [point for points, _, _ in by_bounds.bounds(space, lambda: least, known) for point in points.tolist()]
+    assert set(left) <= bounds.keys() - set(promising)
+    assert {point for point, rate in bounds.items() if rate > least} - set(promising) <= set(left)
+
+
+@pytest.mark.parametrize("cost_model", engine.COST_MODELS)
+def test_how_many_run_is_counted_when_asked_for(cost_model: str) -> None:
+    scenario = engine.Scenario.of("megatron-126M", "a100_80g", **SMALL, cost_model=cost_model)
+    search: Any = type(cost_model_of(scenario.space).bound_search(scenario.space, range(1)))
+    with mock.patch.object(search, "feasible", autospec=True, side_effect=search.feasible) as counting:
+        optimum = engine.best_of(scenario)
+        assert not counting.called
+        assert optimum.feasible == optimum.feasible == engine.explore_scenario(scenario).feasible
+        assert counting.call_count == 1
+
+
+@pytest.mark.parametrize("cost_model", engine.COST_MODELS)
+def test_the_row_of_one_execution_is_that_of_a_table(cost_model: str) -> None:
+    # Some of them do not run.
+    scenario = engine.Scenario.of("gpt3-13B", "a100_80g", **SMALL | {"num_procs": 4}, cost_model=cost_model)
+    space, answers = scenario.space, set()
+    for number in np.random.default_rng(3).integers(0, space.total, 20).tolist():
+        row = cost_model_of(space).row(space, number, None)
+        table = scenario.evaluate(space.table([number]))
+        assert list(row) == list(table)
+        assert all(type(value) in (int, float, bool, str) for value in row.values())
+        pd.testing.assert_series_equal(pd.Series(row, dtype=object), table.iloc[0].astype(object), check_names=False)
+        answers.add(row["status"])
+    assert answers == {"ok", "infeasible"}
 
 
 @pytest.mark.parametrize("k", [1, 10, 100])

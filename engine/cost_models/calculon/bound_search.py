@@ -33,7 +33,7 @@ FIRST_POINTS = 64
 """Schedule points whose memory is looked at first."""
 POINTS_TOGETHER = 1024
 """Schedule points whose memory is looked at together: a few MiB."""
-NEEDS_KEPT = 128 * 2**20
+NEEDS_KEPT = 64 * 2**20
 """Bytes of what everything needs of memory, beyond which it is computed anew for each capacity."""
 COUNTS_KEPT = 1024
 """Capacities of which it is remembered how many executions run."""

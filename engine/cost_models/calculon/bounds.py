@@ -163,6 +163,8 @@ def point_bounds(row_table: RowTable, rate: Rates, blocks: StepBlock, optimizer_
     points, modes, cells = row_table.points, row_table.modes, row_table.cells
     found = np.full(len(points.cell), -np.inf)
     groups = [group for group in row_table.groups if len(group.point)]
+    if not groups:
+        return found
     exists = np.maximum(modes.position[0], modes.position[1]) >= 0
     kinds = [np.unique(modes.time[there]) for there in exists]
     least = _least_blocks(blocks, row_table.keyed.width, kinds)

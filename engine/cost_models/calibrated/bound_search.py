@@ -23,17 +23,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrated_candidates
-from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.physics.inputs import Floats
-from engine.cost_models.calibrated.physics.memory import in_flight
-from engine.cost_models.calibrated.physics.pipeline.residence import kept_blocks
-from engine.cost_models.calibrated.physics.pipeline.schedules import INTERLEAVED, refusals
-from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held, fullest_stages
 from engine.cost_models.calibrated.physics.step import BlockLevel
 from engine.cost_models.calibrated.point_bounds import PointBounds, blocks_together, least_update, rates_of
+from engine.cost_models.calibrated.rows.likeness import alike_in_memory
 from engine.cost_models.calibrated.rows.memory_requirements import (
     GIB,
     Room,
@@ -42,7 +37,7 @@ from engine.cost_models.calibrated.rows.memory_requirements import (
 )
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, block_shapes, prepare_row_table
 from engine.cost_models.calibrated.rows.row_tables import row_table_of
-from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, GRAINS, PointTable, case_at, point_table_of
+from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, GRAINS, point_table_of
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.cost_models.point_order import most_promising_first
 from engine.executions.arrays import Flags, Ints, distinct
@@ -364,7 +359,7 @@ class CalibratedBoundSearch:
             space: the space, of the same layout.
         """
         if self._alike is None:
-            self._alike = _alike_in_memory(space, self.point_table)
+            self._alike = alike_in_memory(space, self.point_table)
         return self._alike
 
     def _asked(self, space: CalibratedSpace) -> Iterable[_Asked]:
@@ -406,35 +401,3 @@ def _capacities(space: CalibratedSpace) -> tuple[float, float]:
     if not space.connected:
         return 0.0, 0.0
     return space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB
-
-
-def _alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[Ints, Ints]:
-    """One of each schedule points whose executions need the same memory, mode by mode, and which of them each schedule
-    point is like."""
-    case = case_at(space, point_table.point, {})
-    held = [
-        np.broadcast_to(values, len(point_table.points.kind))
-        for stage in fullest_stages(case)
-        for values in (stage.dense, stage.experts, in_flight(case, stage.position), *kept_blocks(case, stage))
-    ]
-    # So does whether stages have enough blocks to offload some.
-    names = ("pipeline_par", "pipeline_interleaving", "schedule", "stage_layout")
-    fewest = fewest_held(model_shapes(space.model), *(point_table.point[name] for name in names))
-    held.append(fewest.astype(np.float64))
-    # Whether a schedule runs depends on how many microbatches there are.
-    held += [np.broadcast_to(flags, len(point_table.points.kind)) for flags in _refusals(point_table)]
-    # By hashes: sorting takes ten times as long.
-    numbered = [pd.factorize(values)[0] for values in held]
-    told = ("batch_size", "pipeline_interleaving", "stage_layout")
-    others = (values for name, values in point_table.point.items() if name not in told)
-    return distinct(point_table.points.kind, *others, *numbered)
-
-
-def _refusals(point_table: PointTable) -> list[Flags]:
-    """Where the schedule of a schedule point does not run, rule by rule; nothing where all run anyway."""
-    point = point_table.point
-    if not np.any(point["schedule"] > INTERLEAVED):
-        return []
-    microbatches = point_table.points.microbatches
-    rules = refusals(point["schedule"], point["pipeline_par"], microbatches, point["pipeline_interleaving"])
-    return list(rules.values())

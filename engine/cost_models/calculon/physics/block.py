@@ -171,12 +171,13 @@ def block_times(work: BlockWork, rates: Rates) -> BlockTable:
         work: what the blocks do, whatever the rates.
         rates: of the system.
     """
-    table = BlockTable(*(np.zeros(work.count) for _ in fields(BlockTable)))
+    names = [field.name for field in fields(BlockTable)]
+    # As one array: to put rows in their places column by column takes twice as long.
+    table = np.zeros((len(names), work.count))
     for part in work.recipes:
         figures = part.figures | _recipe_times(part, work.element_bytes, rates)
-        for field in fields(BlockTable):
-            getattr(table, field.name)[part.rows] = figures[field.name]
-    return table
+        table[:, part.rows] = np.array([figures[name] for name in names])
+    return BlockTable(*table)
 
 
 def _recipe_work(
