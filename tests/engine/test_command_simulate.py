@@ -13,6 +13,7 @@ import pytest
 
 from engine import Scenario
 from engine.cost_models.chunk_times import microbatches_of
+from engine.exploration.proven_optimum import best_of
 from engine.simulate import NAMES, replay
 from engine.simulate.execution_stages import cuts_of, execution_times, pipelined
 from engine.simulate.stage_replay import stage_replay
@@ -64,7 +65,7 @@ def test_all_schedules_are_listed(command: Command) -> None:
 
 
 SCENARIO = ("execution", "llama-3-8B", "h100_80g_sxm", "--procs", "16", "--max-batch", "32", "--datatype", "bfloat16",
-            "--limit", "tensor_par=2")  # fmt: skip
+            "--limit", "tensor_par=2", "--limit", "pipeline_par=4")  # fmt: skip
 
 
 def test_an_execution_is_replayed_with_the_stages_of_its_model(command: Command, tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_an_execution_is_replayed_with_the_stages_of_its_model(command: Command,
     assert (code, err) == (0, "")
     told = json.loads(out)
     scenario = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16",
-                           limits={"tensor_par": 2})  # fmt: skip
+                           limits={"tensor_par": 2, "pipeline_par": 4})  # fmt: skip
     best = pipelined(scenario)
     assert (told["stages"], told["microbatches"]) == (best["pipeline_par"], microbatches_of(best)) != (1, 1)
     times = execution_times(scenario, best)
@@ -87,9 +88,11 @@ def test_an_execution_is_replayed_with_the_stages_of_its_model(command: Command,
     assert without.replayed < told["makespan"]
     # The same execution by its id and from a file, and another schedule of it.
     file = tmp_path / "best.json"
-    file.write_text(json.dumps({name: value.item() if hasattr(value, "item") else value for name, value in best.items()
-                                if name != "id"}))  # fmt: skip
-    for named in (("--id", str(best["id"])), ("--execution", str(file))):
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in best.items()}
+    file.write_text(json.dumps(plain))
+    number = best_of(scenario)["id"]
+    assert "id" not in best
+    for named in (("--id", str(number)), ("--execution", str(file))):
         code, out, err = command(*SCENARIO, *named, "--json")
         assert (code, err, json.loads(out)["makespan"]) == (0, "", told["makespan"])
     code, out, err = command(*SCENARIO, "--schedule", "zb-auto-1p", "--microbatches", "8")
@@ -102,7 +105,7 @@ def test_an_execution_is_replayed_with_the_stages_of_its_model(command: Command,
     (("--id", "0", "--execution", "x.json"), "not both"),
     (("--layout", "t*4|"), "must begin with the embedding"),
     (("--chunks", "0"), "at least 1 of chunks"),
-    (("--limit", "pipeline_par=1"), "runs with a pipeline"),
+    (("--schedule", "nonesuch"), "There is no schedule"),
 ])  # fmt: skip
 def test_what_no_execution_can_be_replayed_as_is_one_sentence(
     command: Command, arguments: tuple[str, ...], words: str
