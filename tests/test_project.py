@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ TOP_LEVEL = {
 }  # fmt: skip
 
 
+@cache
 def tracked() -> list[Path]:
     """The files of the project: tracked ones, and those that are about to be."""
     if not (ROOT / ".git").exists():
@@ -119,6 +121,7 @@ def test_every_dependency_is_pinned():
         assert _name(requirement) in pinned
 
 
+@cache
 def imported(package: str) -> set[str]:
     """What the modules of a package, or one module at the top, import: names of top-level packages."""
     found: set[str] = set()

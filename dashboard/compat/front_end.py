@@ -14,7 +14,8 @@ from typing import Final
 import streamlit
 
 __all__ = [
-    "DATA_GRID", "DRAWN", "FOLDER", "IN_USE", "LINE", "MAIN", "SCRIPT", "marked_in_navigation", "rows", "styles",
+    "DATA_GRID", "DRAWN", "FOLDER", "IN_USE", "LINE", "MAIN", "SCRIPT", "first_parts", "marked_in_navigation", "rows",
+    "styles",
 ]  # fmt: skip
 
 FOLDER: Final = Path(streamlit.__file__).parent / "static"
@@ -28,6 +29,9 @@ DRAWN: Final = ".js-plotly-plot .main-svg"
 """What a chart of Plotly's is drawn on, once it is."""
 SCRIPT: Final = 'script[type="module"][src*="/js/"]'
 """The front end's first script, beside which all others lie."""
+
+_FIRST: Final = ("BidiComponent", "Button", "ButtonGroup", "Html", "PageLink")
+"""Parts of the front end that every page is made of, and that it reads only when a page has them."""
 
 IN_USE: Final = (
     "stAppViewContainer", "stCaptionContainer", "stColumn", "stDataFrame", "stElementContainer",
@@ -47,6 +51,16 @@ def rows(lines: int) -> int:
     The grid breaks lines in rows of more than four times the size of the text.
     """
     return LINE + (lines - 1) * 26
+
+
+@cache
+def first_parts() -> tuple[str, ...]:
+    """Returns the files of parts that every page needs, beside the front end's first script.
+
+    Each is drawn in a turn of its own if it is read when it is first met. What is not found is left to that.
+    """
+    folder = FOLDER / "static" / "js"
+    return tuple(sorted(file.name for name in _FIRST for file in folder.glob(f"{name}.*.js")))
 
 
 @cache

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from dashboard.charts.codesign import best_of_choice, design_words, designs_scatter, parallel_choices
 from dashboard.charts.elements.markup import facts
 from dashboard.charts.elements.template import Chart
+from dashboard.charts.what_if.codesign import best_of_choice, design_words, designs_scatter, parallel_choices
 from dashboard.files.exports import version
 from dashboard.files.report import drawn, page, whole
 from dashboard.files.report_parts import Figure

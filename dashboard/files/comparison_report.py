@@ -8,12 +8,12 @@ from html import escape
 
 import pandas as pd
 
-from dashboard.charts.degree_map import degree_map
-from dashboard.charts.difference import aligned_steps
 from dashboard.charts.elements.markup import figure_strip, legend, map_legend
 from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
 from dashboard.charts.elements.template import Chart
-from dashboard.charts.memory_bars import aligned_memory
+from dashboard.charts.execution.memory_bars import aligned_memory
+from dashboard.charts.explored.degree_map import degree_map
+from dashboard.charts.explored.difference import aligned_steps
 from dashboard.files.comparison_tables import Side, best_table, differing, sides_of
 from dashboard.files.report import assumptions, drawn, page, sentence, subjects, whole
 from dashboard.files.report_parts import Figure, key_figures

@@ -8,16 +8,16 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from dashboard.charts.choices import choices as choices_chart
-from dashboard.charts.degree_map import degree_map
-from dashboard.charts.efficiency_curve import efficiency_curve
 from dashboard.charts.elements.markup import Tile, legend, map_legend
 from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
 from dashboard.charts.elements.template import Chart
-from dashboard.charts.memory_bars import memory_bars
-from dashboard.charts.pareto import pareto
-from dashboard.charts.reasons import reasons
-from dashboard.charts.time_bar import waterfall
+from dashboard.charts.execution.efficiency_curve import efficiency_curve
+from dashboard.charts.execution.memory_bars import memory_bars
+from dashboard.charts.execution.time_bar import waterfall
+from dashboard.charts.explored.choices import choices as choices_chart
+from dashboard.charts.explored.degree_map import degree_map
+from dashboard.charts.explored.pareto import pareto
+from dashboard.charts.explored.reasons import reasons
 from dashboard.compat.caches import computed
 from dashboard.queries import accuracy, explorations
 from dashboard.queries.economics import MFU_FORMULA, days_for, flops_formula, metrics, utilisation

@@ -150,6 +150,13 @@ class Board:
             others = [_seconds_left(each) for each in self._lane(job).jobs if each is not job]
         return mine + sum(min(mine, other) for other in others)
 
+    def rest(self) -> None:
+        """Has nothing go on until somebody looks again, as where nobody looked for long: what comes in parts keeps
+        those that it has, the rest is asked for anew."""
+        with self._changed:
+            for job in [job for lane in self._lanes.values() for job in lane.jobs]:
+                self._give_up(job)
+
     def close(self, kind: Kind | None = None) -> None:
         """Stops all jobs, or those of a kind, forgets them and ends their threads."""
         with self._changed:

@@ -6,10 +6,11 @@ wait meanwhile. Answers are remembered for whoever asks the same.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final
 
-from dashboard.jobs.board import Board
+from dashboard.jobs.board import Board, BoardFull
 from dashboard.jobs.job import Job, Kind
 from dashboard.jobs.turns import turns
 from dashboard.jobs.whatif_answers import answer, light
@@ -69,11 +70,25 @@ class Questions:
 
         Raises `Unanswered`, with a sentence for the page, and `dashboard.jobs.board.BoardFull`.
         """
-        asked = QuestionJob(self.kind, scenario, changes)
-        job = self.board.seen(self.kind, asked.key, watcher) or self.board.post(asked, watcher)
-        assert isinstance(job, QuestionJob)
+        job = self._job(scenario, changes, watcher)
         with turns.aside():  # some searches take seconds
             job.wait()
         if job.answer is None:
             raise Unanswered(job)
         return job.answer
+
+    def begin(self, scenario: Scenario, changes: Mapping[str, float], watcher: str = "") -> None:
+        """Begins to search for what is asked in a moment."""
+        with contextlib.suppress(BoardFull):  # who asks is told
+            self._job(scenario, changes, watcher)
+
+    def ahead(self, scenario: Scenario, changes: Mapping[str, float], watcher: str = "") -> None:
+        """Searches for what may be asked next, unless somebody waits for an answer."""
+        if all(job.ended for job in self.board.jobs(self.kind)):
+            self.begin(scenario, changes, watcher)
+
+    def _job(self, scenario: Scenario, changes: Mapping[str, float], watcher: str) -> QuestionJob:
+        asked = QuestionJob(self.kind, scenario, changes)
+        job = self.board.seen(self.kind, asked.key, watcher) or self.board.post(asked, watcher)
+        assert isinstance(job, QuestionJob)
+        return job

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dashboard.charts.elements.palette import TIME_KINDS
-from dashboard.charts.time_bar import time_pieces
+from dashboard.charts.execution.time_bar import time_pieces
 from dashboard.words.names import degrees, in_sentence
 from dashboard.words.numbers import format_delta, percent
 

@@ -1,7 +1,17 @@
 // The one script of the pages, run once per browser window. Without it they lose comfort, not function.
-(() => {
+(({script, library, parts}) => {
   if (window.shardscape) return;
   window.shardscape = true;
+
+  // What draws elements and charts is read, compiled and run while the server still computes them.
+  const first = document.querySelector(script);
+  if (first !== null) {
+    for (const part of parts) import(new URL(part, first.src).href).catch(() => {}); // Streamlit reads it itself
+    const ahead = Object.assign(document.createElement("script"), {src: new URL(library, first.src).href});
+    ahead.onload = () => { ahead.dataset.read = "yes"; };
+    ahead.onerror = () => ahead.remove();
+    document.head.append(ahead);
+  }
 
   // One click is one step of Back. Streamlit adds an entry to the browser's history whenever the address changes, and
   // one click changes it several times: another page first, then its scenario, then what that page remembers.
@@ -90,4 +100,4 @@
   }, true);
   addEventListener("focusin", kept, true);
   addEventListener("pointermove", () => document.documentElement.classList.remove("ss-quiet"), true);
-})();
+})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from dashboard.charts.elements.markup import page_head, stylesheet
+from dashboard.compat import front_end, plotly_figures
 from dashboard.compat.front_end import marked_in_navigation, styles
 from dashboard.compat.types import Place
 from dashboard.guide import chapter
@@ -107,4 +109,7 @@ def _tell(place: Place, told: tuple[str, ...]) -> tuple[str, ...]:
 @cache
 def _behaviour() -> str:
     """The script of the pages as an element."""
-    return f"<script>{(Path(__file__).parent / 'behaviour.js').read_text(encoding='utf-8')}</script>"
+    told = json.dumps({
+        "script": front_end.SCRIPT, "library": plotly_figures.address(), "parts": front_end.first_parts()
+    })  # fmt: skip
+    return f"<script>{(Path(__file__).parent / 'behaviour.js').read_text(encoding='utf-8').rstrip()}({told});</script>"

@@ -2,24 +2,47 @@
 const drawn = new WeakMap(); // by the element of Streamlit's that holds a chart
 const AXIS = /^[xy]axis\d*$/;
 
+// Whoever draws first has the library read; the frame of the page may have begun to before there was a chart.
 const library = (address) => {
-  window.shardscapePlotly ??= new Promise((ready, failed) => {
-    const script = document.createElement("script");
-    script.src = address;
-    script.onload = () => ready(window.Plotly);
-    script.onerror = () => {
-      delete window.shardscapePlotly;
+  window.shardscapePlotly ??= {};
+  window.shardscapePlotly[address] ??= new Promise((ready, failed) => {
+    const begun = [...document.scripts].find(({src}) => src === address);
+    const script = begun ?? document.createElement("script");
+    if (script.dataset.read) return ready(window.Plotly);
+    script.addEventListener("load", () => ready(window.Plotly));
+    script.addEventListener("error", () => {
+      delete window.shardscapePlotly[address];
       script.remove();
       failed(new Error(`${address} could not be loaded`));
-    };
+    });
+    if (begun) return;
+    script.src = address;
     document.head.append(script);
   });
-  return window.shardscapePlotly;
+  return window.shardscapePlotly[address];
 };
+
+// What is there without the library is seen first. A window that is not seen paints nothing.
+const painted = () => new Promise((done) => {
+  requestAnimationFrame(() => setTimeout(done));
+  setTimeout(done, 200);
+});
 
 // Sides of the colour bars that there are: what else is drawn does not matter to them.
 const bars = ({data}) => JSON.stringify(data.map(({marker, colorbar = marker?.colorbar}) => colorbar)
   .filter(Boolean).map(({orientation}) => orientation ?? "v"));
+
+// Frames around what was clicked, moved there before the server has answered.
+const marked = (shapes, {data, pointNumber, xaxis, yaxis}) => {
+  const [x, y, base] = ["x", "y", "base"].map((name) => data[name]?.[pointNumber]);
+  const at = {x, y: base === undefined ? y : base + y / 2}; // of a bar the middle
+  return shapes.map((shape) => {
+    if (shape.name !== "clicked") return shape;
+    const [wide, high] = [(shape.x1 - shape.x0) / 2, (shape.y1 - shape.y0) / 2];
+    return {...shape, x0: at.x - wide, x1: at.x + wide, y0: at.y - high, y1: at.y + high,
+      xref: xaxis._id, yref: yaxis._id};
+  });
+};
 
 const plain = (value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 
@@ -27,9 +50,13 @@ async function step(Plotly, own) {
   const width = own.place.clientWidth;
   const family = getComputedStyle(own.place).fontFamily;
   if (!width || (own.shown === own.figure && own.width === width && own.family === family)) return;
-  if (own.listens && own.shown !== own.figure) Plotly.Fx.unhover(own.place); // what hovers is of the former figure
   [own.shown, own.width, own.family] = [own.figure, width, family];
   const figure = JSON.parse(own.figure);
+  const {shapes = [], ...unframed} = figure.layout;
+  const rest = JSON.stringify([figure.data, unframed, width, family]);
+  if (own.listens && own.rest === rest) return Plotly.relayout(own.place, {shapes}); // nothing else is drawn anew
+  own.rest = rest;
+  if (own.listens) Plotly.Fx.unhover(own.place); // what hovers is of the former figure
   const layout = {hovermode: "closest", ...figure.layout, width, clickmode: "event"};
   layout.font = {family, ...layout.font};
   // Somebody's zoom stays while the axes are the same.
@@ -51,7 +78,12 @@ async function step(Plotly, own) {
   own.listens = true;
   own.place.on("plotly_click", ({points}) => {
     const point = points.find(({customdata}) => customdata !== undefined && customdata !== null);
-    if (own.clickable && point) own.send("clicked", [plain(point.customdata)].flat());
+    if (!own.clickable || !point) return;
+    own.send("clicked", [plain(point.customdata)].flat());
+    const shapes = own.place.layout.shapes ?? [];
+    if (!shapes.some(({name}) => name === "clicked")) return;
+    own.shown = ""; // the server's own frames replace these
+    Plotly.relayout(own.place, {shapes: marked(shapes, point)});
   });
 }
 
@@ -60,7 +92,9 @@ async function redraw(own) {
   if (own.busy) return;
   own.busy = true;
   try {
-    const Plotly = await library(own.library);
+    const Plotly = own.Plotly ?? await library(own.library);
+    if (!own.Plotly && document.querySelector(".ss-still")) await painted();
+    own.Plotly ??= Plotly;
     while (own.waits && !own.gone) {
       own.waits = false;
       await step(Plotly, own);
@@ -96,7 +130,7 @@ export default function ({data, parentElement, setTriggerValue}) {
     own.gone = true;
     own.observer.disconnect();
     drawn.delete(parentElement);
-    if (window.Plotly) window.Plotly.purge(own.place);
+    own.Plotly?.purge(own.place);
     own.place.remove();
   };
 }

@@ -14,7 +14,7 @@ from dashboard.words.changes import text_of
 from dashboard.words.markdown import literal
 from engine import Scenario, whatif
 
-__all__ = ["CHANGES", "current", "put", "reset"]
+__all__ = ["CHANGES", "current", "moved", "put", "reset"]
 
 CHANGES: Final = "whatif_changes"
 """The link's parameter."""
@@ -36,18 +36,28 @@ def current(scenario: Scenario) -> tuple[dict[str, float], tuple[str, ...]]:
             problems.append(f"{problem} It is left as it was.")
             continue
         changes[name] = value
-    moved = {name: value for name, value in changes.items() if value != whatif.otherwise(scenario, changes, name)}
-    return moved, tuple(problems)
+    other = {name: value for name, value in changes.items() if value != whatif.otherwise(scenario, changes, name)}
+    return other, tuple(problems)
+
+
+def moved(scenario: Scenario, name: str, value: float) -> dict[str, float]:
+    """Returns the changes that the link asks for with one parameter at another value.
+
+    Raises ValueError where they give nothing that this server searches.
+    """
+    changes, _ = current(scenario)
+    changes.pop(name, None)
+    value = float(f"{value:.10g}")
+    if value != float(f"{whatif.otherwise(scenario, changes, name):.10g}"):
+        changes[name] = value
+    _possible(scenario, changes, name)
+    return changes
 
 
 def put(scenario: Scenario, name: str, value: float) -> None:
     """Changes one parameter, in a widget's callback."""
-    changes, _ = current(scenario)
-    changes.pop(name, None)
-    if float(f"{value:.10g}") != float(f"{whatif.otherwise(scenario, changes, name):.10g}"):
-        changes[name] = value
     try:
-        _possible(scenario, changes, name)
+        changes = moved(scenario, name, value)
     except ValueError as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
         return

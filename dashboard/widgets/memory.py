@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
-from dashboard.charts.memory_bars import tier_pieces
+from dashboard.charts.execution.memory_bars import tier_pieces
 from dashboard.words.numbers import format_value
 from engine import Exploration
 from engine.executions.codes import OFFLOADS

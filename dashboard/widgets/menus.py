@@ -47,7 +47,13 @@ def filled(name: str) -> bool:
     return False
 
 
-def forget() -> None:
-    """Takes all menus for shut; for callbacks of what shuts them, such as a click elsewhere on the page."""
-    for key in [key for key in st.session_state if str(key).startswith(_OPENED) and not str(key).endswith("_signal")]:
+def forget() -> bool:
+    """Takes all menus for shut; for callbacks of what shuts them, such as a click elsewhere on the page.
+
+    Returns whether the content of any was drawn, which is of what was before.
+    """
+    every = [key for key in st.session_state if str(key).startswith(_OPENED) and not str(key).endswith("_signal")]
+    drawn = any(st.session_state[key] for key in every)
+    for key in every:
         st.session_state[key] = False
+    return drawn

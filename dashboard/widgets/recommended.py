@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import streamlit as st
@@ -30,8 +30,11 @@ _LINE: Final = 44
 _HBM: Final = "proc_mem_tier1_cap_req"
 
 
-def band(exploration: Exploration, key: str) -> None:
-    """Draws what is recommended beside the fastest, with a click to either. key: of its widgets."""
+def band(exploration: Exploration, key: str, again: Callable[[], None] = lambda: None) -> None:
+    """Draws what is recommended beside the fastest, with a click to either.
+
+    key: of its widgets. again: called last in the callback of that click.
+    """
     text = state.url_value("recommended_headroom", "", _NUMBER)
     offload, unmeasured = (
         state.url_value(f"recommended_{name}", "off", ("on", "off")) == "on" for name in ("offload", "unmeasured")
@@ -49,13 +52,22 @@ def band(exploration: Exploration, key: str) -> None:
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             if found.execution is not None:
                 st.button("Show recommended", icon=":material/verified:", type="tertiary", key=f"{key}_take",
-                          on_click=state.select, args=(int(found.execution["id"]),))  # fmt: skip
+                          on_click=_take, args=(int(found.execution["id"]), again))  # fmt: skip
             st.button("Show fastest", icon=":material/star:", type="tertiary", key=f"{key}_fastest",
-                      on_click=state.reset_selection)  # fmt: skip
+                      on_click=_take, args=(None, again))  # fmt: skip
             with st.popover("Why not the others", icon=":material/format_list_numbered:", type="tertiary",
                             key=f"{key}_why", help="The ten best, and why each is not recommended."):  # fmt: skip
                 if filled(f"{key}_why"):
                     _why(scenario, found, key)
+
+
+def _take(execution: int | None, again: Callable[[], None]) -> None:
+    """Goes on with an execution, with the fastest where None."""
+    if execution is None:
+        state.reset_selection()
+    else:
+        state.select(execution)
+    again()
 
 
 def band_to_come() -> None:

@@ -17,24 +17,24 @@ from typing import Any, Final, NoReturn
 import typer
 
 from engine.cli import compat
-from engine.cli.best import best
-from engine.cli.calibrate import calibrate
-from engine.cli.codesign import codesign
-from engine.cli.cost import cost
-from engine.cli.evaluate import evaluate
-from engine.cli.explore import explore
-from engine.cli.inference import inference
-from engine.cli.launch import export, import_
-from engine.cli.layers import layers
-from engine.cli.library import models_app, systems_app
-from engine.cli.mcp import mcp
-from engine.cli.measure import measure
+from engine.cli.commands.best import best
+from engine.cli.commands.calibrate import calibrate
+from engine.cli.commands.codesign import codesign
+from engine.cli.commands.cost import cost
+from engine.cli.commands.evaluate import evaluate
+from engine.cli.commands.explore import explore
+from engine.cli.commands.inference import inference
+from engine.cli.commands.launch import export, import_
+from engine.cli.commands.layers import layers
+from engine.cli.commands.library import models_app, systems_app
+from engine.cli.commands.mcp import mcp
+from engine.cli.commands.measure import measure
+from engine.cli.commands.plan import plan_app
+from engine.cli.commands.serve import serve
+from engine.cli.commands.simulate import simulate_app
+from engine.cli.commands.store import store_app
+from engine.cli.commands.validate import validate
 from engine.cli.output import ExitCode, write
-from engine.cli.plan import plan_app
-from engine.cli.serve import serve
-from engine.cli.simulate import simulate_app
-from engine.cli.store import store_app
-from engine.cli.validate import validate
 
 __all__ = ["app", "main"]
 

@@ -144,9 +144,15 @@ class BoundSearch(Protocol):
     def feasible(self, space: Any) -> int:
         """Counts the executions that run on the space's system."""
 
-    def bounds(self, space: Any, least: Callable[[], float] = ...) -> Iterator[tuple[Ints, Ints, Floats]]:
+    def promising(self, space: Any) -> Ints:
+        """Gives a few schedule points of the highest bounds, to be looked at whole before anything else."""
+
+    def bounds(
+        self, space: Any, least: Callable[[], float] = ..., known: Ints | None = None
+    ) -> Iterator[tuple[Ints, Ints, Floats]]:
         """Gives schedule points, block modes and the sample rate that none of their executions exceeds [samples/s], in
-        parts, the most promising first; from each part on without those that cannot reach `least()`."""
+        parts, the most promising first; from each part on without those that cannot reach `least()`, and without those
+        that are `known`."""
 
     def prepare(self, space: Any, point: Ints, mode: Ints | None = None) -> tuple[Any, Any]:
         """Prepares these schedule points with these block modes, or all: `Prepared`, and its `Candidates`."""
@@ -297,6 +303,17 @@ class CostModel(ABC):
             executions: a table with the fields [rows].
             calibration: values to use; None for the library's, or where it takes none.
         """
+
+    def row(self, space: Any, number: int, calibration: Calibration | None) -> dict[str, Any]:
+        """Returns the row that `evaluate` has of one execution of a space, by column name.
+
+        Args:
+            space: one that `space` returned.
+            number: id of the execution.
+            calibration: values to use; None for the library's, or where it takes none.
+        """
+        table = self.evaluate(space.model, space.system, space.table([number]), calibration)
+        return {str(name): value for name, value in table.iloc[0].to_dict().items()}
 
     @abstractmethod
     def candidates(self, prepared: Any) -> Candidates:

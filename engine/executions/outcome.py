@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from engine.executions.arrays import Floats
 from engine.executions.field_values import distinct, quoted
 from engine.executions.table import Malformed
 
-__all__ = ["Quantities", "given_words", "outcome_table", "text_series", "words_array"]
+__all__ = ["Quantities", "given_words", "outcome_table", "running_row", "text_series", "words_array"]
 
 Numbers = npt.NDArray[np.int16]
 
@@ -92,6 +92,18 @@ def outcome_table(
         pd.DataFrame(values.T, columns=[column.name for column in statistics], index=index, copy=False),
     ]
     return pd.concat(parts, axis=1)
+
+
+def running_row(given: Mapping[str, Any], statistics: Sequence[Column], values: Floats) -> dict[str, Any]:
+    """Returns the row that `outcome_table` has of one execution that runs, by column name.
+
+    Args:
+        given: its fields by name, in order.
+        statistics: the results, in order.
+        values: of the results [statistics].
+    """
+    names = (column.name for column in statistics)
+    return {**given, "status": "ok", "reason": "", "reason_text": "", **dict(zip(names, values.tolist(), strict=True))}
 
 
 def _sentences(reason: Numbers, malformed: list[Malformed], quantities: Quantities) -> pa.Array:

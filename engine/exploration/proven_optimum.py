@@ -20,7 +20,6 @@ import pandas as pd
 from engine.cost_models.contract import BoundSearch, Candidates, Prepared
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats, Ints
-from engine.exploration.result import first_row
 from engine.exploration.run import Cancel, Progress, Watch, slabs
 from engine.scenarios.scenario import Scenario
 from engine.space.rows import ROWS_PER_CHUNK, Group, fitting
@@ -41,9 +40,13 @@ FIRST_LOOK = 48
 POINTS_OF_A_SEARCH = 65_536
 """Schedule points of a space searched by bounds that are kept together for searches with other rates."""
 
-POINTS_SEARCHED_TOGETHER = 8_192
-"""Schedule points of a space searched by bounds that one search looks at together: a second's work. What was found
+POINTS_SEARCHED_TOGETHER = 32_768
+"""Schedule points of a space searched by bounds that one search looks at together: half a second's work. What was found
 among them rules out most of the others, so that such a search takes about as long as one of everything at once."""
+
+SETTLED_TOGETHER = 1_024
+"""Bounds that need no first look at the best of them once something is found: preparing anything at all takes longer
+than evaluating so few."""
 
 FOLLOWED_UP = 8_192
 """Bounds followed up at a time, best first."""
@@ -51,8 +54,8 @@ FOLLOWED_UP = 8_192
 class Optimum(dict[str, Any]):
     """The best execution: `id`, the 23 fields, outcome and all statistics. Empty when nothing is feasible.
 
-    `total`, `feasible`: executions in the space and how many run; `evaluated`: how many of those were evaluated, the
-    others being proven no better. `tied`: ids of all executions that are exactly as good as the best, itself among
+    `total`: executions in the space; `evaluated`: how many of those were evaluated, the others being proven no better
+    or not to run. `tied`: ids of all executions that are exactly as good as the best, itself among
     them, ascending. `top`: the best executions [id, sample_rate], best first. `by_cell`: the best of every cell
     [tensor_par, pipeline_par, data_par, batch_size, sample_rate (NaN when nothing fits), id], None unless asked for.
     """
@@ -62,7 +65,7 @@ class Optimum(dict[str, Any]):
         found: Mapping[str, Any],
         *,
         scenario: Scenario,
-        feasible: int,
+        feasible: int | None,
         evaluated: int,
         tied: Ints,
         top: pd.DataFrame,
@@ -71,11 +74,19 @@ class Optimum(dict[str, Any]):
         super().__init__(found)
         self.scenario = scenario
         self.total = scenario.space.total
-        self.feasible = feasible
         self.evaluated = evaluated
         self.tied = tied
         self.top = top
         self.by_cell = by_cell
+        self._feasible = feasible
+
+    @property
+    def feasible(self) -> int:
+        """How many executions of the space run. A proof needs no such count, so it is made when first asked for; it
+        takes as long as the search."""
+        if self._feasible is None:
+            self._feasible = _feasible(self.scenario)
+        return self._feasible
 
 
 def best(
@@ -135,10 +146,11 @@ def best_of(
     search, watch = Search(space, k, by_cell), Watch(space.total, progress, cancel)
     cost_model = cost_model_of(space)
     by_bounds = cost_model.searches_by_bounds and not by_cell
+    counted = progress is not None or not by_bounds
     watch.tell(0, 0)
     for numbers in slabs(space, POINTS_SEARCHED_TOGETHER if by_bounds else None):
         if by_bounds:
-            search.look_over(cost_model.bound_search(space, numbers), space)
+            search.look_over(cost_model.bound_search(space, numbers), space, counted=counted)
         else:
             prepared = cost_model.prepare(space, numbers, rows=False)
             search.feasible += prepared.feasible
@@ -149,11 +161,18 @@ def best_of(
     found: dict[str, Any] = {}
     if len(top):
         first = int(top["id"].iloc[0])
-        found = {"id": first} | first_row(scenario.evaluate(space.table([first])))
+        found = {"id": first} | cost_model.row(space, first, scenario.calibration)
     return Optimum(
-        found, scenario=scenario, feasible=search.feasible, evaluated=search.evaluated, tied=search.tied(), top=top,
-        by_cell=cells,
+        found, scenario=scenario, feasible=search.feasible if counted else None, evaluated=search.evaluated,
+        tied=search.tied(), top=top, by_cell=cells,
     )  # fmt: skip
+
+
+def _feasible(scenario: Scenario) -> int:
+    """Counts the executions of a scenario that run, where the cost model searches by bounds."""
+    space, cost_model = scenario.space, cost_model_of(scenario.space)
+    parts = slabs(space, POINTS_SEARCHED_TOGETHER)
+    return sum(cost_model.bound_search(space, numbers).feasible(space) for numbers in parts)
 
 
 def executions_above(scenario: Scenario, least: float) -> pd.DataFrame:
@@ -168,7 +187,7 @@ def executions_above(scenario: Scenario, least: float) -> pd.DataFrame:
     cost_model = cost_model_of(space)
     for numbers in slabs(space, POINTS_SEARCHED_TOGETHER if cost_model.searches_by_bounds else None):
         if cost_model.searches_by_bounds:
-            search.look_over(cost_model.bound_search(space, numbers), space)
+            search.look_over(cost_model.bound_search(space, numbers), space, counted=False)
         else:
             prepared = cost_model.prepare(space, numbers, rows=False)
             search.look(prepared, cost_model.candidates(prepared))
@@ -218,20 +237,30 @@ class Search:
             if not len(first):
                 break
 
-    def look_over(self, by_bounds: BoundSearch, space: Space, known: Ints | None = None) -> None:
-        """Finds what cells have to offer on the system of `space`, and counts what runs there.
+    def look_over(
+        self, by_bounds: BoundSearch, space: Space, known: Ints | None = None, *, counted: bool = True
+    ) -> None:
+        """Finds what cells have to offer on the system of `space`, and counts what runs there if that is `counted`.
 
         known: schedule points that were looked at already. Not for the best of every cell.
         """
-        self.feasible += by_bounds.feasible(space)
+        if counted:
+            self.feasible += by_bounds.feasible(space)
+        known = np.zeros(0, np.int64) if known is None else known
+        if self._floor == -np.inf:
+            first = np.setdiff1d(by_bounds.promising(space), known)
+            if len(first):
+                self.look(*by_bounds.prepare(space, first))
+                known = np.concatenate((known, first))
         left = []
-        for point, mode, rate in by_bounds.bounds(space, lambda: self._floor * SAFETY):
+        for point, mode, rate in by_bounds.bounds(space, lambda: self._floor * SAFETY, known):
             hopeful = rate >= self._floor * SAFETY
-            if known is not None:
-                hopeful &= ~np.isin(point, known)
             if not hopeful.any():
                 continue
             point, mode, rate = point[hopeful], mode[hopeful], rate[hopeful]
+            if self._floor > -np.inf and len(rate) <= SETTLED_TOGETHER:
+                left.append((point, mode, rate))
+                continue
             first = _largest(rate, self._first_look)
             self.look(*by_bounds.prepare(space, point[first], mode[first]))
             rest = np.ones(len(rate), bool)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -67,10 +68,13 @@ class Exploration:
 
         None when nothing is feasible.
         """
+        return None if self._best is None else dict(self._best)
+
+    @cached_property
+    def _best(self) -> dict[str, Any] | None:
+        """`best`, evaluated once."""
         found = self.reductions.best()
-        if found is None:
-            return None
-        return first_row(self.evaluate_ids([found[0]]))
+        return None if found is None else first_row(self.evaluate_ids([found[0]]))
 
     def top(self, k: int, by: str = PRIMARY) -> pd.DataFrame:
         """Returns the `k` best executions by a headline metric: `id`, fields, and all statistics."""

@@ -30,6 +30,8 @@ FORMAT = "shardscape-scenario/1"
 
 _KEYS = ("format", "model", "system", "num_procs", "max_batch_size", "datatype", "limits")
 _OPTIONAL = ("cost_model", "calibration")
+_MOST_KNOWN = 256
+"""Executions of which a scenario remembers what was not measured."""
 _FIELD_NAMES = frozenset(column.name for column in ALL_FIELDS)
 
 
@@ -139,7 +141,18 @@ class Scenario:
     def not_measured(self, execution: Mapping[Any, Any]) -> tuple[str, ...]:
         """Returns what no measured run had of what the figures of an execution rest on, in words."""
         fields = {name: value for name, value in execution.items() if name in _FIELD_NAMES}
-        return self.not_measured_of_rows(pd.DataFrame([fields]))[0]
+        key = repr(fields)
+        found = self._not_measured.get(key)
+        if found is None:
+            if len(self._not_measured) >= _MOST_KNOWN:
+                self._not_measured.clear()
+            found = self._not_measured[key] = self.not_measured_of_rows(pd.DataFrame([fields]))[0]
+        return found
+
+    @cached_property
+    def _not_measured(self) -> dict[str, tuple[str, ...]]:
+        """What is known of executions by their fields: a page asks for the same one beside every figure of it."""
+        return {}
 
     def not_measured_of_rows(self, executions: pd.DataFrame) -> list[tuple[str, ...]]:
         """Returns `not_measured` of every one of some executions."""

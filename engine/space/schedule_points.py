@@ -7,9 +7,10 @@ those that block times depend on, those that the optimizer depends on, and those
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -163,25 +164,33 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
         cells: columns of the cells, each [cells].
         alive: which cells are left [cells].
     """
-    parts: dict[str, list[Ints]] = {
-        name: [np.zeros(0, np.int64)]
-        for name in ("cell", "interleaving", "schedule", "layout", "microbatch", "first", "stride")
+    left = np.flatnonzero(alive)
+    listed = [space.cells[number] for number in cells.number[left].tolist()]
+
+    def column(values: Iterable[int]) -> Ints:
+        return np.fromiter(values, np.int64)
+
+    def flat(lists: Iterable[Sequence[int]]) -> Ints:
+        return column(chain.from_iterable(lists))
+
+    chunks = column(len(cell.interleavings) for cell in listed)
+    microbatches = column(len(cell.microbatches) for cell in listed)
+    assignments = column(cell.assignments for cell in listed)
+    strides = microbatches * assignments
+    blocks = strides * column(len(space.modes[space.mode_kind(cell)]) for cell in listed)
+    here = np.repeat(np.arange(len(listed)), chunks * microbatches)
+    v, m = np.divmod(np.arange(len(here)) - _starts(chunks * microbatches)[here], microbatches[here])
+    chunk, microbatch_of = _starts(chunks)[here] + v, _starts(microbatches)[here] + m
+    none = [(0,) * len(cell.interleavings) for cell in listed]
+    joined = {
+        "cell": left[here],
+        "interleaving": flat(cell.interleavings for cell in listed)[chunk],
+        "schedule": flat(cell.schedules or zero for cell, zero in zip(listed, none, strict=True))[chunk],
+        "layout": flat(cell.layouts or zero for cell, zero in zip(listed, none, strict=True))[chunk],
+        "microbatch": flat(cell.microbatches for cell in listed)[microbatch_of],
+        "first": space.first_ids[cells.number[left]][here] + v * blocks[here] + m * assignments[here],
+        "stride": strides[here],
     }
-    for here in np.flatnonzero(alive).tolist():
-        number = int(cells.number[here])
-        cell = space.cells[number]
-        microbatches = len(cell.microbatches)
-        stride = microbatches * cell.assignments
-        block = stride * len(space.modes[space.mode_kind(cell)])
-        v, m = np.divmod(np.arange(len(cell.interleavings) * microbatches), microbatches)
-        parts["cell"].append(np.full(len(v), here))
-        parts["interleaving"].append(np.array(cell.interleavings)[v])
-        parts["schedule"].append(np.array(cell.schedules or (0,) * len(cell.interleavings))[v])
-        parts["layout"].append(np.array(cell.layouts or (0,) * len(cell.interleavings))[v])
-        parts["microbatch"].append(np.array(cell.microbatches)[m])
-        parts["first"].append(space.first_ids[number] + v * block + m * cell.assignments)
-        parts["stride"].append(np.full(len(v), stride))
-    joined = {name: np.concatenate(part) for name, part in parts.items()}
     cell_of, microbatch, interleaving = joined["cell"], joined["microbatch"], joined["interleaving"]
     tensor_par = cells.tensor_par[cell_of]
     first_pair, pair = distinct(tensor_par, microbatch)
@@ -199,6 +208,12 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
         microbatches=microbatches_per_step,
     )
     return points, (tensor_par[first_pair], microbatch[first_pair])
+
+
+def _starts(counts: Ints) -> Ints:
+    """Where each of several lists of these lengths starts, one after the other."""
+    found: Ints = np.cumsum(counts) - counts
+    return found
 
 
 def mode_counts(modes: StepModes) -> Ints:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -124,7 +124,24 @@ def interval(
     """
     if not LOWEST_SHARE <= share <= HIGHEST_SHARE:
         raise ValueError(f"share is {share:g}; it must be between {LOWEST_SHARE} and {HIGHEST_SHARE}")
-    table = residuals() if table is None else table
+    if table is None:
+        return _interval_of_times(generation, experts, share, without, tuple(conditions))
+    return _interval_in(table, generation, experts, share, without, conditions)
+
+
+@lru_cache(maxsize=256)
+def _interval_of_times(
+    generation: str, experts: bool, share: float, without: str, conditions: tuple[tuple[str, ...], ...]
+) -> Interval | None:
+    """`interval` from `residuals`, of which there are few: a page asks for the same beside every time."""
+    return _interval_in(residuals(), generation, experts, share, without, conditions)
+
+
+def _interval_in(
+    table: pd.DataFrame, generation: str, experts: bool, share: float, without: str,
+    conditions: Sequence[tuple[str, ...]],
+) -> Interval | None:  # fmt: skip
+    """`interval` from a table of errors."""
     wanted = {"generation": generation, "experts": experts}
     if generation not in set(table["generation"]):
         return None
@@ -178,8 +195,7 @@ def interval_of_kind(scenario: Scenario, share: float = SHARE) -> Interval | Non
     """
     if not cost_model_of(scenario).takes_calibration:
         return None
-    experts = bool(model_shapes(scenario.model).experts > 0)
-    return interval(generation=generation_of(scenario.system), experts=experts, share=share)
+    return _usual(generation_of(scenario.system), bool(model_shapes(scenario.model).experts > 0), share)
 
 
 def memory_interval_of(scenario: Scenario, share: float = SHARE) -> Interval | None:
@@ -195,9 +211,14 @@ def memory_interval_of(scenario: Scenario, share: float = SHARE) -> Interval | N
     """
     if not cost_model_of(scenario).takes_calibration:
         return None
-    experts = bool(model_shapes(scenario.model).experts > 0)
-    return interval(generation=generation_of(scenario.system), experts=experts, share=share, table=memory_residuals(),
-                    conditions=MEMORY_CONDITIONS)  # fmt: skip
+    return _usual(generation_of(scenario.system), bool(model_shapes(scenario.model).experts > 0), share, memory=True)
+
+
+@lru_cache(256)
+def _usual(generation: str, experts: bool, share: float, *, memory: bool = False) -> Interval | None:
+    """Returns the interval from the package's own errors, which are the same for every execution."""
+    table, conditions = (memory_residuals(), MEMORY_CONDITIONS) if memory else (None, CONDITIONS)
+    return interval(generation=generation, experts=experts, share=share, table=table, conditions=conditions)
 
 
 def kinds_of(mapped: Mapped) -> pd.DataFrame:

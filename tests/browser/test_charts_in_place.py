@@ -31,6 +31,30 @@ def test_the_map_is_the_same_element_after_clicks_and_says_what_it_shows(visit: 
     page.wait_for_function(f"() => ({room})(document.querySelector('{MAP}')) === 0")
 
 
+def test_a_clicked_cell_is_framed_at_once_and_draws_only_what_it_changes(visit: Visit) -> None:
+    page = visit()
+    settled(page)
+    page.locator(MAP).evaluate("plot => { plot.querySelector('.barlayer .point path').dataset.first = 'yes'; }")
+    page.locator(".ss-strip").evaluate("strip => { strip.dataset.first = 'yes'; }")
+    framed = f"""() => document.querySelector('{MAP}')._fullLayout.shapes.filter(({{name}}) => name === 'clicked')
+      .map(({{x0, x1, y0, y1}}) => [(x0 + x1) / 2, (y0 + y1) / 2].map(Math.round))"""
+    before = page.evaluate(framed)
+    # What the browser tells the server is lost: the frame is the browser's own.
+    page.evaluate("window.kept = WebSocket.prototype.send; WebSocket.prototype.send = () => {}; null")
+    click_cell(page, 2, 2)
+    page.wait_for_function(f"before => JSON.stringify(({framed})()) !== JSON.stringify(before)", arg=before)
+    page.evaluate("WebSocket.prototype.send = window.kept; null")
+    own = page.evaluate(framed)
+    click_cell(page, 1, 2)
+    expect_cell(page, 1, 2)
+    click_cell(page, 2, 2)
+    expect_cell(page, 2, 2)
+    settled(page)
+    assert page.evaluate(framed) == own  # the server frames the same
+    expect(page.locator(f"{MAP} .barlayer .point path").first).to_have_attribute("data-first", "yes")
+    expect(page.locator(".ss-strip")).to_have_attribute("data-first", "yes")
+
+
 def test_a_zoom_outlives_what_does_not_change_the_axes(page: Page, server: str) -> None:
     page.goto(f"{server}/schedules?schedules_from=numbers&schedules_microbatches=12")
     lanes = ".st-key-schedules_lanes_a .js-plotly-plot"

@@ -40,7 +40,7 @@ def test_known_parameters_are_found_again() -> None:
 
 def test_more_models_bring_the_values_nearer_to_the_truth() -> None:
     wider = [{**model, "hidden": model["hidden"] + 64 * model["heads"] * step, "model": f"{model['model']} {step}"}
-             for step in range(1, 6) for model in MODELS]  # fmt: skip
+             for step in range(1, 4) for model in MODELS]  # fmt: skip
     many = fit(checked(timed(plans((*MODELS, *wider)), TRUTH)), NAMES)
     few = fit(checked(timed(plans(), TRUTH)), NAMES)
     for far, near in zip(few.estimates, many.estimates, strict=True):
@@ -61,8 +61,7 @@ def test_parameters_are_found_in_noise_and_without_naming_them() -> None:
     assert moved == {item.about.name for item in outcome.estimates}
 
 
-@pytest.mark.parametrize("factor", [0.5, 0.8, 1.3, 3.0])
-@pytest.mark.parametrize("many", [1, 2])
+@pytest.mark.parametrize(("many", "factor"), [(1, 0.5), (2, 0.8), (2, 1.3), (1, 3.0)])
 def test_one_or_two_runs_move_little(many: int, factor: float) -> None:
     table = timed(plans((LLAMA,), LAYOUTS[:many]), parameters())
     outcome = fit(checked(table.assign(step_time_s=table["step_time_s"] * factor)))
@@ -194,7 +193,6 @@ def part_of_table(name: str, truth: object) -> calibrate.Measured:
     ("source", "accelerator", "system"),
     [
         ("torchtitan", "A100-80GB-SXM", "a100_80g_sxm"),
-        ("MosaicML", "A100-80GB-SXM", "a100_80g_sxm"),
         ("SimuMax", "B200", "b200_180g_sxm"),
     ],
 )

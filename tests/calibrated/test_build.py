@@ -19,7 +19,7 @@ from engine.cost_models.calibrated import (
 )
 from engine.cost_models.calibrated.case_building import left_out
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
-from engine.cost_models.calibrated.physics.stages import blocks_by_kind
+from engine.cost_models.calibrated.physics.pipeline.stages import blocks_by_kind
 from engine.cost_models.calibrated.physics.weights import (
     attention_weights,
     dense_weights,

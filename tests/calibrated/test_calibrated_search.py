@@ -139,7 +139,8 @@ def test_sites_alike_in_memory_need_the_same_in_every_mode(name: str, batches: l
     space = space_of(base)
     cells = range(len(space.cells))
     whole, needs = CalibratedBoundSearch(space, cells), calibrated_row_table(space, cells).needs
-    like = whole._needing[whole._needs_as]
+    needing, needs_as = whole.alike_in_memory(space)
+    like = needing[needs_as]
     assert len(np.unique(like)) < len(like) * (0.95 if batches is None else 0.6)
     for tier in needs:
         assert np.array_equal(tier, tier[:, like])

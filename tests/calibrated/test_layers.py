@@ -8,10 +8,10 @@ import pytest
 import hardware
 import models
 from engine.cost_models.calibrated import Case, case_of
-from engine.cost_models.calibrated.physics.block import attention_layers, feedforward_layers
-from engine.cost_models.calibrated.physics.experts import expert_layers
-from engine.cost_models.calibrated.physics.gemm import Layer
-from engine.cost_models.calibrated.physics.head import head_layer
+from engine.cost_models.calibrated.physics.layers.block import attention_layers, feedforward_layers
+from engine.cost_models.calibrated.physics.layers.experts import expert_layers
+from engine.cost_models.calibrated.physics.layers.gemm import Layer
+from engine.cost_models.calibrated.physics.layers.head import head_layer
 from models.parameters import attention_weights, expert_weights, mlp_weights
 
 SYSTEM = hardware.load("h100_80g_sxm")

@@ -11,11 +11,11 @@ import engine
 from engine.columns import fields_of
 from engine.cost_models.calibrated import parameters, parameters_of
 from engine.cost_models.calibrated.fields import case_of_fields, read
-from engine.cost_models.calibrated.physics.block import tensor_exchange
-from engine.cost_models.calibrated.physics.experts import exchange
-from engine.cost_models.calibrated.physics.links import link_times
-from engine.cost_models.calibrated.physics.pipeline import message_time
-from engine.cost_models.calibrated.physics.rates import sustained_rates
+from engine.cost_models.calibrated.physics.communication.links import link_times
+from engine.cost_models.calibrated.physics.layers.block import tensor_exchange
+from engine.cost_models.calibrated.physics.layers.experts import exchange
+from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
+from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
 from tests.calibrated.cases import EXPERTS, case
 
 P = parameters()

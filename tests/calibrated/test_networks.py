@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from engine import Scenario, best_of, explore_scenario, serving, whatif
-from engine.cost_models.calibrated.physics.networks import networks_used, shared_by
+from engine.cost_models.calibrated.physics.communication.networks import networks_used, shared_by
 from engine.exploration.memory_requirements import least_memory
 from hardware import System
 from tests.calibrated.small import EXPERTS, LLAMA, model_of, scenario, system_with

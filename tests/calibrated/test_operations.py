@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from engine.cost_models.calibrated import parameters
-from engine.cost_models.calibrated.physics.block import block
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS
-from engine.cost_models.calibrated.physics.operations import STAGES, block_operations, blocks_of, limits
-from engine.cost_models.calibrated.physics.rates import sustained_rates
-from engine.cost_models.calibrated.physics.stages import Kind
+from engine.cost_models.calibrated.physics.layers.block import block
+from engine.cost_models.calibrated.physics.layers.operations import STAGES, block_operations, blocks_of, limits
+from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
+from engine.cost_models.calibrated.physics.pipeline.stages import Kind
 from tests.calibrated.cases import A100, DENSE, EXPERTS, case
 
 P = parameters()

@@ -13,10 +13,10 @@ import models
 from engine import launch
 from engine.cost_models.calibrated.account import CalibratedAccount
 from engine.cost_models.calibrated.case_building import case_of, left_out, model_shapes
-from engine.cost_models.calibrated.physics.chunks import megatron_options
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.memory import memory_use
 from engine.cost_models.calibrated.physics.parameters import parameters
+from engine.cost_models.calibrated.physics.pipeline.chunks import megatron_options
 from engine.cost_models.calibrated.physics.step import update_level
 from engine.cost_models.chunk_times import microbatches_of
 from engine.cost_models.registry import named

@@ -12,8 +12,7 @@ import pytest
 import engine
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.parameters import parameters
-from engine.cost_models.calibrated.physics.pipeline import Load, critical_path
-from engine.cost_models.calibrated.physics.schedules import (
+from engine.cost_models.calibrated.physics.pipeline.schedules import (
     PAIRED,
     SCHEDULES,
     activations_in_flight,
@@ -22,7 +21,8 @@ from engine.cost_models.calibrated.physics.schedules import (
     messages,
     refusals,
 )
-from engine.cost_models.calibrated.physics.stage_times import block_level, pipeline_flow
+from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
+from engine.cost_models.calibrated.physics.pipeline.unequal_stages import Load, critical_path
 from engine.simulate import Replay, replay
 from engine.simulate.schedule import schedule as picture
 from tests.calibrated.cases import EXPERTS, case

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PHYSICS = sorted((ROOT / "engine/cost_models/calibrated/physics").glob("*.py"))
+PHYSICS = sorted((ROOT / "engine/cost_models/calibrated/physics").rglob("*.py"))
 ASSUMPTIONS = ROOT / "engine/serving/assumptions.py"
 WITHOUT_FORMULAS = {"__init__", "inputs", "parameters"}
 CITED = re.compile(r"\[[^\]]*\].*\bSource:\s+\S", re.DOTALL)

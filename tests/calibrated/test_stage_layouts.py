@@ -28,10 +28,12 @@ from engine.columns.stage_layouts import (
 )
 from engine.cost_models.calibrated.case_building import case_of
 from engine.cost_models.calibrated.layout_choice import layouts_tried
-from engine.cost_models.calibrated.physics.chunks import megatron_options, stage_work
-from engine.cost_models.calibrated.physics.head import FORWARD_SHARE
 from engine.cost_models.calibrated.physics.inputs import Case
-from engine.cost_models.calibrated.physics.layouts import (
+from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE
+from engine.cost_models.calibrated.physics.memory import activation_bytes, stage_memories
+from engine.cost_models.calibrated.physics.parameters import parameters
+from engine.cost_models.calibrated.physics.pipeline.chunks import megatron_options, stage_work
+from engine.cost_models.calibrated.physics.pipeline.layouts import (
     UNWEIGHED,
     Pattern,
     Work,
@@ -41,12 +43,10 @@ from engine.cost_models.calibrated.physics.layouts import (
     problem_of,
     work_of,
 )
-from engine.cost_models.calibrated.physics.memory import activation_bytes, stage_memories
-from engine.cost_models.calibrated.physics.pace import pace
-from engine.cost_models.calibrated.physics.parameters import parameters
-from engine.cost_models.calibrated.physics.schedules import SCHEDULES, activations_in_flight
-from engine.cost_models.calibrated.physics.stage_times import block_level, pipeline_flow
-from engine.cost_models.calibrated.physics.stages import KINDS
+from engine.cost_models.calibrated.physics.pipeline.pace import pace
+from engine.cost_models.calibrated.physics.pipeline.schedules import SCHEDULES, activations_in_flight
+from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
+from engine.cost_models.calibrated.physics.pipeline.stages import KINDS
 from engine.executions.layer_splits import LayerSplitError
 from engine.executions.limits import LimitError, normalise
 from engine.simulate import replay

@@ -14,8 +14,8 @@ import models
 from engine.cost_models.calibrated import block_level, case_of, memory_use, model_shapes, parameters
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.memory import activation_bytes, in_flight
-from engine.cost_models.calibrated.physics.stage_times import pipeline_flow
-from engine.cost_models.calibrated.physics.stages import (
+from engine.cost_models.calibrated.physics.pipeline.stage_times import pipeline_flow
+from engine.cost_models.calibrated.physics.pipeline.stages import (
     KINDS,
     Kind,
     Pattern,

@@ -9,20 +9,14 @@ import numpy as np
 import pytest
 
 from engine.cost_models.calibrated import parameters
-from engine.cost_models.calibrated.physics.attention import attention_core, kernel_rate, window_factor
-from engine.cost_models.calibrated.physics.block import BlockTimes, block, tensor_exchange
-from engine.cost_models.calibrated.physics.collectives import Tier, collective, gather_ring_latency, network_tiers
-from engine.cost_models.calibrated.physics.context_parallel import ring
-from engine.cost_models.calibrated.physics.elementwise import activation, casts, norms
-from engine.cost_models.calibrated.physics.experts import distinct_destinations, exchange
-from engine.cost_models.calibrated.physics.gemm import MatrixUnit, gemm, linear
-from engine.cost_models.calibrated.physics.head import ends
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES, Case, Floats
-from engine.cost_models.calibrated.physics.launch import block_launches, launch_time
-from engine.cost_models.calibrated.physics.pipeline import Load, critical_path, message_time, messages_time
-from engine.cost_models.calibrated.physics.rates import Rates, maturity, power_factor, sustained_rates
-from engine.cost_models.calibrated.physics.recompute import recomputed
-from engine.cost_models.calibrated.physics.sharding import (
+from engine.cost_models.calibrated.physics.communication.collectives import (
+    Tier,
+    collective,
+    gather_ring_latency,
+    network_tiers,
+)
+from engine.cost_models.calibrated.physics.communication.context_parallel import ring
+from engine.cost_models.calibrated.physics.communication.sharding import (
     Gathers,
     data_tiers,
     exposed_exchange,
@@ -30,7 +24,23 @@ from engine.cost_models.calibrated.physics.sharding import (
     layer_gathers,
     tied_exchange,
 )
-from engine.cost_models.calibrated.physics.stages import KINDS, Kind
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.layers.attention import attention_core, kernel_rate, window_factor
+from engine.cost_models.calibrated.physics.layers.block import BlockTimes, block, tensor_exchange
+from engine.cost_models.calibrated.physics.layers.elementwise import activation, casts, norms
+from engine.cost_models.calibrated.physics.layers.experts import distinct_destinations, exchange
+from engine.cost_models.calibrated.physics.layers.gemm import MatrixUnit, gemm, linear
+from engine.cost_models.calibrated.physics.layers.head import ends
+from engine.cost_models.calibrated.physics.layers.launch import block_launches, launch_time
+from engine.cost_models.calibrated.physics.layers.rates import Rates, maturity, power_factor, sustained_rates
+from engine.cost_models.calibrated.physics.layers.recompute import recomputed
+from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, Kind
+from engine.cost_models.calibrated.physics.pipeline.unequal_stages import (
+    Load,
+    critical_path,
+    message_time,
+    messages_time,
+)
 from tests.calibrated.cases import A100, DENSE, EXPERTS, H100, case
 
 P = parameters()

@@ -7,13 +7,16 @@ import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 import plotly.graph_objects as go
 import pytest
 from streamlit.components.v2 import manifest_scanner
 
 from dashboard.compat import plotly_figures
+from dashboard.jobs import server
 from dashboard.pages import registry
+from dashboard.settings import Settings
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -36,6 +39,30 @@ def _main_module() -> Iterator[None]:
     before = sys.modules["__main__"]
     yield
     sys.modules["__main__"] = before
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _servers() -> Iterator[WeakSet[server.Server]]:
+    """The servers of this process, as they are made."""
+    servers: WeakSet[server.Server] = WeakSet()
+
+    class Known(server.Server):
+        def __init__(self, settings: Settings) -> None:
+            super().__init__(settings)
+            servers.add(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "Server", Known)
+        yield servers
+
+
+@pytest.fixture(autouse=True)
+def _nobody_looks_any_more(_servers: WeakSet[server.Server]) -> Iterator[None]:
+    """Has what a page asked for wait when its test has ended: a server would go on for some time, in case of another
+    visit."""
+    yield
+    for each in _servers:
+        each.board.rest()
 
 
 @pytest.fixture(autouse=True, scope="session")

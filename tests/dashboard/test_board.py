@@ -126,6 +126,22 @@ def test_what_nobody_looks_at_ends_and_can_be_asked_for_again(board: Board) -> N
     assert board.post(Whole(kind, "job")) is not job
 
 
+def test_where_nobody_looks_any_more_nothing_goes_on_until_somebody_does(board: Board) -> None:
+    whole, parts = Kind(**WHOLE), Kind(name="sweep", doing="Sweeping", in_parts=True)
+    ended, waiting = begun(board, Whole(whole, "one")), Whole(whole, "two")
+    board.post(waiting)
+    study = Parts(parts, "study")
+    board.post(study)
+    until(lambda: len(study.found) == 1)
+    board.rest()
+    assert (ended.state, waiting.state, study.state) == ("cancelled", "cancelled", "paused")
+    assert board.find(whole, "one") is None
+    assert board.seen(parts, "study") is study
+    study.go.set()
+    assert study.wait(20)
+    assert study.found == [0, 1, 2, 3]
+
+
 def test_work_in_parts_keeps_what_it_found_and_goes_on(board: Board) -> None:
     kind = Kind(name="sweep", doing="Sweeping", in_parts=True)
     job = board.post(Parts(kind, "job"))

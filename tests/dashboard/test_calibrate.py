@@ -15,7 +15,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import hardware
-from dashboard.charts.calibration import Moved, before_and_after, parameters_moved
+from dashboard.charts.accuracy.calibration import Moved, before_and_after, parameters_moved
 from dashboard.link.document_validation import Refused
 from dashboard.link.scenario_parameters import parameters_of as parameters_of_link
 from dashboard.link.scenario_parameters import read_scenario

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plotly.basedatatypes import BasePlotlyType
 
-from dashboard.charts.choices import choices
+from dashboard.charts.accuracy.residuals import _lines
 from dashboard.charts.elements import markup, template
 from dashboard.charts.elements.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, kinds_of
 from dashboard.charts.elements.template import log_ticks, nice_steps, wrapped
-from dashboard.charts.histogram import histogram
-from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
-from dashboard.charts.pareto import MAX_MARKS, Density, edges, pareto, thinned
-from dashboard.charts.reasons import reasons
-from dashboard.charts.residuals import _lines
-from dashboard.charts.time_bar import time_pieces, waterfall
+from dashboard.charts.execution.memory_bars import memory_bars, memory_rows, tier_pieces
+from dashboard.charts.execution.time_bar import time_pieces, waterfall
+from dashboard.charts.explored.choices import choices
+from dashboard.charts.explored.histogram import histogram
+from dashboard.charts.explored.pareto import MAX_MARKS, Density, edges, pareto, thinned
+from dashboard.charts.explored.reasons import reasons
 from dashboard.words import numbers
 from dashboard.words.names import in_sentence
 from engine.columns import HEADLINE, by_name

@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
-from dashboard.charts.difference import aligned_steps, difference_map
+from dashboard.charts.explored.difference import aligned_steps, difference_map
 from dashboard.link import scenario_parameters, state
 from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.scenario_differences import differences

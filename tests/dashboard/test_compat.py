@@ -41,6 +41,11 @@ def test_the_front_end_has_the_element(name: str) -> None:
     assert re.search(rf"[\"'`]{name}[\"'`]", shipped())
 
 
+def test_the_front_end_has_the_parts_that_are_read_ahead() -> None:
+    names = [file.partition(".")[0] for file in front_end.first_parts()]
+    assert names == ["BidiComponent", "Button", "ButtonGroup", "Html", "PageLink"]
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_front_end_has_the_class(name: str) -> None:
     assert name in shipped()

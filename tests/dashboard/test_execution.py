@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import engine
-from dashboard.charts.gantt import MOST_BARS, gantt, joined, shown_stages, true_time
-from dashboard.charts.networks import partners, traffic
-from dashboard.charts.roofline import STAGES, Roofs, points, roofline
+from dashboard.charts.execution.networks import partners, traffic
+from dashboard.charts.execution.roofline import STAGES, Roofs, points, roofline
+from dashboard.charts.schedules.gantt import MOST_BARS, gantt, joined, shown_stages, true_time
 from dashboard.pages.execution.files import execution_json
 from dashboard.pages.execution.view import _insight
 from dashboard.queries.tie_breaking import best_of
@@ -21,7 +21,7 @@ from dashboard.words.numbers import format_value
 from engine.columns import FIELDS, STATISTICS
 from engine.cost_models.calculon.account import LAYER_WORDS, named, placement
 from engine.cost_models.calculon.cost_model import CALCULON
-from engine.cost_models.calibrated.physics.operations import bound
+from engine.cost_models.calibrated.physics.layers.operations import bound
 from engine.simulate.schedule import schedule
 from tests.dashboard.pages import again, exploration, figure, html, plainly, plots, run
 

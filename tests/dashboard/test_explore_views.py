@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.best_map import best_map, numbered
+from dashboard.charts.explored.best_map import best_map, numbered
 from dashboard.pages.explore.axes import Axes, cells_for
 from dashboard.queries import explorations
 from dashboard.queries.economics import metrics, utilisation

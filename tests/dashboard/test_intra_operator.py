@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.intra_operator import Measured, along_curves, rate_bars, time_bars, vector_points
-from dashboard.charts.layer_blocks import segment_map
+from dashboard.charts.plans.intra_operator import Measured, along_curves, rate_bars, time_bars, vector_points
+from dashboard.charts.plans.layer_blocks import segment_map
 from dashboard.link.folding import folded
 from dashboard.pages.intra_operator.inputs import OWN, Question
 from dashboard.pages.intra_operator.layers import plans_frame, strategies_frame

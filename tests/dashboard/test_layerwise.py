@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.layer_plan import device_grid, plan_curves, stage_memory_bars, stage_timeline
+from dashboard.charts.plans.layer_plan import device_grid, plan_curves, stage_memory_bars, stage_timeline
 from dashboard.jobs.layer_plans import ModelQuestion, found_plan
 from dashboard.jobs.worker import Task
 from dashboard.link.scenario_parameters import read_scenario

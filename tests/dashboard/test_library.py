@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 import engine
 import hardware
 import models
-from dashboard.charts.efficiency_curve import efficiency_curve
+from dashboard.charts.execution.efficiency_curve import efficiency_curve
 from dashboard.link.document_validation import Refused, read
 from dashboard.pages.execution.files import execution_json
 from dashboard.pages.library.editor import copy_of, table_from_text

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.charts.best_map import MOST_LABELS
-from dashboard.charts.degree_map import degree_map
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.colour_scale import Domain, ramp_for
 from dashboard.charts.elements.palette import DARK, LIGHT, contrast, palette
 from dashboard.charts.elements.static_preview import is_drawable, still
+from dashboard.charts.explored.best_map import MOST_LABELS
+from dashboard.charts.explored.degree_map import degree_map
 from dashboard.words import numbers
 from tests.dashboard.pages import plainly
 

@@ -9,7 +9,7 @@ import pytest
 
 import engine
 from dashboard.charts.elements.palette import palette
-from dashboard.charts.time_bar import waterfall
+from dashboard.charts.execution.time_bar import waterfall
 from dashboard.pages.whatif.studies import swings_of
 from dashboard.queries.economics import utilisation
 from engine import Exploration, best_of, whatif

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of, palette
-from dashboard.charts.memory_bars import tier_pieces
-from dashboard.charts.memory_requirements import memory_needs
+from dashboard.charts.execution.memory_bars import tier_pieces
+from dashboard.charts.explored.memory_requirements import memory_needs
 from dashboard.queries.memory_requirements import needs_of, with_hbm
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.numbers import format_value, gibibytes

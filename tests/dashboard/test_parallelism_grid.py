@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pandas as pd
 import pytest
 
-from dashboard.charts.parallelism_grid import (
+from dashboard.charts.schedules.parallelism_grid import (
     STYLES,
     envelope_scatter,
     memory_scatter,

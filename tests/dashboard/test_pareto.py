@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
-from dashboard.charts.pareto import pareto
+from dashboard.charts.explored.pareto import pareto
 from dashboard.pages.pareto.panel import _stretches
 from dashboard.pages.pareto.queries import BINS, axes_of, density, frontier, near, prices, rate_words, steps
 from dashboard.words.names import degrees

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.gantt import gantt
-from dashboard.charts.held_activations import held_activations
-from dashboard.charts.schedule_curves import best_bands, schedule_curves
+from dashboard.charts.schedules.gantt import gantt
+from dashboard.charts.schedules.held_activations import held_activations
+from dashboard.charts.schedules.schedule_curves import best_bands, schedule_curves
 from dashboard.pages.schedules.measured import compared, measured_schedule, own_order
 from dashboard.pages.schedules.questions import OFFERED, Question, along, drawn_replay, outcome, outcomes, titles
 from dashboard.pages.schedules.tables import feasibility_table

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.measured import MAX_MARKS, PARTS, measured, shown_marks, step_parts
-from dashboard.charts.residuals import residuals
+from dashboard.charts.accuracy.measured import MAX_MARKS, PARTS, measured, shown_marks, step_parts
+from dashboard.charts.accuracy.residuals import residuals
 from dashboard.link.document_validation import Refused
 from dashboard.pages import registry
 from dashboard.pages.validation import queries as validation_data

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from dashboard.charts.elements.palette import palette
-from dashboard.charts.surface import Side, Spot, gain_map
-from dashboard.charts.sweep import Stop, sweep_line
-from dashboard.charts.tornado import Swing, tornado
+from dashboard.charts.what_if.surface import Side, Spot, gain_map
+from dashboard.charts.what_if.sweep import Stop, sweep_line
+from dashboard.charts.what_if.tornado import Swing, tornado
 from dashboard.words.numbers import signed_percent
 
 

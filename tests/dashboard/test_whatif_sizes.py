@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.charts.scaling_study import Size, fall_off, size_chart, slower
+from dashboard.charts.what_if.scaling_study import Size, fall_off, size_chart, slower
 from dashboard.jobs.server import studies
 from dashboard.link.document_validation import scenario_of
 from engine import Exploration, best_of, whatif

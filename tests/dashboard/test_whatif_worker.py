@@ -83,6 +83,21 @@ def told(answer: whatif.Answer) -> str:
     return repr([getattr(answer, name) for name in answer.__slots__ if name != "seconds"])
 
 
+def test_what_was_begun_ahead_is_the_answer_and_nothing_is_begun_while_somebody_waits(here: Asked) -> None:
+    base, questions = scenario(), here.questions
+    value = whatif.parameter(base, "hbm_bandwidth").value
+    asked, other = {"hbm_bandwidth": 1.25 * value}, {"hbm_bandwidth": 1.5 * value}
+    questions.ahead(base, asked)
+    begun = questions.board.jobs(questions.kind)[-1]
+    assert questions.ask(base, asked) is begun.answer
+    begun.begin()  # somebody waits for it
+    questions.ahead(base, other)
+    assert questions.board.jobs(questions.kind)[-1] is begun
+    begun.end("done")
+    questions.ahead(base, other)
+    assert questions.board.jobs(questions.kind)[-1].wait(60)
+
+
 @pytest.mark.parametrize("which", ["exact", "calibrated"])
 def test_answers_and_studies_are_those_of_this_process(
     apart: Asked, here: Asked, which: str, monkeypatch: pytest.MonkeyPatch

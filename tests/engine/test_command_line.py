@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import engine
-from engine.cli import serve
+from engine.cli.commands import serve
 from engine.cli.limits import parse_limits
 from engine.cli.main import EXIT_CODES
 from engine.cli.output import ExitCode, ProgressLine, as_json, quantity, text_table, write

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +31,9 @@ ARGUMENTS = (
 """Rooms whose public functions say what each of their arguments is."""
 
 
-def functions() -> dict[str, ast.FunctionDef]:
-    """The public functions of modules, by place."""
+@cache
+def functions() -> dict[str, tuple[str, set[str]]]:
+    """The docstring and the arguments of each public function of a module, by place."""
     found = {}
     for file in sorted(file for top in ROOMS for file in (ROOT / top).rglob("*.py")):
         place = file.relative_to(ROOT).as_posix()
@@ -39,7 +41,8 @@ def functions() -> dict[str, ast.FunctionDef]:
             continue
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                found[f"{place}:{node.name}"] = node
+                listed = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+                found[f"{place}:{node.name}"] = (ast.get_docstring(node) or "", {each.arg for each in listed})
     return found
 
 
@@ -51,14 +54,13 @@ def told(text: str) -> set[str]:
 
 
 def test_docstrings_begin_with_a_verb() -> None:
-    begun = {place: (ast.get_docstring(node) or "nothing").split()[0] for place, node in functions().items()}
+    begun = {place: (text or "nothing").split()[0] for place, (text, _) in functions().items()}
     assert {place: word for place, word in begun.items() if not VERB.fullmatch(word) or word in NOUNS} == {}
 
 
 def test_docstrings_say_what_each_argument_is() -> None:
     untold = {}
-    for place, node in functions().items():
-        asked = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
-        if place.startswith(ARGUMENTS) and (missing := asked - told(ast.get_docstring(node) or "")):
+    for place, (text, asked) in functions().items():
+        if place.startswith(ARGUMENTS) and (missing := asked - told(text)):
             untold[place] = missing
     assert untold == {}

@@ -20,12 +20,12 @@ BLOCKS = 40
 
 @functools.cache
 def runs(**limits: Any) -> pd.DataFrame:
-    """A few hundred executions that run, all over a space."""
+    """A hundred executions that run, all over a space."""
     found = engine.explore(
         "gpt3-13B", "h100_80g_nvl8", num_procs=32, max_batch_size=96, datatype="float16", limits=limits or None
     )
     table = found.rows.table(["id"], where=[Condition("pipeline_par", ">", 1)])["id"].to_numpy()
-    chosen = np.random.default_rng(7).choice(table, min(300, len(table)), replace=False)
+    chosen = np.random.default_rng(7).choice(table, min(100, len(table)), replace=False)
     return found.evaluate_ids(np.sort(chosen))
 
 

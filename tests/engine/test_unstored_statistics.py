@@ -96,7 +96,7 @@ def in_rows_order(chosen: pd.DataFrame, ids: npt.NDArray[np.int64]) -> pd.DataFr
 @settings(max_examples=settings().max_examples // 2)
 @given(random=st.randoms(use_true_random=False))
 def test_every_statistic_of_a_sample_is_what_evaluating_it_gives(random: Random) -> None:
-    found = engine.explore_scenario(draw(random, largest=4_000).scenario)
+    found = engine.explore_scenario(draw(random, largest=2_000).scenario)
     where = random.choice(([], [Condition("activation_recompute", "=", "full")], [Condition("tensor_par", ">", 1)]))
     names = random.sample([column.name for column in STATISTICS if not is_stored(column.name)], 8)
     few = max(7, found.feasible // 6)  # several chunks, the last of another size

@@ -19,7 +19,7 @@ from hardware import System
 from tests.properties.test_calibrated_everywhere import everywhere
 
 FACTORS = (1.01, 1.3, 2.0, 16.0)
-ROWS = 6_000
+ROWS = 3_000
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 18, 24, 32, 64, 72, 128, 512)
 
 
@@ -139,7 +139,7 @@ def drawn(draw: np.random.Generator) -> Scenario:
             continue
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_if_never_finds_that_better_hardware_hurts(seed: int) -> None:
     """Offloading included: neither any execution nor the best is slower, and none stops running."""
     draw = np.random.default_rng(seed)

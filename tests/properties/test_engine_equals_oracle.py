@@ -34,7 +34,7 @@ def test_drawn_by_hypothesis(files: worlds.Files, random: Random) -> None:
 def test_many_drawn_from_a_seed(files: worlds.Files, mode: str) -> None:
     random = Random(f"bulk {mode}")
     running = total = 0
-    for _ in range(40):
+    for _ in range(18):
         shape, machine = worlds.model(random), worlds.system(random, mode)
         executions = [worlds.execution(random, shape, machine) for _ in range(60)]
         running += assert_engine_agrees(shape, machine, executions, files)
@@ -89,7 +89,7 @@ def test_sizes_beyond_all_measure(files: worlds.Files) -> None:
     """The oracle's integers have no limit; the engine's sizes must not wrap around."""
     random = Random("huge")
     running = 0
-    for _ in range(20):
+    for _ in range(10):
         shape, machine = worlds.model(random), worlds.system(random)
         executions = [worlds.execution(random, shape, machine, broken=0) for _ in range(40)]
         worlds.enlarge(random, shape, machine, executions)

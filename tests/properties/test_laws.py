@@ -51,7 +51,7 @@ def test_permuting_rows_permutes_results(files: worlds.Files, random: Random) ->
 def test_more_memory_keeps_what_fitted(files: worlds.Files, tier: str) -> None:
     random = Random(f"memory {tier}")
     gained = kept = 0
-    for _ in range(30):
+    for _ in range(27):
         shape, machine, executions = _world(random, 60)
         if machine[tier]["GBps"] == 0:
             machine[tier]["GBps"] = 100
@@ -90,7 +90,7 @@ def test_better_hardware_is_never_slower_without_overlap(
     """With overlap it can be: faster exchange leaves a shorter window for another one to hide in."""
     random = Random(f"bandwidth {improve.__name__}")
     faster = compared = 0
-    for _ in range(30):
+    for _ in range(27):
         shape, machine, executions = _world(random, 60, tensor_par_overlap="none", data_par_overlap=False)
         better = copy.deepcopy(machine)
         improve(better, random)
@@ -143,7 +143,7 @@ def test_calls_leave_no_trace(files: worlds.Files) -> None:
     several = [_world(random, 50) for _ in range(4)]
     first = [_evaluate(files, world) for world in several]
     with ThreadPoolExecutor(4) as pool:
-        again = list(pool.map(lambda world: _evaluate(files, world), several * 6))
+        again = list(pool.map(lambda world: _evaluate(files, world), several * 2))
     for number, frame_found in enumerate(again):
         pd.testing.assert_frame_equal(first[number % 4], frame_found)
 

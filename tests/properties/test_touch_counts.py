@@ -66,7 +66,7 @@ FIELD: Mapping[str, Edit] = {
         '     "Whether the host launches kernels in half the time.", default=False),\n',
     ),
     f"{PHYSICS}/inputs.py": behind("    moment_bytes: Floats\n", "    swift_host: Floats\n"),
-    f"{PHYSICS}/launch.py": instead(
+    f"{PHYSICS}/layers/launch.py": instead(
         "    return p.launch * np.where(",
         "    host = np.where(case.software.swift_host > 0, 0.5, 1.0)\n    return host * p.launch * np.where(",
     ),

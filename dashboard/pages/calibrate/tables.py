@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.calibration import Moved
+from dashboard.charts.accuracy.calibration import Moved
 from dashboard.charts.elements import markup
 from dashboard.widgets.tables import ROW, height_of, signed
 from dashboard.words.executions import title

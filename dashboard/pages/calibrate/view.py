@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.calibration import before_and_after, parameters_moved
+from dashboard.charts.accuracy.calibration import before_and_after, parameters_moved
 from dashboard.charts.elements import markup
 from dashboard.link import state
 from dashboard.link.document_validation import Refused, sentence

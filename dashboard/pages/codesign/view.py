@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, cast
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.codesign import choices_map, parallel_choices, written
 from dashboard.charts.elements import markup
+from dashboard.charts.what_if.codesign import choices_map, parallel_choices, written
 from dashboard.files.codesign_report import Question, titles_of, with_errors
 from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
 from dashboard.jobs.server import server

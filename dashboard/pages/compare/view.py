@@ -9,12 +9,12 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.degree_map import degree_map
-from dashboard.charts.difference import aligned_steps, difference_map
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.colour_scale import ramp_for
 from dashboard.charts.elements.palette import MEMORY_KINDS, kinds_of
-from dashboard.charts.memory_bars import aligned_memory
+from dashboard.charts.execution.memory_bars import aligned_memory
+from dashboard.charts.explored.degree_map import degree_map
+from dashboard.charts.explored.difference import aligned_steps, difference_map
 from dashboard.files import comparison_tables
 from dashboard.files.comparison_tables import Side, best_table, differing, sides_of
 from dashboard.link import state

@@ -8,8 +8,8 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.elastic import measured_and_predicted
 from dashboard.charts.elements import markup
+from dashboard.charts.plans.elastic import measured_and_predicted
 from dashboard.pages.elastic.bases import against
 from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
 from dashboard.pages.elastic.one_job import VARIANTS

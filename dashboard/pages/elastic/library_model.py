@@ -9,8 +9,8 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.elastic import model_phases_steps, resource_curve
 from dashboard.charts.elements import markup
+from dashboard.charts.plans.elastic import model_phases_steps, resource_curve
 from dashboard.jobs.elastic_plans import ModelCurves, ModelCurvesQuestion
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models

@@ -7,8 +7,8 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.elastic_overlays import loss_curves
 from dashboard.charts.elements import markup
+from dashboard.charts.plans.elastic_overlays import loss_curves
 from dashboard.compat.caches import remembered
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show

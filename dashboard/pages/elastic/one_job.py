@@ -8,10 +8,10 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.elastic import resource_curve, throughput_over_time
-from dashboard.charts.elastic_overlays import overlaid_sensitivities
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
+from dashboard.charts.plans.elastic import resource_curve, throughput_over_time
+from dashboard.charts.plans.elastic_overlays import overlaid_sensitivities
 from dashboard.compat.caches import remembered
 from dashboard.link import state
 from dashboard.link.named_things import NAMES, joined, separate

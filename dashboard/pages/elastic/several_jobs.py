@@ -8,10 +8,10 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.elastic import resource_curve
-from dashboard.charts.elastic_overlays import overlaid_sensitivities
-from dashboard.charts.elastic_sharing import WAYS, split_bars
 from dashboard.charts.elements import markup
+from dashboard.charts.plans.elastic import resource_curve
+from dashboard.charts.plans.elastic_overlays import overlaid_sensitivities
+from dashboard.charts.plans.elastic_sharing import WAYS, split_bars
 from dashboard.compat.caches import remembered
 from dashboard.jobs.elastic_plans import SharedCluster, SharedClusterQuestion
 from dashboard.link import state

@@ -9,8 +9,8 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.elastic_sharing import cluster_over_time
 from dashboard.charts.elements import markup
+from dashboard.charts.plans.elastic_sharing import cluster_over_time
 from dashboard.jobs.elastic_plans import ReplayQuestion
 from dashboard.link.catalogue import model_of, system_of, usable_models
 from dashboard.pages.elastic.answers import answered

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.roofline import roofline
+from dashboard.charts.execution.roofline import roofline
 from dashboard.pages.execution.accounts import account_of
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import segments

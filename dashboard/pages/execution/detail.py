@@ -11,8 +11,8 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS, Kind
-from dashboard.charts.gantt import MOST_BARS, WEIGHTS, gantt, shown_stages, summary
-from dashboard.charts.networks import partners, traffic
+from dashboard.charts.execution.networks import partners, traffic
+from dashboard.charts.schedules.gantt import MOST_BARS, WEIGHTS, gantt, shown_stages, summary
 from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.pages.execution.accounts import account_of

@@ -13,8 +13,8 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS
-from dashboard.charts.memory_bars import memory_bars
-from dashboard.charts.time_bar import time_pieces, waterfall
+from dashboard.charts.execution.memory_bars import memory_bars
+from dashboard.charts.execution.time_bar import time_pieces, waterfall
 from dashboard.link import state
 from dashboard.pages.execution import training_run
 from dashboard.pages.execution.block import block

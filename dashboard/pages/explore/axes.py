@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.best_map import numbered
 from dashboard.charts.elements.markup import NOT_FITTING, NOT_NUMBERED, in_unit
+from dashboard.charts.explored.best_map import numbered
 from dashboard.link import state
 from dashboard.queries import explorations as data
 from dashboard.queries.economics import QUICK, Metric, metrics, unstored_metrics

@@ -9,9 +9,9 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts import Chart
-from dashboard.charts.choices import choices
 from dashboard.charts.elements.markup import head
-from dashboard.charts.reasons import reasons
+from dashboard.charts.explored.choices import choices
+from dashboard.charts.explored.reasons import reasons
 from dashboard.link import page_links, state
 from dashboard.queries import explorations
 from dashboard.queries.economics import Metric, metrics

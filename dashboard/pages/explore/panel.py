@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,10 +11,10 @@ import streamlit as st
 
 from dashboard.charts.elements.markup import chips, facts, head, headed, legend, memory_bar, time_bar
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind
-from dashboard.charts.histogram import histogram
-from dashboard.charts.memory_bars import tier_pieces
-from dashboard.charts.reasons import label_of
-from dashboard.charts.time_bar import time_pieces
+from dashboard.charts.execution.memory_bars import tier_pieces
+from dashboard.charts.execution.time_bar import time_pieces
+from dashboard.charts.explored.histogram import histogram
+from dashboard.charts.explored.reasons import label_of
 from dashboard.link import page_links, state
 from dashboard.pages.explore import prefetch
 from dashboard.queries import accuracy, explorations
@@ -43,11 +43,17 @@ _OF_THE_CELL: Final = ("tensor_par", "pipeline_par", "data_par")
 _NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62}
 
 
-def group_panel(exploration: Exploration, metric: Metric, group: explorations.Group, *, filtered: bool = False) -> None:
-    """Draws the panel of any set of executions of which at least one runs. filtered: whether the map leaves some out,
-    so that its best need not be the best of all."""
+def group_panel(
+    exploration: Exploration, metric: Metric, group: explorations.Group, again: Callable[[], None], *,
+    filtered: bool = False,
+) -> None:  # fmt: skip
+    """Draws the panel of any set of executions of which at least one runs.
+
+    again: called last in a widget's callback where something else is selected. filtered: whether the map leaves some
+    out, so that its best need not be the best of all.
+    """
     st.html(headed(group.title, chips([("executions", count(group.feasible))])))
-    _fits(exploration, metric, group, usual=False, filtered=filtered)
+    _fits(exploration, metric, group, again, usual=False, filtered=filtered)
 
 
 def panel(
@@ -55,10 +61,14 @@ def panel(
     metric: Metric,
     cells: pd.DataFrame,
     cell: tuple[int, int] | None,
+    again: Callable[[], None],
     *,
     short: bool = False,
 ) -> None:
-    """Draws the panel of a cell. short: without its chart and table of executions, and what follows them."""
+    """Draws the panel of a cell. short: without its chart and table of executions, and what follows them.
+
+    again: called last in a widget's callback where something else is selected.
+    """
     if cell is None:
         st.caption("No cell to show.")
         return
@@ -69,16 +79,16 @@ def panel(
         group = explorations.Group(
             degrees(*cell), explorations.in_cell(cell), int(row["id"]), int(row["feasible"]), best, cell
         )
-        _fits(exploration, metric, group, short=short)
+        _fits(exploration, metric, group, again, short=short)
         if not short:
             _rest(exploration, cell)
     else:
-        _fits_not(exploration, row, cell)
+        _fits_not(exploration, row, cell, again)
 
 
 def _fits(
-    exploration: Exploration, metric: Metric, group: explorations.Group, *, usual: bool = True, short: bool = False,
-    filtered: bool = False,
+    exploration: Exploration, metric: Metric, group: explorations.Group, again: Callable[[], None], *,
+    usual: bool = True, short: bool = False, filtered: bool = False,
 ) -> None:  # fmt: skip
     scenario = exploration.scenario
     tie = plainest(exploration, exploration.key, group.id, metric.ranked_by, group.where)
@@ -123,7 +133,7 @@ def _fits(
     inside = bool(spread.edges) and spread.edges[0] <= marked <= spread.edges[-1]
     show(histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
          "explore_spread")  # fmt: skip
-    _table(exploration, metric, group)
+    _table(exploration, metric, group, again)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _links(None if usual else execution, group.members)
         launch.popover(scenario, execution, "explore_launch", plain=True)
@@ -197,7 +207,9 @@ def read_ahead(exploration: Exploration, metric: Metric) -> None:
     prefetch.read(exploration, metric.ranked_by, _names(exploration, metric))
 
 
-def _table(exploration: Exploration, metric: Metric, group: explorations.Group) -> None:
+def _table(
+    exploration: Exploration, metric: Metric, group: explorations.Group, again: Callable[[], None]
+) -> None:
     """The best executions of the group, the one that stands for them first; choosing one shows it above."""
     top = prefetch.top(exploration, group, metric.ranked_by, _names(exploration, metric))
     top = sorted(top, key=lambda row: row["id"] != group.id)
@@ -239,6 +251,7 @@ def _table(exploration: Exploration, metric: Metric, group: explorations.Group) 
     def picked() -> None:  # it holds no more than it needs: Streamlit keeps it for every key there ever was
         rows = st.session_state[key]["selection"]["rows"]
         state.select(numbers[rows[0]] if rows else None)
+        again()
 
     # Another table for other executions: the browser keeps by number which row is marked.
     key = f"explore_top_{hash((exploration.key, group.where, metric.key)):x}"
@@ -283,7 +296,7 @@ def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:
         st.caption("Every execution of this cell runs.")
 
 
-def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None:
+def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int], again: Callable[[], None]) -> None:
     """Why nothing in a cell runs, and the nearest change that would help."""
     scenario = exploration.scenario
     nearest = explorations.least_demanding(exploration, cell)
@@ -309,10 +322,13 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int]) -> None
     st.html(head("Why", "executions by the first reason") + chips([(label_of(c), count(n)) for c, n in found.items()]))
     with st.container(gap=None):
         st.html(head("What would make it fit"))
-        _remedies(exploration, row, cell, nearest)
+        _remedies(exploration, row, cell, nearest, again)
 
 
-def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest: tuple[int, str] | None) -> None:
+def _remedies(
+    exploration: Exploration, row: Any, cell: tuple[int, int], nearest: tuple[int, str] | None,
+    again: Callable[[], None],
+) -> None:  # fmt: skip
     system = exploration.scenario.system
     cells = exploration.by_pair()
     fitting = cells[cells["feasible"] > 0]
@@ -325,7 +341,7 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
             pair = int(target["tensor_par"]), int(target["pipeline_par"])
             st.button(
                 f"{short} {int(target[axis]):,} instead of {mine:,}", icon=":material/arrow_forward:", type="tertiary",
-                key=f"remedy_{axis}", on_click=state.select_cell, args=pair,
+                key=f"remedy_{axis}", on_click=_go, args=(pair, again),
             )  # fmt: skip
             ways += 1
     if not pd.isna(row["shortfall_bytes"]):
@@ -351,6 +367,12 @@ def _remedies(exploration: Exploration, row: Any, cell: tuple[int, int], nearest
             ways += 1
     if not ways:
         st.caption("No change of one degree helps; fewer limits or other networks might.")
+
+
+def _go(cell: tuple[int, int], again: Callable[[], None]) -> None:
+    """Goes on with another cell."""
+    state.select_cell(*cell)
+    again()
 
 
 def _lift(fields: tuple[str, ...]) -> None:

@@ -1,19 +1,24 @@
-"""Map, panel and download of the Explore page."""
+"""Map, panel, band and download of the Explore page: what another cell or execution changes.
+
+Where nothing else does, each is drawn again by itself: the panel first, which is what a click is made for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.best_map import best_map
-from dashboard.charts.degree_map import degree_map
 from dashboard.charts.elements.colour_scale import Domain
 from dashboard.charts.elements.markup import head, map_legend
 from dashboard.charts.elements.static_preview import is_drawable, still
+from dashboard.charts.explored.best_map import best_map
+from dashboard.charts.explored.degree_map import degree_map
+from dashboard.jobs.turns import turns
 from dashboard.link import state
 from dashboard.pages.explore.axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
 from dashboard.pages.explore.download import download
@@ -22,7 +27,7 @@ from dashboard.pages.explore.tables import cells_table, pairs_table
 from dashboard.queries.economics import Metric
 from dashboard.queries.explorations import Where, cells_of, in_cell
 from dashboard.queries.filters import Filter
-from dashboard.widgets import menus
+from dashboard.widgets import menus, recommended
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.staged_rendering import Stage
@@ -34,7 +39,12 @@ from engine import Exploration
 from engine.exploration.unstored_statistics import is_stored
 from hardware import network_names
 
-__all__ = ["View", "download_part", "map_part", "panel_part", "view_of"]
+__all__ = ["OVERVIEW", "View", "band_part", "download_part", "map_part", "panel_part", "view_of"]
+
+OVERVIEW: Final = "explore_overview"
+"""The fragment that holds all of the page."""
+_PARTS: Final = ("explore_panel", "explore_map", "explore_band", "explore_download")
+"""Fragments within it, in the order in which a click draws them again."""
 
 _CLICKED: Final = "_explore_clicked"
 """Whether a cell was clicked since panels were read ahead last."""
@@ -56,6 +66,15 @@ class View:
     facets: tuple[int, int]
     """Maps that are shown, and that there are."""
     drawn: Stage
+    alone: bool
+    """Whether what is selected changes nothing but `_PARTS`, each of which is a fragment then."""
+
+    def again(self) -> None:
+        """Has what another selection changes drawn again; to be called last in a widget's callback."""
+        # Menus elsewhere on the page may have told of what was selected before.
+        stale = menus.forget()
+        if self.alone:
+            st.rerun(OVERVIEW if stale else list(_PARTS))
 
     @property
     def where(self) -> Where:
@@ -70,19 +89,26 @@ def view_of(
     axes: Axes,
     filters: Sequence[Filter],
     drawn: Stage,
+    as_table: bool,
 ) -> View:
-    """Returns what the page shows of executions that meet filters, of which there are some."""
+    """Returns what the page shows of executions that meet filters, of which there are some.
+
+    as_table: whether it shows the map as one.
+    """
     every = not filters and axes.usual and is_stored(metric.statistic)
     if every:
         cells, facets = cells_of(exploration, metric), (1, 1)
     else:
         cells, facets = cells_for(exploration, axes, metric, where_of(filters), others)
-    return View(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn)
+    alone = every and drawn is Stage.WHOLE and exploration.feasible > 0 and not as_table
+    return View(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn, alone)
 
 
 def map_part(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
     """Draws the map with its caption. as_table: as a table in its stead."""
-    if view.every:
+    if view.alone:
+        _map_alone(exploration, view, domain)
+    elif view.every:
         _map_of_all(exploration, view, domain, as_table)
     else:
         _map_of_some(exploration, view, domain, as_table)
@@ -90,18 +116,59 @@ def map_part(exploration: Exploration, view: View, domain: Domain, as_table: boo
 
 def panel_part(exploration: Exploration, view: View) -> None:
     """Draws the panel of the selected cell, the best otherwise."""
+    (_panel_alone if view.alone else _panel)(exploration, view)
+
+
+def band_part(exploration: Exploration, view: View) -> None:
+    """Draws what is recommended beside the fastest."""
+    (_band_alone if view.alone else _band)(exploration, view)
+
+
+def download_part(exploration: Exploration, view: View) -> None:
+    """Draws the download, which offers the selected cell, too."""
+    (_download_alone if view.alone else _download)(exploration, view)
+
+
+@st.fragment(key="explore_map")
+def _map_alone(exploration: Exploration, view: View, domain: Domain) -> None:
+    with turns.turn():
+        _map_of_all(exploration, view, domain, as_table=False)
+
+
+@st.fragment(key="explore_panel")
+def _panel_alone(exploration: Exploration, view: View) -> None:
+    with turns.turn():
+        _panel(exploration, view)
+
+
+@st.fragment(key="explore_band")
+def _band_alone(exploration: Exploration, view: View) -> None:
+    with turns.turn():
+        _band(exploration, view)
+
+
+@st.fragment(key="explore_download")
+def _download_alone(exploration: Exploration, view: View) -> None:
+    with turns.turn():
+        _download(exploration, view)
+
+
+def _band(exploration: Exploration, view: View) -> None:
+    recommended.band(exploration, "explore", view.again)
+
+
+def _panel(exploration: Exploration, view: View) -> None:
     with st.container(border=True, gap="xsmall", key="panel"):
         if view.every:
             cell = _shown(view)
-            panel(exploration, view.metric, view.cells, cell, short=view.drawn is not Stage.WHOLE)
+            panel(exploration, view.metric, view.cells, cell, view.again, short=view.drawn is not Stage.WHOLE)
         else:
             _panel_of_some(exploration, view)
 
 
-def download_part(exploration: Exploration, view: View) -> None:
-    """Draws the download, which offers the selected cell, too. Once somebody has clicked a cell, what the panels of the
-    others show is read after it, when nothing of the page is waited for any more."""
+def _download(exploration: Exploration, view: View) -> None:
     download(exploration, view.filters)
+    # Somebody clicks cells: what the panels of the others show is read when nothing of the page is waited for any more.
     if st.session_state.pop(_CLICKED, False) and view.every:
         read_ahead(exploration, view.metric)
 
@@ -115,10 +182,7 @@ def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: 
                        narrow=is_narrow())  # fmt: skip
     pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.figure)
     with st.container(key="map_place"):
-        if pictured and view.drawn is Stage.PICTURE:
-            st.empty()
-        else:
-            show(chart, "explore_map", on_click=_clicked)
+        show(chart, "explore_map", on_click=partial(_clicked, view))
         if pictured:
             st.html(still(chart.figure))
     unit = scale_for(metric.column, cells["value"]).unit
@@ -127,11 +191,11 @@ def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: 
                        numbered=is_drawable(chart.figure) or not len(cells)))  # fmt: skip
 
 
-def _clicked() -> None:
+def _clicked(view: View) -> None:
     if found := clicked("explore_map"):
         state.select_cell(found[0], found[1])
         st.session_state[_CLICKED] = True
-        menus.forget()
+    view.again()
 
 
 def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
@@ -163,10 +227,10 @@ def _panel_of_some(exploration: Exploration, view: View) -> None:
     cell = state.selected_cell() if axes.of_cells else None
     row = cells[cells["at"] == at] if at is not None else cells[:0]
     if len(row) and row["rows"].iloc[0]:
-        group_panel(exploration, metric, group_of(exploration, axes, cells, str(at), metric, view.where),
+        group_panel(exploration, metric, group_of(exploration, axes, cells, str(at), metric, view.where), view.again,
                     filtered=bool(view.where))
     elif cell is not None and len(row) and row["label"].iloc[0]:
-        panel(exploration, metric, cells_of(exploration, metric), cell)
+        panel(exploration, metric, cells_of(exploration, metric), cell, view.again)
     elif cell is not None:
         st.html(head(degrees(*cell)))
         relaxations(exploration, view.filters, in_cell(cell))

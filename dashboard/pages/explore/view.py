@@ -15,7 +15,7 @@ from dashboard.link import state
 from dashboard.pages.explore.axes import Axes, axes_in_link, best_rates, in_other_datatypes
 from dashboard.pages.explore.axes import pick as pick_axes
 from dashboard.pages.explore.choice_costs import costs, infeasible
-from dashboard.pages.explore.parts import download_part, map_part, panel_part, view_of
+from dashboard.pages.explore.parts import OVERVIEW, band_part, download_part, map_part, panel_part, view_of
 from dashboard.pages.explore.sentence import sentence
 from dashboard.pages.explore.terms import terms
 from dashboard.queries import accuracy
@@ -155,10 +155,10 @@ def render(view: View) -> None:
     _overview(view.exploration, view.others)
 
 
-@st.fragment
+@st.fragment(key=OVERVIEW)
 @whole_or_waiting
 def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> None:
-    """The whole page. Clicking, switching and filtering rerun nothing else.
+    """The whole page. Switching and filtering rerun nothing else, and clicking less.
 
     others: the same in other datatypes, where there is a map for each.
     """
@@ -187,13 +187,13 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
             sentence(exploration, metric, axes, filters, number)
             relaxations(exploration, filters)
         return
-    view = view_of(exploration, others, metric, axes, filters, drawn)
-    rest = _strip(strip, exploration, whole=whole) if view.every else []
+    view = view_of(exploration, others, metric, axes, filters, drawn, as_table)
+    rest = [] if whole else _strip(strip, exploration, where, number, whole=False)  # nothing moves when it comes
     with left:
         if not view.every:
             sentence(exploration, metric, axes, filters, number)
         map_part(exploration, view, domain, as_table)
-    if not view.every:  # after the map, which is what a change of filter is waited for
+    if whole:  # after the map, which is what a change of metric or filter is waited for
         rest = _strip(strip, exploration, where, number)
     if rest:
         left.html(figure_strip(rest, marks=False))
@@ -203,7 +203,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
         return
     if exploration.feasible:
         with advised:
-            recommended.band(exploration, "explore")
+            band_part(exploration, view)
     with below or left:
         costs(exploration, metric, where)
     with below or right:

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.layer_blocks import segment_map
+from dashboard.charts.plans.layer_blocks import segment_map
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import segments
 from dashboard.widgets.tables import height_of

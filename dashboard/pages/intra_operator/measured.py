@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.intra_operator import Measured
+from dashboard.charts.plans.intra_operator import Measured
 from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import OWN, Question, counted_as

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.intra_operator import along_curves, best_named, rate_bars, time_bars, vector_points
+from dashboard.charts.plans.intra_operator import along_curves, best_named, rate_bars, time_bars, vector_points
 from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import OWN, Question, question
 from dashboard.pages.intra_operator.layers import chosen_words, draw_layers

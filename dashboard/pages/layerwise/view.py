@@ -7,13 +7,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.layer_plan import (
-    MOST_DRAWN,
-    device_grid,
-    plan_curves,
-    stage_memory_bars,
-    stage_timeline,
-)
+from dashboard.charts.plans.layer_plan import MOST_DRAWN, device_grid, plan_curves, stage_memory_bars, stage_timeline
 from dashboard.jobs.layer_plans import LayerPlanJob, ModelQuestion, Planned
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.charts.efficiency_curve import efficiency_curve
 from dashboard.charts.elements.markup import head
+from dashboard.charts.execution.efficiency_curve import efficiency_curve
 from dashboard.link import state
 from dashboard.widgets.chart import show
 from engine.columns import choice_label

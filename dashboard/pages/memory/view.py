@@ -12,8 +12,8 @@ import streamlit as st
 from dashboard.charts import Chart
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import MEMORY_KINDS
-from dashboard.charts.memory_bars import memory_bars, memory_rows, tier_pieces
-from dashboard.charts.memory_requirements import memory_needs
+from dashboard.charts.execution.memory_bars import memory_bars, memory_rows, tier_pieces
+from dashboard.charts.explored.memory_requirements import memory_needs
 from dashboard.link import state
 from dashboard.queries import accuracy
 from dashboard.queries.executions import evaluated

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.pareto import Named
+from dashboard.charts.explored.pareto import Named
 from dashboard.pages.pareto.queries import axes_of, frontier
 from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import Metric

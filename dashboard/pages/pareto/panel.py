@@ -10,8 +10,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.memory_bars import tier_pieces
-from dashboard.charts.time_bar import time_pieces
+from dashboard.charts.execution.memory_bars import tier_pieces
+from dashboard.charts.execution.time_bar import time_pieces
 from dashboard.link import state
 from dashboard.pages.pareto.queries import prices, rate_words, steps
 from dashboard.queries.economics import Metric

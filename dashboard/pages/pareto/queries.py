@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.pareto import Density, edges
+from dashboard.charts.explored.pareto import Density, edges
 from dashboard.queries.economics import Metric, metrics
 from dashboard.queries.explorations import Where
 from dashboard.words.numbers import plain, scale_for, with_unit

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.pareto import Density, Named, pareto
+from dashboard.charts.explored.pareto import Density, Named, pareto
 from dashboard.link import state
 from dashboard.pages.pareto.other_scenarios import chooser, frontiers, side_by_side
 from dashboard.pages.pareto.panel import panel

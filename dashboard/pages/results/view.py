@@ -13,7 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.histogram import histogram
+from dashboard.charts.explored.histogram import histogram
 from dashboard.files import downloads, exports
 from dashboard.link import page_links, state
 from dashboard.queries.economics import unstored_metrics

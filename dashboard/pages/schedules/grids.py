@@ -9,8 +9,13 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.gantt import gantt
-from dashboard.charts.parallelism_grid import envelope_scatter, memory_scatter, simulated_overlay, speedup_curves
+from dashboard.charts.schedules.gantt import gantt
+from dashboard.charts.schedules.parallelism_grid import (
+    envelope_scatter,
+    memory_scatter,
+    simulated_overlay,
+    speedup_curves,
+)
 from dashboard.pages.schedules.inputs import decimal_input, whole_input
 from dashboard.queries.parallelism_grids import Machine, Stack, curves, grid_of, machine_of, stack_of
 from dashboard.widgets.chart import show

@@ -10,8 +10,8 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS, Kind
-from dashboard.charts.gantt import WEIGHTS, gantt, shown_stages
-from dashboard.charts.held_activations import held_activations
+from dashboard.charts.schedules.gantt import WEIGHTS, gantt, shown_stages
+from dashboard.charts.schedules.held_activations import held_activations
 from dashboard.pages.schedules.questions import Outcome, Question, drawn_replay
 from dashboard.widgets.chart import show
 from dashboard.words.markdown import literal

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.gantt import gantt
+from dashboard.charts.schedules.gantt import gantt
 from dashboard.pages.schedules.questions import Question, titles
 from dashboard.widgets.chart import show
 from dashboard.words.markdown import literal

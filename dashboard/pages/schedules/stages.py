@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.stage_bars import stage_bars, stage_kinds
+from dashboard.charts.schedules.stage_bars import stage_bars, stage_kinds
 from dashboard.pages.schedules.own_stages import ALIKE, RankWork, bytes_of_ranks, megatrons_list, ranks_of
 from dashboard.pages.schedules.questions import Outcome, Question, chunks_of
 from dashboard.widgets.chart import show

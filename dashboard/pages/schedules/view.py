@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.schedule_curves import schedule_curves
+from dashboard.charts.schedules.schedule_curves import schedule_curves
 from dashboard.link import state
 from dashboard.pages.schedules import grids, inputs
 from dashboard.pages.schedules.lanes import WAITS, card, causes, legend

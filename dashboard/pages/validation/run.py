@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from dashboard.charts.accuracy.measured import step_parts
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
-from dashboard.charts.measured import step_parts
 from dashboard.pages.validation.queries import Checked, interval_of
 from dashboard.widgets.chart import show
 from dashboard.words.markdown import literal

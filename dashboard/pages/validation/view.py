@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from dashboard.charts.accuracy.measured import MAX_MARKS, measured
+from dashboard.charts.accuracy.residuals import residuals
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
-from dashboard.charts.measured import MAX_MARKS, measured
-from dashboard.charts.residuals import residuals
 from dashboard.link import state
 from dashboard.link.document_validation import Refused
 from dashboard.pages.validation import queries as data

@@ -10,7 +10,7 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.time_bar import waterfall
+from dashboard.charts.execution.time_bar import waterfall
 from dashboard.jobs.server import questions
 from dashboard.link import page_links, state
 from dashboard.queries import accuracy

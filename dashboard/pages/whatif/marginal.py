@@ -9,7 +9,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from dashboard.charts.elements.advice import rows_table
-from dashboard.charts.tornado import Swing
+from dashboard.charts.what_if.tornado import Swing
 from dashboard.pages.whatif.board import Board
 from dashboard.queries import accuracy
 from dashboard.words.numbers import ABSENT, percent, plain, signed_percent

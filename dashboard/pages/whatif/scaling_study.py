@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import streamlit as st
 
 from dashboard.charts.elements.markup import head
-from dashboard.charts.scaling_study import FALLS, MOST_BARS, Size, fall_off, size_chart, slower
+from dashboard.charts.what_if.scaling_study import FALLS, MOST_BARS, Size, fall_off, size_chart, slower
 from dashboard.link import state
 from dashboard.pages.whatif.board import BATCHES, RANGE, _asked_ends
 from dashboard.widgets.chart import clicked, show

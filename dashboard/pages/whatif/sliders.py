@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,22 +12,28 @@ import streamlit as st
 
 import hardware
 from dashboard.charts.elements.markup import head
+from dashboard.compat.session import in_browser
+from dashboard.jobs.server import questions
 from dashboard.link import state
 from dashboard.link.catalogue import called
 from dashboard.link.document_validation import Refused
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.widgets.controls import given, key_for, segments, whole, whole_field
-from dashboard.widgets.hardware_changes import current, put, reset
+from dashboard.widgets.hardware_changes import current, moved, put, reset
 from dashboard.words.changes import in_words, options, slider_label
 from dashboard.words.markdown import literal
 from engine import Scenario, whatif
 from engine.whatif import Parameter
 from hardware import System
 
-__all__ = ["PARTS", "card"]
+__all__ = ["PARTS", "card", "search_ahead"]
 
 PARTS: Final = ("whatif_answer", "whatif_hardware", "whatif_studies")
 """Fragments of the page, in the order in which a change draws them again."""
+_NEXT: Final = "_whatif_next"
+"""The parameter that was moved last, and the value that follows if it is moved on."""
+_QUICK: Final = 0.25
+"""Longest search after which the next step is searched before anybody asks [s]."""
 
 
 def card(again: Callable[[], None]) -> None:
@@ -78,8 +85,10 @@ def _field(
     key = key_for(f"_whatif_{way}_{which.name}", float(value))
 
     def changed() -> None:
-        new = given(key)
-        put(scenario, which.name, float(whole(new) if which.discrete else new))
+        new = float(whole(given(key)) if which.discrete else given(key))
+        put(scenario, which.name, new)
+        st.session_state[_NEXT] = which.name, _following(options(which, value), value, new)
+        questions().begin(scenario, current(scenario)[0], state.watcher())  # while the page gets ready to draw it
         again()
 
     if way == "sliders":
@@ -100,6 +109,27 @@ def _field(
         label, low, which.highest, inside, key=key, on_change=changed, help=which.description, step=_step(which),
         format="%.6g",
     )  # fmt: skip
+
+
+def _following(values: Sequence[float], before: float, now: float) -> float | None:
+    """Returns the value that follows on a slider that was moved from one value to another; None at its end."""
+    further = [value for value in values if (value > now if now > before else value < now)]
+    return None if not further or now == before else min(further) if now > before else max(further)
+
+
+def search_ahead(scenario: Scenario) -> None:
+    """Searches for what the slider moved last says one step on, in the same direction: who moves it moves it again.
+
+    Called when nothing of the page is waited for any more.
+    """
+    name, value = st.session_state.pop(_NEXT, ("", None))
+    if value is None or not in_browser():
+        return
+    now = questions().ask(scenario, current(scenario)[0], state.watcher())
+    with contextlib.suppress(ValueError):  # there may be no such change
+        following = moved(scenario, name, value)
+        if now.seconds < _QUICK:
+            questions().ahead(scenario, following, state.watcher())
 
 
 def _step(which: Parameter) -> float:

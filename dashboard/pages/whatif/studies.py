@@ -9,9 +9,9 @@ from typing import Final
 import streamlit as st
 
 from dashboard.charts.elements.markup import head
-from dashboard.charts.surface import Side, Spot, gain_map
-from dashboard.charts.sweep import Stop, sweep_line
-from dashboard.charts.tornado import Swing, tornado
+from dashboard.charts.what_if.surface import Side, Spot, gain_map
+from dashboard.charts.what_if.sweep import Stop, sweep_line
+from dashboard.charts.what_if.tornado import Swing, tornado
 from dashboard.files import exports
 from dashboard.link import state
 from dashboard.pages.whatif import files as whatif_files

@@ -103,6 +103,7 @@ def _studies() -> None:
         return
     st.session_state[_POLLING] = polling
     st.fragment(_cards, run_every=POLL if polling else None)()
+    whatif_hardware.search_ahead(state.current_scenario())
 
 
 def _cards() -> None:

@@ -6,20 +6,21 @@ gradient exchange, can only add to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from engine.cost_models.calculon.physics.batch import pipeline_part
+from engine.cost_models.calculon.physics.batch import StepBlock, pipeline_part
 from engine.cost_models.calculon.physics.data_parallel import block_exchanges
 from engine.cost_models.calculon.physics.pipeline import Stages
+from engine.cost_models.calculon.physics.rates import Rates
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, RowTable
 from engine.executions.arrays import Flags, Floats, Ints, take
 from engine.space.rows import ROWS_PER_CHUNK
 from engine.space.schedule_points import SchedulePoints, StepModes
 
-__all__ = ["Candidates", "bounds", "candidates"]
+__all__ = ["Candidates", "bounds", "candidates", "point_bounds"]
 
 
 @dataclass(slots=True)
@@ -44,6 +45,17 @@ class Candidates:
     batch: Floats
     data_nets: Flags
     stages: Stages
+
+    def at(self, chosen: Ints) -> Candidates:
+        """Returns these candidates alone.
+
+        Args:
+            chosen: positions of the candidates.
+        """
+        columns = {item.name: getattr(self, item.name) for item in fields(self)}
+        stages, nets = columns.pop("stages"), columns.pop("data_nets")
+        rows = {name: column[chosen] for name, column in columns.items()}
+        return Candidates(**rows, data_nets=nets[:, chosen], stages=take(stages, chosen))
 
 
 def candidates(prepared: RowTable | PreparedRows, fits: Flags) -> Candidates:
@@ -133,6 +145,61 @@ def bounds(prepared: PreparedRows, rows: Candidates) -> Floats:
         here = slice(start, start + ROWS_PER_CHUNK)
         result[here] = _bounds_of(prepared, rows, here)
     return result
+
+
+def point_bounds(row_table: RowTable, rate: Rates, blocks: StepBlock, optimizer_time: Floats) -> Floats:
+    """Returns the sample rate that no execution of a schedule point exceeds [samples/s] [points], up to rounding; minus
+    infinity of those without any.
+
+    It is the bound of a candidate whose every figure is the least that any mode of the schedule point has. A step is a
+    sum of these with weights that are not negative, and collectives take no less time for more.
+
+    Args:
+        row_table: the cells.
+        rate: rates of the system.
+        blocks: figures of the distinct blocks, each [keys].
+        optimizer_time: the optimizer's step on them [keys] [s].
+    """
+    points, modes, cells = row_table.points, row_table.modes, row_table.cells
+    found = np.full(len(points.cell), -np.inf)
+    groups = [group for group in row_table.groups if len(group.point)]
+    exists = np.maximum(modes.position[0], modes.position[1]) >= 0
+    kinds = [np.unique(modes.time[there]) for there in exists]
+    least = _least_blocks(blocks, row_table.keyed.width, kinds)
+    optimizers = [np.unique(modes.optimizer[there]) for there in exists]
+    trains = np.array([bool(there.any()) and bool(modes.fields["training"][there].all()) for there in exists])
+    for group in groups:
+        point = group.point
+        kind, cell = points.kind[point], points.cell[point]
+        update = np.zeros(len(point))
+        for number in np.unique(kind).tolist():
+            here = np.flatnonzero(kind == number)
+            starts = np.array([start[point[here]] for start in row_table.optimizer_of])
+            update[here] = optimizer_time[starts[:, :, None] + optimizers[number]].min(axis=(0, 2))
+        b = take(least, kind * (len(least.weights) // len(kinds)) + group.block // row_table.keyed.width)
+        pipe = pipeline_part(
+            rate, take(row_table.stages, point), b, update,
+            pipeline_net=np.asarray(group.pipeline_net), training=trains[kind], moved=None,
+        )  # fmt: skip
+        total = pipe.total
+        if group.exchanges:
+            members = cells.data_par[cell].astype(np.float64)
+            exchange = np.minimum.reduce([
+                np.minimum(*block_exchanges(rate.networks, np.asarray(net), b.weights, members))
+                for net in group.data_nets
+            ])  # fmt: skip
+            total = total + np.where(trains[kind], exchange, 0.0)
+        found[point] = np.maximum(found[point], cells.batch_size[cell] / total)
+    return found
+
+
+def _least_blocks(blocks: StepBlock, width: int, kinds: Sequence[Ints]) -> StepBlock:
+    """The least of every figure of a block among the block times of each kind of cell, kind by kind, each
+    [kinds x (pairs with a network)]; endless for kinds without any."""
+    names = [item.name for item in fields(blocks)]
+    figures = np.array([getattr(blocks, name) for name in names]).reshape(len(names), -1, width)
+    least = [figures[:, :, times].min(axis=2, initial=np.inf) for times in kinds]
+    return StepBlock(*np.concatenate(least, axis=1))
 
 
 def _bounds_of(prepared: PreparedRows, rows: Candidates, here: slice) -> Floats:

@@ -11,13 +11,13 @@ import hardware
 import models
 from engine.columns import FIELDS, STATISTICS, ColumnSet
 from engine.cost_models.calculon.account import CalculonAccount
+from engine.cost_models.calculon.bound_search import CalculonBoundSearch
 from engine.cost_models.calculon.bounds import bounds, candidates
-from engine.cost_models.calculon.laid_out import LaidOutCells
 from engine.cost_models.calculon.layer_table import layer_sheet, layer_table_of
-from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, prepare_calculon, row_table_of
+from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, prepare_calculon
 from engine.cost_models.calculon.rows.row_evaluation import calculon_reach, evaluate_calculon_rows
 from engine.cost_models.calculon.space import CalculonSpace
-from engine.cost_models.calculon.table_evaluation import evaluate_calculon
+from engine.cost_models.calculon.table_evaluation import calculon_row, evaluate_calculon
 from engine.cost_models.contract import Candidates, CostModel, Sheet
 from engine.executions.arrays import Floats
 from engine.executions.table import DATATYPES
@@ -45,6 +45,7 @@ class Calculon(CostModel):
     reference = "Calculon 0.1.0"
     even_pipelines = True
     reads_efficiencies = True
+    searches_by_bounds = True
     operations_called = "layers"
     unread = frozenset({"power"})
     flop_recipe = "block"
@@ -80,6 +81,10 @@ class Calculon(CostModel):
         """See `CostModel.evaluate`."""
         return evaluate_calculon(model, system, executions)
 
+    def row(self, space: CalculonSpace, number: int, calibration: Calibration | None) -> dict[str, Any]:
+        """See `CostModel.row`."""
+        return calculon_row(space, number) or super().row(space, number, calibration)
+
     def candidates(self, prepared: PreparedRows) -> Candidates:
         """See `CostModel.candidates`."""
         return candidates(prepared, prepared.fits)
@@ -92,9 +97,9 @@ class Calculon(CostModel):
         """See `CostModel.depends_on`: Calculon's own documents."""
         return {"model": models.to_calculon(model), "system": hardware.to_calculon(system)}
 
-    def laid_out(self, space: CalculonSpace, numbers: range) -> LaidOutCells:
-        """See `CostModel.laid_out`."""
-        return LaidOutCells(row_table_of(space, numbers))
+    def bound_search(self, space: CalculonSpace, numbers: range) -> CalculonBoundSearch:
+        """See `CostModel.bound_search`."""
+        return CalculonBoundSearch(space, numbers)
 
     def layout_depends_on(
         self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]

@@ -19,17 +19,18 @@ from engine.cost_models.calculon.physics.optimizer import OptimizerTable, optimi
 from engine.cost_models.calculon.physics.pipeline import Stages, stages
 from engine.cost_models.calculon.physics.rates import Rates, network_rates, rates
 from engine.cost_models.calculon.physics.statistics import statistics
+from engine.cost_models.calculon.space import CalculonSpace
 from engine.executions import reasons
 from engine.executions.arrays import Floats, distinct, take
 from engine.executions.codes import FULL, NETWORKS, NO_OVERLAP
-from engine.executions.outcome import given_words, outcome_table, words_array
+from engine.executions.outcome import given_words, outcome_table, running_row, words_array
 from engine.executions.rules import most_blocks
 from engine.executions.sentences import excesses, network_subjects
 from engine.executions.table import DATATYPES, FIELD_NAMES, Executions, check_fields, parse
 from hardware import GIB, System
 from models import Model
 
-__all__ = ["CHUNK", "block_sizes", "evaluate_calculon"]
+__all__ = ["CHUNK", "block_sizes", "calculon_row", "evaluate_calculon"]
 
 Numbers = npt.NDArray[np.int16]
 
@@ -61,6 +62,24 @@ def evaluate_calculon(model: Model, system: System, executions: pd.DataFrame) ->
 
     given = executions[list(FIELD_NAMES)]
     return outcome_table(given, STATISTICS, reason, malformed, values, quantities)
+
+
+def calculon_row(space: CalculonSpace, number: int) -> dict[str, Any] | None:
+    """Returns the row that `evaluate_calculon` has of an execution of a space that runs; None of one that does not.
+
+    Reading a table takes longer than all arithmetic of a row, and what a space numbers is well formed.
+
+    Args:
+        space: the space.
+        number: id of the execution.
+    """
+    rows, reason = np.zeros(1, np.intp), np.zeros(1, np.int16)
+    values, memory = np.full((len(STATISTICS), 1), np.nan), {"tier1": np.zeros(1), "tier2": np.zeros(1)}
+    e = space.decode([number])
+    check_against(space.model, space.system, e, reason)
+    if reason[0] == reasons.FITS:
+        _evaluate_datatype(space.model, space.system, space.datatype, e, rows, reason, values, memory)
+    return None if reason[0] != reasons.FITS else running_row(space.row(number), STATISTICS, values[:, 0])
 
 
 def _evaluate_datatype(

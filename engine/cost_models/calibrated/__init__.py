@@ -18,13 +18,8 @@ from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS, case_
 from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.calibrated.effective import accelerator_error, effective_rates
 from engine.cost_models.calibrated.measured import MEASURED_FILE, OFFLOADS, aspects, generation_words, kind_words
-from engine.cost_models.calibrated.physics.attention import attention_core, kernel_rate
-from engine.cost_models.calibrated.physics.block import attention_layers, feedforward_layers, tensor_exchange
-from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
-from engine.cost_models.calibrated.physics.elementwise import activation, casts, norms
-from engine.cost_models.calibrated.physics.experts import PERMUTE_BYTES, active_width, exchange, expert_layers
-from engine.cost_models.calibrated.physics.gemm import TILE, Layer, MatrixUnit, computing, gemm
-from engine.cost_models.calibrated.physics.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
+from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.communication.networks import LARGEST_HOST, farthest
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     DISPATCHERS,
@@ -37,9 +32,15 @@ from engine.cost_models.calibrated.physics.inputs import (
     ModelShapes,
     Software,
 )
-from engine.cost_models.calibrated.physics.launch import block_launches, expert_launches, launch_time
+from engine.cost_models.calibrated.physics.layers.attention import attention_core, kernel_rate
+from engine.cost_models.calibrated.physics.layers.block import attention_layers, feedforward_layers, tensor_exchange
+from engine.cost_models.calibrated.physics.layers.elementwise import activation, casts, norms
+from engine.cost_models.calibrated.physics.layers.experts import PERMUTE_BYTES, active_width, exchange, expert_layers
+from engine.cost_models.calibrated.physics.layers.gemm import TILE, Layer, MatrixUnit, computing, gemm
+from engine.cost_models.calibrated.physics.layers.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
+from engine.cost_models.calibrated.physics.layers.launch import block_launches, expert_launches, launch_time
+from engine.cost_models.calibrated.physics.layers.rates import Rates, power_factor, sustained_rates
 from engine.cost_models.calibrated.physics.memory import MemoryUse, memory_use
-from engine.cost_models.calibrated.physics.networks import LARGEST_HOST, farthest
 from engine.cost_models.calibrated.physics.parameters import (
     FITTED,
     Parameters,
@@ -47,9 +48,8 @@ from engine.cost_models.calibrated.physics.parameters import (
     parameters,
     parameters_of,
 )
-from engine.cost_models.calibrated.physics.pipeline import message_time
-from engine.cost_models.calibrated.physics.rates import Rates, power_factor, sustained_rates
-from engine.cost_models.calibrated.physics.schedules import SCHEDULES, interleaved_where, plain_schedule
+from engine.cost_models.calibrated.physics.pipeline.schedules import SCHEDULES, interleaved_where, plain_schedule
+from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
 from engine.cost_models.calibrated.physics.step import (
     BLOCK_FIELDS,
     BlockLevel,

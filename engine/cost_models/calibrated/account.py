@@ -28,19 +28,25 @@ from engine.cost_models.account import (
 from engine.cost_models.calibrated.formulas import EXPRESSIONS, formula
 from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS
 from engine.cost_models.calibrated.operation_table import case_of_execution
-from engine.cost_models.calibrated.physics.chunks import (
+from engine.cost_models.calibrated.physics.communication.links import link_times
+from engine.cost_models.calibrated.physics.communication.networks import networks_used, shared_by
+from engine.cost_models.calibrated.physics.inputs import Case
+from engine.cost_models.calibrated.physics.layers.operations import (
+    BLOCKS,
+    block_operations,
+    blocks_of,
+    limits,
+    summarised,
+)
+from engine.cost_models.calibrated.physics.offload import RESERVE
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.chunks import (
     chunk_seconds,
     megatron_options,
     message_seconds,
     stage_bytes,
     stage_work,
 )
-from engine.cost_models.calibrated.physics.inputs import Case
-from engine.cost_models.calibrated.physics.links import link_times
-from engine.cost_models.calibrated.physics.networks import networks_used, shared_by
-from engine.cost_models.calibrated.physics.offload import RESERVE
-from engine.cost_models.calibrated.physics.operations import BLOCKS, block_operations, blocks_of, limits, summarised
-from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.step import StepTimes, step_times
 from engine.cost_models.chunk_times import microbatches_of
 from engine.cost_models.formulas import Expression, Untold
@@ -211,8 +217,9 @@ class CalibratedAccount(Account):
 def innermost_first(execution: Mapping[Any, Any], system: System) -> list[RankGroup]:
     """Returns the placement of ranks on the networks of a system, group by group.
 
-    See `engine.cost_models.calibrated.physics.networks`. Collectives and exchanges of tokens use every network that
-    sets their ranks apart, rings of context parallel ranks and messages between stages the outermost of them only.
+    See `engine.cost_models.calibrated.physics.communication.networks`. Collectives and exchanges of tokens use every
+    network that sets their ranks apart, rings of context parallel ranks and messages between stages the outermost of
+    them only.
 
     Args:
         execution: its fields by name.

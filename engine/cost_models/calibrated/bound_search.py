@@ -2,12 +2,14 @@
 
 Five sieves, each finer and dearer than the one before, and each for what the last one left:
 
-1. which (schedule point, search mode) anything fits for, which only capacities decide, and which is remembered;
-2. a bound of a schedule point: the fastest of its blocks through the pipeline, without gathers of weights, waiting and
-updates; 3. the same with the least of gathers and updates; 4. that bound of each of its search modes
-(`engine.cost_models.calibrated.point_bounds`);
+1. a bound of a schedule point: the fastest of its blocks through the pipeline, without gathers of weights, waiting and
+updates; 2. the same with the least of gathers and updates; 3. which of its search modes anything fits for, which only
+capacities decide; 4. that bound of each of these search modes (`engine.cost_models.calibrated.point_bounds`);
 5. prepared rows of the few schedule points that remain (`engine.cost_models.calibrated.rows.prepared_rows`), with the
 bounds of `engine.cost_models.calibrated.bounds`.
+
+Memory is dearer to look at than bounds, so it is looked at where bounds leave something. Who counts what runs has
+looked at all of it: what fits is remembered then, and comes before all bounds.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrate
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import in_flight
-from engine.cost_models.calibrated.physics.residence import kept_blocks
-from engine.cost_models.calibrated.physics.schedules import INTERLEAVED, refusals
-from engine.cost_models.calibrated.physics.stages import fewest_held, fullest_stages
+from engine.cost_models.calibrated.physics.pipeline.residence import kept_blocks
+from engine.cost_models.calibrated.physics.pipeline.schedules import INTERLEAVED, refusals
+from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held, fullest_stages
 from engine.cost_models.calibrated.physics.step import BlockLevel
 from engine.cost_models.calibrated.point_bounds import PointBounds, blocks_together, least_update, rates_of
 from engine.cost_models.calibrated.rows.memory_requirements import (
@@ -42,6 +44,7 @@ from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, blo
 from engine.cost_models.calibrated.rows.row_tables import row_table_of
 from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, GRAINS, PointTable, case_at, point_table_of
 from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.cost_models.point_order import most_promising_first
 from engine.executions.arrays import Flags, Ints, distinct
 from engine.space.schedule_points import executions_of, mode_counts, step_modes
 from engine.space.space import Modes
@@ -61,6 +64,8 @@ FIRST_BOUNDS = 64
 """Schedule points whose modes' bounds are computed first."""
 LOOKED_THROUGH = 8
 """Times as many, the most promising by their pipelines alone, that those are chosen from."""
+FIRST_PIPELINES = 2048
+"""Pipelines of the schedule points that are looked at whole before all others."""
 POINTS_BOUNDED = 16_384
 """Schedule points whose own bounds are computed together."""
 ROOM_KEPT = 32 * 2**20
@@ -83,7 +88,7 @@ class _Fitting:
 
 @dataclass(slots=True)
 class _Asked:
-    """Schedule points of a kind of cell whose memory is looked at together: `here` among those that differ in it;
+    """Schedule points of a kind of cell whose memory is looked at together: `here` among those that are asked about;
     what runs if there is room for it [memory modes, points]."""
 
     kind: int
@@ -93,13 +98,24 @@ class _Asked:
 
 
 @dataclass(slots=True)
+class _Sieve:
+    """Bounds on a space's system: the blocks that they rest on, `hopes` of every schedule point by its pipeline alone,
+    and what gives the finer ones of some schedule points [samples/s]."""
+
+    space: CalibratedSpace
+    level: BlockLevel
+    hopes: Floats
+    of_steps: Callable[[Ints], Floats]
+
+
+@dataclass(slots=True)
 class _SearchModes:
     """The modes of a space as a search tells them apart.
 
     `search` and `block` are fields of the search modes and of their block modes; `search_of` [time modes] and
     `block_of` [search modes] say which each has. Of the `groups` of search modes that go with the same memory modes,
-    `group_of` [search modes] says the one of each, and `partners`, by kind of cell and group, those memory modes.
-    `count` are executions [kinds of cells, memory modes].
+    `group_of` [search modes] says the one of each, and `partners`, by kind of cell and group, those memory modes;
+    `listed` [kinds of cells, groups] tells where there are any. `count` are executions [kinds of cells, memory modes].
     """
 
     search: dict[str, npt.NDArray[Any]]
@@ -109,6 +125,7 @@ class _SearchModes:
     group_of: Ints
     groups: int
     partners: list[list[Ints]]
+    listed: Flags
     count: Ints
 
 
@@ -131,7 +148,8 @@ def _search_modes(kinds: tuple[Modes, ...]) -> _SearchModes:
     _, one_of = np.unique(group_of, return_index=True)
     return _SearchModes(
         search, search_of, {name: search[name][block] for name in BLOCK_FIELDS}, block_of, group_of, len(groups),
-        [[np.flatnonzero(column) for column in table[:, one_of].T] for table in partners], count,
+        [[np.flatnonzero(column) for column in table[:, one_of].T] for table in partners],
+        np.asarray(partners[:, :, one_of].any(axis=1)), count,
     )  # fmt: skip
 
 
@@ -142,9 +160,10 @@ class CalibratedBoundSearch:
         self.point_table = point_table_of(space, numbers)
         self._modes = _search_modes(space.modes)
         self._shapes, self._shape_of = block_shapes(self.point_table.point)
-        self._needing, self._needs_as = _alike_in_memory(space, self.point_table)
+        self._alike: tuple[Ints, Ints] | None = None
         self._fitting: OrderedDict[tuple[float, float], _Fitting] = OrderedDict()
         self._kept: list[_Asked] | None = None
+        self._sieve: _Sieve | None = None
         self.size = len(self.point_table.points.cell)
 
     def feasible(self, space: CalibratedSpace) -> int:
@@ -155,8 +174,23 @@ class CalibratedBoundSearch:
         """
         return self._fits(space).feasible
 
+    def promising(self, space: CalibratedSpace) -> Ints:
+        """Returns a few schedule points of the highest bounds, in no order: to be looked at whole before anything else.
+
+        Args:
+            space: the space, of the same layout, at its system's rates and capacities.
+        """
+        sieve = self._sieve_of(space)
+        looked = _largest(sieve.hopes, LOOKED_THROUGH * FIRST_BOUNDS)
+        looked = looked[sieve.hopes[looked] > -np.inf]
+        finer = sieve.of_steps(looked)
+        # What follows need not compute these again.
+        sieve.hopes[looked] = np.minimum(sieve.hopes[looked], finer)
+        most = FIRST_PIPELINES // len(self.point_table.modes.time_modes["launch"])
+        return looked[_largest(finer, max(1, min(most, FIRST_BOUNDS)))]
+
     def bounds(
-        self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf
+        self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf, known: Ints | None = None
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
         """Yields schedule points, search modes, and the sample rate that none of their executions exceeds [samples/s],
         up to rounding.
@@ -167,54 +201,61 @@ class CalibratedBoundSearch:
             space: the space, of the same layout, at its system's rates and capacities.
             least: is asked before each part; schedule points that cannot reach this rate [samples/s] are left out from
                 there on.
+            known: schedule points that are left out, having been looked at whole; None for none.
         """
-        fitting = self._fits(space)
+        sieve, self._sieve = self._sieve_of(space), None
+        hopes, fitting = sieve.hopes, self._fitting.get(_capacities(space))
+        if known is not None:
+            hopes[known] = -np.inf
+        most = max(1, BOUNDS_AT_ONCE // max(1, len(self._modes.search["launch"])))
+        for here in most_promising_first(
+            hopes, least, first=FIRST_BOUNDS, most=most, looked=LOOKED_THROUGH * FIRST_BOUNDS, finer_of=sieve.of_steps
+        ):
+            groups = self._unpacked(self._bits(space, here) if fitting is None else fitting.bits[here])
+            fits = groups.any(axis=0)
+            if fits.any():
+                yield self._of_modes(space, groups[:, fits], sieve.level, here[fits])
+
+    def _sieve_of(self, space: CalibratedSpace) -> _Sieve:
+        """Bounds of all schedule points on the space's system; kept until they are used."""
+        if self._sieve is not None and self._sieve.space is space:
+            return self._sieve
+        fitting = self._fitting.get(_capacities(space))
         level = blocks_together(space, space.parameters, self._shapes, self._modes.block)
+        if fitting is None:
+            # As if there were memory for everything.
+            one_of, alike = distinct(self._shape_of, self.point_table.points.kind)
+            possible = np.ascontiguousarray(self._modes.listed[self.point_table.points.kind[one_of]].T)
+        else:
+            one_of, alike = fitting.one_of, fitting.alike
+            possible = self._unpacked(fitting.bits[one_of])
         bounds = PointBounds(
             space,
             level,
             search=self._modes.search,
             block_of=self._modes.block_of,
             group_of=self._modes.group_of,
-            possible=self._possible(fitting, fitting.one_of),
-            shape=self._shape_of[fitting.one_of],
+            possible=possible,
+            shape=self._shape_of[one_of],
             update_modes=self.point_table.modes.optimizer_modes,
         )
 
         def by_points(bound: Callable[[dict[str, Ints], Ints], Floats], points: Ints) -> Floats:
             every = [
-                bound(self._points(here), fitting.alike[here])
+                bound(self._points(here), alike[here])
                 for here in np.split(points, range(POINTS_BOUNDED, len(points), POINTS_BOUNDED))
             ]
             return np.concatenate(every)
 
         hopes = by_points(bounds.of_pipelines, np.arange(self.size))
-        order = np.argsort(-hopes, kind="stable")[: np.count_nonzero(hopes > -np.inf)]
-        # The first part is small, for what it leads to rules out most of the others.
-        looked, order = order[: LOOKED_THROUGH * FIRST_BOUNDS], order[LOOKED_THROUGH * FIRST_BOUNDS :]
-        looked = looked[hopes[looked] >= least()]
-        finer = by_points(bounds.of_steps, looked)
-        best = np.argsort(-finer, kind="stable")
-        first, others = best[:FIRST_BOUNDS], best[FIRST_BOUNDS:]
-        first, order = looked[first][finer[first] >= least()], np.concatenate((looked[np.sort(others)], order))
-        if len(first):
-            yield self._of_modes(space, fitting, level, first)
-        order = order[hopes[order] >= least()]
-        finer = by_points(bounds.of_steps, order)
-        best = np.argsort(-finer, kind="stable")
-        order, finer = order[best], finer[best]
-        step = max(1, BOUNDS_AT_ONCE // max(1, len(self._modes.search["launch"])))
-        for start in range(0, len(order), step):
-            here = order[start : start + step][finer[start : start + step] >= least()]
-            if not len(here):
-                break
-            yield self._of_modes(space, fitting, level, here)
+        self._sieve = _Sieve(space, level, hopes, lambda points: by_points(bounds.of_steps, points))
+        return self._sieve
 
     def _of_modes(
-        self, space: CalibratedSpace, fitting: _Fitting, level: BlockLevel, here: Ints
+        self, space: CalibratedSpace, groups: Flags, level: BlockLevel, here: Ints
     ) -> tuple[Ints, Ints, Floats]:
         """Schedule points among these, search modes that anything fits for, and their bounds."""
-        possible, point = self._possible(fitting, here)[self._modes.group_of], self._points(here)
+        possible, point = groups[self._modes.group_of], self._points(here)
         row = self._modes.block_of[:, None] * len(self._shapes["tensor_par"]) + self._shape_of[here]
         sharded = self._modes.search["fully_sharded"]
         update = least_update(space, point, self.point_table.modes.optimizer_modes, sharded)
@@ -227,10 +268,9 @@ class CalibratedBoundSearch:
         """Fields of some schedule points by name."""
         return {name: array[here] for name, array in self.point_table.point.items()}
 
-    def _possible(self, fitting: _Fitting, points: Ints) -> Flags:
+    def _unpacked(self, bits: npt.NDArray[np.uint8]) -> Flags:
         """Which groups of search modes anything fits for [groups, points]."""
-        bits = np.unpackbits(fitting.bits[points], axis=1, count=self._modes.groups)
-        return np.ascontiguousarray(bits.T).astype(bool)
+        return np.ascontiguousarray(np.unpackbits(bits, axis=1, count=self._modes.groups).T).astype(bool)
 
     def prepare(
         self, space: CalibratedSpace, point: Ints, mode: Ints | None = None
@@ -265,12 +305,7 @@ class CalibratedBoundSearch:
         return np.flatnonzero((rest >= 0) & (other == 0) & (position < modes_of[points.kind]))
 
     def _fits(self, space: CalibratedSpace) -> _Fitting:
-        # In no memory at all nothing fits either.
-        capacities = (
-            (space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB)
-            if space.connected
-            else (0.0, 0.0)
-        )
+        capacities = _capacities(space)
         found = self._fitting.get(capacities)
         if found is None:
             found = self._fitting[capacities] = self._fit(space, capacities)
@@ -279,45 +314,98 @@ class CalibratedBoundSearch:
         return found
 
     def _fit(self, space: CalibratedSpace, capacities: tuple[float, float]) -> _Fitting:
-        modes, kinds = self.point_table.modes, self.point_table.points.kind[self._needing]
-        bits = np.zeros((len(kinds), -(-self._modes.groups // 8)), np.uint8)
-        standing_for, feasible = np.bincount(self._needs_as, minlength=len(kinds)), 0
+        needing, needs_as = self.alike_in_memory(space)
+        bits, standing_for = self._no_bits(needing), np.bincount(needs_as, minlength=len(needing))
+        feasible = 0
         for asked in self._asked(space):
-            fits, here = asked.listed.copy(), asked.here
-            for chosen, room in asked.room.fitting(modes, capacities):
-                fits[chosen] &= room
-            feasible += int((executions_of(self._modes.count[asked.kind], fits) * standing_for[here]).sum())
-            possible = np.array([fits[partners].any(axis=0) for partners in self._modes.partners[asked.kind]])
-            bits[here] = np.packbits(possible, axis=0).T
-        bits = bits[self._needs_as]
+            fits = self._fits_of(asked, capacities, bits)
+            counts = executions_of(self._modes.count[asked.kind], fits)
+            feasible += int((counts * standing_for[asked.here]).sum())
+        bits = bits[needs_as]
         one_of, alike = distinct(self._shape_of, *bits.T)
         return _Fitting(bits, feasible, one_of, alike)
+
+    def _bits(self, space: CalibratedSpace, points: Ints) -> npt.NDArray[np.uint8]:
+        """Groups of search modes that anything fits for with these schedule points, as bits [points, bytes]."""
+        bits, modes, kinds = self._no_bits(points), self.point_table.modes, self.point_table.points.kind[points]
+        order = np.lexsort([self.point_table.point[name][points] for name in TOGETHER])
+        for start in range(0, len(order), POINTS_AT_ONCE):
+            here = order[start : start + POINTS_AT_ONCE]
+            point = self._points(points[here])
+            fits = ~np.logical_or.reduce(list(refused(space, modes, point).values()))
+            for chosen, room in Room.of(stages_of(space, point, modes)).fitting(modes, _capacities(space)):
+                fits[chosen] &= room
+            for kind in np.unique(kinds[here]).tolist():
+                alike = np.flatnonzero(kinds[here] == kind)
+                bits[here[alike]] = self._packed(fits[:, alike], kind)
+        return bits
+
+    def _no_bits(self, points: Ints) -> npt.NDArray[np.uint8]:
+        return np.zeros((len(points), -(-self._modes.groups // 8)), np.uint8)
+
+    def _fits_of(self, asked: _Asked, capacities: tuple[float, float], bits: npt.NDArray[np.uint8]) -> Flags:
+        """What fits of what is asked [memory modes, points]; fills in the bits of these schedule points."""
+        fits = asked.listed.copy()
+        for chosen, room in asked.room.fitting(self.point_table.modes, capacities):
+            fits[chosen] &= room
+        bits[asked.here] = self._packed(fits, asked.kind)
+        return fits
+
+    def _packed(self, fits: Flags, kind: int) -> npt.NDArray[np.uint8]:
+        """Groups of search modes of a kind of cell that anything fits for, as bits [points, bytes]."""
+        possible = np.array([fits[partners].any(axis=0) for partners in self._modes.partners[kind]])
+        return np.packbits(possible, axis=0).T
+
+    def alike_in_memory(self, space: CalibratedSpace) -> tuple[Ints, Ints]:
+        """Returns one of each schedule points whose executions need the same memory, mode by mode, and which of them
+        each schedule point is like.
+
+        Args:
+            space: the space, of the same layout.
+        """
+        if self._alike is None:
+            self._alike = _alike_in_memory(space, self.point_table)
+        return self._alike
 
     def _asked(self, space: CalibratedSpace) -> Iterable[_Asked]:
         """All schedule points that differ in memory, some at a time. Where capacities changed once they may again, so
         what others need as well is kept then, if it is not too much."""
+        needing, _ = self.alike_in_memory(space)
         if self._kept is not None or not self._fitting:
-            return self._kept or self._asked_anew(space)
+            return self._kept or self._asked_anew(space, needing)
         kept: list[_Asked] = []
-        for each in (listed := self._asked_anew(space)):
+        for each in (listed := self._asked_anew(space, needing)):
             kept.append(each)
             if sum(one.room.nbytes + one.listed.nbytes for one in kept) > ROOM_KEPT:
                 return chain(kept, listed)
         self._kept = kept
         return kept
 
-    def _asked_anew(self, space: CalibratedSpace) -> Iterator[_Asked]:
-        modes, kinds = self.point_table.modes, self.point_table.points.kind[self._needing]
+    def _asked_anew(self, space: CalibratedSpace, points: Ints) -> Iterator[_Asked]:
+        modes, kinds = self.point_table.modes, self.point_table.points.kind[points]
         for kind in np.unique(kinds).tolist():
             every, listed = np.flatnonzero(kinds == kind), self._modes.count[kind] > 0
             # Points of one layout together: others then need not look at what unlike chunks keep.
-            every = every[np.lexsort([self.point_table.point[name][self._needing[every]] for name in TOGETHER])]
+            every = every[np.lexsort([self.point_table.point[name][points[every]] for name in TOGETHER])]
             for start in range(0, len(every), POINTS_AT_ONCE):
                 here = every[start : start + POINTS_AT_ONCE]
-                point = self._points(self._needing[here])
+                point = self._points(points[here])
                 broken = np.logical_or.reduce(list(refused(space, modes, point).values()))
                 room = Room.of(stages_of(space, point, modes))
                 yield _Asked(kind, here, listed[:, None] & ~broken, room)
+
+
+def _largest(values: Floats, count: int) -> Ints:
+    """Positions of the `count` largest values, in no order."""
+    return np.argpartition(-values, count)[:count] if len(values) > count else np.arange(len(values))
+
+
+def _capacities(space: CalibratedSpace) -> tuple[float, float]:
+    """Capacities of both tiers [bytes]."""
+    # In no memory at all nothing fits either.
+    if not space.connected:
+        return 0.0, 0.0
+    return space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB
 
 
 def _alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[Ints, Ints]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.physics.sharding import exposed_exchange
+from engine.cost_models.calibrated.physics.communication.sharding import exposed_exchange
 from engine.cost_models.calibrated.physics.step import whole_step
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows
 from engine.cost_models.calibrated.rows.schedule_points import case_at

@@ -27,7 +27,7 @@ from engine.cost_models.calibrated.physics.inputs import (
     ModelShapes,
     Software,
 )
-from engine.cost_models.calibrated.physics.schedules import plain_schedule
+from engine.cost_models.calibrated.physics.pipeline.schedules import plain_schedule
 from engine.cost_models.calibrated.systems import accelerator_of, fastest_attention
 from hardware import System
 from models import Model

@@ -20,13 +20,13 @@ from engine.cost_models.calibrated.kernel_times import CalibratedKernelTimes
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
-from engine.cost_models.calibrated.physics.schedules import SPLIT
+from engine.cost_models.calibrated.physics.pipeline.schedules import SPLIT
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, prepare_calibrated
 from engine.cost_models.calibrated.rows.row_evaluation import evaluate_calibrated_rows
 from engine.cost_models.calibrated.space import COVERED, CalibratedSpace
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of
-from engine.cost_models.calibrated.table_evaluation import evaluate_calibrated
+from engine.cost_models.calibrated.table_evaluation import calibrated_row, evaluate_calibrated
 from engine.cost_models.contract import Candidates, CostModel, Sheet, SustainedRate
 from engine.executions.arrays import Floats
 from engine.space.rows import Group, RowChunk
@@ -90,6 +90,11 @@ class Calibrated(CostModel):
     ) -> pd.DataFrame:
         """See `CostModel.evaluate`."""
         return evaluate_calibrated(model, system, executions, parameters_of(self.calibration(calibration)))
+
+    def row(self, space: CalibratedSpace, number: int, calibration: Calibration | None) -> dict[str, Any]:
+        """See `CostModel.row`."""
+        p = parameters_of(self.calibration(calibration))
+        return calibrated_row(space, number, p) or super().row(space, number, calibration)
 
     def candidates(self, prepared: CalibratedRows) -> Candidates:
         """See `CostModel.candidates`."""

@@ -1,7 +1,7 @@
 """What an accelerator sustains by a calibration, rate by rate, and how well each figure is founded.
 
-The figures are those that the formulas use (`engine.cost_models.calibrated.physics.rates`); only the account of them is
-made here.
+The figures are those that the formulas use (`engine.cost_models.calibrated.physics.layers.rates`); only the account of
+them is made here.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from engine.cost_models.calibrated.measured import measured_kinds, precision_words
-from engine.cost_models.calibrated.physics.attention import fused_rate
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, Accelerators
+from engine.cost_models.calibrated.physics.layers.attention import fused_rate
+from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
-from engine.cost_models.calibrated.physics.rates import sustained_rates
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, fastest_attention, generation_of
 from engine.cost_models.contract import MODELLED, PROVENANCES, SustainedRate
 from hardware import Calibration, FitError, System

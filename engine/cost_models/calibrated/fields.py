@@ -19,6 +19,7 @@ import pandas as pd
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
 from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.case_building import BITS, NEUTRAL, case_of, model_shapes
+from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     RECOMPUTES,
@@ -27,10 +28,14 @@ from engine.cost_models.calibrated.physics.inputs import (
     ModelShapes,
     Software,
 )
-from engine.cost_models.calibrated.physics.layouts import Pattern, pattern_of, problem_of
-from engine.cost_models.calibrated.physics.networks import farthest
-from engine.cost_models.calibrated.physics.schedules import COMBINED, interleaved_where, plain_schedule, refusals
-from engine.cost_models.calibrated.physics.stages import fewest_held
+from engine.cost_models.calibrated.physics.pipeline.layouts import Pattern, pattern_of, problem_of
+from engine.cost_models.calibrated.physics.pipeline.schedules import (
+    COMBINED,
+    interleaved_where,
+    plain_schedule,
+    refusals,
+)
+from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held
 from engine.cost_models.calibrated.systems import fastest_attention
 from engine.executions.arrays import Flags, Ints, distinct
 from engine.executions.codes import ALL_REDUCE, ATTENTION_ONLY, FULL, NONE, RS_AG

@@ -78,15 +78,15 @@ _ELSEWHERE: Final = {
     "engine.cost_models.calibrated.physics.optimizer.",
     "tp_comm_exposed_time": "Collectives of all microbatches on the slowest stage, less what overlaps with "
     "computation; a collective takes its volume over the rate and a latency on every network that its group spans. See "
-    "engine.cost_models.calibrated.physics.collectives.",
+    "engine.cost_models.calibrated.physics.communication.collectives.",
     "cp_comm_exposed_time": "The ring of keys and values of all microbatches, less what attention hides; see "
-    "engine.cost_models.calibrated.physics.context_parallel.",
+    "engine.cost_models.calibrated.physics.communication.context_parallel.",
     "ep_comm_exposed_time": "Dispatch and return of the tokens of all microbatches, less what overlaps; see "
-    "engine.cost_models.calibrated.physics.experts.",
+    "engine.cost_models.calibrated.physics.layers.experts.",
     "pp_comm_exposed_time": "Messages between stages that stages wait for; see "
     "engine.cost_models.calibrated.physics.pipeline.",
     "fw_time": "Forward share of linear layers, attention, element-wise work and launches of the slowest stage, and a "
-    "third of embedding and head; see engine.cost_models.calibrated.physics.block.",
+    "third of embedding and head; see engine.cost_models.calibrated.physics.layers.block.",
     "bubble_time": "Sum of what all stages take for a microbatch, less the slowest, divided by the interleaving; with "
     "interleaving, also the waiting of a last group of fewer microbatches than stages; see "
     "engine.cost_models.calibrated.physics.pipeline.",

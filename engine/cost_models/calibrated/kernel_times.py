@@ -8,20 +8,20 @@ from __future__ import annotations
 import numpy as np
 
 from engine.cost_models.calibrated.case_building import shaped_case
-from engine.cost_models.calibrated.physics.attention import attention_core
-from engine.cost_models.calibrated.physics.collectives import collective, network_tiers
-from engine.cost_models.calibrated.physics.elementwise import (
+from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.communication.networks import LARGEST_HOST
+from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
+from engine.cost_models.calibrated.physics.layers.attention import attention_core
+from engine.cost_models.calibrated.physics.layers.elementwise import (
     ACTIVATION_BACKWARD,
     ACTIVATION_FORWARD,
     NORM_BACKWARD,
     NORM_FORWARD,
 )
-from engine.cost_models.calibrated.physics.gemm import Layer, MatrixUnit
-from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
-from engine.cost_models.calibrated.physics.networks import LARGEST_HOST
+from engine.cost_models.calibrated.physics.layers.gemm import Layer, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
+from engine.cost_models.calibrated.physics.layers.recompute import SHARES
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import sustained_rates
-from engine.cost_models.calibrated.physics.recompute import SHARES
 from hardware import System
 
 __all__ = ["CalibratedKernelTimes"]

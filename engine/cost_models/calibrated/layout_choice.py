@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from engine.columns.stage_layouts import BALANCED, BOTH_COUNTED, EMBEDDING_COUNTED, EVEN, LOSS_COUNTED
-from engine.cost_models.calibrated.physics.layouts import (
+from engine.cost_models.calibrated.physics.pipeline.layouts import (
     Pattern,
     Work,
     blocks_of_chunks,
@@ -18,7 +18,7 @@ from engine.cost_models.calibrated.physics.layouts import (
     layout_at,
     problem_of,
 )
-from engine.cost_models.calibrated.physics.pace import is_in_step
+from engine.cost_models.calibrated.physics.pipeline.pace import is_in_step
 from engine.space.space import divisors
 
 __all__ = ["layouts_tried"]

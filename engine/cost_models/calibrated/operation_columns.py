@@ -49,5 +49,5 @@ OPERATION_COLUMNS: Final[tuple[Shown, ...]] = (
     _figure("bound", "Bound by", "bound by", "", "", 1.0, "The sustained roof that the forward pass meets first.",
             "str"),
 )  # fmt: skip
-"""What `engine.cost_models.calibrated.physics.operations.summarised` tells of every operation, in the order of a
+"""What `engine.cost_models.calibrated.physics.layers.operations.summarised` tells of every operation, in the order of a
 table."""

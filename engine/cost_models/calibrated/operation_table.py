@@ -12,7 +12,13 @@ from engine.cost_models.account import Shown
 from engine.cost_models.calibrated.fields import case_of_fields, read
 from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS
 from engine.cost_models.calibrated.physics.inputs import Case
-from engine.cost_models.calibrated.physics.operations import BLOCKS, block_operations, blocks_of, limits, summarised
+from engine.cost_models.calibrated.physics.layers.operations import (
+    BLOCKS,
+    block_operations,
+    blocks_of,
+    limits,
+    summarised,
+)
 from engine.cost_models.calibrated.physics.parameters import parameters_of
 from engine.cost_models.calibrated.table_evaluation import evaluate_calibrated
 from engine.cost_models.contract import LayerError, Sheet
@@ -47,10 +53,10 @@ def operation_table_of(
         calibration: the values of its parameters.
 
     Returns:
-        `block`, the kind of block, for every kind of `engine.cost_models.calibrated.physics.operations.BLOCKS` that the
-        model has; the columns of `engine.cost_models.calibrated.physics.operations.block_operations`, which add up to
-        the block, without what the backward pass computes again and without waiting for the host; and those of
-        `engine.cost_models.calibrated.operation_columns`.
+        `block`, the kind of block, for every kind of `engine.cost_models.calibrated.physics.layers.operations.BLOCKS`
+        that the model has; the columns of `engine.cost_models.calibrated.physics.layers.operations.block_operations`,
+        which add up to the block, without what the backward pass computes again and without waiting for the host; and
+        those of `engine.cost_models.calibrated.operation_columns`.
 
     Raises:
         engine.LayerError: the execution is invalid or infeasible for another reason than memory; the message is its

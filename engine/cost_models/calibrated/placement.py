@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.networks import networks_used
+from engine.cost_models.calibrated.physics.communication.networks import networks_used
 from engine.executions.arrays import Ints
 from hardware import System
 
@@ -15,7 +15,7 @@ __all__ = ["networks_of"]
 
 
 _GROUPS: Final = {"tensor_par": "tensor", "pipeline_par": "pipeline", "data_par": "data"}
-"""Degrees whose network has a field -> what `engine.cost_models.calibrated.physics.networks` calls the group."""
+"""Degrees whose network has a field -> what `physics.communication.networks` calls the group."""
 
 
 def networks_of(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
@@ -26,7 +26,7 @@ def networks_of(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
 
     Args:
         system: whose networks.
-        fields: as for `engine.cost_models.calibrated.physics.networks.networks_used`.
+        fields: as for `engine.cost_models.calibrated.physics.communication.networks.networks_used`.
     """
     used, last = networks_used(system, fields), len(system.networks) - 1
     return {

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.fields import FULLY_SHARDED
-from engine.cost_models.calibrated.physics.head import Ends
+from engine.cost_models.calibrated.physics.communication.sharding import exposed_exchange
 from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated.physics.layers.head import Ends
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.sharding import exposed_exchange
 from engine.cost_models.calibrated.physics.step import (
     BlockLevel,
     Update,

@@ -19,10 +19,10 @@ from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ, tensor_rules, zero_rules
 from engine.cost_models.calibrated.layout_choice import layouts_tried
-from engine.cost_models.calibrated.physics.layouts import Pattern, Work, pattern_of, work_of
-from engine.cost_models.calibrated.physics.networks import farthest
+from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
-from engine.cost_models.calibrated.physics.schedules import (
+from engine.cost_models.calibrated.physics.pipeline.layouts import Pattern, Work, pattern_of, work_of
+from engine.cost_models.calibrated.physics.pipeline.schedules import (
     COMBINED,
     INTERLEAVED,
     ONE_F_ONE_B,

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.head import FORWARD_SHARE
+from engine.cost_models.calibrated.physics.communication.sharding import exposed_exchange
 from engine.cost_models.calibrated.physics.inputs import Floats
+from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE
 from engine.cost_models.calibrated.physics.offload import Exposed
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.sharding import exposed_exchange
 from engine.cost_models.calibrated.physics.step import PipelineLevel, Update, whole_step
 
 __all__ = ["FlowPart", "StepPart", "flow_part", "step_part", "with_exchange"]

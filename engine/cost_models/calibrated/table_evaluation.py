@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -13,9 +14,9 @@ import pyarrow as pa
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
 from engine.cost_models.calibrated.case_building import model_shapes
-from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, defaults, read
+from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, check, defaults, read
+from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
-from engine.cost_models.calibrated.physics.layouts import Pattern, pattern_of, problem_of
 from engine.cost_models.calibrated.physics.memory import (
     StageMemory,
     activation_bytes,
@@ -23,23 +24,24 @@ from engine.cost_models.calibrated.physics.memory import (
     of_largest,
     stage_memories,
 )
-from engine.cost_models.calibrated.physics.networks import farthest
 from engine.cost_models.calibrated.physics.offload import RESERVE, tiers, with_state
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.stage_times import block_level, offloaded_flow, pipeline_flow
-from engine.cost_models.calibrated.physics.stages import fewest_held
+from engine.cost_models.calibrated.physics.pipeline.layouts import Pattern, pattern_of, problem_of
+from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, offloaded_flow, pipeline_flow
+from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held
 from engine.cost_models.calibrated.physics.step import pipeline_level, straggling, update_level
+from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.cost_models.calibrated.step_figures import flow_part, step_part, with_exchange
 from engine.executions import reasons
 from engine.executions.codes import OFFLOADS
 from engine.executions.field_values import absent, objects
-from engine.executions.outcome import given_words, outcome_table, words_array
+from engine.executions.outcome import given_words, outcome_table, running_row, words_array
 from engine.executions.sentences import excesses, network_subjects
 from hardware import GIB, System
 from models import Model
 from models.token_flops import token_flops
 
-__all__ = ["evaluate_calibrated", "link_rate", "perfect_seconds"]
+__all__ = ["calibrated_row", "evaluate_calibrated", "link_rate", "perfect_seconds"]
 
 Numbers = npt.NDArray[np.int16]
 
@@ -92,6 +94,38 @@ def evaluate_calibrated(model: Model, system: System, table: pd.DataFrame, p: Pa
         engine.ExecutionTableError: it is not a table, lacks one of the 23 columns or repeats a column.
     """
     found, reason, malformed = read(model, system, table)
+    values, needs = _evaluated(model, system, found, reason, p)
+    given = _given(system, table, found)
+
+    def quantities(chosen: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
+        return _quantities(model, system, given, found, needs, chosen, code)
+
+    return outcome_table(given, statistics_of("calibrated"), reason, malformed, values, quantities)
+
+
+def calibrated_row(space: CalibratedSpace, number: int, p: Parameters) -> dict[str, Any] | None:
+    """Returns the row that `evaluate_calibrated` has of an execution of a space that runs; None of one that does not.
+
+    Reading a table takes longer than all arithmetic of a row, and what a space numbers is well formed.
+
+    Args:
+        space: the space.
+        number: id of the execution.
+        p: parameters of a calibration.
+    """
+    found, reason = space.fields([number]), np.zeros(1, np.int16)
+    check(space.model, space.system, found, reason)
+    values, _ = _evaluated(space.model, space.system, found, reason, p)
+    if reason[0] != reasons.FITS:
+        return None
+    return running_row(space.row(number), statistics_of("calibrated"), values[:, 0])
+
+
+def _evaluated(
+    model: Model, system: System, found: Fields, reason: Numbers, p: Parameters
+) -> tuple[Floats, Floats]:
+    """Statistics of the rows that break no rule [statistics, rows], not a number elsewhere, and the memory that they
+    need [tiers, rows] [bytes]; notes the reason of those that do not fit."""
     columns = statistics_of("calibrated")
     values = np.full((len(columns), len(reason)), np.nan)
     needs = np.zeros((2, len(reason)))
@@ -110,12 +144,7 @@ def evaluate_calibrated(model: Model, system: System, table: pd.DataFrame, p: Pa
         for position, column in enumerate(columns):
             if column.name in figures:
                 values[position, here[fits]] = np.broadcast_to(figures[column.name], len(here))[fits]
-    given = _given(system, table, found)
-
-    def quantities(chosen: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
-        return _quantities(model, system, given, found, needs, chosen, code)
-
-    return outcome_table(given, columns, reason, malformed, values, quantities)
+    return values, needs
 
 
 def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
@@ -137,7 +166,9 @@ def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
         empty = absent(given)
         if empty.any():
             # Not every type of column can hold what a default is.
-            given = pd.Series(np.where(empty, objects(default), objects(given)), index=table.index).infer_objects()
+            given = pd.Series(np.where(empty, objects(default), objects(given)), index=table.index, dtype=object)
+            with suppress(UnicodeEncodeError):  # half a character is no text to pandas
+                given = given.infer_objects()
         columns[column.name] = given
     return pd.DataFrame(columns, index=table.index)
 

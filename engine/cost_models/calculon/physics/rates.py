@@ -90,7 +90,7 @@ class NetworkRates:
         """
         moved = payload * self.scalar[operation][tier]
         offset = self.offset[operation][tier]
-        if np.any(offset):
+        if offset.any():
             moved = moved + (1.0 / members * moved) * offset
         return self.latency[tier] + moved / self.rate[tier]
 

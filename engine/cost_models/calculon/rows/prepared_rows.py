@@ -14,7 +14,7 @@ What is left is grouped by network assignment into *groups* of rows (schedule po
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ from engine.cost_models.calculon.rows.rejection import (
     reject_by_network,
     reject_by_shape,
 )
-from engine.executions.arrays import Flags, Floats, Ints, distinct
+from engine.executions.arrays import Flags, Floats, Ints, distinct, take
 from engine.executions.rules import offloads
 from engine.executions.table import DATATYPES
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
@@ -82,6 +82,46 @@ class RowTable:
     optimizer_of: tuple[Ints, Ints]
     groups: list[Group]
     rejected: Rejected
+
+    def at(self, chosen: Ints) -> RowTable:
+        """Returns the table of these schedule points alone.
+
+        Args:
+            chosen: positions of the schedule points, ascending [points].
+        """
+        place_of = np.full(len(self.points.cell), -1)
+        place_of[chosen] = np.arange(len(chosen))
+        whole, sharded = self.optimizer_of
+        return replace(
+            self,
+            points=take(self.points, chosen),
+            stages=take(self.stages, chosen),
+            optimizer_of=(whole[chosen], sharded[chosen]),
+            groups=[_group_at(group, place_of) for group in self.groups],
+        )
+
+    def needs(self, blocks: BlockTable, optimizers: OptimizerTable) -> tuple[Floats, Floats]:
+        """Returns the memory of both tiers that every (memory mode, schedule point) needs [bytes]
+        [memory modes, points].
+
+        Args:
+            blocks: figures of the distinct blocks, each [keys].
+            optimizers: the optimizer's step on them, each [keys].
+        """
+        return memory_requirements(
+            self.space, self.stages, self.points, self.keyed, blocks, optimizers, self.optimizer_of
+        )
+
+
+def _group_at(group: Group, place_of: Ints) -> Group:
+    """The group at the schedule points that are left, `place_of` of which says where they are now, -1 elsewhere."""
+    left = np.flatnonzero(place_of[group.point] >= 0)
+    return replace(
+        group,
+        point=place_of[group.point[left]],
+        block=group.block[left],
+        assignment={net: positions[left] for net, positions in group.assignment.items()},
+    )
 
 
 @dataclass(slots=True)
@@ -134,9 +174,7 @@ def prepare_calculon(space: Space, cell_numbers: range, *, rows: bool = True) ->
     row_table = row_table_of(space, cell_numbers)
     blocks, optimizers = block_times(row_table.work, rate), optimizer_times(row_table.optimizer, rate)
     cells, points, modes = row_table.cells, row_table.points, row_table.modes
-    needs = memory_requirements(
-        row_table.stages, points, modes, row_table.keyed, blocks, optimizers, row_table.optimizer_of
-    )
+    needs = row_table.needs(blocks, optimizers)
     fits = reject_by_memory(space, rate, cells, points, modes, needs, row_table.rejected)
     if rows:
         for group in row_table.groups:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,11 @@ import numpy.typing as npt
 from engine.cost_models.calculon.feasibility import network_reasons
 from engine.cost_models.calculon.physics.block import BlockTable
 from engine.cost_models.calculon.physics.block_keys import BlockKeys
-from engine.cost_models.calculon.physics.memory import BlockSizes, memory_use, tiers
+from engine.cost_models.calculon.physics.memory import BlockSizes, MemoryUse, memory_use, tiers
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable
 from engine.cost_models.calculon.physics.pipeline import Stages
 from engine.cost_models.calculon.physics.rates import NetworkRates, Rates
-from engine.cost_models.calculon.rows.grains import MEMORY_FIELDS
+from engine.cost_models.calculon.rows.grains import GRAINS, MEMORY_FIELDS
 from engine.cost_models.calculon.table_evaluation import block_sizes
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Floats, Ints, distinct
@@ -32,13 +33,18 @@ from engine.space.schedule_points import (
     SchedulePoints,
     StepModes,
     mode_counts,
+    step_modes,
 )
-from engine.space.space import Space
+from engine.space.space import Modes, Space
 
 __all__ = [
     "Assignments", "KeyedBlocks", "few_blocks", "listed", "memory_requirements", "reject_by_memory",
     "reject_by_network", "reject_by_shape",
 ]  # fmt: skip
+
+
+SIZES_TOGETHER = 2048
+"""(kind of memory mode, schedule point) pairs whose sizes are computed together."""
 
 
 @dataclass(slots=True)
@@ -131,10 +137,37 @@ class KeyedBlocks:
     width: int
 
 
+@dataclass(frozen=True, slots=True)
+class _MemoryKinds:
+    """Memory modes that differ in what is offloaded only are of a kind: `kind_of` [memory modes]. Of each kind, fields
+    by name, and where its block and optimizer figures are among those of a schedule point [kinds]."""
+
+    kind_of: Ints
+    fields: dict[str, npt.NDArray[Any]]
+    time: Ints
+    optimizer: Ints
+
+
+@lru_cache(maxsize=64)
+def _memory_kinds(kinds: tuple[Modes, ...]) -> _MemoryKinds:
+    """The kinds of memory modes of the modes of each kind of cell, which many spaces share."""
+    modes = step_modes(kinds, GRAINS)
+    mm = modes.memory_modes
+    names = MEMORY_FIELDS[: MEMORY_FIELDS.index("optimizer_sharding") + 1]
+    first, kind_of = distinct(*(mm[name] for name in names))
+    choices = [{name: mm[name][position] for name in names} for position in first.tolist()]
+    return _MemoryKinds(
+        kind_of,
+        {name: mm[name][first] for name in names},
+        np.array([matching(modes.time_modes, choice) for choice in choices], np.int64),
+        np.array([matching(modes.optimizer_modes, choice) for choice in choices], np.int64),
+    )
+
+
 def memory_requirements(
+    space: Space,
     stages: Stages,
     points: SchedulePoints,
-    modes: StepModes,
     keyed: KeyedBlocks,
     blocks: BlockTable,
     optimizers: OptimizerTable,
@@ -144,34 +177,45 @@ def memory_requirements(
     no rate and no capacity matters to it.
 
     Args:
+        space: the space.
         stages: how blocks and microbatches fall on pipelines [points].
         points: schedule points of the cells.
-        modes: of the space.
         keyed: the block keys of the rows.
         blocks: figures of these blocks, each [keys].
         optimizers: the optimizer's step on blocks, each [keys].
         optimizer_of: where the whole and the sharded optimizer of each point begin [points].
     """
-    mm = modes.memory_modes
+    mm, kinds = step_modes(space.modes, GRAINS).memory_modes, _memory_kinds(space.modes)
     shape = (len(mm["training"]), len(points.cell))
     first_tier, second_tier = np.empty(shape), np.empty(shape)
+    if not first_tier.size:
+        return first_tier, second_tier
     held = block_sizes(blocks, None)
     # Any network tells the same sizes: take the first that the pair uses.
     block_row = keyed.row_of.max(axis=1, initial=0)[points.pair] * keyed.width
-    names = MEMORY_FIELDS[: MEMORY_FIELDS.index("optimizer_sharding") + 1]
-    kind_first, kind_of = distinct(*(mm[name] for name in names))
-    # One kind after the other, so that its few modes stay in cache.
-    for kind, position in enumerate(kind_first.tolist()):
-        here = np.flatnonzero(kind_of == kind)
-        choice = {name: mm[name][position] for name in names}
-        sizes = _sizes_at(held, block_row + matching(modes.time_modes, choice))
-        at = optimizer_of[int(choice["optimizer_sharding"])] + matching(modes.optimizer_modes, choice)
+    # Of many schedule points one kind after the other, so that its few modes stay in cache; of few, kinds together.
+    together = max(1, SIZES_TOGETHER // max(1, shape[1]))
+    for start in range(0, len(kinds.time), together):
+        part = slice(start, start + together)
+        here = np.flatnonzero((kinds.kind_of >= start) & (kinds.kind_of < start + together))
+        choice = {name: values[part, None] for name, values in kinds.fields.items()}
+        sizes = _sizes_at(held, block_row + kinds.time[part, None])
+        at = np.where(choice["optimizer_sharding"], *optimizer_of[::-1]) + kinds.optimizer[part, None]
         sizes.weight_grads, sizes.optimizer = optimizers.weight_grads[at], optimizers.state[at]
-        full = np.asarray(choice["activation_recompute"] == FULL)
-        use = memory_use(stages, sizes, full, np.asarray(choice["training"]))
+        full = choice["activation_recompute"] == FULL
+        use = memory_use(stages, sizes, full, choice["training"])
+        if len(at) > 1:
+            kind = kinds.kind_of[here] - start
+            use, full = _rows_at(use, kind), full[kind]
         flags = [mm[name][here][:, None] for name in OFFLOADS]
         first_tier[here], second_tier[here] = tiers(use, full, *flags)
     return first_tier, second_tier
+
+
+def _rows_at(use: MemoryUse, kind: Ints) -> MemoryUse:
+    """Memory by kind of mode [kinds, points] at each mode [modes, points]."""
+    every = (getattr(use, item.name) for item in fields(use))
+    return MemoryUse(*(values[kind] for values in every))
 
 
 def listed(space: Space, cells: CellColumns, points: SchedulePoints, modes: StepModes) -> Flags:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.columns.stage_layouts import EVEN
-from engine.cost_models.calibrated.physics.schedules import plain_schedule
+from engine.cost_models.calibrated.physics.pipeline.schedules import plain_schedule
 from engine.executions.arrays import Floats
 
 __all__ = [
@@ -41,7 +41,7 @@ a host as they come (DeepEP, HybridEP)."""
 RECOMPUTES = (
     "none", "selective", "full", "half", "operators", "save_projections", "save_dots", "modules", "modules_mla",
 )  # fmt: skip
-"""What the backward pass computes again: see `engine.cost_models.calibrated.physics.recompute`."""
+"""What the backward pass computes again: see `engine.cost_models.calibrated.physics.layers.recompute`."""
 
 
 class _Arrays:
@@ -174,7 +174,8 @@ class Layout(_Arrays):
     `data_par` counts replicas; `context_par` is not part of it. `expert_par` divides data x context (x tensor)
     processors; `expert_tensor_par` splits each expert. `zero_stage` 0-3; `fully_sharded` is 1 where weights are
     gathered layer by layer. `linear_bits` 16, 8 or 4. `recompute` a position in `RECOMPUTES`, `schedule` one in
-    `engine.cost_models.calibrated.physics.schedules.SCHEDULES`, `stage_layout` one among the words of that field.
+    `engine.cost_models.calibrated.physics.pipeline.schedules.SCHEDULES`, `stage_layout` one among the words of that
+    field.
     """
 
     tensor_par: Floats

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
-from engine.cost_models.calibrated.physics.residence import has_unlike_chunks, kept_blocks
-from engine.cost_models.calibrated.physics.schedules import activations_in_flight
-from engine.cost_models.calibrated.physics.stages import ENDS, Stage, fullest_stages
+from engine.cost_models.calibrated.physics.pipeline.residence import has_unlike_chunks, kept_blocks
+from engine.cost_models.calibrated.physics.pipeline.schedules import activations_in_flight
+from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, Stage, fullest_stages
 from engine.cost_models.calibrated.physics.weights import LocalWeights, heads, held_on, local_weights, replicas_of
 
 __all__ = [

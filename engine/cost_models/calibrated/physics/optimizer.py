@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.rates import Rates
-from engine.cost_models.calibrated.physics.stages import fullest_stages
+from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.pipeline.stages import fullest_stages
 from engine.cost_models.calibrated.physics.weights import held_on, local_weights, replicas_of
 
 __all__ = ["held_by_stage", "optimizer_time"]

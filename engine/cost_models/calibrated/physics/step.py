@@ -14,13 +14,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from engine.cost_models.calibrated.physics.communication.sharding import (
+    exposed_exchange,
+    gradient_exchange,
+    tied_exchange,
+)
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.launch import launch_time
+from engine.cost_models.calibrated.physics.layers.launch import launch_time
+from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.optimizer import held_by_stage, optimizer_time
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.rates import sustained_rates
-from engine.cost_models.calibrated.physics.sharding import exposed_exchange, gradient_exchange, tied_exchange
-from engine.cost_models.calibrated.physics.stage_times import (
+from engine.cost_models.calibrated.physics.pipeline.stage_times import (
     BLOCK_FIELDS,
     BlockLevel,
     Flow,
@@ -29,7 +33,7 @@ from engine.cost_models.calibrated.physics.stage_times import (
     of_kinds,
     pipeline_flow,
 )
-from engine.cost_models.calibrated.physics.stages import KINDS
+from engine.cost_models.calibrated.physics.pipeline.stages import KINDS
 from engine.cost_models.calibrated.physics.weights import local_weights
 
 __all__ = [

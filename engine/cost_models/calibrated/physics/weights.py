@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.matrices import (
+from engine.cost_models.calibrated.physics.layers.matrices import (
     attention_weights,
     dense_weights,
     embedding_weights,
@@ -18,8 +18,8 @@ from engine.cost_models.calibrated.physics.matrices import (
     router_weights,
     shared_weights,
 )
-from engine.cost_models.calibrated.physics.schedules import DUALPIPE, copies
-from engine.cost_models.calibrated.physics.stages import BOTH, ENDS, TURN, Stage, placement_of
+from engine.cost_models.calibrated.physics.pipeline.schedules import DUALPIPE, copies
+from engine.cost_models.calibrated.physics.pipeline.stages import BOTH, ENDS, TURN, Stage, placement_of
 
 __all__ = [
     "Held", "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights", "heads",

@@ -18,8 +18,8 @@ from engine.cost_models.calibrated.fields import schedule_rules
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.memory import StageMemory, stage_memories
 from engine.cost_models.calibrated.physics.offload import Offloadable, fitting, offloadable, tiers_of
-from engine.cost_models.calibrated.physics.schedules import INTERLEAVED
-from engine.cost_models.calibrated.physics.stages import fewest_held
+from engine.cost_models.calibrated.physics.pipeline.schedules import INTERLEAVED
+from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held
 from engine.cost_models.calibrated.rows.schedule_points import KEPT_FIELDS, OFFLOADS, STATE_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Flags, Ints, distinct

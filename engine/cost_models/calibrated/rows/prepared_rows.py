@@ -19,7 +19,7 @@ from engine.cost_models.calibrated.fields import FULLY_SHARDED
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.memory import activation_bytes, block_weight_bytes
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.stage_times import (
+from engine.cost_models.calibrated.physics.pipeline.stage_times import (
     BlockLevel,
     OffloadedFlow,
     block_level,

@@ -1,0 +1,1 @@
+"""Charts of what is predicted and what was measured."""

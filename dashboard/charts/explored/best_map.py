@@ -1,0 +1,426 @@
+"""The map: a cell per pair of two fields, each showing the best execution of the pair; small multiples by a third.
+
+Cells are bars rather than a heatmap because bars report clicks, take a hatch each and a text colour each. Panels share
+axes, colours and unit, so that they can be read against each other. Where cells are too small or too many to be
+numbered they are a heatmap under an invisible scatter that reports clicks: colour alone, the best value of each panel
+in words, and every figure on hovering.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from dashboard.charts.elements.colour_scale import Domain, Ramp, colour_bar, ramp_for
+from dashboard.charts.elements.palette import Palette, palette
+from dashboard.charts.elements.template import TICK_SIZE, Chart, axis_style, empty, noted, wrapped, written
+from dashboard.words.names import in_sentence, named_value
+from dashboard.words.numbers import ABSENT, Scale, format_value, percent, scale_for
+from engine.columns import Column
+
+__all__ = ["COLUMNS", "HEIGHT", "MOST_LABELS", "best_map", "numbered"]
+
+COLUMNS: Final = ("x", "y", "facet", "value", "id", "at", "name", "label", "why", "tally")
+"""Columns that `best_map` reads."""
+HEIGHT: Final = 532
+MOST_LABELS: Final = 420
+"""Cells that are labelled; with more of them drawing is slow."""
+_SIDE: Final = 0.95
+_GAP: Final = 0.03
+_WIDTH: Final = {False: 640, True: 230}
+"""Room for the cells across, by whether the window is narrow, of the narrowest window of either kind [px]."""
+_LEAST_CELL: Final = (25, 15)
+"""Width and height of a cell that holds three digits [px]."""
+_LOW: Final = 28
+"""Height of a row of cells where panels stand above each other in a narrow window [px]."""
+_ABOVE: Final = 48
+"""Room above a panel below another [px]."""
+_ROOMY: Final = 34
+"""Width of a cell from which its number is written in full size [px]."""
+
+Axes = tuple[Sequence[Any], Sequence[Any]]
+"""Values across and up."""
+At = str | tuple[int, int]
+"""What a click on a cell reports first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """One map among the small multiples."""
+
+    number: int
+    rows: list[dict[Any, Any]]
+    title: str
+    places: list[tuple[int, int]]
+    """Where each of the cells is, across and up."""
+
+    @property
+    def suffix(self) -> str:
+        """What follows x and y in the names of the panel's axes."""
+        return "" if self.number == 0 else str(self.number + 1)
+
+    @property
+    def on(self) -> dict[str, str]:
+        """The axes of its traces."""
+        return {"xaxis": f"x{self.suffix}", "yaxis": f"y{self.suffix}"}
+
+    @property
+    def on_notes(self) -> dict[str, Any]:
+        """The axes of its annotations and frames."""
+        return {"xref": f"x{self.suffix}", "yref": f"y{self.suffix}"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What all panels share."""
+
+    axes: Axes
+    metric: Column
+    best: int | None
+    """Position of the best of all cells."""
+    best_value: float
+    ramp: Ramp
+    scale: Scale
+    colours: Palette
+    grid: tuple[int, int]
+    """Panels beside and above each other."""
+    height: int
+    """Of the chart [px]."""
+    size: int
+    """Of the numbers in the cells [px]; 0 where there is no room for them."""
+    networks: Sequence[str]
+    """What networks are called, innermost first."""
+
+
+def best_map(
+    cells: pd.DataFrame,
+    x: Column,
+    y: Column,
+    metric: Column,
+    mode: str = "light",
+    *,
+    facet: Column | None = None,
+    selected: At | None = None,
+    base_cell: At | None = None,
+    domain: Domain = "near best",
+    height: int = HEIGHT,
+    axes: Axes | None = None,
+    among: Sequence[float] | None = None,
+    bar: bool = True,
+    narrow: bool = False,
+    networks: Sequence[str] = (),
+) -> Chart:
+    """Draws the map; its points carry customdata (all of `at`, id).
+
+    Args:
+        cells: one row per cell, columns `COLUMNS`: the values of the two fields and of the third (any value without
+            one), best value of the metric (NaN where there is none), id of the best, `at` as what a click reports, the
+            cell's `name`, for cells without a value the `label` that they print and the sentence `why`, and the
+            `tally` of executions behind it; a label of "" is drawn as an empty cell, any other one hatched.
+        x, y, facet: the fields. metric: what `value` holds.
+        selected, base_cell: the `at` of the cells that are framed, by a solid and by a dotted line.
+        height: at most [px].
+        axes, among: values of the axes, and those that colours and unit are chosen for; those of `cells` unless charts
+            are to be compared.
+        bar: whether there is a colour bar; charts that share their colours do better with one for all.
+        narrow: whether it is drawn in a narrow window.
+        networks: what the system's networks are called, which then stand for their numbers.
+    """
+    colours = palette(mode)
+    if not len(cells):
+        return empty(colours, height, "No execution to show.")
+    values = [float(value) for value in cells["value"]]
+    lower = metric.better == "lower"
+    across, up = axes or (_ordered(cells["x"], x), _ordered(cells["y"], y))
+    chosen_for = values if among is None else among
+    best = _best(values, lower)
+    grid, height = _grid(cells, len(up), height, narrow)
+    look = _Look(
+        (across, up), metric, best, math.nan if best is None else values[best],
+        ramp_for(chosen_for, lower_is_better=lower, domain=domain), scale_for(metric, chosen_for), colours,
+        grid, height, _label_size(cells, len(across), len(up), grid, height, narrow), networks,
+    )  # fmt: skip
+    panels = _panels(cells.assign(best=[place == best for place in range(len(cells))]), facet, look)
+    traces: list[dict[str, Any]] = []
+    notes: list[dict[str, Any]] = []
+    frames: list[dict[str, Any]] = []
+    for panel in panels:
+        traces += _bars(panel, look) if look.size else _heatmap(panel, look)
+        notes += _star(panel, look)
+        frames += _frames(panel, base_cell, ((colours.text, 1.6, 0.475, "dot"),), "base")
+        # Two lines: one alone vanishes on cells of its own colour.
+        twice = (colours.text, 2.5, 0.5, "solid"), (colours.background, 1.6, 0.455, "solid")
+        frames += _frames(panel, selected, twice, "clicked")
+    titles = [_title(panel, len(panels), look) for panel in panels]
+    notes += [title for title in titles if title["text"]]
+    drawn = colour_bar(look.ramp, look.scale, colours, x=1.0) if bar and best is not None else None
+    if drawn is not None:
+        traces.append(_carrier(drawn, colours))
+    layout = {
+        **_arranged(panels, look, (x, y), drawn, bool(any(title["text"] for title in titles))),
+        "annotations": notes, "shapes": frames, "uniformtext": {"mode": False}, "bargap": 0, "barmode": "overlay",
+    }  # fmt: skip
+    return Chart(written(colours, height, traces, layout), _alt(cells, (y, x, facet), look))
+
+
+def numbered(cells: pd.DataFrame, *, narrow: bool = False) -> bool:
+    """Returns whether the cells of a map are large and few enough to print their values. narrow: see `best_map`."""
+    across, up = cells["x"].nunique(), cells["y"].nunique()
+    return _label_size(cells, across, up, *_grid(cells, up, HEIGHT, narrow), narrow) > 0
+
+
+def _grid(cells: pd.DataFrame, up: int, height: int, narrow: bool) -> tuple[tuple[int, int], int]:
+    """Returns how many panels are beside and above each other, and the height of the chart [px]."""
+    panels = cells["facet"].nunique()
+    if narrow and panels > 1:
+        return (1, panels), panels * (90 + _LOW * up)
+    columns = panels if panels <= 3 else math.ceil(panels / 2)
+    rows = math.ceil(panels / columns)
+    return (columns, rows), min(height, 90 + 110 * up * rows)  # few rows are not stretched to the whole height
+
+
+def _label_size(
+    cells: pd.DataFrame, across: int, up: int, grid: tuple[int, int], height: int, narrow: bool
+) -> int:
+    """Returns the size of the numbers in the cells [px], 0 where there is no room for them."""
+    columns, rows = grid
+    width = _WIDTH[narrow] / columns / across
+    if len(cells) > MOST_LABELS or width < _LEAST_CELL[0] or height / rows / up < _LEAST_CELL[1]:
+        return 0
+    return 12 if width >= _ROOMY else 11
+
+
+def _panels(cells: pd.DataFrame, facet: Column | None, look: _Look) -> list[_Panel]:
+    across, up = ({value: place for place, value in enumerate(values)} for values in look.axes)
+    titles = {"": cells} if facet is None else {
+        f"{facet.label} {named_value(facet, value, look.networks)}": cells[cells["facet"] == value]
+        for value in _ordered(cells["facet"], facet)
+    }  # fmt: skip
+    return [
+        _Panel(number, part.to_dict("records"), title,
+               [(across[x], up[y]) for x, y in zip(part["x"], part["y"], strict=True)])
+        for number, (title, part) in enumerate(titles.items())
+    ]  # fmt: skip
+
+
+def _bars(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
+    """Returns the traces of a panel with numbers: every cell a bar of one trace, on the lower edge of its row."""
+    colours, rows, places = look.colours, panel.rows, panel.places
+    on_ramp = [None if math.isnan(row["value"]) else look.ramp.position(row["value"]) for row in rows]
+    hatched = [place is None and bool(row["label"]) for place, row in zip(on_ramp, rows, strict=True)]
+    absent = {(a, b) for a in range(len(look.axes[0])) for b in range(len(look.axes[1]))} - set(places)
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "bar", "x": [place[0] for place in places], "y": [_SIDE] * len(rows),
+            "base": [place[1] - _SIDE / 2 for place in places], "width": _SIDE,
+            "marker": {
+                # Where bars have a colour each, Plotly draws the hatch in that colour from the second drawing on.
+                "color": [colours.ramp(place) if place is not None else colours.muted if hatch else colours.panel
+                          for place, hatch in zip(on_ramp, hatched, strict=True)],
+                "line": {"width": 0}, "pattern": colours.hatch_some(hatched),
+            },
+            **_told(panel, look), **panel.on,
+        },
+        {
+            "type": "scatter", "x": [place[0] for place in absent], "y": [place[1] for place in absent],
+            "mode": "markers", "hoverinfo": "skip",
+            "marker": {"size": 2.5, "color": colours.muted, "opacity": 0.7}, **panel.on,
+        },
+    ]  # fmt: skip
+    # Labels are traces of their own, one per colour: text of bars would fade on a selection whatever the settings.
+    inks = [colours.text if place is None else colours.label_on_ramp(place) for place in on_ramp]
+    for ink in dict.fromkeys(inks):
+        mine = [index for index, other in enumerate(inks) if other == ink]
+        traces.append(
+            {
+                "type": "scatter", "x": [places[index][0] for index in mine], "y": [places[index][1] for index in mine],
+                "mode": "text", "text": [_label(rows[index], look.scale) for index in mine], "hoverinfo": "skip",
+                "textfont": {"size": look.size, "color": ink}, **panel.on,
+            }
+        )  # fmt: skip
+    return traces
+
+
+def _heatmap(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
+    """Returns the traces of a panel without numbers; an invisible scatter over it answers hovers and clicks."""
+    colours, rows, places = look.colours, panel.rows, panel.places
+    grid: list[list[float | None]] = [[None] * len(look.axes[0]) for _ in look.axes[1]]
+    for row, (column, line) in zip(rows, places, strict=True):
+        if not math.isnan(row["value"]):
+            grid[line][column] = look.ramp.position(row["value"])
+    misses = [place for row, place in zip(rows, places, strict=True) if math.isnan(row["value"]) and row["label"]]
+    return [
+        {
+            "type": "heatmap", "z": grid, "zmin": 0, "zmax": 1, "colorscale": colours.colorscale(), "showscale": False,
+            "hoverinfo": "skip", "xgap": 1, "ygap": 1, **panel.on,
+        },
+        {
+            "type": "scatter", "x": [place[0] for place in misses], "y": [place[1] for place in misses],
+            "mode": "markers", "hoverinfo": "skip",
+            "marker": {"symbol": "line-ne-open", "size": 8, "color": colours.muted, "line": {"width": 1}},
+            **panel.on,
+        },
+        {
+            "type": "scatter", "x": [place[0] for place in places], "y": [place[1] for place in places],
+            "mode": "markers", "marker": {"symbol": "square", "size": 12, "opacity": 0, "color": colours.text},
+            **_told(panel, look), **panel.on,
+        },
+    ]  # fmt: skip
+
+
+def _told(panel: _Panel, look: _Look) -> dict[str, Any]:
+    """Returns what cells say on hovering and report on a click."""
+    return {
+        "hovertext": [_hover(row, look) for row in panel.rows],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "customdata": [
+            [*(row["at"] if isinstance(row["at"], tuple) else (row["at"],)), int(row["id"])] for row in panel.rows
+        ],
+    }
+
+
+def _star(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
+    """Returns the mark of the best cell if it is in this panel: in its upper right corner, clear of the number."""
+    place = next((place for row, place in zip(panel.rows, panel.places, strict=True) if row["best"]), None)
+    if place is None:
+        return []
+    colours, on = look.colours, panel.on_notes
+    if look.size:
+        ink = colours.label_on_ramp(look.ramp.position(look.best_value))
+        return [noted("★", colours, x=place[0] + 0.44, y=place[1] + 0.46, colour=ink, borderpad=0, xanchor="right",
+                      yanchor="top", **on)]  # fmt: skip
+    return [
+        noted(f"★ {look.scale.number(look.best_value)}", colours, x=place[0], y=place[1], colour=colours.text,
+              font_size=11, borderpad=2, bgcolor=colours.background, yanchor="bottom", xshift=4, yshift=4,
+              xanchor="left" if place[0] < len(look.axes[0]) / 2 else "right", **on)
+    ]  # fmt: skip
+
+
+def _frames(
+    panel: _Panel, at: At | None, lines: Iterable[tuple[str, float, float, str]], name: str
+) -> list[dict[str, Any]]:
+    """Returns frames around a cell if it is in this panel: colour, width [px], half of the side, dash.
+
+    name: "clicked" for those that the browser moves to a cell as soon as that is clicked.
+    """
+    place = next((place for row, place in zip(panel.rows, panel.places, strict=True) if row["at"] == at), None)
+    return [] if place is None else [
+        {
+            "type": "rect", "x0": place[0] - half, "x1": place[0] + half, "y0": place[1] - half, "y1": place[1] + half,
+            "name": name, "layer": "above", "line": {"color": colour, "width": width, "dash": dash}, **panel.on_notes,
+        }
+        for colour, width, half, dash in lines
+    ]  # fmt: skip
+
+
+def _arranged(
+    panels: Sequence[_Panel], look: _Look, fields: tuple[Column, Column], bar: dict[str, Any] | None, titled: bool
+) -> dict[str, Any]:
+    """Returns the axes of the panels: in a grid, the outer ones labelled."""
+    columns, rows = look.grid
+    most = 28 // columns, int(look.height / rows / 16)
+    ticks = [_ticks(*each, look.networks) for each in zip(look.axes, fields, most, strict=True)]
+    layout: dict[str, Any] = {}
+    room: dict[str, Any] = {}
+    if len(panels) == 1:
+        # Room enough: to find out Plotly would measure every label, and draw the map twice.
+        room = {"automargin": False, "ticklabeloverflow": "allow"}
+        right = 8.0 if bar is None else 34 + _wide(bar["ticktext"])
+        layout["margin"] = {"l": 27 + _wide(ticks[1]["ticktext"]), "r": right, "b": 36, "autoexpand": False}
+    for panel in panels:
+        left, top = panel.number % columns, panel.number // columns
+        last = panel.number + columns >= len(panels)
+        across, up = axis_style(look.colours, 10), {**axis_style(look.colours, 12), "ticklabelstandoff": 3}
+        layout[f"xaxis{panel.suffix}"] = {
+            **across, **ticks[0], "ticks": "", "showticklabels": last,
+            "domain": _span(left, columns), "anchor": f"y{panel.suffix}", "range": [-0.52, len(look.axes[0]) - 0.48],
+            "title": {**across["title"], "text": f"{fields[0].label} ({fields[0].short})" if last else ""}, **room,
+        }  # fmt: skip
+        layout[f"yaxis{panel.suffix}"] = {
+            **up, **ticks[1], "ticks": "", "showticklabels": left == 0,
+            "domain": _span(rows - 1 - top, rows, _ABOVE / look.height if rows > 1 else 0.04 * titled),
+            "anchor": f"x{panel.suffix}", "range": [-0.52, len(look.axes[1]) - 0.48],
+            "title": {**up["title"], "text": f"{fields[1].label} ({fields[1].short})" if left == 0 else ""}, **room,
+        }  # fmt: skip
+    return layout
+
+
+def _wide(labels: Iterable[str]) -> float:
+    """Returns the room for the longest of some labels of ticks [px]."""
+    return 0.58 * TICK_SIZE * max(map(len, labels), default=0)
+
+
+def _span(position: int, of: int, gap: float = _GAP) -> list[float]:
+    """Returns the share of the figure that a panel takes along one direction, with a gap after it."""
+    return [position / of, (position + 1) / of - (gap if of > 1 or gap > _GAP else 0.0)]
+
+
+def _title(panel: _Panel, panels: int, look: _Look) -> dict[str, Any]:
+    """Returns what stands above a panel; one without numbers says its best there: "best 147"."""
+    best = ""
+    if not look.size:
+        found = _best(values := [row["value"] for row in panel.rows], look.metric.better == "lower")
+        best = "no execution" if found is None else f"best {look.scale.number(values[found])}{look.scale.suffix}"
+    text = " · ".join(part for part in (f"<b>{panel.title}</b>" if panel.title else "", best) if part)
+    return noted(
+        text, look.colours, x=0, y=1, colour=look.colours.text, xref=f"x{panel.suffix} domain",
+        yref=f"y{panel.suffix} domain", xanchor="left", yanchor="bottom", font_size=11 if panels > 3 else 12,
+    )  # fmt: skip
+
+
+def _ticks(values: Sequence[Any], field: Column, most: int, networks: Sequence[str]) -> dict[str, Any]:
+    """Returns the names at an axis: every one, or every second, third, ... where more than `most` would overlap."""
+    every = max(1, math.ceil(len(values) / max(most, 4)))
+    return {
+        "tickvals": list(range(0, len(values), every)),
+        "ticktext": [named_value(field, v, networks) for v in values[::every]],
+    }
+
+
+def _ordered(values: pd.Series, field: Column) -> list[Any]:
+    """Returns the distinct values of a field in the order in which they are shown."""
+    found = values.drop_duplicates().tolist()
+    return sorted(found, key=field.rank if field.choices else None)
+
+
+def _carrier(bar: dict[str, Any], colours: Palette) -> dict[str, Any]:
+    """Returns an empty trace that brings the colour bar, since cells carry colours of their own."""
+    marker = {"color": [0.5], "cmin": 0, "cmax": 1, "colorscale": colours.colorscale(), "showscale": True,
+              "colorbar": bar}  # fmt: skip
+    return {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "hoverinfo": "skip", "marker": marker}
+
+
+def _label(row: dict[Any, Any], scale: Scale) -> str:
+    """Returns what a cell prints: its value without unit, or by how much it misses the memory."""
+    return str(row["label"]) or ABSENT if math.isnan(row["value"]) else scale.number(row["value"])
+
+
+def _hover(row: dict[Any, Any], look: _Look) -> str:
+    value, best, metric = row["value"], look.best_value, look.metric
+    if math.isnan(value):
+        said = wrapped(str(row["why"]))
+    else:
+        said = f"{metric.label} {format_value(metric, value)}"
+        if best > 0 and math.isfinite(best) and math.isfinite(value):
+            ratio = value / best
+            said += f", {ratio:.2f} × the best" if metric.better == "lower" else f", {percent(ratio, 0)} of the best"
+    return "<br>".join(part for part in (f"<b>{row['name']}</b>", said, str(row["tally"])) if part)
+
+
+def _best(values: Sequence[float], lower: bool) -> int | None:
+    """Returns the index of the best finite value, the first of equals."""
+    known = [(value if lower else -value, index) for index, value in enumerate(values) if math.isfinite(value)]
+    return min(known)[1] if known else None
+
+
+def _alt(cells: pd.DataFrame, fields: Sequence[Column | None], look: _Look) -> str:
+    by = " and ".join(in_sentence(field.label) for field in fields if field is not None)
+    if look.best is None:
+        return f"{look.metric.label} by {by}: nothing fits in any of {len(cells)} cells."
+    row, fitting = cells.iloc[look.best], int(cells["value"].notna().sum())
+    return (
+        f"{look.metric.label} by {by}: the best is {format_value(look.metric, row['value'])} at {row['name']}; "
+        f"{fitting} of {len(cells)} cells have an execution."
+    )

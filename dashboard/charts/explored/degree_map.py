@@ -1,0 +1,63 @@
+"""The map of tensor by pipeline parallel degree, with what is known of the cells in which nothing fits."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from dashboard.charts.elements.colour_scale import Domain
+from dashboard.charts.elements.palette import palette
+from dashboard.charts.elements.template import Chart, empty
+from dashboard.charts.explored.best_map import HEIGHT, best_map
+from dashboard.words.names import degrees
+from dashboard.words.numbers import column_of, count, shortfall
+from engine.columns import Column, by_name
+
+__all__ = ["degree_map"]
+
+
+def degree_map(
+    cells: pd.DataFrame,
+    metric: Column | str,
+    mode: str = "light",
+    *,
+    selected: tuple[int, int] | None = None,
+    base_cell: tuple[int, int] | None = None,
+    domain: Domain = "near best",
+    height: int = HEIGHT,
+    axes: tuple[Sequence[int], Sequence[int]] | None = None,
+    among: Sequence[float] | None = None,
+    bar: bool = True,
+    narrow: bool = False,
+) -> Chart:
+    """Draws the map of tensor by pipeline parallel degree; its points carry customdata (tensor_par, pipeline_par, id).
+
+    Args:
+        cells: one row per pair with at least one execution, columns of `Exploration.by_cell` and `value`: tensor_par,
+            pipeline_par, value in the metric's unit (NaN where nothing fits), total and feasible [executions], id of
+            the best execution, reason_text of the nearest miss, shortfall_bytes [bytes] by which it misses the memory
+            (0 or NaN where memory is not the reason); `data_par` is optional and only named on hovering.
+        selected, base_cell: (tensor_par, pipeline_par). axes: tensor and pipeline degrees.
+        metric, domain, height, among, bar, narrow: as for `best_map`.
+    """
+    cells = cells[cells["total"] > 0] if len(cells) else cells
+    if not len(cells):
+        why = "No pair of tensor and pipeline parallel degrees divides this system."
+        return empty(palette(mode), height, why)
+    pairs = [(int(tensor), int(pipeline)) for tensor, pipeline in
+             zip(cells["tensor_par"], cells["pipeline_par"], strict=True)]  # fmt: skip
+    rows = cells.to_dict("records")
+    drawn = pd.DataFrame(
+        {
+            "x": [pipeline for _, pipeline in pairs], "y": [tensor for tensor, _ in pairs], "facet": "",
+            "value": cells["value"].astype(float), "at": pairs, "id": cells["id"].fillna(-1).astype("int64"),
+            "name": [degrees(*pair, row.get("data_par")) for pair, row in zip(pairs, rows, strict=True)],
+            "label": [shortfall(row["shortfall_bytes"]) for row in rows],
+            "why": ["Nothing fits." if pd.isna(row["reason_text"]) else str(row["reason_text"]) for row in rows],
+            "tally": [f"{count(row['feasible'])} of {count(row['total'])} executions fit" for row in rows],
+        }
+    ).reset_index(drop=True)  # fmt: skip
+    return best_map(
+        drawn, by_name("pipeline_par"), by_name("tensor_par"), column_of(metric), mode, selected=selected,
+        base_cell=base_cell, domain=domain, height=height, axes=(axes[1], axes[0]) if axes else None, among=among,
+        bar=bar, narrow=narrow,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Charts of plans: layer-wise, inside operators, and under changing resources."""

@@ -1,0 +1,1 @@
+"""The commands of `shardscape`, one module or package each."""

@@ -1,5 +1,0 @@
-"""The commands `plan elastic ...`: one module for the longer ones, `commands` for the others."""
-
-from engine.cli.plan_elastic.commands import elastic_app
-
-__all__ = ["elastic_app"]

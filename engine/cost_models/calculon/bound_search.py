@@ -1,0 +1,208 @@
+"""Calculon's cells as a search for the best execution wants them: bounds first, and memory where they leave something.
+
+A bound of every schedule point costs one row of arithmetic. What memory the modes of a schedule point need, and a bound
+of each of its block times, are asked about only where that bound is high enough.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.cost_models.calculon.bounds import Candidates, bounds, candidates, point_bounds
+from engine.cost_models.calculon.physics.batch import step_block
+from engine.cost_models.calculon.physics.block import BlockTable, block_times
+from engine.cost_models.calculon.physics.optimizer import OptimizerTable, optimizer_times
+from engine.cost_models.calculon.physics.rates import Rates, rates
+from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, RowTable, prepared_rows_of, row_table_of
+from engine.cost_models.calculon.rows.rejection import listed
+from engine.cost_models.calculon.space import CalculonSpace
+from engine.cost_models.point_order import most_promising_first
+from engine.executions.arrays import Flags, Floats, Ints
+from engine.space.rejection import executions_at
+from engine.space.schedule_points import mode_counts
+from hardware import System
+
+__all__ = ["CalculonBoundSearch"]
+
+
+FIRST_POINTS = 64
+"""Schedule points whose memory is looked at first."""
+POINTS_TOGETHER = 1024
+"""Schedule points whose memory is looked at together: a few MiB."""
+NEEDS_KEPT = 128 * 2**20
+"""Bytes of what everything needs of memory, beyond which it is computed anew for each capacity."""
+COUNTS_KEPT = 1024
+"""Capacities of which it is remembered how many executions run."""
+
+
+@dataclass(slots=True)
+class _Rated:
+    """Figures of blocks and of optimizers at the rates of a system; bounds of all schedule points once asked for."""
+
+    system: System
+    rate: Rates
+    blocks: BlockTable
+    optimizers: OptimizerTable
+    hopes: Floats | None = None
+
+
+@dataclass(slots=True)
+class _Part:
+    """Schedule points, prepared on a system, with their candidates."""
+
+    system: System
+    points: Ints
+    prepared: PreparedRows
+    rows: Candidates
+
+
+class CalculonBoundSearch:
+    """Cells of a space, for systems that differ in rates and capacities only. Ids are those of the space."""
+
+    def __init__(self, space: CalculonSpace, numbers: range) -> None:
+        self.row_table = row_table_of(space, numbers)
+        self._last_rated: _Rated | None = None
+        self._last_part: _Part | None = None
+        self._needs: list[tuple[RowTable, tuple[Floats, Floats]]] | None = None
+        self._counts: OrderedDict[tuple[float, float], int] = OrderedDict()
+
+    def feasible(self, space: CalculonSpace) -> int:
+        """Returns how many executions run on the space's system [executions].
+
+        Args:
+            space: the space, of the same layout, at its system's rates and capacities.
+        """
+        rate = rates(space.system, space.datatype)
+        capacities = (rate.capacity, rate.second_capacity)
+        if capacities not in self._counts:
+            count = mode_counts(self.row_table.modes)
+            self._counts[capacities] = sum(
+                int(executions_at(_fits(part, needs, rate), count, part.cells, part.points).sum())
+                for part, needs in self._needs or self._every_need(space)
+            )
+            while len(self._counts) > COUNTS_KEPT:
+                self._counts.popitem(last=False)
+        return self._counts[capacities]
+
+    def promising(self, space: CalculonSpace) -> Ints:
+        """Returns a few schedule points of the highest bounds, in no order: to be looked at whole before anything else.
+
+        Args:
+            space: the space, of the same layout, at its system's rates and capacities.
+        """
+        hopes = self._hopes(self._rated(space))
+        return np.argsort(-hopes)[: min(FIRST_POINTS, np.count_nonzero(hopes > -np.inf))]
+
+    def bounds(
+        self, space: CalculonSpace, least: Callable[[], float] = lambda: -np.inf, known: Ints | None = None
+    ) -> Iterator[tuple[Ints, Ints, Floats]]:
+        """Yields schedule points, block times, and the sample rate that none of their executions exceeds [samples/s],
+        up to rounding.
+
+        It yields all of those that anything fits for, in parts, the most promising schedule points first.
+
+        Args:
+            space: the space, of the same layout, at its system's rates and capacities.
+            least: is asked before each part; schedule points that cannot reach this rate [samples/s] are left out from
+                there on.
+            known: schedule points that are left out, having been looked at whole; None for none.
+        """
+        rated = self._rated(space)
+        hopes = self._hopes(rated).copy()
+        if known is not None:
+            hopes[known] = -np.inf
+        width = self.row_table.keyed.width
+        for here in most_promising_first(hopes, least, first=FIRST_POINTS, most=POINTS_TOGETHER):
+            part = self._part(rated, np.sort(here))
+            if not len(part.rows.group):
+                continue
+            # The best of what the networks leave.
+            point = _points_of(part)
+            best = np.full(len(part.points) * width, -np.inf)
+            np.maximum.at(best, point * width + part.rows.time, bounds(part.prepared, part.rows))
+            pair = np.flatnonzero(best > -np.inf)
+            yield part.points[pair // width], pair % width, best[pair]
+
+    def prepare(self, space: CalculonSpace, point: Ints, mode: Ints | None = None) -> tuple[PreparedRows, Candidates]:
+        """Returns prepared rows of these schedule points, and their candidates.
+
+        Args:
+            space: the space, of the same layout, at its system's rates and capacities.
+            point: positions of schedule points, in any order [listed points].
+            mode: block time that is wanted of each of them [listed points]; all where None.
+        """
+        rated, part = self._rated(space), self._last_part
+        if part is None or part.system is not space.system or not np.isin(point, part.points).all():
+            part = self._part(rated, np.unique(point))
+        wanted = np.zeros((len(part.points), self.row_table.keyed.width), bool)
+        wanted[np.searchsorted(part.points, point), slice(None) if mode is None else mode] = True
+        chosen = np.flatnonzero(wanted[_points_of(part), part.rows.time])
+        return part.prepared, part.rows.at(chosen)
+
+    def point_of(self, execution: int) -> Ints:
+        """Returns the schedule point that an execution belongs to, as an array of one; empty where it is of other
+        cells, or of none that is left.
+
+        Args:
+            execution: number of the execution in the space.
+        """
+        space, points, cells = self.row_table.space, self.row_table.points, self.row_table.cells
+        rest = execution - points.first
+        position, assignment = np.divmod(rest, points.stride)
+        modes_of = np.array([len(table) for table in space.modes])[points.kind]
+        assignments = np.array([space.cells[number].assignments for number in cells.number.tolist()], np.int64)
+        return np.flatnonzero((rest >= 0) & (position < modes_of) & (assignment < assignments[points.cell]))
+
+    def _rated(self, space: CalculonSpace) -> _Rated:
+        if self._last_rated is None or self._last_rated.system is not space.system:
+            rate, table = rates(space.system, space.datatype), self.row_table
+            blocks, optimizers = block_times(table.work, rate), optimizer_times(table.optimizer, rate)
+            self._last_rated = _Rated(space.system, rate, blocks, optimizers)
+        return self._last_rated
+
+    def _hopes(self, rated: _Rated) -> Floats:
+        """Bounds of all schedule points."""
+        if rated.hopes is None:
+            blocks = step_block(rated.blocks)
+            rated.hopes = point_bounds(self.row_table, rated.rate, blocks, rated.optimizers.time)
+        return rated.hopes
+
+    def _part(self, rated: _Rated, points: Ints) -> _Part:
+        table = self.row_table.at(points)
+        needs = table.needs(rated.blocks, rated.optimizers)
+        fits = _fits(table, needs, rated.rate)
+        prepared = prepared_rows_of(table, rated.rate, rated.blocks, rated.optimizers, needs, fits)
+        self._last_part = _Part(rated.system, points, prepared, candidates(prepared, fits))
+        return self._last_part
+
+    def _every_need(self, space: CalculonSpace) -> Iterator[tuple[RowTable, tuple[Floats, Floats]]]:
+        """What everything needs of memory, some schedule points at a time; kept if it is not too much."""
+        rated, points = self._rated(space), len(self.row_table.points.cell)
+        size = 2 * np.dtype(np.float64).itemsize * points * len(self.row_table.modes.memory_modes["training"])
+        kept: list[tuple[RowTable, tuple[Floats, Floats]]] = []
+        for start in range(0, points, POINTS_TOGETHER):
+            table = self.row_table.at(np.arange(start, min(start + POINTS_TOGETHER, points)))
+            needs = table.needs(rated.blocks, rated.optimizers)
+            if size <= NEEDS_KEPT:
+                kept.append((table, needs))
+            yield table, needs
+        if size <= NEEDS_KEPT:
+            self._needs = kept
+
+
+def _fits(table: RowTable, needs: tuple[Floats, Floats], rate: Rates) -> Flags:
+    """What there is memory for [memory modes, points]."""
+    found = listed(table.space, table.cells, table.points, table.modes)
+    return found & (needs[0] <= rate.capacity) & (needs[1] <= rate.second_capacity)
+
+
+def _points_of(part: _Part) -> Ints:
+    """Which of its schedule points each candidate of a part belongs to."""
+    groups = part.prepared.groups
+    starts = np.cumsum([0, *(len(group.point) for group in groups)])
+    found: Ints = np.concatenate([group.point for group in groups])[starts[part.rows.group] + part.rows.place]
+    return found

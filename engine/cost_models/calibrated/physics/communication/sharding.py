@@ -1,0 +1,182 @@
+"""Communication of weights and gradients: data-parallel reduction, layer-wise gathers, tied embeddings.
+
+Sources: what ZeRO stages exchange, Rajbhandari et al. 2020; gathers block by block and what overlap hides, the
+calibration study on 1,147 measured rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.cost_models.calibrated.physics.communication.collectives import (
+    Tier,
+    collective,
+    gather_ring_latency,
+    network_tiers,
+)
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.stages import LOOP, placement_of
+from engine.cost_models.calibrated.physics.weights import replicas_of
+
+__all__ = ["Gathers", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange"]
+
+EMBEDDING_GATHERS = 3.0
+"""Gathers of the embedding per microbatch where weights are sharded [dimensionless]. Source: the calibration study on
+1,147 measured rows; stated, not fitted."""
+
+
+def data_tiers(case: Case, rates: Rates, ranks: Floats) -> tuple[Tier, ...]:
+    """Returns the tiers of a data-parallel group: neighbours after the tensor-parallel group share the domain.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        ranks: size of the group [processors] [rows].
+    """
+    return network_tiers(ranks, case.layout.tensor_par, case.accelerator, rates, case.layout.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathers:
+    """Exposed seconds of layer-wise gathers per block and microbatch, forward and backward [s]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def layer_gathers(
+    case: Case,
+    rates: Rates,
+    p: Parameters,
+    tiers: Sequence[Tier],
+    weights: Floats,
+    forward: Floats,
+    backward: Floats,
+    experts: Floats | None = None,
+    *,
+    split: bool = True,
+) -> Gathers:
+    """Returns what the gathers of a block's weights add to its computation [rows] [s]; 0 where weights are not sharded.
+
+    As for `exposed_exchange`, a block that computes in less time never takes longer with them.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        tiers: where the ranks are that share the weights, as `data_tiers` says; not read where weights are not sharded.
+        weights: parameters of the block on one tensor-parallel rank [rows] [elements].
+        forward, backward: seconds of the block's computation that they can hide behind [rows] [s].
+        experts: parameters of its experts on one processor [rows] [elements], gathered over the replicas of an expert
+            only; None where it has none.
+        split: whether `forward` and `backward` are told apart; without, a time that no such split exceeds.
+    """
+    layout, software = case.layout, case.software
+    if not np.any(layout.fully_sharded):
+        return Gathers(np.zeros(()), np.zeros(()))
+    ranks = layout.data_par * layout.context_par
+    # One gather of the whole block, or one ring per tensor over every single rank.
+    per_tensor = software.gather_calls * p.tensor_hop * (ranks - 1.0)
+    latency = np.where(software.gather_calls > 1, per_tensor, gather_ring_latency(tiers, p))
+    expert_tiers = None if experts is None else _expert_tiers(case, rates)
+
+    def moved(bytes_each: Floats) -> Floats:
+        time = collective(bytes_each * weights, tiers, p, passes=1.0)
+        if expert_tiers is not None and experts is not None:
+            own = collective(bytes_each * experts, expert_tiers, p, passes=1.0)
+            time = time + np.where(experts > 0, own, 0.0)
+        return time / software.gather_efficiency + latency
+
+    gather, reduce = moved(software.gather_bytes), moved(software.shard_gradient_bytes)
+    cast = software.gather_cast_bytes * (weights if experts is None else weights + experts) / rates.memory
+    again = layout.zero_stage >= 3
+    down = np.where(again, gather, 0.0) + reduce
+    hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
+    on = layout.fully_sharded > 0
+    if not split:
+        # Two gathers, each behind its own pass, hide no more than both behind both.
+        both, casts = gather + down, cast + np.where(again, cast, 0.0)
+        hidden_behind = hidden * np.minimum(both, forward + backward)
+        return Gathers(np.where(on, both - hidden_behind + casts, 0.0), np.zeros(()))
+    return Gathers(
+        np.where(on, gather - hidden * np.minimum(gather, forward) + cast, 0.0),
+        np.where(on, down - hidden * np.minimum(down, backward) + np.where(again, cast, 0.0), 0.0),
+    )
+
+
+def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, expert_weights: Floats) -> Floats:
+    """Returns the seconds per step of the data-parallel exchange of gradients and weights, hidden or not [rows] [s].
+
+    It is 0 without replicas, and where weights are gathered layer by layer, which exchanges gradients along the way.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        weights, expert_weights: parameters on one processor outside and inside experts [rows] [elements].
+    """
+    layout = case.layout
+    ranks, _ = replicas_of(case)
+    plain = _exchange(case, data_tiers(case, rates, ranks), p, weights)
+    full = plain
+    if np.any(expert_weights > 0):
+        own = _exchange(case, _expert_tiers(case, rates), p, expert_weights)
+        full = plain + np.where(expert_weights > 0, own, 0.0)
+    return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, full)
+
+
+def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parameters) -> Floats:
+    """Returns what of an exchange shows, where some computation may hide it [rows] [s].
+
+    A second less of the window adds less than a second: a step whose computation is quicker is never longer.
+
+    Args:
+        full: seconds of the exchange [rows] [s].
+        overlapped: 1 where it is overlapped, 0 where not.
+        window: seconds of the computation that hides it [rows] [s].
+        p: parameters of a calibration.
+    """
+    return np.asarray(full - np.where(overlapped > 0, p.overlap_data, 0.0) * np.minimum(full, window))
+
+
+def _expert_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:
+    """Tiers of the replicas of an expert, which are as far apart as all experts take."""
+    layout = case.layout
+    split = layout.expert_par * layout.expert_tensor_par
+    _, ranks = replicas_of(case)
+    return network_tiers(ranks, split, case.accelerator, rates, layout.groups)
+
+
+def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Floats) -> Floats:
+    gradient_bytes = case.software.gradient_bytes
+    reduce = collective(gradient_bytes * weights, tiers, p, passes=1.0)
+    gather = collective(2.0 * weights, tiers, p, passes=1.0)
+    return reduce + np.where(case.layout.zero_stage >= 1, gather, reduce)
+
+
+def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -> Floats:
+    """Returns the seconds per step to add the gradients of an embedding on the first and the last stage [rows] [s].
+
+    It is there on both where the head is tied to it, and where prediction layers of the last stage look tokens up.
+
+    The two share the networks that connect the whole pipeline, as if they were half of it apart.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        vocabulary: parameters of one vocabulary matrix on one processor [rows] [elements].
+    """
+    layout = case.layout
+    tiers = network_tiers(np.asarray(2.0), case.processors / 2.0, case.accelerator, rates)
+    time = collective(case.software.gradient_bytes * vocabulary, tiers, p, passes=2.0)
+    shared = case.model.tied_embeddings > 0
+    if np.any(case.model.prediction_layers > 0):
+        # A stage that has both ends of the model shares it as it is.
+        shared = shared | ((case.model.prediction_layers > 0) & (placement_of(case) == LOOP))
+    return np.where(shared & (layout.pipeline_par > 1), time, 0.0)

@@ -1,0 +1,207 @@
+"""Time of the attention core (scores, softmax, weighted values) by generation of its kernel.
+
+Fused kernels keep the scores on chip: their time is matrix operations plus one exponential per score. Causal masks
+halve both, and context parallelism shares them evenly (load-balanced halves). Without fusion the scores go through
+memory.
+
+Sources: rates of FlashAttention 1, 2, 3 as shares of peak from Dao et al. 2022, Dao 2023, Shah et al. 2024 (about .35,
+.60 and .60-.75); multi-function units: 16 exponentials per multiprocessor and clock (CUDA programming guide).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, Accelerators, Case, Floats
+from engine.cost_models.calibrated.physics.layers.gemm import Layer, MatrixUnit, Work, gemm
+from engine.cost_models.calibrated.physics.layers.rates import Rates, maturity, power_factor
+from engine.cost_models.calibrated.physics.parameters import Parameters
+
+__all__ = ["Core", "attention_core", "core_work", "fused_rate", "kernel_rate", "window_factor"]
+
+EXPONENTIALS_PER_CLOCK = 16.0
+"""Exponentials of one multiprocessor per clock [1/clock]. Source: CUDA programming guide, throughput of arithmetic
+instructions, special functions."""
+SCORE_BYTES_FORWARD = 9.0
+"""Bytes per score that unfused softmax, mask and dropout move forward [bytes]. Source: count of the kernels' reads and
+writes, taken from the calibration study on 1,147 measured rows."""
+SCORE_BYTES_BACKWARD = 11.0
+"""The same backward [bytes]. Source: as for `SCORE_BYTES_FORWARD`."""
+BACKWARD_PRODUCTS = 2.5
+"""Matrix operations of a fused backward pass relative to the forward pass [dimensionless]: five products instead of
+two. Source: Dao et al. 2022, the backward pass of FlashAttention."""
+BACKWARD_OVERHEAD = 1.1
+"""How much longer a fused backward pass takes than its products [dimensionless]. Source: the calibration study on 1,147
+measured rows; stated, not fitted."""
+MOST_FUSED = 0.75
+"""Share of the peak that fused attention reaches where power does not limit the clock [dimensionless]. Source: Shah et
+al. 2024."""
+TAIL = 0.5
+"""Share of a wave of blocks that the last, partly filled wave costs [dimensionless]. Source: the calibration study on
+1,147 measured rows; stated, not fitted."""
+LONGEST_TAIL = 4.0
+"""Most waves that one partly filled wave counts as [dimensionless]. Source: the calibration study on 1,147 measured
+rows; stated, not fitted."""
+
+
+class Core(NamedTuple):
+    """Seconds of the attention core of one block and microbatch [s]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def window_factor(case: Case) -> Floats:
+    """Returns the share of the causal scores that remain where a block looks back over a window only [rows]
+    [dimensionless].
+
+    Of the s^2 / 2 causal scores of s tokens a window of w that moves along leaves w s - w^2 / 2, which is
+    2 w / s - (w / s)^2 of them, and chunks of w tokens leave w s / 2, which is w / s. 1 where there is no window.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model = case.model
+    share = np.minimum(model.window / model.seq_size, 1.0)
+    return np.where(model.window > 0, np.where(model.window_chunked > 0, share, share * (2.0 - share)), 1.0)
+
+
+def kernel_rate(case: Case, p: Parameters) -> Floats:
+    """Returns the sustained matrix rate inside the fused kernel of every row [rows] [FLOP/s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
+    return fused_rate(case.accelerator, case.software.attention_kernel, case.software.age_years, p)
+
+
+def fused_rate(accelerator: Accelerators, kernel: Floats, age_years: Floats, p: Parameters) -> Floats:
+    """Returns the sustained matrix rate inside a fused kernel [rows] [FLOP/s].
+
+    A kernel of an earlier generation runs on a newer chip without its instructions (`foreign_kernel`).
+
+    Args:
+        accelerator: published figures of the accelerators [rows].
+        kernel: positions in `ATTENTION_KERNELS`.
+        age_years: age of the software since the generation shipped [years].
+        p: parameters of a calibration.
+    """
+    newer = accelerator.generation != GENERATIONS.index("ampere")
+    first = kernel == ATTENTION_KERNELS.index("flash1")
+    second = kernel == ATTENTION_KERNELS.index("flash2")
+    factor = np.where(first, p.flash1, 1.0) * np.where((first | second) & newer, p.foreign_kernel, 1.0)
+    sustained = np.minimum(p.attention * power_factor(accelerator, p), MOST_FUSED) * maturity(age_years, p)
+    return np.asarray(accelerator.flops16 * sustained * factor)
+
+
+def attention_core(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -> Core:
+    """Returns the seconds that the attention core of one block and microbatch takes on one processor [rows] [s].
+
+    Without fusion every score is computed, and those outside the window are masked.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        windowed: whether the block looks back over the model's window only.
+    """
+    fused = _fused(case, p, windowed)
+    unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
+    if not np.any(unfused_rows):
+        return fused
+    unfused = _unfused(case, rates, p)
+    return Core(*(np.where(unfused_rows, slow, fast) for slow, fast in zip(unfused, fused, strict=True)))
+
+
+def _fused(case: Case, p: Parameters, windowed: bool) -> Core:
+    model, layout, accelerator = case.model, case.layout, case.accelerator
+    heads = model.attn_heads / layout.tensor_par
+    scores = causal_scores(case, windowed=windowed)
+    operations = _operations(case, scores)
+    units = accelerator.multiprocessors * EXPONENTIALS_PER_CLOCK * accelerator.clock
+    exponentials = p.exponentials * scores / units
+    waves = (
+        heads
+        * layout.microbatch_size
+        * np.ceil(model.seq_size / (128.0 * layout.context_par))
+        / accelerator.multiprocessors
+    )
+    tail = 1.0 + TAIL * np.minimum(1.0 / waves, LONGEST_TAIL)
+    rate = kernel_rate(case, p)
+    forward = (operations / rate + exponentials) * tail + p.kernel_start
+    backward = BACKWARD_OVERHEAD * (BACKWARD_PRODUCTS * operations / rate + exponentials) * tail + 2.0 * p.kernel_start
+    return Core(forward, backward)
+
+
+def causal_scores(case: Case, *, windowed: bool = False) -> Floats:
+    """Returns how many scores one processor computes of one block and microbatch behind a causal mask [rows]
+    [elements].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        windowed: whether the block looks back over the model's window only.
+    """
+    model, layout = case.model, case.layout
+    heads = model.attn_heads / layout.tensor_par
+    scores = 0.5 * model.seq_size**2 / layout.context_par * heads * layout.microbatch_size
+    return scores * window_factor(case) if windowed else scores
+
+
+def _operations(case: Case, scores: Floats) -> Floats:
+    """Arithmetic operations of the forward pass over so many scores: by keys, and by values [FLOP]."""
+    return 2.0 * scores * (case.model.attn_size + case.model.value_size)
+
+
+def _products(case: Case) -> tuple[Layer, Layer]:
+    """Queries by keys and scores by values of all heads, where the scores go through memory; masked ones, too."""
+    model, layout = case.model, case.layout
+    count = model.attn_heads * layout.microbatch_size / layout.tensor_par
+    rows, columns = model.seq_size / layout.context_par, model.seq_size
+    return Layer(rows, columns, model.attn_size, count), Layer(rows, model.value_size, columns, count)
+
+
+def core_work(case: Case, *, windowed: bool = False) -> tuple[Work, Work]:
+    """Returns what the attention core of one block and microbatch does, forward and backward [rows] [FLOP, bytes].
+
+    A fused kernel keeps the scores on chip and is never bound by memory: its traffic counts as 0.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        windowed: whether the block looks back over the model's window only.
+    """
+    operations = _operations(case, causal_scores(case, windowed=windowed))
+    none = np.zeros(())
+    fused = Work(operations, none), Work(BACKWARD_PRODUCTS * operations, none)
+    unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
+    if not np.any(unfused_rows):
+        return fused
+    layers = _products(case)
+    scored, valued = (layer.works()[0] for layer in layers)
+    elements = layers[0].m * layers[0].n * layers[0].count
+    found = []
+    for fast, products, score_bytes in zip(fused, (1.0, 2.0), (SCORE_BYTES_FORWARD, SCORE_BYTES_BACKWARD), strict=True):
+        operations_there = products * (scored.operations + valued.operations)
+        moved = products * (scored.moved + valued.moved) + score_bytes * elements
+        found.append(
+            Work(
+                np.where(unfused_rows, operations_there, fast.operations), np.where(unfused_rows, moved, fast.moved)
+            )
+        )
+    return found[0], found[1]
+
+
+def _unfused(case: Case, rates: Rates, p: Parameters) -> Core:
+    model = case.model
+    unit = MatrixUnit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
+    scored, valued = _products(case)
+    products = gemm(scored.m, scored.n, scored.k, unit, count=scored.count)
+    products = products + gemm(valued.m, valued.n, valued.k, unit, count=valued.count)
+    elements = scored.m * scored.n * scored.count
+    # Head sizes that are no multiple of 8 elements miss the 16-byte alignment that tensor cores want.
+    again = np.where(np.mod(model.attn_size, 8.0) != 0, 2.5, 2.0)
+    forward = products + SCORE_BYTES_FORWARD * elements / rates.memory + 2.0 * p.kernel_start
+    backward = again * products + SCORE_BYTES_BACKWARD * elements / rates.memory + 3.0 * p.kernel_start
+    return Core(forward, backward)

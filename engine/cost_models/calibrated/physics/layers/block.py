@@ -1,0 +1,357 @@
+"""One block and one microbatch on one processor: seconds forward and backward, with what they are made of.
+
+The attention half is common to all blocks; the feed-forward half is dense or made of experts. Block figures depend on
+few fields of an execution, so a space evaluates them once per distinct key.
+
+Sources: two all-reduces of activations per block and pass, Shoeybi et al. 2019 (Megatron-LM), which sequence
+parallelism replaces at the same volume, Korthikanti et al. 2022; the sum of the parts and the host-bound floor, the
+calibration study on 1,147 measured rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.communication.context_parallel import ring
+from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats
+from engine.cost_models.calibrated.physics.layers.attention import Core, attention_core
+from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation, casts, norms
+from engine.cost_models.calibrated.physics.layers.experts import HIDDEN_EXCHANGE, active_width, expert_layer
+from engine.cost_models.calibrated.physics.layers.gemm import Layer, Linear, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.launch import (
+    block_launches,
+    dense_factor,
+    expert_launches,
+    launch_time,
+)
+from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.recompute import recomputed
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.stages import Kind
+
+__all__ = [
+    "BlockTimes", "Common", "attention_layers", "attention_projections", "block", "blocks", "common",
+    "feedforward_layers", "latent_layers", "projection_layers", "tensor_exchange",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTimes:
+    """Seconds of one block and microbatch [s], arrays [rows].
+
+    `forward` and `backward` are complete (recomputation in `backward`) and not below the host-bound floor; the parts
+    from `linear` on add up to them. `computing` is the forward pass without communication, `repeated_exposed` the
+    tensor-parallel communication among `recompute`; what else is exchanged again counts with its own kind.
+    `weight_gradient` is the gradient of the weights among `backward`, and `paired` the forward and the backward of two
+    microbatches that run together, each of which hides the other's exchange of tokens between experts.
+    """
+
+    forward: Floats
+    backward: Floats
+    computing: Floats
+    repeated_exposed: Floats
+    linear: Floats
+    attention: Floats
+    elementwise: Floats
+    recompute: Floats
+    tensor_exposed: Floats
+    context_exposed: Floats
+    expert_exposed: Floats
+    launch: Floats
+    weight_gradient: Floats
+    paired: Floats
+
+    def take(self, index: npt.NDArray[np.intp]) -> BlockTimes:
+        """Returns the rows at `index`; numbers stay as they are [s].
+
+        Args:
+            index: positions of rows, or a truth for each [rows].
+        """
+        values = (getattr(self, name) for name in BLOCK_TIMES)
+        return BlockTimes(*(value[index] if value.ndim else value for value in values))
+
+    def together(self) -> BlockTimes:
+        """Returns forward and backward as one in `forward`, overlapped ones in `paired`, and nothing else [s]."""
+        none = np.zeros(())
+        values = [self.forward + self.backward, *[none] * (len(BLOCK_TIMES) - 2), self.paired]
+        return BlockTimes(*values)
+
+
+BLOCK_TIMES = tuple(field.name for field in fields(BlockTimes))
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What blocks of the same row have in common but for the window of their attention."""
+
+    unit: MatrixUnit
+    projections: Linear
+    core: Core
+    exchange: Floats
+    context: tuple[Floats, Floats]
+    norms: Traffic
+
+
+def attention_projections(case: Case, unit: MatrixUnit) -> Linear:
+    """Returns the seconds of the linear layers around the attention core [rows] [s].
+
+    They are the fused query-key-value and output projections, or the low-rank chain of multi-head latent attention
+    (MLA).
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        unit: matrix unit that computes it, with its sustained rates [FLOP/s, bytes/s].
+    """
+    layers = projection_layers(case)
+    out = layers["attention_output"].time(unit)
+    plain = layers["query_key_value"].time(unit).and_then(out)
+    latent = case.model.latent > 0
+    if not np.any(latent):
+        return plain
+    found = {name: layer.time(unit) for name, layer in latent_layers(case).items() if name != "attention_output"}
+    query = found["query_up"]
+    if "query_down" in found:
+        query = found["query_down"].where(case.model.query_rank > 0).and_then(query)
+    key = found["key_value_down"].and_then(found["key_value_up"])
+    chain = query.and_then(key).and_then(out)
+    return Linear(*(np.where(latent, low, full) for low, full in zip(chain, plain, strict=True)))
+
+
+def attention_layers(case: Case) -> dict[str, Layer]:
+    """Returns the linear layers around the attention core by name, in the order they run.
+
+    Args:
+        case: case with one model, whose attention decides which layers there are.
+    """
+    return latent_layers(case) if np.any(case.model.latent > 0) else projection_layers(case)
+
+
+def projection_layers(case: Case) -> dict[str, Layer]:
+    """Returns the linear layers around the attention core where queries, keys and values are projected in one, by name.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model, layout = case.model, case.layout
+    t, tokens, low = layout.tensor_par, case.tokens, layout.linear_bits / 8.0
+    keys = case.key_value_heads
+    columns = (model.attn_heads + keys) * model.attn_size + keys * model.value_size
+    return {
+        "query_key_value": Layer(tokens, columns / t, model.hidden, in_bytes=low),
+        "attention_output": Layer(tokens, model.hidden, model.attn_heads * model.value_size / t, in_bytes=low),
+    }
+
+
+def latent_layers(case: Case) -> dict[str, Layer]:
+    """Returns the linear layers around the core of multi-head latent attention, by name.
+
+    `query_down` is among them only where queries have a rank.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model, layout = case.model, case.layout
+    t, tokens, low = layout.tensor_par, case.tokens, layout.linear_bits / 8.0
+    rank, key_rank = np.maximum(model.query_rank, 1.0), np.maximum(model.key_value_rank, 1.0)
+    inputs = np.where(model.query_rank > 0, rank, model.hidden)
+    key_columns = model.attn_heads * (model.attn_size - model.rope_size + model.value_size) / t
+    down = {"query_down": Layer(tokens, rank, model.hidden, in_bytes=low)} if np.any(model.query_rank > 0) else {}
+    return down | {
+        "query_up": Layer(tokens, model.attn_heads * model.attn_size / t, inputs, in_bytes=low),
+        "key_value_down": Layer(tokens, key_rank + model.rope_size, model.hidden, in_bytes=low),
+        "key_value_up": Layer(tokens, key_columns, key_rank, in_bytes=low),
+        "attention_output": Layer(tokens, model.hidden, model.attn_heads * model.value_size / t, in_bytes=low),
+    }
+
+
+def feedforward_layers(case: Case) -> dict[str, Layer]:
+    """Returns the two linear layers of a plain or gated feed-forward layer, by name.
+
+    The gate is among the outputs of the first.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model, tokens, low = case.model, case.tokens, case.layout.linear_bits / 8.0
+    width = model.feedforward / case.layout.tensor_par
+    gated = (1.0 + model.gated) * model.feedforward / case.layout.tensor_par
+    return {
+        "feedforward_up": Layer(tokens, gated, model.hidden, in_bytes=low),
+        "feedforward_down": Layer(tokens, model.hidden, width, in_bytes=low),
+    }
+
+
+def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
+    """Returns the seconds of one all-reduce of the tensor-parallel group over a microbatch's activations [rows] [s].
+
+    Sequence parallelism replaces it by a reduce-scatter and an all-gather of the same volume.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+    """
+    tiers = network_tiers(case.layout.tensor_par, 1.0, case.accelerator, rates, case.layout.groups)
+    return collective(2.0 * case.tokens * case.model.hidden, tiers, p, passes=2.0)
+
+
+def common(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -> Common:
+    """Returns what does not depend on the feed-forward half of a block [rows] [s].
+
+    Its `exchange` is what nothing hides of one.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        windowed: whether the block looks back over the model's window only.
+    """
+    core = attention_core(case, rates, p, windowed=windowed)
+    exposed = np.where(case.software.overlap_tensor > 0, 1.0 - p.overlap_tensor, 1.0)
+    unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
+    return Common(
+        unit,
+        attention_projections(case, unit),
+        core,
+        tensor_exchange(case, rates, p) * exposed,
+        ring(case, rates, p, core.forward, core.backward),
+        norms(case, rates, p),
+    )
+
+
+def blocks(case: Case, rates: Rates, p: Parameters, kinds: Iterable[Kind]) -> dict[Kind, BlockTimes]:
+    """Returns the seconds of a block of each of these kinds [rows] [s]; what several have in common is computed once.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        kinds: kinds that are wanted, of `KINDS`.
+    """
+    wanted = list(kinds)
+    shared: dict[bool, Common] = {}
+    halves: dict[bool, _Half] = {}
+    found = {}
+    for kind in wanted:
+        if kind.windowed not in shared:
+            if shared:
+                (other,) = shared.values()
+                core = attention_core(case, rates, p, windowed=kind.windowed)
+                context = ring(case, rates, p, core.forward, core.backward)
+                shared[kind.windowed] = replace(other, core=core, context=context)
+            else:
+                shared[kind.windowed] = common(case, rates, p, windowed=kind.windowed)
+        around = shared[kind.windowed]
+        if kind.experts not in halves:
+            halves[kind.experts] = (_expert_half if kind.experts else _dense_half)(case, rates, p, around)
+        found[kind] = _assemble(case, p, around, halves[kind.experts])
+    return found
+
+
+def block(case: Case, rates: Rates, p: Parameters, kind: Kind) -> BlockTimes:
+    """Returns the seconds of a block of one kind [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        kind: which of `KINDS`.
+    """
+    return blocks(case, rates, p, [kind])[kind]
+
+
+class _Half(NamedTuple):
+    """The feed-forward half of a block, with the projections of the other half among its products [s]."""
+
+    products: Linear
+    traffic: Traffic
+    exchange: Floats
+    launches: tuple[Floats, Floats]
+
+
+def _dense_half(case: Case, rates: Rates, p: Parameters, shared: Common) -> _Half:
+    """A plain or gated feed-forward layer."""
+    model, t = case.model, case.layout.tensor_par
+    products = shared.projections
+    for layer in feedforward_layers(case).values():
+        products = products.and_then(layer.time(shared.unit))
+    acted = activation(case, model.feedforward / t, case.tokens, rates, p)
+    cast = casts(case, model.feedforward, rates)
+    traffic = Traffic(acted.forward + cast.forward, acted.backward + cast.backward)
+    return _Half(products, traffic, np.zeros(()), block_launches(case))
+
+
+def _expert_half(case: Case, rates: Rates, p: Parameters, shared: Common) -> _Half:
+    """A layer of experts."""
+    found = expert_layer(case, rates, p)
+    cast = casts(case, active_width(case), rates)
+    traffic = Traffic(found.traffic.forward + cast.forward, found.traffic.backward + cast.backward)
+    left = dense_factor(case, p)
+    forward, backward = (a * left + b for a, b in zip(block_launches(case), expert_launches(case), strict=True))
+    return _Half(shared.projections.and_then(found.products), traffic, 2.0 * found.exchange, (forward, backward))
+
+
+def _assemble(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTimes:
+    again = recomputed(case)
+    products, traffic, experts, launches = half
+    tensor = 2.0 * shared.exchange
+    elementwise_forward = shared.norms.forward + traffic.forward
+    redone = (
+        again.linear * products.forward
+        + again.attention * shared.core.forward
+        + again.elementwise * elementwise_forward
+        + again.tensor * tensor
+    )
+    # Attention that is recomputed asks for the keys and values of its ring again, hidden as in the forward pass.
+    ring_again, sent_again = again.attention * shared.context[0], again.experts * experts
+    forward = products.forward + shared.core.forward + elementwise_forward + tensor + shared.context[0] + experts
+    backward = (
+        products.backward
+        + shared.core.backward
+        + shared.norms.backward
+        + traffic.backward
+        + tensor
+        + shared.context[1]
+        + experts
+        + redone
+        + ring_again
+        + sent_again
+    )
+    host = launch_time(case, p)
+    floor_forward = launches[0] * host
+    floor_backward = (launches[1] + again.linear * launches[0]) * host
+    # Where every launch waits for the device, host time adds to device time instead of hiding behind it.
+    blocking = case.software.launch == LAUNCHES.index("blocking")
+    slow_forward = np.where(blocking, forward + floor_forward, np.maximum(forward, floor_forward))
+    slow_backward = np.where(blocking, backward + floor_backward, np.maximum(backward, floor_backward))
+    late = slow_forward - forward + slow_backward - backward
+    exchanged = 2.0 * experts + sent_again
+    together = slow_forward + slow_backward
+    if np.any(exchanged > 0):
+        hidden = np.where(case.software.overlap_expert > 0, 0.0, 1.0 - HIDDEN_EXCHANGE) * exchanged
+        least = np.maximum(exchanged, np.maximum(slow_forward, slow_backward))
+        least = np.maximum(least, floor_forward + floor_backward)
+        together = np.where(blocking, together, np.maximum(forward + backward - hidden, least))
+    parts = (
+        slow_forward,
+        slow_backward,
+        slow_forward - tensor - shared.context[0] - experts,
+        again.tensor * tensor,
+        products.forward + products.backward,
+        shared.core.forward + shared.core.backward,
+        elementwise_forward + shared.norms.backward + traffic.backward,
+        redone,
+        2.0 * tensor,
+        shared.context[0] + shared.context[1] + ring_again,
+        exchanged,
+        late,
+        products.weight,
+        together,
+    )
+    return BlockTimes(*np.broadcast_arrays(*parts))

@@ -1,0 +1,162 @@
+"""Traffic of everything that is not a product: norms, residuals, positions, activations, casts.
+
+These kernels are bound by memory, so their time is bytes over the sustained bandwidth. Counts are bytes per element of
+the tensors they pass over, summed over the kernels of a Megatron-style fused block.
+
+Source: the calibration study on 1,147 measured rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
+from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.parameters import Parameters
+
+__all__ = ["Moved", "Traffic", "activated", "activation", "cast", "casts", "normed", "norms"]
+
+NORM_FORWARD = 22.0
+"""Bytes per residual element forward [bytes]: two norms, two residual additions, bias, dropout. Source: count of the
+kernels' reads and writes, taken from the calibration study on 1,147 measured rows."""
+NORM_BACKWARD = 28.0
+"""The same backward [bytes]. Source: as for `NORM_FORWARD`."""
+POSITION_FUSED = 4.0
+"""Bytes per query or key element for rotary positions and layout changes [bytes]. Source: as for `NORM_FORWARD`."""
+POSITION_UNFUSED = 6.0
+"""The same where attention is not fused [bytes]. Source: as for `NORM_FORWARD`."""
+ACTIVATION_FORWARD = (4.0, 6.0)
+"""Bytes per feed-forward element of the activation function, plain and gated [bytes]. Source: as for `NORM_FORWARD`."""
+ACTIVATION_BACKWARD = (6.0, 10.0)
+"""The same backward [bytes]. Source: as for `NORM_FORWARD`."""
+CAST = 4.0
+"""Bytes per element cast to 8 bits [bytes]: 2 read, 1 written, 1 for the transposed copy. Source: count of reads and
+writes, taken from the calibration study on 1,147 measured rows."""
+
+
+class Traffic(NamedTuple):
+    """Seconds of memory traffic of one block and microbatch [s]."""
+
+    forward: Floats
+    backward: Floats
+
+
+class Moved(NamedTuple):
+    """Bytes that the same moves [bytes]."""
+
+    forward: Floats
+    backward: Floats
+
+
+def normed(case: Case, p: Parameters) -> Moved:
+    """Returns the traffic of norms, residuals and positions of one block, forward and backward [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
+    model, layout, software = case.model, case.layout, case.software
+    residual = case.split_tokens * model.hidden
+    per_position = np.where(
+        software.attention_kernel == ATTENTION_KERNELS.index("unfused"), POSITION_UNFUSED, POSITION_FUSED
+    )
+    positions = case.tokens * (model.attn_heads + case.key_value_heads) * model.attn_size / layout.tensor_par
+    compiled = software.launch == LAUNCHES.index("compiled")
+    factor = framework_factor(case, p) * np.where(compiled, p.compiled_elementwise, 1.0)
+    forward = factor * (NORM_FORWARD * residual + per_position * positions)
+    backward = factor * (NORM_BACKWARD * residual + per_position * positions)
+    return Moved(forward, backward)
+
+
+def norms(case: Case, rates: Rates, p: Parameters) -> Traffic:
+    """Returns the seconds of norms, residuals and positions of one block, forward and backward [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+    """
+    moved = normed(case, p)
+    return Traffic(
+        moved.forward / rates.memory + 6.0 * p.kernel_start, moved.backward / rates.memory + 8.0 * p.kernel_start
+    )
+
+
+def activated(case: Case, width: Floats, rows: Floats, p: Parameters) -> Moved:
+    """Returns the traffic of the activation function, forward and backward [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        width: outputs of the activation per token [elements].
+        rows: tokens [tokens].
+        p: parameters of a calibration.
+    """
+    gated = case.model.gated > 0
+    elements = framework_factor(case, p) * rows * width
+    return Moved(
+        np.where(gated, ACTIVATION_FORWARD[1], ACTIVATION_FORWARD[0]) * elements,
+        np.where(gated, ACTIVATION_BACKWARD[1], ACTIVATION_BACKWARD[0]) * elements,
+    )
+
+
+def activation(case: Case, width: Floats, rows: Floats, rates: Rates, p: Parameters) -> Traffic:
+    """Returns the seconds of the activation function, forward and backward [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        width: outputs of the activation per token [elements].
+        rows: tokens [tokens].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+    """
+    moved = activated(case, width, rows, p)
+    return Traffic(
+        moved.forward / rates.memory + 2.0 * p.kernel_start, moved.backward / rates.memory + 2.0 * p.kernel_start
+    )
+
+
+def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
+    """Returns the seconds of casting inputs and gradients of the linear layers to 8 or 4 bits [rows] [s]; 0 at 16 bits.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        width: as for `cast` [elements].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+    """
+    moved = cast(case, width)
+    return Traffic(moved.forward / rates.memory, moved.backward / rates.memory)
+
+
+def cast(case: Case, width: Floats) -> Moved:
+    """Returns the traffic of casting inputs and gradients of linear layers to 8 or 4 bits [rows] [bytes]; 0 at 16 bits.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        width: width of the feed-forward layer per token on the tensor-parallel group [elements].
+    """
+    model, layout = case.model, case.layout
+    low = layout.linear_bits < 16
+    inputs = (
+        2.0 * model.hidden * case.split_tokens
+        + (model.attn_heads * model.value_size + width) * case.tokens / layout.tensor_par
+    )
+    gradients = (
+        2.0 * model.hidden * case.split_tokens
+        + ((model.attn_heads + 2.0 * case.key_value_heads) * model.attn_size + width * (1.0 + model.gated))
+        * case.tokens
+        / layout.tensor_par
+    )
+    return Moved(np.where(low, CAST * inputs, 0.0), np.where(low, CAST * gradients, 0.0))
+
+
+def framework_factor(case: Case, p: Parameters) -> Floats:
+    """Returns the traffic relative to fused kernels where a framework runs plain operators [rows] [dimensionless].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
+    levels = np.array([1.0, p.unfused_elementwise, p.plain_elementwise])
+    return np.asarray(levels[case.software.unfused_elementwise.astype(int)])

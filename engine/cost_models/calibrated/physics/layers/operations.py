@@ -1,0 +1,220 @@
+"""The operations of one block, one by one: what each does, what it moves and how long it takes.
+
+All formulas are those of the block (`engine.cost_models.calibrated.physics.layers.block`); here they are only not added
+up. Times are of one microbatch on one processor, without what the backward pass computes again and without waiting for
+the host.
+
+Source: as for the block.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from engine.cost_models.calibrated.operation_columns import LABELS
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
+from engine.cost_models.calibrated.physics.layers.attention import core_work
+from engine.cost_models.calibrated.physics.layers.block import Common, attention_layers, common, feedforward_layers
+from engine.cost_models.calibrated.physics.layers.elementwise import (
+    Moved,
+    Traffic,
+    activated,
+    activation,
+    cast,
+    casts,
+    normed,
+)
+from engine.cost_models.calibrated.physics.layers.experts import active_width, exchange, expert_layers, permuted
+from engine.cost_models.calibrated.physics.layers.gemm import Layer
+from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, Kind, blocks_by_kind
+
+__all__ = ["BLOCKS", "STAGES", "Limits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
+
+STAGES: Final = ("fw", "agrad", "wgrad")
+"""Forward; backward for the inputs (or all of backward where it is not two products); backward for the weights."""
+
+BLOCKS: Final = {
+    "experts": "With experts",
+    "dense": "Dense",
+    "experts_windowed": "With experts, windowed",
+    "dense_windowed": "Dense, windowed",
+}
+"""Kinds of blocks, by their feed-forward half and whether attention has a window -> what people call them."""
+_KINDS: Final = {
+    "experts": Kind(True, False),
+    "dense": Kind(False, False),
+    "experts_windowed": Kind(True, True),
+    "dense_windowed": Kind(False, True),
+}
+
+
+class Limits(NamedTuple):
+    """What one processor can do with the linear layers: matrix rates [FLOP/s], memory bandwidths [bytes/s]."""
+
+    peak: float
+    sustained: float
+    memory_peak: float
+    memory_sustained: float
+
+
+def limits(case: Case, p: Parameters) -> Limits:
+    """Returns the limits of a case of one row, in the precision of its linear layers [FLOP/s, bytes/s].
+
+    Args:
+        case: case of one row.
+        p: parameters of a calibration.
+    """
+    accelerator, bits = case.accelerator, float(np.ravel(case.layout.linear_bits)[0])
+    rates = sustained_rates(accelerator, case.software.age_years, p)
+    # A precision without a peak runs at the rate of the next wider one.
+    wider = [accelerator.flops16, accelerator.flops8, accelerator.flops4][: {16.0: 1, 8.0: 2}.get(bits, 3)]
+    peak = next(_one(rate) for rate in reversed(wider) if _one(rate) > 0)
+    sustained = _one(rates.linear(case.layout.linear_bits))
+    return Limits(peak, sustained, _one(accelerator.memory_bandwidth), _one(rates.memory))
+
+
+def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
+    """Returns the operations of a block of one kind, in the order they run.
+
+    Columns: `name`; `label` for people; `engine`: "matrix", "memory" or "network"; and for each stage of `STAGES`
+    `{stage}_flops` [FLOP], `{stage}_mem_accessed` [bytes] and `{stage}_processing_time` [s]. Communication counts with
+    what nothing hides of it.
+
+    Args:
+        case: case of one row.
+        p: parameters of a calibration.
+        kind: kind of block, of `BLOCKS`.
+    """
+    rates = sustained_rates(case.accelerator, case.software.age_years, p)
+    experts, windowed = _KINDS[kind]
+    found = common(case, rates, p, windowed=windowed)
+    width = active_width(case) if experts else case.model.feedforward
+    per_processor = width / case.layout.tensor_par
+    layers = expert_layers(case) if experts else feedforward_layers(case)
+    ups = {name: layer for name, layer in layers.items() if name.endswith("up")}
+    acted = activation(case, per_processor, case.tokens, rates, p)
+    rows = [
+        _moving("norms", normed(case, p), found.norms),
+        _moving("casts", cast(case, width), casts(case, width, rates)),
+        *_attention(case, found, windowed),
+        *(_linear(name, layer, found) for name, layer in ups.items()),
+        _moving("activation", activated(case, per_processor, case.tokens, p), acted),
+        *(_linear(name, layer, found) for name, layer in layers.items() if name not in ups),
+    ]
+    if experts:
+        moving = permuted(case) / rates.memory
+        rows.append(_moving("permutation", Moved(permuted(case), permuted(case)), Traffic(moving, moving)))
+        sent = 2.0 * exchange(case, rates, p)
+        rows.append(_sending("expert_exchange", sent, sent))
+    rows.append(_sending("tensor_exchange", 2.0 * found.exchange, 2.0 * found.exchange))
+    table = pd.DataFrame(rows)
+    times = table[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
+    return table[times > 0].reset_index(drop=True)
+
+
+def blocks_of(model: ModelShapes) -> tuple[str, ...]:
+    """Returns the kinds of blocks that a model has, of `BLOCKS`.
+
+    Args:
+        model: shapes of one model.
+    """
+    present = {kind for kind, number in zip(KINDS, blocks_by_kind(model), strict=True) if _one(number) > 0}
+    return tuple(name for name in BLOCKS if _KINDS[name] in present)
+
+
+def bound(intensity: float, rate: float, bandwidth: float) -> str:
+    """Returns which limit some work meets first: "compute" or "memory".
+
+    Args:
+        intensity: operations of the work per byte that it moves [FLOP/byte].
+        rate: what the processor computes at most [FLOP/s].
+        bandwidth: bandwidth of its memory [bytes/s].
+    """
+    return "compute" if intensity * bandwidth >= rate else "memory"
+
+
+def summarised(operations: pd.DataFrame, most: Limits) -> pd.DataFrame:
+    """Returns operations with what `engine.cost_models.calibrated.operation_columns` has of each, in the base units of
+    its register.
+
+    A figure is not a number where it does not apply: work of traffic and communication, the traffic of a fused
+    attention core. `bound` is what the forward pass of a product meets first at what the processor sustains, else its
+    engine.
+
+    Args:
+        operations: what `block_operations` returns, one row per operation.
+        most: limits of the processor [FLOP/s, bytes/s].
+    """
+    forward = operations["fw_processing_time"]
+    backward = operations["agrad_processing_time"] + operations["wgrad_processing_time"]
+    whole = float((forward + backward).sum()) or 1.0
+    flops = operations[[f"{stage}_flops" for stage in STAGES]].sum(axis=1)
+    moved = operations[[f"{stage}_mem_accessed" for stage in STAGES]].sum(axis=1)
+    intensity = (operations["fw_flops"] / operations["fw_mem_accessed"]).where((flops > 0) & (moved > 0))
+    limit = [
+        engine if engine != "matrix"
+        else "compute" if pd.isna(ratio) else bound(ratio, most.sustained, most.memory_sustained)
+        for engine, ratio in zip(operations["engine"], intensity, strict=True)
+    ]  # fmt: skip
+    return operations.assign(
+        fw_time=forward, bw_time=backward, share=(forward + backward) / whole, flops=flops.where(flops > 0),
+        mem_accessed=moved.where(moved > 0), arithmetic_intensity=intensity,
+        rate=(flops / (forward + backward)).where(flops > 0), bound=limit,
+    )  # fmt: skip
+
+
+def _attention(case: Case, found: Common, windowed: bool) -> list[dict[str, Any]]:
+    """The projections with the core between them."""
+    layers = attention_layers(case)
+    out = layers.pop("attention_output")
+    forward, backward = core_work(case, windowed=windowed)
+    core = _row(
+        "attention_core", "matrix",
+        fw=(forward.operations, forward.moved, found.core.forward),
+        agrad=(backward.operations, backward.moved, found.core.backward),
+    )  # fmt: skip
+    return [
+        *(_linear(name, layer, found) for name, layer in layers.items()),
+        core,
+        _sending("context_ring", *found.context),
+        _linear("attention_output", out, found),
+    ]
+
+
+def _linear(name: str, layer: Layer, found: Common) -> dict[str, Any]:
+    slower = layer.slower(found.unit.p)
+    each = zip(STAGES, layer.works(), layer.products(found.unit), strict=True)
+    return _row(
+        name, "matrix", **{stage: (work.operations, work.moved, time * slower) for stage, work, time in each}
+    )
+
+
+def _moving(name: str, moved: Moved, traffic: Traffic) -> dict[str, Any]:
+    none = np.zeros(())
+    return _row(
+        name, "memory", fw=(none, moved.forward, traffic.forward), agrad=(none, moved.backward, traffic.backward)
+    )
+
+
+def _sending(name: str, forward: Floats, backward: Floats) -> dict[str, Any]:
+    none = np.zeros(())
+    return _row(name, "network", fw=(none, none, forward), agrad=(none, none, backward))
+
+
+def _row(name: str, engine: str, **stages: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
+    """stages: name -> operations [FLOP], bytes, seconds; 0 for those that there are not."""
+    row: dict[str, Any] = {"name": name, "label": LABELS[name], "engine": engine}
+    for stage in STAGES:
+        values = stages.get(stage, (np.zeros(()),) * 3)
+        names = ("flops", "mem_accessed", "processing_time")
+        row |= {f"{stage}_{what}": _one(value) for what, value in zip(names, values, strict=True)}
+    return row
+
+
+def _one(value: Floats) -> float:
+    return float(np.ravel(value)[0])

@@ -1,0 +1,203 @@
+"""What every stage of the model takes for a microbatch, one chunk of one rank each, and the options that cut it so.
+
+Source: the calibration study on 1,147 measured rows, as for `stage_times`; options of Megatron-LM,
+`megatron/training/arguments.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.columns.stage_layouts import BOTH_COUNTED, EMBEDDING_COUNTED, EVEN, LOSS_COUNTED, list_of_layers
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE
+from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
+from engine.cost_models.calibrated.physics.memory import stage_memory
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.layouts import (
+    Pattern,
+    Work,
+    blocks_of_chunks,
+    kinds_of_chunks,
+    last_kind,
+    layout_at,
+    pattern_of,
+    work_of,
+)
+from engine.cost_models.calibrated.physics.pipeline.schedules import COMBINED, INTERLEAVED, ONE_F_ONE_B
+from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
+from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, KINDS, Stage
+from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
+
+__all__ = [
+    "PASSES", "StageBytes", "StageWork", "chunk_seconds", "megatron_options", "message_seconds", "stage_bytes",
+    "stage_work",
+]  # fmt: skip
+
+PASSES = 4
+"""Times of a part that `StageWork` tells apart [figures]: forward, gradients of inputs, of weights, and an overlapped
+forward and backward. Source: the actions of a replay."""
+
+
+class StageWork(NamedTuple):
+    """What every stage of the model does for a microbatch, part by part: blocks of every kind, in the order of `KINDS`,
+    the embedding, the head, and prediction layers with their blocks and their passes of the head.
+
+    `numbers` [parts, stages of the model] counts them; `seconds` [parts, passes, stages of the model] [s] has what
+    all of a part take forward, for gradients of inputs, for gradients of weights, and a forward and a backward together
+    where they overlap.
+    """
+
+    numbers: Floats
+    seconds: Floats
+
+
+def _order_of(case: Case) -> tuple[Pattern, Work]:
+    """The order of the blocks of one row's model, and what they and the head do."""
+    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
+    return pattern, Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
+
+
+def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) -> StageWork:
+    """Returns what every stage of the model does if it were cut into other stages than a row's.
+
+    What a block takes is the row's, whatever the number of stages.
+
+    Args:
+        case: shapes, layout, software and accelerators of one row.
+        p: parameters of a calibration.
+        ranks: ranks of the pipeline.
+        chunks: chunks of each rank.
+        layout: position among the words of the field `stage_layout`.
+
+    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide the model's blocks.
+    """
+    pattern, work = _order_of(case)
+    plain = replace(case, model=replace(case.model, prediction_layers=np.zeros(())))
+    everything = kinds_of_chunks(pattern, ranks, chunks, layout, work)
+    further = everything.sum(axis=0) - np.array(blocks_of_chunks(pattern, ranks, chunks, layout, work))
+    predicting = last_kind(pattern)[:, None] * further
+    held = (everything - predicting).astype(np.float64)
+    level, without = block_level(case, p), block_level(plain, p) if pattern.predictions else None
+    flow = pipeline_flow(case, level, p)
+    parts, slots = len(KINDS) + 3, ranks * chunks
+    numbers, seconds = np.zeros((parts, slots)), np.zeros((parts, PASSES, slots))
+    numbers[: len(KINDS)], numbers[-1] = held, predicting.sum(axis=0)
+    for position, kind in enumerate(KINDS):
+        if kind in level.kinds:
+            block, gathers = level.kinds[kind], flow.gathers[kind]
+            backward = block.backward - block.weight_gradient + gathers.backward
+            passes = (block.forward + gathers.forward, backward, block.weight_gradient,
+                      block.paired + gathers.forward + gathers.backward)  # fmt: skip
+            each = np.array([float(np.ravel(one)[0]) for one in passes])
+            seconds[position] = each[:, None] * held[position]
+            seconds[-1] += each[:, None] * predicting[position]
+    share = np.array([FORWARD_SHARE, 1.0 - 2.0 * FORWARD_SHARE, FORWARD_SHARE, 1.0])
+    head = level.ends.head if without is None else without.ends.head
+    for position, place, end in ((-3, 0, level.ends.embedding), (-2, -1, head)):
+        numbers[position, place] = 1.0
+        seconds[position, :, place] = share * float(np.ravel(end + flow.embedding_gather)[0])
+    seconds[-1, :, -1] += share * float(np.ravel(level.ends.head - head)[0])
+    return StageWork(numbers, seconds)
+
+
+class StageBytes(NamedTuple):
+    """What a processor of a rank holds if it had one stage of the model alone, arrays [stages of the model] [bytes].
+
+    `kept` are the activations of one microbatch, `weights` with gradients, `optimizer` its state, `working` what the
+    block at work takes, `temporaries` with logits.
+    """
+
+    kept: Floats
+    weights: Floats
+    optimizer: Floats
+    working: Floats
+    temporaries: Floats
+
+
+def stage_bytes(case: Case, ranks: int, chunks: int, layout: int) -> StageBytes:
+    """Returns what every stage of the model keeps if it were cut into other stages than a row's.
+
+    Args:
+        case: shapes, layout, software and accelerators of one row.
+        ranks: ranks of the pipeline.
+        chunks: chunks of each rank.
+        layout: position among the words of the field `stage_layout`.
+
+    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide the model's blocks.
+    """
+    pattern, work = _order_of(case)
+    held, slots = kinds_of_chunks(pattern, ranks, chunks, layout, work).astype(np.float64), ranks * chunks
+    # One microbatch in a loop of as many ranks as stages: each keeps just that one, and the ends hold what is theirs.
+    alone = {"pipeline_par": float(slots), "pipeline_interleaving": 1.0, "schedule": float(ONE_F_ONE_B),
+             "stage_layout": float(EVEN)}  # fmt: skip
+    one = replace(case.layout, **{name: np.asarray(value) for name, value in alone.items()},
+                  batch_size=case.layout.data_par * case.layout.microbatch_size)  # fmt: skip
+    like = replace(case, layout=one)
+    found = np.zeros((len(StageBytes._fields), slots))
+    for slot in range(slots):
+        blocks = tuple(np.asarray(each) for each in held[:, slot])
+        number = 0 if slot == 0 else 1 if slot == slots - 1 else ENDS
+        memory = stage_memory(like, Stage(np.asarray(float(slot)), blocks, blocks), number)
+        parts = (memory.activations, memory.weights + memory.gradients, memory.optimizer,
+                 memory.working, memory.logits + memory.temporaries)  # fmt: skip
+        found[:, slot] = [float(np.ravel(each)[0]) for each in parts]
+    return StageBytes(*found)
+
+
+def message_seconds(case: Case, p: Parameters) -> float:
+    """Returns the seconds of one message of activations between neighbouring stages of a row [s]; 0 without a pipeline.
+
+    Args:
+        case: shapes, layout, software and accelerators of one row.
+        p: parameters of a calibration.
+    """
+    rates = sustained_rates(case.accelerator, case.software.age_years, p)
+    return float(np.ravel(message_time(case, rates, p))[0])
+
+
+def chunk_seconds(case: Case, p: Parameters) -> Floats:
+    """Returns what every stage of the model takes for a microbatch, as a share of a chunk of the stage whose path is
+    the longest [stages of the model] [dimensionless].
+
+    Args:
+        case: shapes, layout, software and accelerators of one row.
+        p: parameters of a calibration.
+    """
+    layout = case.layout
+    ranks, chunks, number = (
+        int(np.ravel(each)[0]) for each in (layout.pipeline_par, layout.pipeline_interleaving, layout.stage_layout)
+    )
+    seconds = stage_work(case, p, ranks, chunks, number).seconds[:, : PASSES - 1].sum(axis=(0, 1))
+    flow = pipeline_flow(case, block_level(case, p), p)
+    slowest = flow.of_slowest([load.whole for load in flow.loads]) - flow.of_slowest(flow.waits)
+    return np.asarray(seconds * chunks / float(np.ravel(slowest)[0]))
+
+
+def megatron_options(case: Case) -> str:
+    """Returns the options with which Megatron-LM cuts the model into a row's stages; empty where it needs none, or does
+    not have the schedule.
+
+    Args:
+        case: shapes, layout, software and accelerators of one row.
+    """
+    stages, number = (int(np.ravel(each)[0]) for each in (case.layout.pipeline_par, case.layout.stage_layout))
+    pattern, work = _order_of(case)
+    chunks = int(np.ravel(case.layout.pipeline_interleaving)[0])
+    sizes = list(blocks_of_chunks(pattern, stages, chunks, number, work))
+    offered = int(np.ravel(case.layout.schedule)[0]) in (ONE_F_ONE_B, INTERLEAVED, COMBINED)
+    if stages == 1 or not offered or (number == EVEN and len(set(sizes)) == 1):
+        return ""
+    asked = layout_at(number)
+    counted = {EMBEDDING_COUNTED: ("embedding",), LOSS_COUNTED: ("loss",), BOTH_COUNTED: ("embedding", "loss")}
+    if asked.rule in counted:
+        return " ".join(f"--account-for-{end}-in-pipeline-split" for end in counted[asked.rule])
+    ends = [(name, size) for name, size in (("first", asked.first), ("last", asked.last)) if size is not None]
+    if ends:
+        return " ".join(f"--decoder-{name}-pipeline-num-layers {size}" for name, size in ends)
+    # A list may say where predictions are, which are no blocks.
+    listed = asked.word if asked.layers else list_of_layers(sizes, pattern.predictions)
+    return f"--pipeline-model-parallel-layout '{listed}'"

@@ -1,0 +1,310 @@
+"""How many blocks every stage of the model holds: the rules of a stage layout.
+
+A stage of the model is one chunk of one rank, in the order in which a token passes them. *Even* is what frameworks make
+of blocks without further options: as many everywhere; where blocks + 2 divide and blocks do not, embedding and loss
+count as layers, so the first and the last chunk hold one block less (Megatron-LM,
+`account_for_embedding_in_pipeline_split`); otherwise the remainder goes to the last chunks before the last one, as they
+keep the fewest microbatches, and the ends have embedding and head to do. *Balanced* makes the stage with most work as
+light as contiguous stages can be, where the head is work of the last, and evens the others out from the end.
+
+Sources: Megatron-LM, as cited; work of a block and of the head, multiplications per token; balanced, stated by us.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import lru_cache
+from itertools import accumulate
+from math import lcm
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.columns import by_name
+from engine.columns.stage_layouts import BALANCED, EVEN, StageLayout, layout_of_word
+from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
+from engine.cost_models.calibrated.physics.layers.matrices import (
+    attention_weights,
+    dense_weights,
+    embedding_weights,
+    expert_weights,
+    router_weights,
+    shared_weights,
+)
+from engine.executions.arrays import Ints
+from engine.executions.layer_splits import LayerSplitError, split_of
+
+__all__ = [
+    "UNWEIGHED", "Pattern", "Work", "blocks_of_chunks", "chunk_work", "counted", "kinds_of_chunks", "last_kind",
+    "layout_at", "pattern_of", "problem_of", "work_of",
+]  # fmt: skip
+
+UNIT = 1000.0
+"""Units in which the work of the heaviest kind of block is counted [dimensionless]: whole numbers tell rows apart.
+Source: stated by us."""
+
+
+class Pattern(NamedTuple):
+    """The order of a model's blocks as whole numbers.
+
+    `experts_every` is 0 without experts; `full_every` 0 where no block, 1 where every block attends to everything.
+    `predictions` are further blocks like the last, for multi-token prediction, which no layout counts as blocks.
+    """
+
+    blocks: int
+    leading_dense: int
+    experts_every: int
+    full_every: int
+    predictions: int = 0
+
+
+class Work(NamedTuple):
+    """What the head, a block with a dense feed-forward layer and one with experts do for a token, as whole numbers of
+    which the larger block has a thousand."""
+
+    head: int
+    dense: int
+    experts: int
+
+
+UNWEIGHED = Work(0, int(UNIT), int(UNIT))
+"""No head, and blocks of equal work."""
+
+
+def pattern_of(model: ModelShapes) -> tuple[Floats, ...]:
+    """Returns the fields of `Pattern` of every row [rows].
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
+    full = np.where(model.window > 0, model.full_attention_every, 1.0)
+    every = np.where(model.experts > 0, model.experts_every, 0.0)
+    return model.num_blocks, model.leading_dense, every, full, model.prediction_layers
+
+
+def work_of(model: ModelShapes) -> tuple[Floats, ...]:
+    """Returns the fields of `Work` of every row, whole numbers [rows].
+
+    A multiplication per parameter that a token meets, and per element of the scores and values of half the sequence.
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
+    columns = [getattr(model, name) for name in model.__dataclass_fields__]
+    if all(np.ndim(column) == 0 for column in columns):
+        # One model is asked about again and again.
+        return _work_of_one(*map(float, columns))
+    return _work_of(model)
+
+
+@lru_cache(maxsize=256)
+def _work_of_one(*columns: float) -> tuple[Floats, ...]:
+    return _work_of(ModelShapes(*map(np.asarray, columns)))
+
+
+def _work_of(model: ModelShapes) -> tuple[Floats, ...]:
+    scores = model.seq_size / 2.0 * model.attn_heads * (model.attn_size + model.value_size)
+    attention = attention_weights(model) + scores
+    dense = attention + dense_weights(model)
+    active = expert_weights(model) * model.experts_per_token / np.maximum(model.experts, 1.0)
+    sparse = attention + active + shared_weights(model) + router_weights(model)
+    first = np.maximum(model.leading_dense, model.experts_every - 1.0)
+    any_dense = (model.experts == 0) | (np.minimum(first, model.num_blocks) > 0)
+    most = np.where(model.experts > 0, np.maximum(np.where(any_dense, dense, 0.0), sparse), dense)
+    return tuple(np.round(UNIT * each / most) for each in (embedding_weights(model), dense, sparse))
+
+
+def layout_at(position: int) -> StageLayout:
+    """Returns the stage layout at a position among the words of the field.
+
+    Args:
+        position: as arrays of executions hold it.
+    """
+    return layout_of_word(by_name("stage_layout").words[position])
+
+
+@lru_cache(maxsize=8192)
+def blocks_of_chunks(
+    pattern: Pattern, stages: int, chunks: int, layout: int = EVEN, work: Work = UNWEIGHED
+) -> tuple[int, ...]:
+    """Returns how many blocks every stage of the model holds [stages x chunks] [blocks].
+
+    Args:
+        pattern: where each kind of block stands in the model.
+        stages: stages of the pipeline.
+        chunks: chunks of each stage.
+        layout: position among the words of the field `stage_layout`.
+        work: what blocks and head do, which the balanced layout reads.
+
+    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide these blocks.
+    """
+    slots = stages * chunks
+    if layout == BALANCED:
+        return _balanced(pattern, slots, work)
+    if layout != EVEN:
+        return split_of(layout_at(layout), pattern.blocks, stages, chunks)
+    least, more = divmod(pattern.blocks, slots)
+    sizes = [least] * slots
+    if more and (pattern.blocks + 2) % slots == 0:
+        sizes = [(pattern.blocks + 2) // slots] * slots
+        sizes[0], sizes[-1] = sizes[0] - 1, sizes[-1] - 1
+    else:
+        sizes[slots - 1 - more : slots - 1] = [least + 1] * more
+    return tuple(sizes)
+
+
+@lru_cache(maxsize=8192)
+def kinds_of_chunks(
+    pattern: Pattern, stages: int, chunks: int, layout: int = EVEN, work: Work = UNWEIGHED
+) -> npt.NDArray[Any]:
+    """Returns how many blocks of every kind every stage of the model holds, those of prediction layers among them
+    [kinds, stages x chunks] [blocks].
+
+    Prediction layers are where a list says, and on the last stage otherwise.
+
+    Args:
+        pattern: where each kind of block stands in the model.
+        stages: stages of the pipeline.
+        chunks: chunks of each stage.
+        layout: position among the words of the field `stage_layout`.
+        work: what blocks and head do, which the balanced layout reads.
+
+    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide these blocks, or lists
+    other prediction layers than there are.
+    """
+    sizes = blocks_of_chunks(pattern, stages, chunks, layout, work)
+    found = np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1)
+    if pattern.predictions:
+        found = found + last_kind(pattern)[:, None] * np.array(_predictions(pattern, len(sizes), layout))
+    found.setflags(write=False)
+    return found
+
+
+def last_kind(pattern: Pattern) -> npt.NDArray[Any]:
+    """Returns which kind of block the last one is, 1 for that and 0 for others [kinds] [blocks].
+
+    Args:
+        pattern: where each kind of block stands in the model.
+    """
+    return np.diff(counted(pattern, np.array([pattern.blocks - 1, pattern.blocks])), axis=1)[:, 0]
+
+
+def _predictions(pattern: Pattern, slots: int, layout: int) -> tuple[int, ...]:
+    """The prediction layers of every stage of the model."""
+    listed = layout_at(layout)
+    if not listed.layers:
+        return (*[0] * (slots - 1), pattern.predictions)
+    if sum(listed.predictions) != pattern.predictions:
+        raise LayerSplitError(
+            f"it lists {sum(listed.predictions)} prediction layers, m, and the model trains {pattern.predictions}"
+        )
+    return listed.predictions
+
+
+def counted(pattern: Pattern, layers: Ints) -> npt.NDArray[Any]:
+    """Returns how many blocks of every kind are among the first `layers` [kinds, layers] [blocks].
+
+    Args:
+        pattern: where each kind of block stands in the model.
+        layers: numbers of blocks from the beginning [layers].
+    """
+    leading, every, full = pattern.leading_dense, pattern.experts_every, pattern.full_every
+    none = np.zeros_like(layers)
+
+    def multiples(step: int, after: int) -> Ints:
+        return layers // step - np.minimum(layers, after) // step if step else none
+
+    experts, everything = multiples(every, leading), multiples(full, 0)
+    both = multiples(lcm(every, full), leading)
+    return np.array([everything - both, layers - everything - experts + both, both, experts - both])
+
+
+def chunk_work(pattern: Pattern, stages: int, chunks: int, layout: int, work: Work) -> npt.NDArray[Any]:
+    """Returns what every chunk of every stage does for a token, with chunks in a loop [chunks, stages].
+
+    Args:
+        pattern: where each kind of block stands in the model.
+        stages: stages of the pipeline.
+        chunks: chunks of each stage.
+        layout: position among the words of the field `stage_layout`.
+        work: what blocks and head do.
+    """
+    dense, windowed, experts, both = kinds_of_chunks(pattern, stages, chunks, layout, work)
+    each = (dense + windowed) * work.dense + (experts + both) * work.experts
+    each[-1] += work.head * (1 + pattern.predictions)
+    return np.asarray(each.reshape(chunks, stages), np.float64)
+
+
+def _balanced(pattern: Pattern, slots: int, work: Work) -> tuple[int, ...]:
+    """The blocks of every stage where the one with most work has least; every stage but the last has one at least."""
+    if pattern.blocks < slots:
+        raise LayerSplitError(f"{pattern.blocks} blocks are too few for {slots} stages of the model")
+    kinds = np.diff(counted(pattern, np.arange(pattern.blocks + 1)), axis=1)
+    if pattern.predictions:
+        # To divide the blocks, prediction layers are more of the head.
+        block = work.experts if last_kind(pattern)[2:].any() else work.dense
+        work = work._replace(head=work.head + pattern.predictions * (block + work.head))
+    each = np.where(kinds[2] + kinds[3] > 0, work.experts, work.dense).tolist()
+    before = [0, *accumulate(each)]
+    low, high = max(*each, work.head), before[-1] + work.head
+    while low < high:
+        middle = (low + high) // 2
+        if _needed(before, middle)[_left(before, middle - work.head, slots)] <= slots - 1:
+            high = middle
+        else:
+            low = middle + 1
+    needed, left, sizes = _needed(before, low), pattern.blocks, []
+    for slot in range(slots - 1, -1, -1):
+        extra = work.head if slot == slots - 1 else 0
+        share = (before[left] + extra) / (slot + 1)
+        # The fewest blocks with as much work as the mean of what is left, of those that leave the others enough room.
+        start = bisect_left([extra + before[left] - before[left - number] for number in range(left + 1)], share)
+        number = max(min(start, left - slot), 0 if extra else 1)
+        while number > 0 and extra + before[left] - before[left - number] > low:
+            number -= 1
+        while slot and needed[left - number] > slot:
+            number += 1
+        number = left if slot == 0 else number
+        sizes.append(number)
+        left -= number
+    return tuple(reversed(sizes))
+
+
+def _needed(before: list[int], most: int) -> list[int]:
+    """How many stages of no more than so much work the first blocks take, by the number of blocks."""
+    found, start = [0], 0
+    for end in range(1, len(before)):
+        while before[end] - before[start] > most:
+            start += 1
+        found.append(found[start] + 1)
+    return found
+
+
+def _left(before: list[int], room: int, slots: int) -> int:
+    """How many blocks are left for the other stages where the last takes as many as it has room for."""
+    blocks = len(before) - 1
+    most = blocks - (slots - 1)
+    number = 0
+    while number < most and before[blocks] - before[blocks - number - 1] <= room:
+        number += 1
+    return blocks - number
+
+
+@lru_cache(maxsize=8192)
+def problem_of(pattern: Pattern, stages: int, chunks: int, layout: int) -> str:
+    """Returns why a stage layout does not divide the blocks of a model, as the end of a sentence; empty where it does.
+
+    Args:
+        pattern: where each kind of block stands in the model.
+        stages: stages of the pipeline.
+        chunks: chunks of each stage.
+        layout: position among the words of the field `stage_layout`.
+    """
+    if layout == EVEN:
+        return ""
+    try:
+        kinds_of_chunks(pattern, stages, chunks, layout)
+    except LayerSplitError as error:
+        return str(error).rstrip(".")
+    return ""

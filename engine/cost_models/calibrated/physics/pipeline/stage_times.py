@@ -1,0 +1,407 @@
+"""Microbatches through the pipeline: every stage's time from the blocks it holds, and what offloading adds to it.
+
+Sources: the slowest stage sets the pace, the calibration study on 1,147 measured rows; which stages there are,
+Narayanan et al. 2021 (arXiv:2104.04473, section 2.2); what offloading adds, stated by us after Calculon 0.1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.cost_models.calibrated.physics.communication.collectives import Tier, collective
+from engine.cost_models.calibrated.physics.communication.sharding import (
+    EMBEDDING_GATHERS,
+    Gathers,
+    data_tiers,
+    layer_gathers,
+)
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.layers.block import BlockTimes, blocks
+from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE, Ends, ends
+from engine.cost_models.calibrated.physics.layers.rates import Rates, sustained_rates
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.schedules import INTERLEAVED, PAIRED, SPLIT, among
+from engine.cost_models.calibrated.physics.pipeline.stages import (
+    BOTH,
+    ENDS,
+    KINDS,
+    TURN,
+    Kind,
+    Stage,
+    blocks_by_kind,
+    placement_of,
+    slowest_stages,
+)
+from engine.cost_models.calibrated.physics.pipeline.unequal_stages import (
+    CriticalPath,
+    Load,
+    critical_path,
+    message_time,
+    messages_time,
+    pairs_per_stage,
+)
+from engine.cost_models.calibrated.physics.weights import local_weights
+
+__all__ = [
+    "BLOCK_FIELDS", "BlockLevel", "Flow", "OffloadedFlow", "block_level", "largest", "of_kinds",
+    "offloaded_flow", "pipeline_flow",
+]  # fmt: skip
+
+BLOCK_FIELDS = (
+    "tensor_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size", "sequence_par", "linear_bits",
+    "recompute", "recompute_share",
+)  # fmt: skip
+"""Fields of a layout that `BlockLevel.kinds` depends on; `.ends` also on whether there is a pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLevel:
+    """Seconds per microbatch [s]: a block of every kind that there is, and the ends of the model."""
+
+    kinds: Mapping[Kind, BlockTimes]
+    ends: Ends
+
+    @property
+    def heaviest(self) -> Kind:
+        """The kind of block that has most to do: experts and attention to everything where there are such."""
+        return max(self.kinds, key=lambda kind: (kind.experts, not kind.windowed))
+
+    def take(self, index: npt.NDArray[np.intp]) -> BlockLevel:
+        """Returns the figures of the keys at `index`, for executions that share them [s]."""
+        kinds = {kind: block.take(index) for kind, block in self.kinds.items()}
+        return BlockLevel(kinds, Ends(*(end[index] for end in self.ends)))
+
+    def together(self) -> BlockLevel:
+        """Returns forward and backward as one: all that `running_seconds` reads where weights are not gathered [s]."""
+        return BlockLevel({kind: block.together() for kind, block in self.kinds.items()}, self.ends)
+
+
+def block_level(case: Case, p: Parameters) -> BlockLevel:
+    """Returns the blocks and ends of every row [rows] [s]; 0 s for a kind of block that only other rows have.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
+    rates = sustained_rates(case.accelerator, case.software.age_years, p)
+    present = [kind for kind, number in zip(KINDS, blocks_by_kind(case.model), strict=True) if np.any(number > 0)]
+    both = ends(case, rates, p)
+    if np.all(case.model.experts > 0) or not any(kind.experts for kind in present):
+        return BlockLevel(blocks(case, rates, p, present), both)
+    # Formulas of experts do not hold where there are none.
+    found = blocks(case, rates, p, [kind for kind in present if not kind.experts])
+    shape = np.broadcast_shapes(np.shape(next(iter(found.values())).forward), np.shape(both.head))
+    rows = np.flatnonzero(np.broadcast_to(case.model.experts > 0, shape))
+    part = case.take(rows)
+    there = sustained_rates(part.accelerator, part.software.age_years, p)
+    for kind, block in blocks(part, there, p, [kind for kind in present if kind.experts]).items():
+        spread = []
+        for field in fields(BlockTimes):
+            values = np.zeros(shape)
+            values[rows] = getattr(block, field.name)
+            spread.append(values)
+        found[kind] = BlockTimes(*spread)
+    return BlockLevel(found, both)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Microbatches through the pipeline, arrays [rows].
+
+    Per stage that may be the slowest: its blocks, what its ends add per microbatch [s], how long it waits for messages
+    [s], and what it does per microbatch. `total` is the sum over all stages. The slowest stage is the one through which
+    the longest `path` goes. `gathers` are of one block of each kind; `messages` is what messages add beside the path
+    [s].
+    """
+
+    case: Case
+    stages: tuple[Stage, ...]
+    edges: tuple[Floats, ...]
+    waits: tuple[Floats, ...]
+    loads: tuple[Load, ...]
+    total: Load
+    gathers: Mapping[Kind, Gathers]
+    embedding_gather: Floats
+    message: Floats
+    path: CriticalPath
+    messages: Floats
+
+    @property
+    def running(self) -> Floats:
+        """Seconds of all microbatches [s]."""
+        return self.path.seconds + self.messages
+
+    @property
+    def slowest(self) -> Floats:
+        """Seconds per microbatch of the slowest stage, overlapped pairs as such [s]."""
+        return longest(self.loads)
+
+    @property
+    def saved(self) -> Floats:
+        """Seconds that overlapped pairs save of all microbatches of the slowest stage [s]."""
+        layout = self.case.layout
+        if not np.any(layout.schedule > INTERLEAVED):
+            return np.zeros(())
+        return pairs_per_stage(self.case) * self.of_slowest([load.saved for load in self.loads])
+
+    def of_slowest(self, values: Sequence[Floats]) -> Floats:
+        """Returns each row's value of its slowest stage, of `values` by stage [rows]."""
+        found = values[0]
+        for number, value in enumerate(values[1:], 1):
+            found = np.where(self.path.critical == number, value, found)
+        return found
+
+
+def longest(loads: Sequence[Load]) -> Floats:
+    """Returns the seconds per microbatch of the stage that does most, overlapped pairs as such [rows] [s].
+
+    Args:
+        loads: loads of the stages [rows] [s].
+    """
+    return largest([load.whole - load.saved if np.ndim(load.saved) else load.whole for load in loads])
+
+
+def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool = True) -> Flow:
+    """Returns all microbatches of every row through the pipeline from its blocks [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        level: blocks and ends of every row [s].
+        p: parameters of a calibration.
+        split: whether `level` tells forward and backward apart; without, a time that no such split exceeds.
+    """
+    layout, software = case.layout, case.software
+    rates = sustained_rates(case.accelerator, software.age_years, p)
+    message = message_time(case, rates, p)
+    sharded = np.any(layout.fully_sharded)
+    tiers = data_tiers(case, rates, layout.data_par * layout.context_par) if sharded else ()
+    gathers = _gathers(case, level, rates, p, tiers, split=split)
+    per = {
+        kind: block.forward + block.backward + gathers[kind].forward + gathers[kind].backward
+        for kind, block in level.kinds.items()
+    }
+    gather: Floats = np.zeros(())
+    if sharded:
+        vocabulary = software.gather_bytes * local_weights(case).vocabulary
+        gather = EMBEDDING_GATHERS * collective(vocabulary, tiers, p, passes=1.0)
+        gather = np.where(layout.fully_sharded > 0, gather, 0.0)
+    one = layout.pipeline_par == 1
+    none: Floats = np.zeros(())
+    stages = slowest_stages(case)
+    edges = (*_edges(case, level, gather), *[none] * (len(stages) - ENDS))
+    # Stages between others wait for messages on both sides, the first and the last on one.
+    blocking = (layout.pipeline_interleaving == 1) & (software.overlap_pipeline == 0)
+    wait = np.where(blocking, software.messages * message, 0.0)
+    waits = (wait / 2.0, wait / 2.0, *(np.where(stage.position > 0, wait, 0.0) for stage in stages[ENDS:]))
+    times = tuple(
+        of_kinds(stage.blocks, per) + edge + late for stage, edge, late in zip(stages, edges, waits, strict=True)
+    )
+    everywhere = blocks_by_kind(case.model)
+    ends_of_all = level.ends.embedding + level.ends.head + gather * np.where(one, 1.0, 2.0)
+    total = of_kinds(everywhere, per) + ends_of_all + wait * (layout.pipeline_par - 1.0)
+    parts = _Parts(case, level, gathers, split)
+    loads = tuple(
+        parts.load(number, stage.blocks, time, edge, late, before)
+        for number, (stage, time, edge, late, before) in enumerate(
+            zip(stages, times, edges, waits, _before(stages, per, times, edges, wait, total), strict=True)
+        )
+    )
+    of_all = parts.load(None, everywhere, total, ends_of_all, wait * (layout.pipeline_par - 1.0), none)
+    path = critical_path(case, loads, of_all, [stage.position for stage in stages], message, split=split)
+    shown = messages_time(case, message, least=not split)
+    return Flow(case, stages, edges, waits, loads, of_all, gathers, gather, message, path, shown)
+
+
+def _edges(case: Case, level: BlockLevel, gather: Floats) -> tuple[Floats, Floats]:
+    """What the ends of the model add to the first and the last stage per microbatch [s]."""
+    embedding, head, one = level.ends.embedding, level.ends.head, case.layout.pipeline_par == 1
+    first = embedding + np.where(one, head, 0.0) + gather
+    last = head + np.where(one, embedding, 0.0) + gather
+    placement = placement_of(case)
+    if placement.any():
+        turned, both = (placement == TURN) & ~one, (placement == BOTH) & ~one
+        half = (embedding + head) / 2.0 + gather
+        first = np.where(turned, embedding + head + 2.0 * gather, np.where(both, half, first))
+        last = np.where(turned, 0.0, np.where(both, half, last))
+    return first, last
+
+
+def _before(
+    stages: Sequence[Stage],
+    per: Mapping[Kind, Floats],
+    times: Sequence[Floats],
+    edges: Sequence[Floats],
+    wait: Floats,
+    total: Floats,
+) -> tuple[Floats, ...]:
+    """What all stages before each of some do per microbatch [s]."""
+    between = (
+        of_kinds(stage.before, per) + edges[0] + wait * np.maximum(stage.position - 0.5, 0.0) for stage in stages[ENDS:]
+    )
+    return (np.zeros(()), total - times[1], *between)
+
+
+class _Parts:
+    """What of the blocks of a stage is forward, gradients of weights, and saved by overlapped pairs."""
+
+    def __init__(self, case: Case, level: BlockLevel, gathers: Mapping[Kind, Gathers], split: bool) -> None:
+        schedule = case.layout.schedule
+        further = bool(np.any(schedule > INTERLEAVED))
+        self._split = further and split and bool(among(schedule, SPLIT).any())
+        self._staged = split and bool(np.any(case.layout.pipeline_par > 1))
+        self._forward = {kind: block.forward + gathers[kind].forward for kind, block in level.kinds.items()}
+        self._weights = {kind: block.weight_gradient for kind, block in level.kinds.items()}
+        self._saved = None
+        paired = among(schedule, PAIRED)
+        if further and paired.any():
+            self._saved = {
+                kind: np.where(paired, block.forward + block.backward - block.paired, 0.0)
+                for kind, block in level.kinds.items()
+            }
+
+    def load(
+        self, number: int | None, blocks: Sequence[Floats], whole: Floats, edge: Floats, late: Floats, before: Floats
+    ) -> Load:
+        """The load of a stage with these blocks; `number` is its place among those looked at, None of all together."""
+        forward = weights = saved = np.zeros(())
+        # What the last stage does forward matters only where weights have gradients of their own.
+        if self._split or (self._staged and number not in (None, 1)):
+            forward = of_kinds(blocks, self._forward) + FORWARD_SHARE * edge + late / 2.0
+        if self._split:
+            weights = of_kinds(blocks, self._weights) + FORWARD_SHARE * edge
+        if self._saved is not None:
+            saved = of_kinds(blocks, self._saved)
+        return Load(whole, forward, weights, saved, before)
+
+
+def of_kinds(numbers: Sequence[Floats], each: Mapping[Kind, Floats]) -> Floats:
+    """Returns the sum over kinds of so many blocks times a figure of each [rows], in the figure's unit.
+
+    Args:
+        numbers: blocks of every kind, in the order of `KINDS` [rows].
+        each: figure of one block by kind [rows]; kinds without one count as 0.
+    """
+    found: Floats | None = None
+    for kind, number in zip(KINDS, numbers, strict=True):
+        if kind in each and (np.ndim(number) or number > 0):
+            found = number * each[kind] if found is None else found + number * each[kind]
+    return np.zeros(()) if found is None else found
+
+
+def _gathers(
+    case: Case, level: BlockLevel, rates: Rates, p: Parameters, tiers: Sequence[Tier], *, split: bool
+) -> dict[Kind, Gathers]:
+    local = local_weights(case)
+    return {
+        kind: layer_gathers(
+            case, rates, p, tiers, local.sparse if kind.experts else local.dense, block.forward, block.backward,
+            local.experts if kind.experts else None, split=split,
+        )
+        for kind, block in level.kinds.items()
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadedFlow:
+    """Weights or kept activations through the link to the second memory tier, arrays [rows].
+
+    `forward` and `backward` are what it adds to a step [s], `slowest` the slowest stage with it, per microbatch [s],
+    `bandwidth` the rate of the link that would add nothing [bytes/s], infinite where nothing can hide it.
+    """
+
+    forward: Floats
+    backward: Floats
+    slowest: Floats
+    bandwidth: Floats
+
+
+def offloaded_flow(
+    case: Case,
+    level: BlockLevel,
+    flow: Flow,
+    *,
+    weights: tuple[Floats, Floats],
+    activations: tuple[Floats, Floats],
+    rate: float,
+) -> OffloadedFlow:
+    """Returns what moving weights and activations block by block adds to a pipeline [rows] [s, bytes/s].
+
+    A block takes as long as its computation or its transfers, whichever is longer, in either direction of the pass; so
+    a quicker processor or a quicker link never makes a step longer.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        level: blocks and ends of every row [s].
+        flow: the pipeline without offloading [s].
+        weights, activations: bytes per microbatch that go through the link for a dense block, and for one with experts
+            [rows] [bytes]; 0 where they are not offloaded.
+        rate: rate of the link per direction [bytes/s].
+    """
+    forwards, backwards, both, needed = {}, {}, {}, np.zeros(())
+    paired = among(case.layout.schedule, PAIRED)
+    saved: dict[Kind, Floats] | None = {} if paired.any() else None
+    for kind, block in level.kinds.items():
+        there, kept = weights[kind.experts], activations[kind.experts]
+        computing = block.forward + flow.gathers[kind].forward, block.backward + flow.gathers[kind].backward
+        # Forward weights come while activations go, so that the larger counts; backward both come.
+        moved = np.maximum(there, kept), there + kept
+        late = [np.maximum(size / rate - hidden, 0.0) for size, hidden in zip(moved, computing, strict=True)]
+        forwards[kind], backwards[kind] = late
+        both[kind] = late[0] + late[1]
+        if saved is not None:
+            # A pair takes as long as its computation or the transfers of both, whichever is longer.
+            pair = block.paired + flow.gathers[kind].forward + flow.gathers[kind].backward
+            pair = np.maximum(pair, (moved[0] + moved[1]) / rate)
+            saved[kind] = np.where(paired, np.maximum(computing[0] + computing[1] + both[kind] - pair, 0.0), 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            needed = np.fmax(needed, np.fmax(moved[0] / computing[0], moved[1] / computing[1]))
+    everywhere = blocks_by_kind(case.model)
+    loads = [
+        _later(load, stage.blocks, forwards, both, saved) for load, stage in zip(flow.loads, flow.stages, strict=True)
+    ]
+    first, last, *others = loads
+    total = _later(flow.total, everywhere, forwards, both, saved)
+    last = replace(last, before=total.whole - last.whole)
+    others = [
+        replace(load, before=load.before + of_kinds(stage.before, both))
+        for load, stage in zip(others, flow.stages[ENDS:], strict=True)
+    ]
+    loads = [first, last, *others]
+    path = critical_path(case, loads, total, [stage.position for stage in flow.stages], flow.message)
+    added = np.maximum(path.seconds - flow.path.seconds, 0.0)
+    late_whole = of_kinds(everywhere, both)
+    share = of_kinds(everywhere, forwards) / np.where(late_whole > 0, late_whole, 1.0)
+    return OffloadedFlow(added * share, added * (1.0 - share), longest(loads), np.asarray(needed))
+
+
+def _later(
+    load: Load,
+    blocks: Sequence[Floats],
+    forwards: Mapping[Kind, Floats],
+    both: Mapping[Kind, Floats],
+    saved: Mapping[Kind, Floats] | None,
+) -> Load:
+    """The load of a stage whose blocks take longer by so much forward, and in both passes, and of which overlapped
+    pairs save so much [s]."""
+    return replace(
+        load,
+        whole=load.whole + of_kinds(blocks, both),
+        forward=load.forward + of_kinds(blocks, forwards),
+        saved=load.saved if saved is None else of_kinds(blocks, saved),
+    )
+
+
+def largest(values: Sequence[Floats]) -> Floats:
+    """Returns the largest of several arrays, row by row [rows].
+
+    Args:
+        values: arrays [rows] of one unit, at least one.
+    """
+    found = values[0]
+    for value in values[1:]:
+        found = np.maximum(found, value)
+    return found

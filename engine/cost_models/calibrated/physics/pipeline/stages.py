@@ -1,0 +1,341 @@
+"""Which blocks each stage of a pipeline holds, by kind, and which stages can be the slowest or the fullest.
+
+A model's blocks are of up to four kinds: a dense feed-forward layer or experts, attention to everything or within a
+window. Their order is data of the model: leading dense blocks, experts in every n-th, full attention in every n-th.
+Stages are cut from that order, so what a stage holds is counted, never averaged.
+
+How many blocks a chunk holds is for `layouts` to say. With interleaving, chunk c of stage i is the (c p + i)-th of p v
+(Narayanan et al., arXiv:2104.04473, section 2.2). In the shape of a V, stage i has the chunks i and 2 p - 1 - i of 2 p,
+so that the first has both ends of the model (Qi et al., arXiv:2405.15362). In both directions, stage i has the chunks i
+and p - 1 - i of p, each for half of the microbatches, so that it counts as having half of either (DualPipe,
+arXiv:2412.19437).
+
+Sources: Megatron-LM, Narayanan et al. 2021, Qi et al. 2024 and DeepSeek-V3, as cited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.columns.stage_layouts import BALANCED, EVEN
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
+from engine.cost_models.calibrated.physics.pipeline.layouts import (
+    UNWEIGHED,
+    Pattern,
+    Work,
+    counted,
+    kinds_of_chunks,
+    last_kind,
+    pattern_of,
+    work_of,
+)
+from engine.cost_models.calibrated.physics.pipeline.pace import pace
+from engine.cost_models.calibrated.physics.pipeline.schedules import (
+    COMBINED,
+    DUALPIPE,
+    INTERLEAVED,
+    SCHEDULES,
+    V_SHAPED,
+)
+from engine.executions.arrays import Ints, distinct
+from engine.executions.rules import fewest_blocks
+
+__all__ = [
+    "BOTH", "ENDS", "KINDS", "LOOP", "TURN", "Kind", "Pattern", "Stage", "alike", "blocks_by_kind",
+    "blocks_of_stages", "fewest_held", "fullest_stages", "layout_of", "pace_of", "pattern_of",
+    "placement_of", "slowest_stages",
+]  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """A kind of block: whether its feed-forward half is a layer of experts, and whether its attention has a window."""
+
+    experts: bool
+    windowed: bool
+
+
+KINDS: tuple[Kind, ...] = (Kind(False, False), Kind(False, True), Kind(True, False), Kind(True, True))
+"""The kinds of block; figures by kind are in this order."""
+
+
+ENDS = 2
+"""How many of `slowest_stages` and `fullest_stages` are ends of the pipeline [stages]: the first and the last stand
+first. Source: the order in which this module lists them."""
+
+
+LOOP, TURN, BOTH = range(3)
+"""Where the chunks of a stage are in the model: every p-th; there and back; from either end."""
+PLACEMENTS = np.array([LOOP] * len(SCHEDULES), np.float64)
+PLACEMENTS[[*V_SHAPED]], PLACEMENTS[DUALPIPE] = TURN, BOTH
+"""Where a schedule places its chunks, by its position in `schedules.SCHEDULES`."""
+
+
+class Stage(NamedTuple):
+    """A stage of every row: its position from 0, its blocks by kind and those of all stages before it; arrays [rows] or
+    plain numbers.
+
+    A row that has no such stage has one without blocks.
+    """
+
+    position: Floats
+    blocks: tuple[Floats, ...]
+    before: tuple[Floats, ...]
+
+    @property
+    def dense(self) -> Floats:
+        """Blocks with a dense feed-forward layer."""
+        return self.blocks[0] + self.blocks[1]
+
+    @property
+    def experts(self) -> Floats:
+        """Blocks with a layer of experts."""
+        return self.blocks[2] + self.blocks[3]
+
+
+def blocks_by_kind(model: ModelShapes) -> tuple[Floats, ...]:
+    """Returns how many blocks of every kind the whole model has, in the order of `KINDS` [rows] [blocks].
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
+    first, which, shape = alike(*pattern_of(model))
+    patterns = [Pattern(*key) for key in first]
+    found = [
+        counted(each, np.array([each.blocks]))[:, 0] + (each.predictions * last_kind(each) if each.predictions else 0)
+        for each in patterns
+    ]
+    table = np.array(found, np.float64).reshape(-1, len(KINDS))
+    return tuple(table[:, kind].take(which).reshape(shape) for kind in range(len(KINDS)))
+
+
+def fewest_held(model: ModelShapes, stages: Ints, chunks: Ints, schedule: Ints, layout: Ints) -> Ints:
+    """Returns how many blocks the stage holds that has fewest [rows] [blocks].
+
+    Args:
+        model: shapes of one model.
+        stages, chunks: stages of the pipeline and chunks of each [rows].
+        schedule: positions in `schedules.SCHEDULES` [rows].
+        layout: positions among the words of the field `stage_layout` that divide the blocks [rows].
+    """
+    found = fewest_blocks(int(model.num_blocks), stages)
+    if not np.any(layout):
+        return np.asarray(found)
+    work = [int(each) for each in work_of(model)]
+    placement = np.asarray(PLACEMENTS[np.asarray(schedule, np.intp)])
+    keys, which, shape = alike(
+        stages.astype(np.float64), chunks.astype(np.float64), placement, layout.astype(np.float64)
+    )
+    pattern = Pattern(*(int(each) for each in pattern_of(model)))
+    least = [
+        fewest_blocks(pattern.blocks, key[0])
+        if key[-1] == EVEN
+        else int(blocks_of_stages(pattern, *key, Work(*work)).sum(axis=0).min())
+        for key in keys
+    ]
+    return np.asarray(least).take(which).reshape(shape)
+
+
+def slowest_stages(case: Case) -> tuple[Stage, ...]:
+    """Returns stages of which one is the slowest, whatever each kind of block takes.
+
+    They are the first, the last, and those between them that no other exceeds in every kind of block.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    return _stages(case, _slowest)
+
+
+def pace_of(case: Case) -> Floats:
+    """Returns the time of a microbatch in the steady state of an interleaved pipeline, as a multiple of what its
+    busiest stage does for it [rows] [dimensionless]; a plain number where no layout makes stages wait for each other.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    layout, cut = case.layout, layout_of(case)
+    unlike = (cut != EVEN) | (case.model.prediction_layers > 0)
+    if not np.any(unlike & (layout.pipeline_interleaving > 1)):
+        return np.ones(())
+    keys, which, shape = alike(
+        layout.pipeline_par, layout.pipeline_interleaving, layout.schedule, cut, *work_of(case.model),
+        *pattern_of(case.model),
+    )  # fmt: skip
+    found = [
+        pace(Pattern(*numbers), stages, chunks, number_of_layout, Work(head, dense, experts), schedule == COMBINED)
+        if (number_of_layout != EVEN or Pattern(*numbers).predictions)
+        and stages > 1 and chunks > 1 and schedule in (INTERLEAVED, COMBINED)
+        else 1.0
+        for stages, chunks, schedule, number_of_layout, head, dense, experts, *numbers in keys
+    ]
+    return np.asarray(found).take(which).reshape(shape)
+
+
+def fullest_stages(case: Case) -> tuple[Stage, ...]:
+    """Returns stages of which one is the fullest, whatever each kind of block takes.
+
+    They are the first, the last, and those between them that hold more of some kind than every stage before, which
+    keeps more microbatches.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    return _stages(case, _fullest)
+
+
+@lru_cache(maxsize=4096)
+def blocks_of_stages(
+    pattern: Pattern,
+    stages: int,
+    chunks: int,
+    placement: int = LOOP,
+    layout: int = EVEN,
+    work: Work = UNWEIGHED,
+) -> npt.NDArray[Any]:
+    """Returns how many blocks of every kind every stage has [kinds, stages] [blocks].
+
+    Of stages in both directions it is as many as a microbatch finds there on average.
+
+    Args:
+        pattern: where each kind of block stands in the model.
+        stages: stages of the pipeline.
+        chunks: chunks of each stage.
+        placement: how chunks are placed on stages: `LOOP`, `TURN` or `BOTH`.
+        layout: position among the words of the field `stage_layout`.
+        work: what blocks and head do, which the balanced layout reads.
+
+    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide these blocks.
+    """
+    every = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(len(KINDS), chunks, stages)
+    found: npt.NDArray[Any] = every.sum(axis=1)
+    if placement == TURN:
+        found = every[:, 0] + every[:, 1, ::-1]
+    elif placement == BOTH:
+        found = (found + found[:, ::-1]) / 2.0
+    found.setflags(write=False)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _slowest(pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work) -> tuple[int, ...]:
+    blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
+    return _maximal(blocks, stages, of_first=False) if layout == EVEN else _not_covered(blocks)
+
+
+@lru_cache(maxsize=4096)
+def _fullest(pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work) -> tuple[int, ...]:
+    # A window changes nothing of what a block keeps.
+    blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
+    held = np.array([blocks[0] + blocks[1], blocks[2] + blocks[3]])
+    if (layout != EVEN or pattern.predictions) and chunks > 1 and placement == LOOP:
+        # Which chunk has them matters, too: a stage keeps the first ones longest.
+        each = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(len(KINDS), chunks, stages)
+        held = np.concatenate([held, each[0] + each[1], each[2] + each[3]])
+    return _maximal(held, stages, of_first=True)
+
+
+def _maximal(blocks: npt.NDArray[Any], stages: int, *, of_first: bool) -> tuple[int, ...]:
+    """The first stage, the last, and those between that hold more of something than each stage kept before them.
+
+    of_first: whether the first stage counts among those before: it keeps most, but does not wait on both sides.
+    """
+    _, positions = np.unique(blocks, axis=1, return_index=True)
+    kept = [0] if of_first else []
+    for position in sorted(positions.tolist()) if of_first else positions[np.argsort(-blocks.sum(axis=0)[positions])]:
+        # What stands first among equals may be an end; the next one like it may not be.
+        alike = np.flatnonzero((blocks == blocks[:, [position]]).all(axis=0))
+        inner = alike[(alike > 0) & (alike < stages - 1)]
+        if len(inner) and not any((blocks[:, other] >= blocks[:, position]).all() for other in kept):
+            kept.append(int(inner[0]))
+    return 0, stages - 1, *sorted(set(kept) - {0})
+
+
+def _not_covered(blocks: npt.NDArray[Any]) -> tuple[int, ...]:
+    """The first stage, the last, and those between whose path may be the longest, whatever each kind of block takes.
+
+    A path of 1F1B is no longer than that by a later stage with as much or more of every kind, where none between the
+    two has more than the earlier: what the later waits for less, the others have done before it.
+    """
+    inner, stages = [], blocks.shape[1]
+    for stage in range(stages - 2, 0, -1):
+        for later in range(stage + 1, stages - 1):
+            if (blocks[:, later] >= blocks[:, stage]).all():
+                break
+            if (blocks[:, later] > blocks[:, stage]).any():
+                inner.append(stage)
+                break
+        else:
+            inner.append(stage)
+    return 0, stages - 1, *sorted(inner)
+
+
+def alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp], tuple[int, ...]]:
+    """Returns distinct combinations of whole numbers, which of them each row has, and the shape of the rows.
+
+    Args:
+        columns: whole numbers, plain or arrays that broadcast to [rows].
+    """
+    shape = np.broadcast_shapes(*(np.shape(column) for column in columns))
+    # Plain numbers tell no rows apart, and most models come as plain numbers.
+    telling = [position for position, column in enumerate(columns) if np.size(column) != 1]
+    spread = [np.broadcast_to(columns[position], shape).ravel().astype(np.int64) for position in telling]
+    first, which = distinct(*spread) if spread else (np.zeros(1, np.intp), np.zeros(1, np.intp))
+    keys = [[int(number) for number in np.ravel(column)[:1]] * len(first) for column in columns]
+    for position, column in zip(telling, spread, strict=True):
+        keys[position] = column[first].tolist()
+    return list(zip(*keys, strict=True)), which, shape
+
+
+def placement_of(case: Case) -> Floats:
+    """Returns where every row's schedule places its chunks [rows]; a plain number where no row has another than `LOOP`.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    schedule = case.layout.schedule
+    found = np.asarray(PLACEMENTS[np.asarray(schedule, np.intp)])
+    return found if found.any() else np.zeros(())
+
+
+def layout_of(case: Case) -> Floats:
+    """Returns the stage layout of every row [rows]; a plain number where all are even.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    found = np.asarray(case.layout.stage_layout)
+    return found if found.any() else np.zeros(())
+
+
+def _stages(case: Case, choose: Callable[[Pattern, int, int, int, int, Work], tuple[int, ...]]) -> tuple[Stage, ...]:
+    layout, cut = case.layout, layout_of(case)
+    # What blocks and head do matters to one layout only.
+    work = work_of(case.model) if np.any(cut == BALANCED) else tuple(map(np.asarray, UNWEIGHED))
+    keys, which, shape = alike(
+        layout.pipeline_par, layout.pipeline_interleaving, placement_of(case), cut, *work, *pattern_of(case.model)
+    )
+    chosen, blocks = [], []
+    for stages, chunks, placement, number_of_layout, head, dense, experts, *numbers in keys:
+        each = Pattern(*numbers), stages, chunks, placement, number_of_layout, Work(head, dense, experts)
+        chosen.append(choose(*each))
+        blocks.append(blocks_of_stages(*each))
+    found = []
+    for number in range(max(map(len, chosen), default=2)):
+        held = np.zeros((len(KINDS), len(keys)))
+        position, before = np.zeros(len(keys)), np.zeros_like(held)
+        for row, (positions, counts) in enumerate(zip(chosen, blocks, strict=True)):
+            if number < len(positions):
+                position[row], held[:, row] = positions[number], counts[:, positions[number]]
+                before[:, row] = counts[:, : positions[number]].sum(axis=1)
+        # A kind that no row has stays a plain number: nothing is multiplied for it.
+        by_kind, earlier = (
+            tuple(kind.take(which).reshape(shape) if kind.any() else np.zeros(()) for kind in counted)
+            for counted in (held, before)
+        )
+        found.append(Stage(position.take(which).reshape(shape), by_kind, earlier))
+    return tuple(found)
