@@ -32,6 +32,7 @@ from engine.planners.elastic.cards import card_names, changed_card, load_card_do
 from engine.planners.elastic.losses import losses
 from engine.planners.elastic.measured.library import measurement_names, measurements
 from engine.planners.elastic.measured.table import read_measurements
+from engine.planners.elastic.plan_names import DATA_PARALLEL, plan_title
 from tests.dashboard.pages import html, page_alone, plots
 
 
@@ -324,6 +325,16 @@ def test_columns_with_names_of_any_length_are_refused_in_a_sentence(text: str) -
         with pytest.raises(PlanError) as told:
             read(f"{text}\n1,x\n")
         assert len(str(told.value)) < 300
+
+
+def test_a_plan_is_spelt_alike_wherever_it_is_read() -> None:
+    for link in ({"elastic_rule": "zero-offload+gc"}, {"elastic_show": "several"}, {"elastic_show": "accuracy"}):
+        app = run(link)
+        tables = [each.value for each in app.dataframe if not {"allowed plan", "exec_plan"} & set(each.value)]
+        read = [said(app), *(each.spec for each in plots(app)), *(each.to_csv() for each in tables)]
+        assert not [each for text in read for each in re.findall(r"zero-(?:dp|offload)\+\w+|\bdp\+g\w", text)]
+    assert {each.title for each in DATA_PARALLEL} == {plan_title(each.text) for each in DATA_PARALLEL}
+    assert "ZeRO-Offload+GC" in {each.title for each in DATA_PARALLEL}
 
 
 SIGNS = 'a~b <c>, "d"*=1 é%7E'

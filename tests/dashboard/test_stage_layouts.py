@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.link import scenario_parameters
-from dashboard.pages.schedules.own_stages import bytes_of_ranks, cut_for, cuts_of, megatrons_list, ranks_of
+from dashboard.pages.schedules.own_stages import bytes_of_ranks, megatrons_list, ranks_of
 from dashboard.pages.schedules.questions import Question, outcome
 from dashboard.queries.explorations import options_of
 from dashboard.queries.filters import parse
@@ -27,6 +27,7 @@ from engine.cost_models.registry import cost_model_of
 from engine.executions.files import read_executions
 from engine.executions.layer_splits import LayerSplitError
 from engine.simulate import replay
+from engine.simulate.execution_stages import cut_for, cuts_of
 from engine.simulate.schedule import schedule
 from engine.simulate.schedules.contract import Placement
 from engine.simulate.stage_replay import stage_replay

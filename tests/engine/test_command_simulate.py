@@ -11,7 +11,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from engine import Scenario
+from engine.cost_models.chunk_times import microbatches_of
+from engine.exploration.proven_optimum import best_of
 from engine.simulate import NAMES, replay
+from engine.simulate.execution_stages import cuts_of, execution_times, pipelined
+from engine.simulate.stage_replay import stage_replay
 
 Answer = tuple[int, str, str]
 Command = Callable[..., Answer]
@@ -57,6 +62,57 @@ def test_all_schedules_are_listed(command: Command) -> None:
     assert code == 0
     assert [each["name"] for each in json.loads(out)] == list(NAMES)
     assert command("schedules")[1].count("\n") > len(NAMES)
+
+
+SCENARIO = ("execution", "llama-3-8B", "h100_80g_sxm", "--procs", "16", "--max-batch", "32", "--datatype", "bfloat16",
+            "--limit", "tensor_par=2", "--limit", "pipeline_par=4")  # fmt: skip
+
+
+def test_an_execution_is_replayed_with_the_stages_of_its_model(command: Command, tmp_path: Path) -> None:
+    code, out, err = command(*SCENARIO, "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    scenario = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16",
+                           limits={"tensor_par": 2, "pipeline_par": 4})  # fmt: skip
+    best = pipelined(scenario)
+    assert (told["stages"], told["microbatches"]) == (best["pipeline_par"], microbatches_of(best)) != (1, 1)
+    times = execution_times(scenario, best)
+    (cut,) = (each for each in cuts_of(times.account, times.ranks, times.chunks, None) if each.chunks == times.chunks)
+    stages = cut.stages
+    work = microbatches_of(best) * sum(each.forward + each.input_gradient + each.weight_gradient for each in stages)
+    assert sum(told["busy"]) == pytest.approx(work, rel=1e-9)
+    without = stage_replay(best, times.account)
+    assert without is not None
+    code, out, _ = command(*SCENARIO, "--send-mode", "none", "--json")
+    assert json.loads(out)["makespan"] == pytest.approx(without.replayed, rel=1e-12)
+    assert without.replayed < told["makespan"]
+    # The same execution by its id and from a file, and another schedule of it.
+    file = tmp_path / "best.json"
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in best.items()}
+    file.write_text(json.dumps(plain))
+    number = best_of(scenario)["id"]
+    assert "id" not in best
+    for named in (("--id", str(number)), ("--execution", str(file))):
+        code, out, err = command(*SCENARIO, *named, "--json")
+        assert (code, err, json.loads(out)["makespan"]) == (0, "", told["makespan"])
+    code, out, err = command(*SCENARIO, "--schedule", "zb-auto-1p", "--microbatches", "8")
+    assert code == 0
+    assert "planned with the mean of all stages" in out
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("--id", "999999999999"), "ids run from 0"),
+    (("--id", "0", "--execution", "x.json"), "not both"),
+    (("--layout", "t*4|"), "must begin with the embedding"),
+    (("--chunks", "0"), "at least 1 of chunks"),
+    (("--schedule", "nonesuch"), "There is no schedule"),
+])  # fmt: skip
+def test_what_no_execution_can_be_replayed_as_is_one_sentence(
+    command: Command, arguments: tuple[str, ...], words: str
+) -> None:
+    code, out, err = command(*SCENARIO, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

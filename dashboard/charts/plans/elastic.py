@@ -13,6 +13,7 @@ from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted
 from dashboard.words.numbers import counted, plain
 from engine.planners.elastic import Timeline
+from engine.planners.elastic.plan_names import plan_title
 from engine.planners.elastic.resource_curve import KEEP_SMALLER
 
 __all__ = ["measured_and_predicted", "model_phases_steps", "resource_curve", "throughput_over_time"]
@@ -103,16 +104,17 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
         figure.add_trace(
             go.Scatter(
                 x=rest[over], y=rest["raw_best"], mode="markers", name="others",
-                marker={"size": 5, "color": colours.muted}, customdata=rest[["raw_plan"]],
+                marker={"size": 5, "color": colours.muted}, customdata=rest[["raw_plan"]].map(plan_title),
                 hovertemplate=f"<b>%{{customdata[0]}}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
             )
         )  # fmt: skip
     for place, (plan, own) in enumerate(groups):
         figure.add_trace(
             go.Scatter(
-                x=own[over], y=own["raw_best"], mode="markers", name=str(plan),
+                x=own[over], y=own["raw_best"], mode="markers", name=plan_title(str(plan)),
                 marker={"size": 8, "color": shades[place % len(shades)], "symbol": place % 8},
-                customdata=own[["gain"]], hovertemplate=f"<b>{plan}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s, "
+                customdata=own[["gain"]],
+                hovertemplate=f"<b>{plan_title(plan)}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s, "
                 "%{customdata[0]:+.3g} by the last<extra></extra>",
             )
         )  # fmt: skip
@@ -123,7 +125,7 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
     gains = curve["gain"].iloc[1:].dropna()
     step = f" One more step brings at most {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
     most = plain(float(best["raw_best"]), 4) if math.isfinite(best["raw_best"]) else "none"
-    return Chart(figure, f"Most: {most} samples/s with {best['raw_plan']} ({label}: {best[over]:g}).{step}")
+    return Chart(figure, f"Most: {most} samples/s with {plan_title(best['raw_plan'])} ({label}: {best[over]:g}).{step}")
 
 
 def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
@@ -187,7 +189,9 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
                 x=each["measured_ms"] / 1e3, y=each["predicted_ms"] / 1e3, mode="markers", name=title,
                 marker={"size": 7, "color": SCENARIOS[colours.mode][place], "symbol": ("circle", "diamond")[place % 2],
                         "opacity": 0.75},
-                customdata=each[["plan", "placement", "error_pct"]].to_numpy(),
+                customdata=each.assign(plan=each["plan"].map(plan_title))[
+                    ["plan", "placement", "error_pct"]
+                ].to_numpy(),
                 hovertemplate=f"<b>{title}: %{{customdata[0]}} on %{{customdata[1]}}</b><br>measured %{{x:.4g}} s, "
                 "predicted %{y:.4g} s, %{customdata[2]:+.1f} %<extra></extra>",
             )

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from dashboard.charts.elements.palette import SCENARIOS, palette
 from dashboard.charts.elements.template import Chart, base, empty
 from dashboard.words.numbers import counted, plain
+from engine.planners.elastic.plan_names import plan_title
 
 __all__ = ["loss_curves", "overlaid_sensitivities"]
 
@@ -72,7 +73,9 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
                 line={"color": shades[place % len(shades)], "width": 1.8, "dash": _DASHES[place % len(_DASHES)],
                       "shape": "hv"},
                 marker={"size": 5, "symbol": place % 8},
-                customdata=rows[["raw_plan", "stored_best", "gain"]].to_numpy(),
+                customdata=rows.assign(raw_plan=rows["raw_plan"].map(plan_title))[
+                    ["raw_plan", "stored_best", "gain"]
+                ].to_numpy(),
                 hovertemplate=f"<b>{job}</b><br>{label} %{{x}}: %{{y:.3g}} times, %{{customdata[1]:.4g}} samples/s<br>"
                 "plan there %{customdata[0]}; %{customdata[2]:+.3g} by the last<extra></extra>",
             )

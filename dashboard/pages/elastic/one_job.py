@@ -25,6 +25,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, percent, plain
 from engine.planners import elastic
 from engine.planners.contract import PlanError
+from engine.planners.elastic.plan_names import plan_title
 from engine.planners.elastic.strategies import STATIC, own_strategy
 
 __all__ = ["VARIANTS", "one_job"]
@@ -278,7 +279,7 @@ def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
         return
     # Parts that no plan has are left out.
     kept = [name for name in _COLUMNS if table[name].dtype.kind != "f" or (table[name].fillna(0) != 0).any()]
-    shown = table[kept].rename(columns=_COLUMNS).round(2)
+    shown = table[kept].assign(plan=table["plan"].map(plan_title)).rename(columns=_COLUMNS).round(2)
     shown.attrs.clear()  # how plans are written, for the engine
     st.dataframe(
         shown, hide_index=True, height=height_of(len(shown), 360), key="elastic_plans", placeholder="–",
@@ -292,7 +293,8 @@ def _timeline_table(found: elastic.Timeline, chart: Chart) -> None:
     table.attrs.clear()
     with st.expander("As table"):
         st.dataframe(
-            table, hide_index=True, height=height_of(len(table), 400), key="elastic_table", placeholder="–",
+            table.assign(plan=table["plan"].map(plan_title)), hide_index=True, height=height_of(len(table), 400),
+            key="elastic_table", placeholder="–",
             alt="Every strategy in every phase: plan, iteration time and throughput, predicted and measured.",
         )  # fmt: skip
     downloads({"Timeline": table, "Means": found.summary()}, "elastic", {"Timeline": chart})

@@ -9,12 +9,11 @@ from typing import Final
 import streamlit as st
 
 from dashboard.link import state
-from dashboard.pages.schedules.own_stages import Cut, cuts_of
 from dashboard.pages.schedules.questions import Question, most_microbatches, titles
-from dashboard.pages.schedules.scenario_times import ScenarioTimes
 from dashboard.widgets.controls import choose, given, key_for, segments, whole_number
 from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
 from engine.columns.stage_layouts import StageLayoutError, canonical
+from engine.simulate.execution_stages import Cut, ExecutionTimes, cuts_of
 from engine.simulate.schedules.registry import rule
 
 __all__ = [
@@ -51,7 +50,7 @@ def chosen(first: str) -> tuple[str, str]:
     )
 
 
-def first_schedule(times: ScenarioTimes | None) -> str:
+def first_schedule(times: ExecutionTimes | None) -> str:
     """Returns the schedule that stands first: the execution's own."""
     if times is None:
         return "1f1b"
@@ -59,7 +58,7 @@ def first_schedule(times: ScenarioTimes | None) -> str:
     return name if name in titles() else "1f1b"
 
 
-def question(times: ScenarioTimes | None) -> tuple[Question, int]:
+def question(times: ExecutionTimes | None) -> tuple[Question, int]:
     """Draws the numbers; returns them, and how many microbatches were asked for, which may be more than are replayed.
 
     times: of the scenario's best execution; None for plain numbers.
@@ -111,7 +110,7 @@ def question(times: ScenarioTimes | None) -> tuple[Question, int]:
     return made, microbatches
 
 
-def _own_stages(times: ScenarioTimes, ranks: int, chunks: int) -> tuple[Cut, ...]:
+def _own_stages(times: ExecutionTimes, ranks: int, chunks: int) -> tuple[Cut, ...]:
     """Draws whether stages are the model's, and how blocks are cut; returns the cuts, none where stages are equal."""
     if segments("Stages", _STAGES, "schedules_stages") == "equal":
         st.caption("Every rank takes what the execution's slowest does; half of a backward is gradient of the weights.")
@@ -123,7 +122,7 @@ def _own_stages(times: ScenarioTimes, ranks: int, chunks: int) -> tuple[Cut, ...
     return found
 
 
-def layout(times: ScenarioTimes) -> str:
+def layout(times: ExecutionTimes) -> str:
     """Returns how blocks are cut into stages: as the link says, or as the execution does."""
     text = state.url_value("schedules_layout", "", _LAYOUT)
     try:

@@ -1,4 +1,4 @@
-"""The stages that schedules are replayed with where these are not alike: a model's blocks and ends, cut into stages."""
+"""What ranks do and hold where the stages of a schedule are not alike."""
 
 from __future__ import annotations
 
@@ -7,27 +7,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.columns.stage_layouts import list_of_layers
-from engine.cost_models.account import Account, ModelStage
-from engine.executions.layer_splits import LayerSplitError
+from engine.cost_models.account import ModelStage
 from engine.simulate import Replay
+from engine.simulate.execution_stages import Cut
 from engine.simulate.residence import weighted_peaks
 from engine.simulate.schedules.contract import Placement
 
-__all__ = ["ALIKE", "Cut", "RankWork", "bytes_of_ranks", "cut_for", "cuts_of", "megatrons_list", "ranks_of"]
+__all__ = ["ALIKE", "RankWork", "bytes_of_ranks", "megatrons_list", "ranks_of"]
 
 ALIKE: Final = 0.005
 """Share of a mean rank up to which a rank counts as one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A model cut into the stages of so many chunks per rank."""
-
-    chunks: int
-    stages: tuple[ModelStage, ...]
-    """In the order in which a token passes them; empty where the model cannot be cut so."""
-    problem: str = ""
-    """Why the layout that was asked for does not cut the model so, or why nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,35 +39,6 @@ class RankWork:
     def seconds(self) -> float:
         """Forward and backward [s]."""
         return self.forward + self.backward
-
-
-def cuts_of(account: Account, ranks: int, chunks: int, layout: str | None) -> tuple[Cut, ...]:
-    """Returns the model cut for every number of chunks per rank that a schedule may have; none where the cost model
-    does not tell stages apart.
-
-    Where the layout does not fit that many stages, they are as even as blocks divide.
-
-    account: of the execution. ranks: of the pipeline. chunks: of schedules that leave it open. layout: in the words of
-    the field, None for the execution's own.
-    """
-    found = [_cut(account, ranks, each, layout) for each in sorted({1, 2, chunks})]
-    return tuple(found) if any(each.stages for each in found) else ()
-
-
-def _cut(account: Account, ranks: int, chunks: int, layout: str | None) -> Cut:
-    try:
-        return Cut(chunks, tuple(account.model_stages(ranks, chunks, layout)))
-    except LayerSplitError as refused:
-        problem = str(refused).rstrip(".")
-    try:
-        return Cut(chunks, tuple(account.model_stages(ranks, chunks, "even")), problem)
-    except LayerSplitError as refused:
-        return Cut(chunks, (), str(refused).rstrip("."))
-
-
-def cut_for(cuts: Sequence[Cut], chunks: int) -> Cut:
-    """Returns the cut of so many chunks per rank."""
-    return next(each for each in cuts if each.chunks == chunks)
 
 
 def ranks_of(cut: Cut, ranks: int, placement: Placement) -> list[RankWork]:

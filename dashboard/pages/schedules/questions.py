@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.pages.schedules.own_stages import Cut, cut_for
-from engine.simulate import Many, Replay, ScheduleError, replay, replay_many
+from engine.simulate import Many, Replay, ScheduleError, replay_many
+from engine.simulate.execution_stages import Cut, chunks_for, cut_for, cut_times, replay_stages
 from engine.simulate.folding import kept_microbatches
 from engine.simulate.replay import shape_of
 from engine.simulate.schedules.contract import Placement, Rule
@@ -123,11 +123,7 @@ def most_microbatches(ranks: int, chunks: int) -> int:
 
 def chunks_of(question: Question, known: Rule) -> int:
     """Returns the chunks per rank of a schedule: those asked for where it is free."""
-    if known.placement is Placement.V:
-        return 2
-    if known.chunks is not None:
-        return 1
-    return question.chunks
+    return chunks_for(known, question.chunks)
 
 
 def _asked(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | None]:
@@ -155,19 +151,9 @@ def _asked(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | 
 
 def _own_times(question: Question, chunks: int) -> dict[str, Any]:
     """Durations by stage of a model that is cut into so many chunks per rank."""
-    cut = cut_for(question.own, chunks)
-    if not cut.stages:
-        raise ScheduleError(f"{cut.problem[:1].upper()}{cut.problem[1:]}.")
-    more = [0.0] * (len(cut.stages) - 1) + [question.uneven]
-    forward, first, second = question.forward, question.input_gradient, question.weight_gradient
-    whole, shown = forward + first + second, 1.0 - question.hidden
-    each = list(zip(cut.stages, more, strict=True))
-    return {
-        "F": [stage.forward + share * forward for stage, share in each],
-        "B": [stage.input_gradient + share * first for stage, share in each],
-        "W": [stage.weight_gradient + share * second for stage, share in each],
-        "FB": [shown * (stage.pair + share * whole) for stage, share in each],
-    }
+    each = question.forward, question.input_gradient, question.weight_gradient
+    forward, first, second = (question.uneven * seconds for seconds in each)
+    return cut_times(cut_for(question.own, chunks), shown=1.0 - question.hidden, last=(forward, first, second))
 
 
 def replayed(question: Question, name: str) -> Replay:
@@ -180,16 +166,10 @@ def replayed(question: Question, name: str) -> Replay:
     limit = None
     if known.limited and question.memory is not None:
         limit = question.memory * chunks
-    shape: dict[str, Any] = {
-        "stages": question.ranks, "microbatches": question.microbatches, "chunks": chunks,
-        "sends": {"mode": question.mode, "c": question.send_time},
-    }  # fmt: skip
-    if not (known.timed and question.own):
-        return replay(name, times=times, group=group, memory_limit=limit, **shape)
-    mean = {kind: float(np.mean(each)) for kind, each in times.items()}
-    planned = replay(name, times=mean, group=group, memory_limit=limit, **shape)
-    found = replay(planned.ranks, times=times, placement=str(known.placement), **shape)
-    return replace(found, remarks=("Its order is planned with the mean of all stages, and replayed with each.",))
+    return replay_stages(
+        known, times=times, apart=bool(question.own), stages=question.ranks, microbatches=question.microbatches,
+        chunks=chunks, sends={"mode": question.mode, "c": question.send_time}, group=group, memory_limit=limit,
+    )  # fmt: skip
 
 
 @st.cache_resource(show_spinner=False, max_entries=96)

@@ -8,12 +8,13 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.schedules.stage_bars import stage_bars, stage_kinds
-from dashboard.pages.schedules.own_stages import ALIKE, RankWork, bytes_of_ranks, cut_for, megatrons_list, ranks_of
+from dashboard.pages.schedules.own_stages import ALIKE, RankWork, bytes_of_ranks, megatrons_list, ranks_of
 from dashboard.pages.schedules.questions import Outcome, Question, chunks_of
 from dashboard.widgets.chart import show
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import scale_for
+from engine.simulate.execution_stages import cut_for
 from hardware import GIB
 
 __all__ = ["rank_work", "stages_card", "stages_table"]

@@ -24,15 +24,17 @@ from dashboard.pages.schedules.questions import (
     plans_along,
     titles,
 )  # fmt: skip
-from dashboard.pages.schedules.scenario_times import ScenarioTimes, scenario_times
+from dashboard.pages.schedules.scenario_times import scenario_times
 from dashboard.pages.schedules.stages import rank_work, stages_card
 from dashboard.pages.schedules.tables import feasibility
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import segments, switch
 from dashboard.widgets.window import is_narrow
+from dashboard.words.executions import title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent, plain, relative
 from engine import Scenario
+from engine.simulate.execution_stages import ExecutionTimes
 from engine.simulate.exports import chrome_trace_json, torch_csv
 
 __all__ = ["View", "parse", "render"]
@@ -96,7 +98,7 @@ def render(view: View) -> None:
         feasibility(found)
 
 
-def _times(scenario: Scenario) -> ScenarioTimes | None:
+def _times(scenario: Scenario) -> ExecutionTimes | None:
     """Returns the scenario's times; says why where there are none, and plain numbers stand in."""
     found = scenario_times(scenario, state.selected_id())
     if isinstance(found, str):
@@ -106,7 +108,7 @@ def _times(scenario: Scenario) -> ScenarioTimes | None:
 
 
 def _tiles(
-    question: Question, one: Outcome, other: Outcome, found: list[Outcome], times: ScenarioTimes | None
+    question: Question, one: Outcome, other: Outcome, found: list[Outcome], times: ExecutionTimes | None
 ) -> list[markup.Tile]:
     """The page's answers: the fastest schedule, both chosen ones, and what the times are of."""
     best = found[0]
@@ -133,7 +135,7 @@ def _tiles(
         which = "all alike" if longest.over <= ALIKE else f"rank {longest.rank}"
         tiles.append(markup.Tile("Longest rank of A", which, longest.why))
     each = question.forward + question.input_gradient + question.weight_gradient
-    of = times.name if times is not None else "plain numbers"
+    of = title(times.row) if times is not None else "plain numbers"
     tiles.append(markup.Tile("One microbatch", format_value(TIME, each), f"of a rank; {of}"))
     return tiles
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from engine.launch import Reading, Standing, Written
 
-__all__ = ["export", "import_"]
+__all__ = ["execution_in", "export", "import_"]
 
 FRAMEWORK_WORDS: Final = "megatron|megatron-bridge|torchtitan|deepspeed|maxtext"
 LARGEST_RESULT: Final = 50_000_000
@@ -60,7 +60,7 @@ def export(
     from engine.launch import LaunchError
     from engine.launch import write as written_for
 
-    chosen, named = _execution(execution, row)
+    chosen, named = execution_in(execution, row)
     network = model or named
     if network is None:
         raise LaunchError(f"{execution} does not name its model; give it with --model.")
@@ -249,8 +249,13 @@ def _tell(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:
                 write(f"- {each}", stream=sys.stderr)
 
 
-def _execution(file: Path, row: int) -> tuple[dict[str, Any], str | None]:
-    """The execution in a row of a file, and the model's name where the file is what a command printed."""
+def execution_in(file: Path, row: int) -> tuple[dict[str, Any], str | None]:
+    """Returns the execution in a row of a file, and the model's name where the file is what a command printed.
+
+    Args:
+        file: executions as a table, or what `best --json` and `explore --json` print.
+        row: which, counted from 0.
+    """
     from engine.cli.commands.layers import chosen_execution
 
     try:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from engine.cli.commands.simulate_distir import distir
+from engine.cli.commands.simulate_execution import execution
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, text_table, write
-
-if TYPE_CHECKING:
-    from engine.simulate import Replay
+from engine.cli.replays import (
+    CsvOption,
+    GroupOption,
+    MemoryLimitOption,
+    SendModeOption,
+    TorchOption,
+    TraceOption,
+    tell,
+)
 
 __all__ = ["simulate_app"]
 
@@ -23,6 +29,7 @@ simulate_app = typer.Typer(
 
 
 simulate_app.command("distir")(distir)
+simulate_app.command("execution")(execution)
 
 
 @simulate_app.callback()
@@ -71,28 +78,17 @@ def schedule(
     pair: Annotated[
         str | None, typer.Option("--pair", metavar="S", help="A forward and a backward that overlap [s]; their sum.")
     ] = None,
-    send_mode: Annotated[
-        str, typer.Option("--send-mode", metavar="MODE", help="What a send does: none, overlap or block.")
-    ] = "overlap",
+    send_mode: SendModeOption = "overlap",
     send_time: Annotated[float, typer.Option("--send-time", metavar="S", help="Time of a send [s].")] = 0.0,
-    group: Annotated[
-        int | None, typer.Option("--group", metavar="G", help="Microbatches per group of interleaved schedules; P.")
-    ] = None,
-    memory_limit: Annotated[
-        float | None, typer.Option("--memory-limit", metavar="N", help="Activations that planned schedules may hold.")
-    ] = None,
+    group: GroupOption = None,
+    memory_limit: MemoryLimitOption = None,
     placement: Annotated[
         str | None, typer.Option("--placement", metavar="HOW", help="Of an order from a file: loop, v or bidir.")
     ] = None,
     json: JsonOption = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print every action as CSV instead.")] = False,
-    trace: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Write events for Chrome's trace viewer and Perfetto."),
-    ] = None,
-    torch: Annotated[
-        Path | None, typer.Option("--torch-csv", metavar="FILE", help="Write the order for torch's schedule CSV.")
-    ] = None,
+    csv: CsvOption = False,
+    trace: TraceOption = None,
+    torch: TorchOption = None,
 ) -> None:
     """Replay a pipeline schedule: makespan, idle time with its causes, activations, messages, critical path.
 
@@ -109,7 +105,6 @@ def schedule(
     remarks, ranks (action lists). Times are in seconds.
     """
     from engine.simulate import replay
-    from engine.simulate.exports import chrome_trace_json, torch_csv
 
     order: str | list[str] = name
     if name.lower().endswith(".csv"):
@@ -122,16 +117,7 @@ def schedule(
         order, stages=stages, microbatches=microbatches, chunks=chunks, times=times,
         sends={"mode": send_mode, "c": send_time}, group=group, memory_limit=memory_limit, placement=placement,
     )  # fmt: skip
-    if csv:
-        write(found.tasks.drop(columns="pair").to_csv(index=False, float_format="%.12g").rstrip())
-    elif json:
-        write(as_json(_document(found)))
-    else:
-        _print(found)
-    for path, made in ((trace, chrome_trace_json), (torch, torch_csv)):
-        if path is not None:
-            _write(path, made(found))
-            write(f"{path} is written.", stream=sys.stderr)
+    tell(found, csv=csv, json=json, trace=trace, torch=torch)
 
 
 def _times(option: str, text: str) -> float | list[float]:
@@ -158,64 +144,3 @@ def _order_of(path: Path) -> list[str]:
         raise ScheduleError(f"{path} cannot be read: {(problem.strerror or 'unknown').lower()}.") from None
     except UnicodeDecodeError:
         raise ScheduleError(f"{path} is no text.") from None
-
-
-def _write(path: Path, text: str) -> None:
-    from engine.executions.files import TableWriteError
-
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise TableWriteError(f"{path} cannot be written: {(problem.strerror or 'unknown').lower()}.") from None
-
-
-def _published(found: Replay) -> tuple[str, float | None] | None:
-    """Returns the published formula of a schedule and its value, None where it does not hold."""
-    from engine.simulate.closed_forms import published
-
-    return published(found)
-
-
-def _document(found: Replay) -> dict[str, Any]:
-    idle = found.idle
-    spent = (idle["end"] - idle["start"]).groupby(idle["cause"]).sum()
-    told = _published(found)
-    return {
-        "schedule": found.rule.name if found.rule else None, "title": found.rule.title if found.rule else "own order",
-        "stages": found.order.ranks, "microbatches": found.order.empty_from, "chunks": found.order.chunks,
-        "makespan": found.makespan, "longest_span": found.longest_span, "bubble_fraction": found.bubble_fraction,
-        "busy": found.busy.tolist(), "peak_activations": found.peak_activations,
-        "peak_if_freed_at_B": found.peak_if_freed_at_B, "peak_pending_W": found.peak_pending_W,
-        "messages_sent": found.messages_sent, "idle": {str(cause): float(value) for cause, value in spent.items()},
-        "critical_path": found.critical_path.counts,
-        "closed_form": None if told is None else {"words": told[0], "makespan": told[1]},
-        "remarks": list(found.remarks), "ranks": found.ranks,
-    }  # fmt: skip
-
-
-def _print(found: Replay) -> None:
-    title = found.rule.title if found.rule else "Own order"
-    chunks = f", {found.order.chunks} chunks each" if found.order.chunks > 1 else ""
-    write(f"{title}: {found.order.ranks} ranks{chunks}, {found.order.empty_from:,} microbatches")
-    write(f"makespan {found.makespan:.6g} s, longest span {found.longest_span:.6g} s")
-    write()
-    rows = [
-        (str(rank), f"{found.busy[rank]:.6g}", f"{found.makespan - found.busy[rank]:.6g}",
-         f"{100 * found.bubble_fraction[rank]:.2f}", str(found.peak_activations[rank]),
-         str(found.peak_if_freed_at_B[rank]), str(found.peak_pending_W[rank]), str(found.messages_sent[rank]))
-        for rank in range(found.order.ranks)
-    ]  # fmt: skip
-    headers = ("rank", "busy [s]", "idle [s]", "bubble [%]", "activations", "freed at B", "pending W", "messages")
-    write(text_table(headers, rows, left=()))
-    write()
-    idle = found.idle
-    for cause, seconds in (idle["end"] - idle["start"]).groupby(idle["cause"]).sum().items():
-        write(f"idle, {cause:<9} {seconds:.6g} s over all ranks")
-    counts = " + ".join(f"{count} {kind}" for kind, count in found.critical_path.counts.items() if count)
-    write(f"critical path: {counts}")
-    told = _published(found)
-    if told is not None:
-        value = "does not hold here" if told[1] is None else f"{told[1]:.6g} s"
-        write(f"published: {told[0]}: {value}")
-    for remark in found.remarks:
-        write(remark)

@@ -15,7 +15,7 @@ from engine.planners.elastic.limits import checked_bandwidth, checked_threads
 from engine.planners.elastic.measured import Measurements, measurements
 from engine.planners.elastic.performance.variants import Variant, variant_of
 from engine.planners.elastic.placements import gpus_on_nodes
-from engine.planners.elastic.plan_names import OFFLOAD, ZERO_DP, PlanName, parse_plan
+from engine.planners.elastic.plan_names import PLAIN, TITLES, PlanName, parse_plan
 
 __all__ = ["against_measured", "by_class", "plan_class", "ranking", "spearman"]
 
@@ -85,9 +85,9 @@ def plan_class(name: PlanName) -> str:
     """
     if name.zero is None:
         return "TP+PP" if name.dp == 1 else "DP+TP+PP"
-    word = {ZERO_DP: "ZeRO-DP", OFFLOAD: "ZeRO-Offload"}.get(name.zero, "DP")
-    if word == "DP":
-        return "GC" if name.recompute else "DP"
+    word = TITLES[name.zero]
+    if name.zero == PLAIN:
+        return "GC" if name.recompute else word
     return f"{word}+GC" if name.recompute else word
 
 

@@ -14,7 +14,10 @@ from typing import Final
 from engine.planners.contract import PlanError
 from models.documents import shown
 
-__all__ = ["DATA_PARALLEL", "OFFLOAD", "PLAIN", "ZERO_DP", "PlanName", "degrees_text", "parse_plan"]
+__all__ = [
+    "DATA_PARALLEL", "OFFLOAD", "PLAIN", "TITLES", "WORDS", "ZERO_DP", "PlanName", "degrees_text", "parse_plan",
+    "plan_title",
+]  # fmt: skip
 
 PLAIN: Final = 0
 OFFLOAD: Final = 1
@@ -22,6 +25,10 @@ ZERO_DP: Final = 2
 """Kinds of the data-parallel family: plain, ZeRO-Offload, and ZeRO-DP, which is ZeRO stage 2."""
 
 WORDS: Final = {PLAIN: "dp", OFFLOAD: "zero-offload", ZERO_DP: "zero-dp"}
+"""What kinds are called in names of plans, which commands, files and links have."""
+
+TITLES: Final = {PLAIN: "DP", OFFLOAD: "ZeRO-Offload", ZERO_DP: "ZeRO-DP"}
+"""What kinds are called where people read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,11 @@ class PlanName:
         return f"{WORDS[self.zero]}+{'gc' if self.recompute else 'ga'}"
 
     @property
+    def title(self) -> str:
+        """Returns the plan as people read it: 244, or ZeRO-Offload+GC; GC recomputes, GA accumulates gradients."""
+        return self.text if self.zero is None else f"{TITLES[self.zero]}+{'GC' if self.recompute else 'GA'}"
+
+    @property
     def strategy(self) -> tuple[str | int, ...]:
         """Returns the plan in the artifact's own form: (2, 4, 4), or (DP, gc, zero-offload)."""
         if self.zero is None:
@@ -59,6 +71,18 @@ DATA_PARALLEL: Final = tuple(
     PlanName(zero=zero, recompute=recompute) for recompute in (False, True) for zero in (OFFLOAD, ZERO_DP, PLAIN)
 )
 """The data-parallel family in the order in which the artifact tries it: among equal plans the first one wins."""
+
+
+def plan_title(name: str) -> str:
+    """Returns a plan's name as people read it; what is no word of the data-parallel family comes back as it is.
+
+    Args:
+        name: as `PlanName.text` writes it.
+    """
+    return _TITLES.get(name, name)
+
+
+_TITLES: Final = {each.text: each.title for each in DATA_PARALLEL}
 
 
 @lru_cache(maxsize=4_096)

@@ -53,6 +53,8 @@ def megatron(pp: int = 2, tp: int = 2) -> Strategy:
 
 MEGATRON: Final = megatron()
 
+OFFLOADED: Final = PlanName(zero=OFFLOAD, recompute=True)
+
 STATIC: Final[Mapping[str, Strategy]] = {
     each.name: each
     for each in (
@@ -68,9 +70,9 @@ STATIC: Final[Mapping[str, Strategy]] = {
         ),
         MEGATRON,
         Strategy(
-            "ZeRO-Offload+GC",
+            OFFLOADED.title,
             "ZeRO-Offload with recomputation on all GPUs",
-            lambda nodes: PlanName(zero=OFFLOAD, recompute=True),
+            lambda nodes: OFFLOADED,
         ),
     )
 }
@@ -93,7 +95,7 @@ def own_strategy(text: str, name: str | None = None) -> Strategy:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1:
         fixed = parse_plan(text)
-        return Strategy(name or fixed.text, f"always {fixed.text}", lambda nodes: fixed)
+        return Strategy(name or fixed.title, f"always {fixed.title}", lambda nodes: fixed)
     if len(parts) != 3:
         raise PlanError(f"{shown(text)} has {len(parts)} terms; a rule has three: pipeline, tensor, data parallel.")
     terms = [_term(part) for part in parts]

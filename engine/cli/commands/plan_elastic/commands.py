@@ -10,10 +10,20 @@ import typer
 
 from engine.cli.commands.plan_elastic.fit import fit
 from engine.cli.commands.plan_elastic.model import model
-from engine.cli.commands.plan_elastic.options import numbers, one_form
+from engine.cli.commands.plan_elastic.options import (
+    BandwidthOption,
+    BasisOption,
+    CardArgument,
+    CsvOption,
+    JsonOption,
+    MeasuredOption,
+    RestrictedOption,
+    ThreadsOption,
+    VariantOption,
+    numbers,
+)
 from engine.cli.commands.plan_elastic.replay import replay
 from engine.cli.frames import write_table
-from engine.cli.options import JsonOption
 from engine.cli.output import write
 
 if TYPE_CHECKING:
@@ -25,24 +35,6 @@ elastic_app = typer.Typer(help="Elastic plans: the best way to train under each 
 elastic_app.command("replay")(replay)
 elastic_app.command("fit")(fit)
 elastic_app.command("model")(model)
-
-CardArgument = Annotated[str, typer.Argument(metavar="CARD", help="Model card: library name or JSON file.")]
-ThreadsOption = Annotated[int, typer.Option("--threads", metavar="C", help="CPU threads per GPU.")]
-BandwidthOption = Annotated[
-    float, typer.Option("--bandwidth", metavar="B", help="Limit between nodes, 0 for none; GB/s of a GPU in physical.")
-]
-VariantOption = Annotated[
-    str, typer.Option("--variant", metavar="artifact|physical", help="Performance model: the artifact's or our own.")
-]
-EveryOption = Annotated[bool, typer.Option("--every-plan", help="Ignore the card's table of allowed plans.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
-BasisOption = Annotated[
-    str | None,
-    typer.Option("--basis", metavar="measured|predicted", help="Times that count; measured by default."),
-]
-MeasuredOption = Annotated[
-    str | None, typer.Option("--measured", metavar="NAME|FILE", help="Measurements; those of the card by default.")
-]
 
 PARTS = ("forward", "backward", "synchronisation", "tensor", "pipeline", "to_host", "optimizer", "to_gpu", "constant")
 
@@ -65,7 +57,7 @@ def best(
     threads: ThreadsOption = 1,
     bandwidth: BandwidthOption = 0.0,
     variant: VariantOption = "artifact",
-    every_plan: EveryOption = False,
+    restricted: RestrictedOption = None,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Plans to print.")] = 8,
     csv: CsvOption = False,
     json: JsonOption = False,
@@ -79,7 +71,6 @@ def best(
     """
     from engine.planners.elastic import best_plan
 
-    one_form(csv, json)
     tables = []
     for each in placement:
         found = best_plan(
@@ -88,7 +79,7 @@ def best(
             cpu_threads=threads,
             bandwidth=bandwidth,
             variant=variant,
-            restricted=False if every_plan else None,
+            restricted=restricted,
         )
         table = found.table
         if not (csv or json):
@@ -127,7 +118,7 @@ def curve(
     threads: ThreadsOption = 1,
     bandwidth: BandwidthOption = 0.0,
     variant: VariantOption = "artifact",
-    every_plan: EveryOption = False,
+    restricted: RestrictedOption = None,
     csv: CsvOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -141,7 +132,6 @@ def curve(
     """
     from engine.planners import elastic as planner
 
-    one_form(csv, json)
     table = planner.curve(
         card,
         over=over,
@@ -152,7 +142,7 @@ def curve(
         cpu_threads=threads,
         bandwidth=bandwidth,
         variant=variant,
-        restricted=False if every_plan else None,
+        restricted=restricted,
     )
     write_table(table, json=json, csv=csv)
 
@@ -172,7 +162,7 @@ def timeline(
     basis: BasisOption = None,
     measured: MeasuredOption = None,
     variant: VariantOption = "artifact",
-    every_plan: EveryOption = False,
+    restricted: RestrictedOption = None,
     csv: CsvOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -187,7 +177,6 @@ def timeline(
     from engine.planners.elastic.over_time import FIGURE_7
     from engine.planners.elastic.strategies import STATIC
 
-    one_form(csv, json)
     found = over_time(
         card,
         FIGURE_7 if phases is None else phases,
@@ -196,7 +185,7 @@ def timeline(
         basis=basis,
         pause_s=pause,
         variant=variant,
-        restricted=False if every_plan else None,
+        restricted=restricted,
     )
     if csv or json:
         write_table(found.table, json=json, csv=csv)
@@ -230,7 +219,6 @@ def split(
     """
     from engine.planners import elastic as planner
 
-    one_form(csv, json)
     asked = jobs[0] if len(jobs) == 1 and jobs[0].endswith(".csv") else _jobs(jobs, guarantee or [])
     found = planner.split(asked, gpus, basis=basis, cpu_threads=threads, variant=variant)
     write_table(found.table, json=json, csv=csv)
@@ -261,7 +249,6 @@ def accuracy(
     """
     from engine.planners.elastic.accuracy import against_measured, by_class, ranking
 
-    one_form(csv, json)
     table = against_measured(
         card,
         _measured(measured),
@@ -284,7 +271,6 @@ def table2(csv: CsvOption = False, json: JsonOption = False) -> None:
     """Table 2: mean and largest error of the 99 cases that the artifact checks, and what is to know about them."""
     from engine.planners.elastic.fitting.table_2 import NOTES, table_2, table_2_cases
 
-    one_form(csv, json)
     write_table(table_2(), json=json, csv=csv)
     if not (csv or json):
         write(f"Mean over the 99 cases {table_2_cases()['error_pct'].mean():.2f} %.")
@@ -303,7 +289,6 @@ def losses(
     from engine.planners.elastic.losses import loss_differences, parity
     from engine.planners.elastic.losses import losses as read
 
-    one_form(csv, json)
     table = read(file)
     write_table(loss_differences(table, against) if csv or json else parity(table, against), json=json, csv=csv)
 

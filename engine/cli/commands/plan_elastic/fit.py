@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.commands.plan_elastic.options import one_form
+from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption
 from engine.cli.frames import write_table
-from engine.cli.options import JsonOption
 from engine.cli.output import write
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def fit(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write it.")] = None,
     hold_out: Annotated[bool, typer.Option("--hold-out", help="Also leave out each run in turn.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    csv: CsvOption = False,
     json: JsonOption = False,
 ) -> None:
     """Fits the seven parameters to profiled runs of one node, with bounds, from many starts.
@@ -47,7 +46,6 @@ def fit(
     from engine.cli.output import as_json
     from engine.planners.elastic.fitting import fit_parameters, held_out
 
-    one_form(csv, json)
     runs, environment = _profile(profile, data, pcie, nvlink)
     found = fit_parameters(runs, environment, starts=starts)
     _write_card(card, out, found.parameters, environment)

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.commands.plan_elastic.options import numbers, one_form
+from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption, numbers
 from engine.cli.frames import write_table
-from engine.cli.options import JsonOption
 
 __all__ = ["model"]
 
@@ -29,7 +28,7 @@ def model(
     repair: Annotated[float, typer.Option("--repair", metavar="S", help="Until lost nodes are back [s].")] = 3600.0,
     restart: Annotated[float, typer.Option("--restart", metavar="S", help="Standstill of a restart [s].")] = 260.0,
     datatype: Annotated[str, typer.Option("--datatype", metavar="D", help="Datatype.")] = "bfloat16",
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    csv: CsvOption = False,
     json: JsonOption = False,
 ) -> None:
     """Any model of the library: its best plan at every size, proven, what moves between sizes, and what to do when
@@ -43,7 +42,6 @@ def model(
     from engine.planners.contract import PlanError
     from engine.planners.elastic.library_models import after_failure, model_curve, model_phases
 
-    one_form(csv, json)
     if lose is not None:
         if placement is None:
             raise PlanError("With --lose give --placement, the GPUs on each node before.")

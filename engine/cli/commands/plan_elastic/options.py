@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-__all__ = ["numbers", "one_form"]
+import typer
+
+__all__ = [
+    "BandwidthOption", "BasisOption", "CardArgument", "CsvOption", "JsonOption", "MeasuredOption", "RestrictedOption",
+    "ThreadsOption", "VariantOption", "numbers",
+]  # fmt: skip
 
 
-def one_form(csv: bool, json: bool) -> None:
-    """Refuses two forms of output at once.
-
-    Raises `engine.planners.contract.PlanError` where both are asked for.
-    """
+def _one_form(context: typer.Context, value: bool) -> bool:
+    """Refuses two forms of output at once: whichever of both options is read second finds the other one given."""
     from engine.planners.contract import PlanError
 
-    if csv and json:
+    if value and (context.params.get("csv") or context.params.get("json")):
         raise PlanError("Give --csv or --json, not both.")
+    return value
+
+
+def _restricted(value: bool | None) -> bool | None:
+    """Whether the card's table of allowed plans counts: False where every plan is asked for, else as the card says."""
+    return False if value else None
+
+
+CardArgument = Annotated[str, typer.Argument(metavar="CARD", help="Model card: library name or JSON file.")]
+ThreadsOption = Annotated[int, typer.Option("--threads", metavar="C", help="CPU threads per GPU.")]
+BandwidthOption = Annotated[
+    float, typer.Option("--bandwidth", metavar="B", help="Limit between nodes, 0 for none; GB/s of a GPU in physical.")
+]
+VariantOption = Annotated[
+    str, typer.Option("--variant", metavar="artifact|physical", help="Performance model: the artifact's or our own.")
+]
+RestrictedOption = Annotated[
+    bool | None,
+    typer.Option("--every-plan", callback=_restricted, help="Ignore the card's table of allowed plans."),
+]
+CsvOption = Annotated[bool, typer.Option("--csv", callback=_one_form, help="Print CSV.")]
+JsonOption = Annotated[bool, typer.Option("--json", callback=_one_form, help="Print JSON.")]
+BasisOption = Annotated[
+    str | None,
+    typer.Option("--basis", metavar="measured|predicted", help="Times that count; measured by default."),
+]
+MeasuredOption = Annotated[
+    str | None, typer.Option("--measured", metavar="NAME|FILE", help="Measurements; those of the card by default.")
+]
 
 
 def numbers(text: str) -> Sequence[float]:

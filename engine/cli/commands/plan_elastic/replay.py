@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.commands.plan_elastic.options import one_form
+from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption
 from engine.cli.frames import write_table
-from engine.cli.options import JsonOption
 from engine.cli.output import as_json, write
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def replay(
     table: Annotated[
         str, typer.Option("--table", metavar="NAME", help="summary, jobs, rounds or changes.")
     ] = "summary",
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    csv: CsvOption = False,
     json: JsonOption = False,
 ) -> None:
     """A workload of jobs on a cluster: completion times, makespan, GPUs in use and the queue under each policy.
@@ -68,7 +67,6 @@ def replay(
     from engine.planners.elastic.cluster.applications import applications
     from engine.planners.elastic.cluster.policies import POLICIES
 
-    one_form(csv, json)
     if table not in TABLES:
         raise PlanError(f"There is no table {table[:40]!r}; choose {', '.join(TABLES)}.")
     made = workload_from(workload)

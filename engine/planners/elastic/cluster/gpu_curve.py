@@ -8,13 +8,12 @@ from typing import Final
 from engine.planners.elastic.cards import ModelCard
 from engine.planners.elastic.enumeration import Limits
 from engine.planners.elastic.performance import variant_of
-from engine.planners.elastic.plan_names import OFFLOAD, PLAIN, ZERO_DP, PlanName
+from engine.planners.elastic.plan_names import PLAIN, WORDS, PlanName
 from engine.planners.elastic.resource_curve import kept_smaller, winners
 
 __all__ = ["CurvePoint", "gpu_curve", "trace_word"]
 
 NODE_GPUS: Final = 8
-WORDS: Final = {ZERO_DP: "zero-dp", OFFLOAD: "zero-offload"}
 
 
 @dataclass(frozen=True, slots=True)

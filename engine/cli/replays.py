@@ -1,0 +1,122 @@
+"""How commands tell of a replayed schedule, and the options that they share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.cli.output import as_json, text_table, write
+
+if TYPE_CHECKING:
+    from engine.simulate import Replay
+
+__all__ = [
+    "CsvOption", "GroupOption", "MemoryLimitOption", "SendModeOption", "TorchOption", "TraceOption", "tell",
+]  # fmt: skip
+
+SendModeOption = Annotated[
+    str, typer.Option("--send-mode", metavar="MODE", help="What a send does: none, overlap or block.")
+]
+GroupOption = Annotated[
+    int | None, typer.Option("--group", metavar="G", help="Microbatches per group of interleaved schedules; P.")
+]
+MemoryLimitOption = Annotated[
+    float | None, typer.Option("--memory-limit", metavar="N", help="Activations that planned schedules may hold.")
+]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print every action as CSV instead.")]
+TraceOption = Annotated[
+    Path | None, typer.Option("--trace", metavar="FILE", help="Write events for Chrome's trace viewer and Perfetto.")
+]
+TorchOption = Annotated[
+    Path | None, typer.Option("--torch-csv", metavar="FILE", help="Write the order for torch's schedule CSV.")
+]
+
+
+def tell(found: Replay, *, csv: bool, json: bool, trace: Path | None, torch: Path | None) -> None:
+    """Prints a replay, and writes the files that were asked for.
+
+    Args:
+        found: the replay.
+        csv: whether as a table of actions.
+        json: whether as a document.
+        trace: file of events.
+        torch: file of the order.
+
+    Raises `engine.executions.files.TableWriteError` where a file cannot be written.
+    """
+    from engine.simulate.exports import chrome_trace_json, torch_csv
+
+    if csv:
+        write(found.tasks.drop(columns="pair").to_csv(index=False, float_format="%.12g").rstrip())
+    elif json:
+        write(as_json(_document(found)))
+    else:
+        _print(found)
+    for path, made in ((trace, chrome_trace_json), (torch, torch_csv)):
+        if path is not None:
+            _write(path, made(found))
+            write(f"{path} is written.", stream=sys.stderr)
+
+
+def _write(path: Path, text: str) -> None:
+    from engine.executions.files import TableWriteError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise TableWriteError(f"{path} cannot be written: {(problem.strerror or 'unknown').lower()}.") from None
+
+
+def _published(found: Replay) -> tuple[str, float | None] | None:
+    """Returns the published formula of a schedule and its value, None where it does not hold."""
+    from engine.simulate.closed_forms import published
+
+    return published(found)
+
+
+def _document(found: Replay) -> dict[str, Any]:
+    idle = found.idle
+    spent = (idle["end"] - idle["start"]).groupby(idle["cause"]).sum()
+    told = _published(found)
+    return {
+        "schedule": found.rule.name if found.rule else None, "title": found.rule.title if found.rule else "own order",
+        "stages": found.order.ranks, "microbatches": found.order.empty_from, "chunks": found.order.chunks,
+        "makespan": found.makespan, "longest_span": found.longest_span, "bubble_fraction": found.bubble_fraction,
+        "busy": found.busy.tolist(), "peak_activations": found.peak_activations,
+        "peak_if_freed_at_B": found.peak_if_freed_at_B, "peak_pending_W": found.peak_pending_W,
+        "messages_sent": found.messages_sent, "idle": {str(cause): float(value) for cause, value in spent.items()},
+        "critical_path": found.critical_path.counts,
+        "closed_form": None if told is None else {"words": told[0], "makespan": told[1]},
+        "remarks": list(found.remarks), "ranks": found.ranks,
+    }  # fmt: skip
+
+
+def _print(found: Replay) -> None:
+    title = found.rule.title if found.rule else "Own order"
+    chunks = f", {found.order.chunks} chunks each" if found.order.chunks > 1 else ""
+    write(f"{title}: {found.order.ranks} ranks{chunks}, {found.order.empty_from:,} microbatches")
+    write(f"makespan {found.makespan:.6g} s, longest span {found.longest_span:.6g} s")
+    write()
+    rows = [
+        (str(rank), f"{found.busy[rank]:.6g}", f"{found.makespan - found.busy[rank]:.6g}",
+         f"{100 * found.bubble_fraction[rank]:.2f}", str(found.peak_activations[rank]),
+         str(found.peak_if_freed_at_B[rank]), str(found.peak_pending_W[rank]), str(found.messages_sent[rank]))
+        for rank in range(found.order.ranks)
+    ]  # fmt: skip
+    headers = ("rank", "busy [s]", "idle [s]", "bubble [%]", "activations", "freed at B", "pending W", "messages")
+    write(text_table(headers, rows, left=()))
+    write()
+    idle = found.idle
+    for cause, seconds in (idle["end"] - idle["start"]).groupby(idle["cause"]).sum().items():
+        write(f"idle, {cause:<9} {seconds:.6g} s over all ranks")
+    counts = " + ".join(f"{count} {kind}" for kind, count in found.critical_path.counts.items() if count)
+    write(f"critical path: {counts}")
+    told = _published(found)
+    if told is not None:
+        value = "does not hold here" if told[1] is None else f"{told[1]:.6g} s"
+        write(f"published: {told[0]}: {value}")
+    for remark in found.remarks:
+        write(remark)
