@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -35,6 +37,22 @@ def pytest_configure(config: pytest.Config) -> None:
     if sys.dont_write_bytecode and cache is not None and "PYTHONPYCACHEPREFIX" not in os.environ:
         os.environ["PYTHONPYCACHEPREFIX"] = str(cache.mkdir("bytecode"))
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Lets every other process of `-n` import the test modules from the last to the first before it collects them.
+
+    Where nothing is compiled yet, as in a fresh clone, pytest rewrites the assertions of each module that it imports
+    and leaves the result beside it. Processes that go through the modules in the same order do that at the same time,
+    each for all of them; from both ends, each does half and finds the other half done.
+    """
+    if int(getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"].removeprefix("gw")) % 2 == 0:
+        return
+    folders = [path for each in session.config.args if (path := session.config.invocation_params.dir / each).is_dir()]
+    for path in sorted({path for folder in folders for path in folder.rglob("test_*.py")}, reverse=True):
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # which collecting meets again, and tells
+            importlib.import_module(".".join(path.relative_to(session.config.rootpath).with_suffix("").parts))
 
 
 @pytest.hookimpl(optionalhook=True)

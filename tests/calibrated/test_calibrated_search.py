@@ -22,7 +22,7 @@ from engine.whatif.prepared_spaces import Found, made_ready
 from tests.calibrated.small import NAMES, named
 
 MIB = 2**20
-LARGE: dict[str, Any] = {"system": "h100_80g_sxm", "num_procs": 64, "datatype": "bfloat16"}
+LARGE: dict[str, Any] = {"system": "h100_80g_sxm", "num_procs": 32, "datatype": "bfloat16"}
 
 
 def space_of(scenario: Scenario) -> CalibratedSpace:

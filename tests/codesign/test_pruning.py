@@ -22,9 +22,9 @@ from tests.codesign.small_study import study
 WIDE: dict[str, Any] = {
     "models": ["megatron-126M"],
     "edits": [
-        {"parameter": "hbm_capacity", "values": [2, 4, 20, 80]},
+        {"parameter": "hbm_capacity", "values": [2, 20, 80]},
         {"parameter": "hbm_bandwidth", "values": [1500, 3000, 6000]},
-        {"parameter": "net0_bandwidth", "values": [100, 400, 900]},
+        {"parameter": "net0_bandwidth", "values": [100, 900]},
         {"parameter": "net0_latency", "values": [1, 20]},
         {"parameter": "host_capacity", "values": [64, 512]},
     ],
@@ -37,7 +37,7 @@ WIDE: dict[str, Any] = {
         "watts": {"processor": 700, "mem1_gib": 1},
     },
 }  # fmt: skip
-"""144 designs of one layout."""
+"""72 designs of one layout."""
 
 
 def test_nothing_below_a_searched_design_exceeds_what_it_reaches() -> None:
@@ -93,7 +93,7 @@ def test_random_systems_never_exceed_what_a_better_one_reaches() -> None:
             moved = zip(values.items(), factors**ways, strict=True)
             return hardware.edited(base, {path: value * by for (path, value), by in moved})
 
-        for _ in range(8):
+        for _ in range(5):
             better = np.exp(random.uniform(-1.5, 1.5, len(figures)))
             best = space.best(like(better), watched=True)
             for _ in range(3):
@@ -118,7 +118,7 @@ def test_no_calibrated_system_exceeds_a_better_one(model: str, procs: int) -> No
     def like(factors: Any) -> hardware.System:
         return hardware.edited(scenario.system, {path: own[path] * by for path, by in zip(paths, factors, strict=True)})
 
-    for _ in range(5):
+    for _ in range(4):
         better = np.exp(random.uniform(-1.2, 1.2, len(paths)))
         best = space.best(like(better), watched=True)
         assert best.id is None or best.reach == best.rate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,6 +17,15 @@ from engine import validation
 from engine.validation.gate import TOLERANCE, stored_predictions
 
 Answer = tuple[int, str, str]
+
+
+@cache
+def answers() -> tuple[validation.Runs, pd.DataFrame]:
+    """The packaged runs, and what the engine and Calculon say of them."""
+    runs = validation.library_runs()
+    return runs, validation.validate(runs, calculon=True)
+
+
 Command = Callable[..., Answer]
 
 
@@ -54,8 +63,7 @@ def test_predictions_of_the_packaged_runs_are_the_accepted_ones(
 def test_json_has_the_errors_of_the_engine_and_calculons_beside(command: Command) -> None:
     code, out, _ = command("--json", "--calculon")
     document = json.loads(out)
-    runs = validation.library_runs()
-    table = validation.validate(runs, calculon=True)
+    runs, table = answers()
     expected = validation.error_table(runs.table, table)
     assert code == 0
     assert document["rows"] == len(table)
@@ -68,8 +76,7 @@ def test_json_has_the_errors_of_the_engine_and_calculons_beside(command: Command
 
 def test_the_printed_table_has_every_source_and_hardware(command: Command) -> None:
     _, out, _ = command("--calculon")
-    runs = validation.library_runs()
-    table = validation.error_table(runs.table, validation.validate(runs))
+    table = validation.error_table(answers()[0].table, answers()[1])
     lines = out.splitlines()
     for row in table[table["kind"] == "source and hardware"].to_dict("records"):
         (line,) = [line for line in lines if line.startswith(f"{row['name']}  ")]

@@ -119,7 +119,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(configurations(), st.sampled_from(["R1", "R2", "R3"]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_agrees_with_the_literal_interpreter(c: dict[str, Any], revision: str) -> None:
     """The recurrence over stages and the counts of sizes against a program run op by op."""
     degrees = {name: c[name] for name in ("D", "H", "P", "m")}

@@ -92,7 +92,7 @@ def test_rows_in_a_table_are_counted_as_what_they_take_in_the_log_and_in_the_fil
 @pytest.mark.parametrize("piece", [512, 700, 10_000])
 def test_any_number_of_rows_in_any_pieces(opened_store, piece):
     wanted = {}
-    for count in (1, 511, 512, 1999, 2000, 2001, 2047, 2048, 2049, 2560, 3072, 4096):
+    for count in (1, 511, 512, 2047, 2048, 2049, 3072):
         wanted[f"key{count}"] = rows = make_rows(count)
         assert put(opened_store, f"key{count}", rows, piece=piece).feasible == count
     for key, rows in wanted.items():
@@ -295,17 +295,17 @@ def test_threads_read_while_another_writes(stored):
 
     def work(number):
         if number == 0:
-            for turn in range(4):
+            for turn in range(2):
                 put(opened, f"new{turn}", make_rows((FEW, MANY)[turn % 2], seed=turn))
             return True
-        for _ in range(8):
+        for _ in range(5):
             assert access.count() == rows.num_rows
             assert access.top(5)["id"].to_pylist() == best
             assert opened.find("key").feasible == rows.num_rows
         return True
 
-    assert in_threads(6, work) == [True] * 6
-    assert len(opened.records()) == 5
+    assert in_threads(4, work) == [True] * 4
+    assert len(opened.records()) == 3
 
 
 @pytest.mark.parametrize("stores", [1, 2])

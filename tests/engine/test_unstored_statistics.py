@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ from tests.engine.store_rows import rows_in_tables
 
 LIMITS = {
     "microbatch_size": [1, 2], "data_par_overlap": False, "tensor_par_overlap": "none", "activations_offload": False,
-    "optimizer_offload": False,
+    "optimizer_offload": False, "weight_offload": False,
 }  # fmt: skip
 SMALL: dict[str, Any] = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16", "limits": LIMITS}
 SYSTEMS = {"calculon": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}
@@ -285,11 +286,11 @@ def test_deleting_an_exploration_removes_what_was_added(tmp_path: Path) -> None:
 
 
 DIES_WHILE_ADDING = """
-import os, signal, sys
-from pathlib import Path
+import json, os, signal, sys
+import engine
 from engine.exploration.unstored_statistics import add_columns
-from tests.engine.test_unstored_statistics import explored
-found = explored(sys.argv[1], "calculon", Path(sys.argv[2]))
+asked = json.loads(sys.argv[2])
+found = engine.explore("gpt3-13B", "h100_80g_nvl8", **asked, store=sys.argv[1] + "/calculon.duckdb")
 add_columns(found, ["act_space"])
 add_columns(found, ["weight_space"], progress=lambda _: os.kill(os.getpid(), signal.SIGKILL))
 """
@@ -300,7 +301,7 @@ def test_what_a_process_that_died_left_is_swept(place: str, tmp_path: Path) -> N
     found = explored(place, "calculon", tmp_path)
     key, feasible = found.key, found.feasible
     del found
-    dies = subprocess.run([sys.executable, "-c", DIES_WHILE_ADDING, place, str(tmp_path)], check=False)
+    dies = subprocess.run([sys.executable, "-c", DIES_WHILE_ADDING, str(tmp_path), json.dumps(SMALL)], check=False)
     assert dies.returncode == -signal.SIGKILL
     assert len(list(tmp_path.glob("calculon.rows/*.added*/*"))) == 2
     with Store(tmp_path / "calculon.duckdb") as store:

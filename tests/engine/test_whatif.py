@@ -341,8 +341,13 @@ def test_a_study_that_was_left_goes_on_without_finding_anything_twice(name: str)
             assert asked.call_count == len(whole) - done
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("changes", [{}, {"hbm_capacity": 30}, {"matrix": 400}, {"batch": 8}], ids=str)
+@pytest.mark.parametrize(
+    ("case", "changes"),
+    [(case, {}) for case in CASES]
+    + [("float8", {"hbm_capacity": 30}), ("calibrated", {"matrix": 400}), ("limited", {"batch": 8}),
+       ("one network", {"matrix": 400}), ("calibrated", {"hbm_capacity": 30}), ("calibrated", {"batch": 8})],
+    ids=str,
+)  # fmt: skip
 def test_all_that_tie_with_the_best_are_known_and_one_may_be_chosen(case: str, changes: dict[str, float]) -> None:
     base, offered = scenario(case), []
     after = whatif.changed(base, changes)

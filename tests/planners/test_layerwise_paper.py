@@ -106,7 +106,7 @@ def profiles(draw: st.DrawFn) -> LayerProfile:
 clusters = st.sampled_from([(1,), (2,), (1, 1), (2, 2), (1, 2), (1, 1, 1), (3, 1)])
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     profile=profiles(),
     machines=clusters,

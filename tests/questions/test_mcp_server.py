@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -138,8 +137,12 @@ def test_a_process_speaks_over_standard_input_and_output() -> None:
     assert "h100_80g_sxm" in [row["name"] for row in found.structured_content["systems"]]
 
 
-def test_without_the_package_a_sentence_says_what_to_install() -> None:
-    code = "import sys; sys.modules['mcp'] = None; from engine.cli.main import main; main(['mcp'])"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 2
-    assert ran.stderr == "shardscape mcp needs the package mcp; install it with: pip install 'shardscape[mcp]'.\n"
+def test_without_the_package_a_sentence_says_what_to_install(
+    shardscape: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("mcp.") or name == "engine.cli.mcp_server"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    code, _, told = shardscape("mcp")
+    assert code == 2
+    assert told == "shardscape mcp needs the package mcp; install it with: pip install 'shardscape[mcp]'.\n"

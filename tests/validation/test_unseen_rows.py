@@ -99,7 +99,7 @@ def test_one_field_left_out(column: str) -> None:
     has_outcomes(some(column).drop(columns=column))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_many_fields_written_otherwise(seed: int) -> None:
     draw = random.Random(seed)
     rows = published().sample(60, random_state=seed).copy()
