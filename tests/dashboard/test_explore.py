@@ -307,7 +307,6 @@ def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: p
         ({"procs": "-5"}, "number of GPUs is -5"),
         ({"procs": "9" * 40}, "number of GPUs is"),
         ({"batch": "1e3"}, "batch is 1e3"),
-        ({"type": "float7"}, "datatype is float7"),
         ({"limits": "tensor_par"}, "cannot be read"),
         ({"limits": "no_such_field:1"}, "no_such_field"),
         ({"limits": "weight_offload:maybe"}, "maybe"),
@@ -318,9 +317,22 @@ def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: p
         ({"scenario": folded(complete(limits=nested(400)))}, "nested"),
         ({"scenario": folded(complete(num_procs=10**30))}, "num_procs"),
         ({"procs": "1000000000000"}, "whole number"),
+    ],
+)
+def test_what_a_link_gets_wrong_of_a_scenario_is_one_sentence(parameters: dict[str, str], words: str) -> None:
+    (said,) = scenario_parameters.read_scenario({**SMALL, **parameters}).problems
+    assert words.lower() in said.lower()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"type": "float7"}, "datatype is float7"),
         ({"cell": "axb"}, "cells look like 8x4"),
         ({"id": "123456789012345678"}, "ids run from 0"),
         ({"metric": "evil"}, "metric cannot be"),
+        ({"scenario": "2abc"}, "newer"),
+        ({"model": "<script>alert(1)</script>"}, "is not a name"),
     ],
 )
 def test_what_a_link_gets_wrong_is_told_in_one_sentence(parameters: dict[str, str], words: str) -> None:

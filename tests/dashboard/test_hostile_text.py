@@ -56,6 +56,7 @@ def test_no_page_reads_text_of_others_as_markdown(cost_model: str, tmp_path: Pat
         for entry in PAGES:
             app.run() if entry is PAGES[0] else visit(app, entry.name)
             assert not app.exception
+            place.server.board.rest()
             for element in app.main:
                 proto = getattr(element, "proto", None)
                 for field, text in texts(proto, element.type) if isinstance(proto, Message) else ():
