@@ -26,12 +26,18 @@ TIGHT = {"weight_offload": False, "activations_offload": False, "optimizer_offlo
          "activation_recompute": "none", "optimizer_sharding": False}  # fmt: skip
 
 
+FEW: dict[str, Any] = {"activations_offload": False, "optimizer_offload": False}
+
+
 @functools.cache
 def exploration(limits: str = "") -> Exploration:
-    """GPT-3 13B on 16 H100; `limits` "tight" leaves cells in which nothing fits, "hopeless" leaves nothing at all."""
+    """GPT-3 13B on 16 H100, with weights that may be offloaded and nothing else.
+
+    `limits` "tight" leaves cells in which nothing fits, "hopeless" leaves nothing at all, "none" everything.
+    """
     if limits == "hopeless":
         return engine.explore("megatron-1T", "h100_80g_nvl8", **SMALL)
-    chosen = TIGHT if limits == "tight" else {}
+    chosen = {"tight": TIGHT, "none": {}}.get(limits, FEW)
     return engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=chosen)
 
 

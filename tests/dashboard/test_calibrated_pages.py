@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,12 @@ def experts() -> Exploration:
 BOTH = pytest.mark.parametrize("found", [dense, experts], ids=["dense", "experts"])
 
 
+@functools.cache
+def opened(page: str, found: Callable[[], Exploration], block: str = "") -> AppTest:
+    """A page as it opens, for all tests that only look at it."""
+    return run(page, found(), {"execution_block": block} if block else None)
+
+
 def test_whatif_moves_compute_with_power_and_each_alone_on_request() -> None:
     """The first slider does something; links of before there was one change the matrix peak or the power alone."""
     scenario, best = dense().scenario, dense().best
@@ -109,7 +116,7 @@ def rows(found: Exploration, number: int = 200) -> list[dict[str, Any]]:
 @BOTH
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_opens_without_undefined_numbers(page: str, found: Any) -> None:
-    shown = words(run(page, found()))
+    shown = words(opened(page, found))
     assert not re.search(r"(?i)(?<![a-z])(nan|inf)(?![a-z])", shown)
 
 
@@ -117,13 +124,13 @@ def test_every_page_opens_without_undefined_numbers(page: str, found: Any) -> No
 def test_a_cell_is_a_pair_of_tensor_and_pipeline_degrees(found: Any) -> None:
     """Also where the engine's cells are finer, by context and expert parallel degrees."""
     rows = found().rows.table(["tensor_par", "pipeline_par"]).to_pandas().drop_duplicates()
-    assert re.search(rf"\b{len(rows)} cells (that )?fit", words(run("explore", found())))
+    assert re.search(rf"\b{len(rows)} cells (that )?fit", words(opened("explore", found)))
 
 
 @BOTH
 def test_results_show_at_first_what_tells_executions_apart(found: Any) -> None:
     """Degrees, ZeRO stage and kind of recompute are shown; networks follow from how ranks are placed."""
-    shown = set(run("results", found()).dataframe[0].value.columns)
+    shown = set(opened("results", found).dataframe[0].value.columns)
     assert {"context_par", "zero_stage", "selective_recompute", "sample_rate"} <= shown
     assert not {"data_par_net", "optimizer_sharding"} & shown
 
@@ -184,14 +191,14 @@ def test_a_mixture_of_experts_shows_whom_its_experts_exchange_tokens_with() -> N
     where = {group.name: networks_of(HOSTS_OF_8, group.tiers) for group in groups}
     chart = partners(groups, where, int(wide["num_procs"]), 8)
     assert f"EP over {wide['expert_par']} GPUs on {where['EP']}" in chart.alt
-    assert "execution_partners" in str(plots(run("execution", found)))
+    assert "execution_partners" in str(plots(opened("execution", experts)))
 
 
 @BOTH
 def test_execution_tells_the_step_in_the_terms_of_its_cost_model(found: Any) -> None:
     best = found().best
     assert best is not None
-    page = run("execution", found())
+    page = opened("execution", found)
     text = words(page)
     assert "What the step is made of" in text
     assert "Layers of one block" not in text  # Calculon's
@@ -207,7 +214,7 @@ def test_the_operations_of_a_block_are_those_of_the_cost_model(found: Any) -> No
     block = block_level(case, parameters_of(scenario.used_calibration))
     for (routed, _), times in block.kinds.items():
         kind = "experts" if routed else "dense"
-        page = run("execution", found(), {"execution_block": kind} if found is experts else None)
+        page = opened("execution", found, kind if found is experts else "")
         table = next(each.value for each in page.dataframe if "bound by" in each.value)
         forward = float(np.ravel(times.computing + times.tensor_exposed / 2 + times.context_exposed / 2)[0])
         forward += float(np.ravel(times.expert_exposed / 2)[0])
@@ -222,7 +229,7 @@ def test_the_operations_of_a_block_are_those_of_the_cost_model(found: Any) -> No
 @BOTH
 def test_links_are_told_for_whom_gpu_0_talks_to(found: Any) -> None:
     scenario = found().scenario
-    for row in rows(found(), 40):
+    for row in rows(found(), 20):
         groups = innermost_first(row, scenario.system)
         told = account(found(), row).communication().times
         talking = {group.name for group in groups if group.degree > 1 and (group.name != "DP" or row["zero_stage"] < 3)}
@@ -231,8 +238,7 @@ def test_links_are_told_for_whom_gpu_0_talks_to(found: Any) -> None:
         kinds = [f"{kind}_comm_exposed_time" for kind in ("tp", "cp", "ep", "pp", "dp")]
         shown = sum(row[kind] for kind in (*kinds, "recomm_exposed_time"))
         assert sum(each.exposed for each in told) == pytest.approx(shown)
-    page = run("execution", found())
-    assert "execution_traffic" in str(plots(page))
+    assert "execution_traffic" in str(plots(opened("execution", found)))
 
 
 @BOTH
@@ -260,7 +266,7 @@ def test_kinds_of_the_two_cost_models() -> None:
 
 @BOTH
 def test_formulas_give_the_figures(found: Any) -> None:
-    for row in rows(found(), 25):
+    for row in rows(found(), 12):
         of_row = account(found(), row)
         for name in EXPRESSIONS:
             expression = of_row.formula(name)
@@ -273,7 +279,7 @@ def test_formulas_give_the_figures(found: Any) -> None:
 @BOTH
 def test_schedule_ends_with_the_step(found: Any) -> None:
     blocks = {"dense": 80, "experts": 61}["dense" if found is dense else "experts"]
-    for row in rows(found(), 40):
+    for row in rows(found(), 20):
         made = schedule(row, blocks)
         step = row["total_time"]
         assert made.tasks["end"].max() + row["overhead_time"] <= made.end * (1 + 1e-9)
@@ -285,7 +291,7 @@ def test_schedule_ends_with_the_step(found: Any) -> None:
 @BOTH
 def test_what_is_idle_and_no_bubble_is_named(found: Any) -> None:
     """The heading of the schedule and the tile of the bubble agree, or the heading says what else is idle."""
-    text = html(run("execution", found()))
+    text = html(opened("execution", found))
     told = re.search(r"idle ([\d.]+)\s%(: bubble [\d.]+\s%, stragglers and host [\d.]+\s%)?", text)
     assert told is not None
     idle, more = told.groups()

@@ -28,6 +28,7 @@ from tests.dashboard.pages import ROOT, figure, html, plainly, plots, progress
 from tests.dashboard.test_sharing import complete, folded, nested
 
 SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
+FEW = "weight_offload:off;activations_offload:off;optimizer_offload:off"
 BARE = (
     "weight_offload:off;activations_offload:off;optimizer_offload:off;optimizer_sharding:off;"
     "activation_recompute:none"
@@ -101,12 +102,10 @@ def test_examples_stand_above_until_they_are_dismissed() -> None:
     app = opened()
     kinds = [one.kind for one in EXAMPLES]
     assert [kind for kind in kinds if kind in html(app)] == kinds
-    app.button(key="example_codesign").click()
-    settled(app)
+    app.button(key="example_codesign").click().run()
     assert "gpt3-175B" in app.query_params["model"]
     assert any("6.58 M executions" in plainly(part.value).replace("\\", "") for part in app.markdown)
-    app.button(key="examples_dismiss").click()
-    settled(app)
+    app.button(key="examples_dismiss").click().run()
     assert not any(str(button.key).startswith("example") for button in app.button)
     away = opened(**SMALL)
     assert not any(str(button.key).startswith("example") for button in away.button)
@@ -156,11 +155,12 @@ def test_every_cell_of_the_map_has_the_share_in_its_fastest_execution(metric: st
 
 
 def test_changing_the_model_explores_the_other_model() -> None:
-    app = opened(**SMALL)
+    app = opened(**SMALL, limits=FEW)
     app.selectbox(key="sentence_model").select("gpt3-6.7B")
     settled(app)
     other = explore_scenario(
-        Scenario.of("gpt3-6.7B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16")
+        Scenario.of("gpt3-6.7B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16",
+                    limits=dict.fromkeys(OFFLOADS, False))
     )
     assert other.best is not None
     assert f'aria-label="Best throughput {format_value("sample_rate", other.best["sample_rate"])}' in html(app)
@@ -168,7 +168,7 @@ def test_changing_the_model_explores_the_other_model() -> None:
 
 
 def test_a_system_without_the_datatype_takes_one_that_it_has() -> None:
-    app = opened(**{**SMALL, "type": "float8"})
+    app = opened(**{**SMALL, "type": "float8", "limits": FEW})
     app.selectbox(key="sentence_system").select("a100_80g")
     settled(app)
     assert app.query_params["system"] == "a100_80g"
@@ -307,7 +307,6 @@ def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: p
         ({"procs": "-5"}, "number of GPUs is -5"),
         ({"procs": "9" * 40}, "number of GPUs is"),
         ({"batch": "1e3"}, "batch is 1e3"),
-        ({"type": "float7"}, "datatype is float7"),
         ({"limits": "tensor_par"}, "cannot be read"),
         ({"limits": "no_such_field:1"}, "no_such_field"),
         ({"limits": "weight_offload:maybe"}, "maybe"),
@@ -318,6 +317,17 @@ def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: p
         ({"scenario": folded(complete(limits=nested(400)))}, "nested"),
         ({"scenario": folded(complete(num_procs=10**30))}, "num_procs"),
         ({"procs": "1000000000000"}, "whole number"),
+    ],
+)
+def test_what_a_link_gets_wrong_of_a_scenario_is_one_sentence(parameters: dict[str, str], words: str) -> None:
+    (said,) = scenario_parameters.read_scenario({**SMALL, **parameters}).problems
+    assert words.lower() in said.lower()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"type": "float7"}, "datatype is float7"),
         ({"cell": "axb"}, "cells look like 8x4"),
         ({"id": "123456789012345678"}, "ids run from 0"),
         ({"metric": "evil"}, "metric cannot be"),

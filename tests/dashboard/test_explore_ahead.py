@@ -14,7 +14,7 @@ from dashboard.queries import explorations
 from dashboard.queries.tie_breaking import plainest
 from engine import Exploration, explore
 from engine.store import Condition, StoreError
-from tests.dashboard.pages import exploration
+from tests.dashboard.pages import FEW, exploration
 
 NAMES = ("total_time", "activation_recompute", "batch_size", "weight_offload", "context_par")
 
@@ -35,9 +35,10 @@ def read(found: Exploration, rank: str, names: tuple[str, ...]) -> None:
 def found(request: pytest.FixtureRequest) -> Exploration:
     if request.param == "calculon":
         return exploration()
-    limits = {"batch_size": [16, 32]} if request.param == "batches" else {}
+    several = request.param == "batches"
+    limits = {**FEW, "batch_size": [16, 32]} if several else FEW
     return explore("gpt3-13B", "h100_80g_nvl8", num_procs=8, max_batch_size=32, datatype="float16", limits=limits,
-                   cost_model="calculon" if limits else "calibrated")  # fmt: skip
+                   cost_model="calculon" if several else "calibrated")  # fmt: skip
 
 
 def group(found: Exploration, cell: tuple[int, int], *more: Condition) -> explorations.Group:

@@ -47,15 +47,17 @@ def texts(message: Message, path: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("cost_model", ["calculon", "calibrated"])
 def test_no_page_reads_text_of_others_as_markdown(cost_model: str, tmp_path: Path) -> None:
     shown, read = [], []
+    pages = PAGES if cost_model == "calibrated" else [entry for entry in PAGES if entry.about_scenario]
     with own_server(tmp_path) as place:
         scenario = evil(cost_model)
         assert place.explorations.request(scenario).wait(60)
         place.files.keep(EVIL, scenario)
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         app.query_params.update(scenario_parameters.parameters_of(scenario))
-        for entry in PAGES:
+        for entry in pages:
             app.run() if entry is PAGES[0] else visit(app, entry.name)
             assert not app.exception
+            place.server.board.rest()
             for element in app.main:
                 proto = getattr(element, "proto", None)
                 for field, text in texts(proto, element.type) if isinstance(proto, Message) else ():
@@ -65,5 +67,6 @@ def test_no_page_reads_text_of_others_as_markdown(cost_model: str, tmp_path: Pat
                     if "<i>" in text if field == "html.body" else field not in PLAIN and _READ.search(text):
                         read.append((entry.name, field, text[max(0, text.index("Zq") - 40) :][:200]))
     assert read == []
-    assert {"explore", "execution", "calibrate", "library", "scenarios"} <= set(shown)
+    assert {"explore", "execution"} <= set(shown)
+    assert {"calibrate", "library", "scenarios"} <= set(shown) or pages is not PAGES
     assert not _READ.search(literal(EVIL))

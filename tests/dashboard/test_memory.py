@@ -41,7 +41,7 @@ def test_a_selected_execution_is_shown_beside_the_best() -> None:
 
 @pytest.mark.parametrize("name", ["memory", "execution"])
 def test_every_piece_of_the_bars_has_its_size_in_words(name: str) -> None:
-    found = exploration()
+    found = exploration("none")
     offloading = found.rows.top(1, where=[Condition("optimizer_offload", "=", True)], names=["id"])["id"].to_pylist()[0]
     row = found.evaluate_ids([offloading]).iloc[0].to_dict()
     said = plainly(html(run(name, found, {"id": str(offloading)})))

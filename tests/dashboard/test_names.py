@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from html import unescape
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -18,6 +19,8 @@ import engine
 import hardware
 import models
 from dashboard.files import comparison_report, report
+from dashboard.link import state
+from dashboard.link.vocabulary import WORDS
 from dashboard.pages.calibrate import view as calibrate_view
 from dashboard.pages.library import upload as library_upload
 from dashboard.pages.scenarios import upload as scenarios_open
@@ -69,18 +72,43 @@ def texts(app: AppTest) -> Iterator[str]:
             yield from of(node.proto)
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_show_titles(name: str) -> None:
+@cache
+def drawn(name: str) -> tuple[list[str], frozenset[str]]:
+    """What a page says as it opens, and the parameters of the link that it read or wrote."""
     link = {"compare_b": "~procs:32"} if name == "compare" else {}
+    parameters: set[str] = set()
+    read, written = state.url_value, state.set_url_value
+
+    def reading(name: str, *more: Any) -> str:
+        parameters.add(name)
+        return read(name, *more)
+
+    def writing(name: str, value: str | None) -> None:
+        parameters.add(name)
+        written(name, value)
+
     with (
         patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda each, _: explored(each)),
         patch("dashboard.widgets.needed_exploration.explorations"),
+        patch.object(state, "url_value", reading),
+        patch.object(state, "set_url_value", writing),
     ):
         app = run(name, found(), link)
-    said = [text for text in texts(app) if not text.startswith("In commands: ")]
+    return list(texts(app)), frozenset(parameters)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_show_titles(name: str) -> None:
+    said = [text for text in drawn(name)[0] if not text.startswith("In commands: ")]
     assert sum(map(len, said)) > 500
     shown = {match.group(1): text[:200] for text in said for match in names().finditer(text)}
     assert not shown
+
+
+def test_every_parameter_that_a_page_reads_has_words() -> None:
+    parameters = frozenset().union(*(drawn(name)[1] for name in PAGES))
+    assert {"metric", "map_x", "results_where", "pareto_x", "serving_procs"} <= parameters
+    assert parameters <= set(WORDS)
 
 
 def test_reports_show_titles() -> None:

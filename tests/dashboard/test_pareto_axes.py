@@ -22,7 +22,7 @@ from engine import Exploration, ExplorationCancelled, Progress, explore_scenario
 from engine.columns import STATISTICS, by_name, statistics_of
 from engine.exploration.unstored_statistics import add_columns, is_stored
 from engine.store import Condition, TooManyValuesError
-from tests.dashboard.pages import SMALL, TIGHT, again, exploration, figure, html, run
+from tests.dashboard.pages import FEW, SMALL, TIGHT, again, exploration, figure, html, run
 
 LONG = 60.0
 ME, OTHER = "me", "somebody else"
@@ -97,7 +97,7 @@ def test_every_statistic_of_the_cost_model_is_offered_once() -> None:
 
 
 def test_what_the_calibrated_cost_model_does_not_have_is_not_offered() -> None:
-    found = engine.explore("gpt3-13B", "h100_80g_sxm", **SMALL)
+    found = engine.explore("gpt3-13B", "h100_80g_sxm", **SMALL, limits=FEW)
     assert found.scenario.cost_model == "calibrated"
     offered = [column.name for column in statistics_of("calibrated") if column.name in axes_of(found)]
     assert {"act_space", "logit_space", "cp_comm_exposed_time", "block_fw_time"} <= set(offered)

@@ -16,7 +16,7 @@ PLAIN = {"none": 0, "pipe": 1, "attn_only": 1, "ring": 2, "full": 2}
 
 def ties_of(metric: str, where: list[Condition] | None = None) -> pd.DataFrame:
     """Every execution with exactly the best value, found by reading all of them."""
-    rows = exploration().rows.table(where=where or []).to_pandas()
+    rows = exploration("none").rows.table(where=where or []).to_pandas()
     best = rows[metric].max() if metric == "sample_rate" else rows[metric].min()
     return rows[rows[metric] == best]
 
@@ -38,7 +38,7 @@ def by_hand(ties: pd.DataFrame) -> int:
 
 @pytest.mark.parametrize("metric", ["sample_rate", "proc_mem_tier1_cap_req"])
 def test_the_plainest_stands_for_every_cell_of_the_map(metric: str) -> None:
-    found = exploration()
+    found = exploration("none")
     rows = found.rows.table().to_pandas()
     for cell in found.by_cell(metric).dropna(subset="value").to_dict("records"):
         here = rows[(rows["tensor_par"] == cell["tensor_par"]) & (rows["pipeline_par"] == cell["pipeline_par"])]
@@ -52,7 +52,7 @@ def test_the_plainest_stands_for_every_cell_of_the_map(metric: str) -> None:
 
 @pytest.mark.parametrize("metric", ["sample_rate", "proc_mem_tier1_cap_req", "bubble_time"])
 def test_the_plainest_of_those_that_tie_stands_for_the_best(metric: str) -> None:
-    found = exploration()
+    found = exploration("none")
     ties = ties_of(metric)
     chosen = plainest(found, found.key, int(ties["id"].min()), metric)
     assert chosen.number == len(ties)
@@ -60,7 +60,7 @@ def test_the_plainest_of_those_that_tie_stands_for_the_best(metric: str) -> None
 
 
 def test_conditions_narrow_what_ties() -> None:
-    found = exploration()
+    found = exploration("none")
     where = (Condition("weight_offload", "=", True), Condition("optimizer_offload", "=", True))
     ties = ties_of("sample_rate", list(where))
     chosen = plainest(found, found.key, int(ties["id"].min()), "sample_rate", where)
@@ -68,7 +68,7 @@ def test_conditions_narrow_what_ties() -> None:
 
 
 def test_pages_show_it_and_say_that_it_is_tied() -> None:
-    found = exploration()
+    found = exploration("none")
     ties = ties_of("sample_rate")
     assert len(ties) > 1  # else this test says nothing
     best = best_of(found)
@@ -84,7 +84,7 @@ def test_pages_show_it_and_say_that_it_is_tied() -> None:
 
 
 def test_one_that_nothing_ties_with_stands_for_itself() -> None:
-    found = exploration()
+    found = exploration("none")
     rows = found.rows.table(["id", "total_time"]).to_pandas()
     alone = rows[~rows["total_time"].duplicated(keep=False)]
     assert len(alone)

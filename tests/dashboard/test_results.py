@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_left_out_and_said(link: str) -> None:
 
 
 def test_the_table_is_the_best_executions() -> None:
-    found = exploration()
+    found = exploration("none")
     page = run("results", found)
     shown = page.dataframe[0].value
     assert shown["id"].tolist() == found.top(100)["id"].tolist()
@@ -94,7 +94,7 @@ def test_the_table_is_the_best_executions() -> None:
 
 
 def test_filters_sort_and_page_of_a_link() -> None:
-    found = exploration()
+    found = exploration("none")
     link = {"results_where": "activation_recompute:full;microbatch_size:..2", "results_sort": HBM,
             "results_order": "worst", "results_page": "2", "cell": "2x2"}  # fmt: skip
     page = run("results", found, link)
@@ -112,7 +112,7 @@ def test_filters_sort_and_page_of_a_link() -> None:
 
 
 def test_the_page_begins_again_with_another_table_and_comes_back_with_the_former() -> None:
-    found = exploration()
+    found = exploration("none")
     link = {"results_where": "activation_recompute:full", "results_page": "3"}
     page = run("results", found, link)
     expected = page.dataframe[0].value["id"].tolist()
@@ -128,7 +128,7 @@ def test_the_page_begins_again_with_another_table_and_comes_back_with_the_former
 
 
 def test_picking_a_row_does_not_change_the_table_it_is_in() -> None:
-    found = exploration()
+    found = exploration("none")
     page = run("results", found, {"cell": "2x2", "results_cell": "2x2", "id": str(int(found.top(1)["id"].iloc[0]))})
     assert f"All {found.feasible:,} feasible" in html(page)
     page = run("results", found, {"cell": "2x2", "results_cell": "4x2"})
@@ -136,7 +136,7 @@ def test_picking_a_row_does_not_change_the_table_it_is_in() -> None:
 
 
 def test_applying_a_filter() -> None:
-    found = exploration()
+    found = exploration("none")
     page = run("results", found)
     page.button_group(key="_explore_pick_activation_recompute").set_value(["none"])
     page = again(page, found)
@@ -145,7 +145,7 @@ def test_applying_a_filter() -> None:
 
 
 def test_an_empty_filter_names_the_way_out() -> None:
-    found = exploration()
+    found = exploration("none")
     page = run("results", found, {"results_where": "total_time:..1e-9;tensor_par:2"})
     assert any("No execution meets" in element.value for element in page.markdown)
     left = found.rows.count([Condition("tensor_par", "=", 2)])
@@ -155,7 +155,7 @@ def test_an_empty_filter_names_the_way_out() -> None:
 
 
 def test_all_statistics_on_demand() -> None:
-    found = exploration()
+    found = exploration("none")
     page = run("results", found)
     page.button(key="results_all_columns").click()
     page = again(page, found)
@@ -174,13 +174,13 @@ NAMES = ["id", "tensor_par", "activation_recompute", "optimizer_sharding", "samp
 
 
 def expected_rows(names: list[str]) -> pd.DataFrame:
-    found = exploration()
+    found = exploration("none")
     ids = found.rows.page(0, 10**7, order_by=(("sample_rate", "descending"),), where=WHERE, names=["id"])["id"]
     return found.evaluate_ids(ids.to_numpy())[names].reset_index(drop=True)
 
 
 def build(kind: str, names: list[str]) -> Any:
-    found = exploration()
+    found = exploration("none")
     order = (("sample_rate", "descending"),)
     selection = ["TP 4", "no recompute"]
     write = exports.of_rows(found, kind, names=names, where=WHERE, order_by=order, selection=selection)
@@ -257,7 +257,7 @@ def test_excel_holds_exactly_what_the_filter_selects(large: bool) -> None:
 
 def test_what_a_plain_archive_may_not_hold_is_known_before() -> None:
     """The bound is never below what rows take: here of the widest that there are."""
-    found = exploration()
+    found = exploration("none")
     names = [column.name for column in (*FIELDS, *STATISTICS)]
     for kind, inside in (("csv", "executions.csv"), ("excel", "xl/worksheets/sheet1.xml")):
         with zipfile.ZipFile(build(kind, names)) as archive:
@@ -270,7 +270,7 @@ def test_what_a_plain_archive_may_not_hold_is_known_before() -> None:
 
 
 def test_the_share_that_is_written_is_told() -> None:
-    found = exploration()
+    found = exploration("none")
     heard: list[float] = []
     with patch("dashboard.files.exports._BATCH", 1000):
         exports.of_rows(found, "parquet", names=NAMES, where=WHERE, tell=heard.append)(io.BytesIO())
@@ -294,7 +294,7 @@ def test_a_file_given_up_leaves_nothing_behind(
 
     def write(target: IO[bytes]) -> None:
         try:
-            exports.of_rows(exploration(), kind, names=NAMES, where=WHERE, tell=told)(target)
+            exports.of_rows(exploration("none"), kind, names=NAMES, where=WHERE, tell=told)(target)
         except BaseException as problem:
             ended.append(problem)
             raise
@@ -320,9 +320,9 @@ def test_a_file_given_up_leaves_nothing_behind(
 def test_a_format_that_cannot_hold_the_rows_says_why() -> None:
     full = exports.FORMATS["excel"]._replace(most=100)
     with patch.dict("dashboard.files.exports.FORMATS", {"excel": full}):
-        page = run("results", exploration())
+        page = run("results", exploration("none"))
     assert any("An Excel sheet ends after 1,048,575 rows" in each.value for each in page.caption)
-    page = run("results", exploration())
+    page = run("results", exploration("none"))
     assert not any("An Excel sheet ends" in each.value for each in page.caption)
 
 
@@ -338,7 +338,7 @@ def test_excel_texts_are_never_formulas(tmp_path: Any) -> None:
 
 
 def test_every_stored_column_can_be_filtered_by() -> None:
-    found = exploration()
+    found = exploration("none")
     row = found.rows.top(1).to_pylist()[0]
     for column in stored_of("calculon"):
         value = row[column.name]
@@ -348,7 +348,7 @@ def test_every_stored_column_can_be_filtered_by() -> None:
 
 
 def test_neither_end_of_a_field_is_called_best() -> None:
-    found = exploration()
+    found = exploration("none")
     for by, words, ids in (
         ("tensor_par", "lowest first by tensor parallel", found.rows.page(
             0, 100, order_by=(("tensor_par", "ascending"),), names=["id"])),
@@ -385,19 +385,19 @@ def test_what_of_the_rows_was_never_measured_is_told() -> None:
     assert 0 < max(numbers.values()) <= len(rows)
     for things, number in numbers.items():
         assert f"{things} ({number:,} of these 250 rows)" in said
-    assert "Never measured" not in " ".join(each.value for each in run("results", exploration()).caption)
+    assert "Never measured" not in " ".join(each.value for each in run("results", exploration("none")).caption)
 
 
 def test_what_the_table_is_sorted_by_is_shown() -> None:
-    page = run("results", exploration(), {"results_sort": "offload_mem_bw_req"})
+    page = run("results", exploration("none"), {"results_sort": "offload_mem_bw_req"})
     columns = list(page.dataframe[0].value.columns)
     assert columns[:5] == ["id", "tensor_par", "pipeline_par", "data_par", "offload_mem_bw_req"]
-    page = run("results", exploration(), {"results_sort": "total_time"})
+    page = run("results", exploration("none"), {"results_sort": "total_time"})
     assert "offload_mem_bw_req" not in page.dataframe[0].value.columns
 
 
 def test_several_ranges_of_another_page_are_carried_over_and_can_be_added_to() -> None:
-    found = exploration()
+    found = exploration("none")
     best = utilisation(found.scenario, found.best["sample_rate"])  # type: ignore[index]
     link = f"mfu:{best / 2!r}..{best * 0.9!r};proc_mem_tier1_cap_req:..{30 * 2.0**30!r};microbatch_size:2..8"
     page = run("results", found, {"results_where": link})

@@ -29,6 +29,7 @@ from dashboard.pages.execution.files import execution_json, for_reference
 from dashboard.pages.library.view import _downloads
 from dashboard.pages.serving.inputs import Inputs
 from dashboard.pages.serving.tables import _file as serving_file
+from dashboard.pages.whatif import board
 from engine import Exploration, Scenario, serving, whatif
 from engine.cli.main import app
 from engine.columns import by_name, fields_of, stored_of
@@ -36,19 +37,22 @@ from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.placement import networks_of
 from engine.executions.files import read_executions
 from tests.dashboard.pages import run
-from tests.dashboard.test_whatif import settled
+from tests.dashboard.test_whatif import COARSE, settled
 
 NETWORKS = ("tensor_par_net", "pipeline_par_net", "data_par_net")
 ASKED = {"num_procs": 16, "max_batch_size": 16, "datatype": "bfloat16"}
 LIMITS: dict[str, Any] = {"microbatch_size": 1, "tensor_par": [2, 8, 16],
                           "activation_recompute": ["none", "full"], "zero_stage": [0, 1, 3],
-                          "tensor_par_comm_type": ["ar", "rs_ag"], "pipeline_par": [1, 2, 4]}  # fmt: skip
+                          "tensor_par_comm_type": ["ar", "rs_ag"], "pipeline_par": [1, 2, 4],
+                          "optimizer_offload": False}  # fmt: skip
+FEWER: dict[str, Any] = {"zero_stage": None, "tensor_par_overlap": "none", "data_par_overlap": True}
+"""More of the limits where there are more executions."""
 
 
 @functools.cache
 def explored(cost_model: str) -> Exploration:
     """A model that both cost models know, on two domains of a system whose ranks go over both of its networks."""
-    limits = LIMITS if cost_model == "calibrated" else {**LIMITS, "zero_stage": None}
+    limits = LIMITS if cost_model == "calibrated" else {**LIMITS, **FEWER}
     return engine.explore(
         "llama-3-8B", "h100_80g_sxm", **ASKED, cost_model=cost_model,
         limits={name: limit for name, limit in limits.items() if limit is not None},
@@ -178,13 +182,14 @@ def test_calculon_gets_the_same_execution_or_a_sentence() -> None:
 
 
 @pytest.fixture
-def _no_studies() -> Iterator[None]:
+def _small_studies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(board, "COARSE", COARSE)
     yield
     studies().close()
 
 
 @BOTH
-@pytest.mark.usefixtures("_no_studies")
+@pytest.mark.usefixtures("_small_studies")
 def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
     found = explored(cost_model)
     settled(run("whatif", found))
@@ -197,7 +202,7 @@ def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
     assert set(tables) >= {"parameters.csv", "sweep.csv", "sweep_two.csv"}
     kept = f"same_execution_{exports.heading(by_name('sample_rate'))}"
     for name, table in tables.items():
-        every = 3 if len(table) > 50 else 1  # a table of two parameters has the values of both early and late
+        every = 3 if len(table) > 20 else 1  # a table of two parameters has the values of both early and late
         for row in table.dropna(subset=["tensor_par"]).iloc[::every].to_dict("records"):
             if name == "parameters.csv":
                 changes = {row["parameter"]: row["value"]}
@@ -318,7 +323,8 @@ def test_the_command_line_s_results_come_back(cost_model: str, tmp_path: Path) -
     scenario = explored(cost_model).scenario
     space = ("llama-3-8B", "h100_80g_sxm", "--procs", "16", "--max-batch", "16", "--datatype", "bfloat16",
              "--cost-model", cost_model, "--limit", "microbatch_size=1",
-             "--limit", "activation_recompute=none")  # fmt: skip
+             "--limit", "activation_recompute=none", "--limit", "optimizer_offload=false",
+             *(("--limit", "tensor_par_overlap=none") if cost_model == "calculon" else ()))  # fmt: skip
     for command in ("explore", "best"):
         document = json.loads(told_by(command, *space, "--json", "--top", "20"))
         rows = pd.DataFrame(document["top"])

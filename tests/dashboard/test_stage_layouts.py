@@ -227,7 +227,7 @@ def test_the_schedules_page_replays_the_stages_of_an_execution() -> None:
     assert table["holds"].iloc[0] == "3 dense blocks, 5 blocks with experts, 1 embedding"
     assert table["why"].iloc[0].startswith("5 blocks with experts: \u2212")
     assert figure(page, "schedules_stages")["data"]
-    wrong = run("schedules", found(), {**link, "schedules_layout": "Et*4|t*4L"})
+    wrong = run("schedules", found(), {**link, "schedules_microbatches": "2", "schedules_layout": "Et*4|t*4L"})
     assert any("it lists 2 stages of the model" in each.value for each in wrong.caption)
     few = {**link, "schedules_ranks": "2", "schedules_microbatches": "2", "schedules_stages": "equal"}
     assert "Stages with 1F1B" not in html(run("schedules", found(), few))

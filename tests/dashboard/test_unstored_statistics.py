@@ -26,7 +26,7 @@ from dashboard.words.numbers import format_value, plain
 from engine import Exploration
 from engine.columns import by_name, defined_of
 from engine.exploration.unstored_statistics import add_columns, is_stored
-from tests.dashboard.pages import SMALL, again, figure, html, run
+from tests.dashboard.pages import FEW, SMALL, again, figure, html, run
 
 LONG = 60.0
 SYSTEMS = {"calculon": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}
@@ -47,7 +47,7 @@ def _server() -> Iterator[UnstoredStatistics]:
 
 def fresh(cost_model: str = "calculon") -> Exploration:
     """An exploration to which nothing was added by another test."""
-    limits = {"weight_offload": False, "optimizer_offload": False, "tensor_par_overlap": "none"}
+    limits = {**FEW, "weight_offload": False, "tensor_par_overlap": "none"}
     return engine.explore("gpt3-13B", SYSTEMS[cost_model], **SMALL, limits=limits)
 
 

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.jobs.server import explorations, studies
+from dashboard.pages.whatif import board
 from dashboard.pages.whatif.answer import _plainly, answer
 from dashboard.queries.nearest_fit import enough_processors, remedies
 from dashboard.queries.tie_breaking import best_of
@@ -24,11 +25,14 @@ from engine import Exploration, whatif
 from engine.exploration.memory_requirements import least_memory
 from tests.dashboard.pages import again, exploration, figure, html, plainly, run
 
+COARSE = (0.5, 1.0, 2.0)
 HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Studies of the test's own, over two parameters with three values of each."""
+    monkeypatch.setattr(board, "COARSE", COARSE)
     yield
     studies().close()
 
@@ -216,7 +220,7 @@ def test_the_four_studies_are_drawn_from_the_engine() -> None:
     points = {point.values["net1_bandwidth"]: point for point in whatif.sweep(found.scenario, "net1_bandwidth", values)}
     assert line["y"] == pytest.approx([points[value].rate for value in values])
     cells = figure(app, "whatif_two")["data"][0]["customdata"]
-    assert len(cells) == 64
+    assert len(cells) == len(COARSE) ** 2
     assert [50.0, 80.0] in cells
     bars = figure(app, "whatif_tornado")["data"]
     assert {row[0] for row in bars[0]["customdata"]} >= {"matrix", "hbm_bandwidth", "net1_latency"}

@@ -17,16 +17,18 @@ from streamlit.testing.v1 import AppTest
 from dashboard.charts.what_if.scaling_study import Size, fall_off, size_chart, slower
 from dashboard.jobs.server import studies
 from dashboard.link.document_validation import scenario_of
+from dashboard.pages.whatif import board
 from engine import Exploration, best_of, whatif
 from tests.dashboard.pages import again, exploration, figure, plainly, run
-from tests.dashboard.test_whatif import settled
+from tests.dashboard.test_whatif import COARSE, settled
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _found_once() -> Iterator[None]:
     """What studies of the page found stays for the tests of this file, which look at the same few spaces."""
     studies().close()
-    yield
+    with patch.object(board, "COARSE", COARSE):
+        yield
     studies().close()
 
 
@@ -202,7 +204,7 @@ def test_what_the_studies_found_is_a_file_that_explains_itself() -> None:
     assert swept.loc[40, "tensor_par"] == answer.best["tensor_par"]
     shared = ["parameter", "label", "unit", "base", "factor", "value"]
     assert list(tables["parameters"])[: len(shared)] == shared
-    assert len(tables["sweep_two"]) == 64
+    assert len(tables["sweep_two"]) == len(COARSE) ** 2
     known = {column["name"] for column in about["columns"]}
     named = {name.partition(" [")[0].removeprefix("same_execution_") for table in tables.values() for name in table}
     assert named <= known | {*shared, "feasible", "problem"}
