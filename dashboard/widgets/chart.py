@@ -43,7 +43,7 @@ def show(
     told = {
         "figure": figure.to_json(validate=False), "alt": chart.alt, "config": {**CONFIG, **named, **(config or {})},
         "height": figure.layout.height or _HEIGHT, "clickable": on_click is not None, "script": front_end.SCRIPT,
-        "library": plotly_figures.address(),
+        "library": plotly_figures.address(figure),
     }  # fmt: skip
     _CHART(key=key, data=told, height="content", on_clicked_change=on_click or _nothing)
 

@@ -180,3 +180,12 @@ def test_plotly_writes_figures_unchecked_and_gives_its_library() -> None:
     library = plotly_figures.library()
     for name in ("Plotly", "react", "newPlot"):
         assert name in library
+
+
+def test_the_kinds_of_traces_that_are_made_ready_are_told_apart_in_the_library() -> None:
+    whole, prompt = plotly_figures.library(), plotly_figures.prompt_library()
+    assert 100 < len(whole) - len(prompt) < 1000  # the list of the other kinds, and nothing else
+    drawn = [go.Figure(data=[{"type": kind}]) for kind in sorted(plotly_figures.PROMPT)]
+    assert {plotly_figures.address(figure) for figure in drawn} == {plotly_figures.address()}
+    other = go.Figure(data=[{"type": "bar"}, {"type": "parcoords"}])
+    assert plotly_figures.address(other).endswith(plotly_figures.name(whole=True)) != plotly_figures.address()
