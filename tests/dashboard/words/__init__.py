@@ -1,0 +1,1 @@
+"""Tests of numbers, sentences and formulas as text."""

@@ -1,0 +1,1 @@
+"""Tests of the register and of executions as tables."""

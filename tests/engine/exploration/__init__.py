@@ -1,0 +1,1 @@
+"""Tests of exploring, and of what is found without."""
