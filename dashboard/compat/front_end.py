@@ -1,7 +1,8 @@
 """What leans on the inside of Streamlit's front end: names of its elements and of its files.
 
-Checked with Streamlit 1.67.0; `tests/dashboard/test_compat.py` fails where the installed front end lacks one of them.
-`streamlit.css` and `behaviour.js` use more of the names in `IN_USE`. Without them pages lose comfort, not function.
+Checked with Streamlit 1.67.0; `tests/dashboard/shell/test_compat.py` fails where the installed front end lacks one of
+them. `streamlit.css` and `behaviour.js` use more of the names in `IN_USE`. Without them pages lose comfort, not
+function.
 """
 
 from __future__ import annotations

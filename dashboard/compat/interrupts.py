@@ -1,7 +1,7 @@
 """What leans on how Streamlit's command ends: its server stops listening when it is interrupted, then interrupts the
 process as it would have been without it, and Click turns that into exit code 1 and a word.
 
-Checked with Streamlit 1.67.0; `tests/engine/test_interrupts.py` interrupts a server.
+Checked with Streamlit 1.67.0; `tests/engine/cli/test_interrupts.py` interrupts a server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What leans on how Streamlit reads Markdown: which characters it interprets, and what it looks for afterwards.
 
-Checked with Streamlit 1.67.0; tests/browser/test_library_flows.py and tests/dashboard/test_hostile_text.py show text
-that tries all of it.
+Checked with Streamlit 1.67.0; tests/browser/test_library_flows.py and tests/dashboard/pages/test_hostile_text.py show
+text that tries all of it.
 """
 
 from __future__ import annotations

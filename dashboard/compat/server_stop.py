@@ -1,7 +1,7 @@
 """What leans on uvicorn, which serves for Streamlit: whether the server was asked to stop.
 
 Checked with uvicorn 0.54. It waits for answers under way before it tells anybody that it stops; what takes long has to
-ask, or Ctrl-C would wait for it. `tests/dashboard/test_json_api.py` stops a server in the midst of a question.
+ask, or Ctrl-C would wait for it. `tests/dashboard/shell/test_json_api.py` stops a server in the midst of a question.
 """
 
 from __future__ import annotations

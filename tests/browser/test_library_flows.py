@@ -13,7 +13,7 @@ import models
 from dashboard.words.numbers import format_value
 from engine import explore
 from tests.browser.conftest import SMALL, settled
-from tests.dashboard.test_sharing import complete, folded
+from tests.dashboard.link.test_sharing import complete, folded
 
 LIMITS = "limits=tensor_par:2,4;pipeline_par:1,2"
 

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser
 
 from dashboard.files import comparison_report, report
 from dashboard.link.comparison import Comparison
-from tests.dashboard.pages import exploration
-from tests.dashboard.test_report import EVIL, evil_exploration
+from tests.dashboard.files.test_report import EVIL, evil_exploration
+from tests.dashboard.page_runs import exploration
 
 
 def of_comparison() -> bytes:

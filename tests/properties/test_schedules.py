@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cost_models.calibrated.physics.pipeline.unequal_stages import schedules
+from engine.cost_models.calibrated.physics.pipeline import schedules
 from engine.simulate import NAMES, ScheduleError, replay
 from engine.simulate.closed_forms import Numbers, closed_form
 from engine.simulate.schedules.contract import Placement, Shape

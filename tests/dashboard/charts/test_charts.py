@@ -25,7 +25,7 @@ from dashboard.words import numbers
 from dashboard.words.names import in_sentence
 from engine.columns import HEADLINE, by_name
 from tests import reference
-from tests.dashboard.pages import exploration, plainly, plots, run
+from tests.dashboard.page_runs import exploration, plainly, plots, run
 
 GIB = 2.0**30
 PALETTES = [LIGHT, DARK]
@@ -296,7 +296,7 @@ def test_kinds_cover_the_step_and_the_memory_with_distinct_colours() -> None:
 
 
 def test_theme_repeats_the_palette() -> None:
-    config = tomllib.loads((Path(__file__).parents[2] / ".streamlit" / "config.toml").read_text())
+    config = tomllib.loads((Path(__file__).parents[3] / ".streamlit" / "config.toml").read_text())
     for colours in PALETTES:
         theme = config["theme"][colours.mode]
         assert tuple(theme["chartSequentialColors"]) == colours.sequential
@@ -308,12 +308,12 @@ def test_theme_repeats_the_palette() -> None:
 
 
 def test_interface_is_closed_by_default() -> None:
-    config = tomllib.loads((Path(__file__).parents[2] / ".streamlit" / "config.toml").read_text())
+    config = tomllib.loads((Path(__file__).parents[3] / ".streamlit" / "config.toml").read_text())
     assert config["server"]["address"] == "127.0.0.1"
     assert config["client"]["showErrorDetails"] == "none"
     assert config["browser"]["gatherUsageStats"] is False
     font = config["theme"]["fontFaces"][0]["url"].removeprefix("app/")
-    assert (Path(__file__).parents[2] / font).is_file()
+    assert (Path(__file__).parents[3] / font).is_file()
 
 
 def test_small_text_helpers() -> None:

@@ -18,7 +18,7 @@ from dashboard.charts.elements.static_preview import is_drawable, still
 from dashboard.charts.explored.best_map import MOST_LABELS
 from dashboard.charts.explored.degree_map import degree_map
 from dashboard.words import numbers
-from tests.dashboard.pages import plainly
+from tests.dashboard.page_runs import plainly
 
 GIB = 2.0**30
 PALETTES = [LIGHT, DARK]

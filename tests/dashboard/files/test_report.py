@@ -18,7 +18,7 @@ from dashboard.words.executions import title
 from dashboard.words.numbers import SPACE, format_value, gibibytes
 from engine import Scenario
 from engine.columns import by_name, fields_of
-from tests.dashboard.pages import SMALL, exploration
+from tests.dashboard.page_runs import SMALL, exploration
 
 EVIL = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>"
 

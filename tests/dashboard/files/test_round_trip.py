@@ -36,8 +36,8 @@ from engine.columns import by_name, fields_of, stored_of
 from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.placement import networks_of
 from engine.executions.files import read_executions
-from tests.dashboard.pages import run
-from tests.dashboard.test_whatif import COARSE, settled
+from tests.dashboard.page_runs import run
+from tests.dashboard.pages.test_whatif import COARSE, settled
 
 NETWORKS = ("tensor_par_net", "pipeline_par_net", "data_par_net")
 ASKED = {"num_procs": 16, "max_batch_size": 16, "datatype": "bfloat16"}
@@ -286,7 +286,7 @@ COMES_BACK = {
 
 def test_every_download_of_the_pages_is_read_again() -> None:
     """Downloads are found in the code of the pages, so that a new one needs a test as well."""
-    root, found = Path(__file__).parents[2], set()
+    root, found = Path(__file__).parents[3], set()
     for path in (root / "dashboard").rglob("*.py"):
         for call in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
             named = ast.unparse(call.func)

@@ -16,7 +16,7 @@ from dashboard.jobs.job import Job, Kind
 from dashboard.widgets import job_card
 from engine import ExplorationCancelled, Progress
 from engine.exploration.workers import WorkerError
-from tests.dashboard.pages import html, progress
+from tests.dashboard.page_runs import html, progress
 
 WHOLE = {"name": "plan", "doing": "Planning"}
 

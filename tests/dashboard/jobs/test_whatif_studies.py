@@ -18,7 +18,7 @@ from dashboard.widgets.job_card import job_words
 from dashboard.words.waiting import span
 from engine import Scenario
 from engine.whatif import Study
-from tests.dashboard.pages import exploration, plainly
+from tests.dashboard.page_runs import exploration, plainly
 
 
 def study(count: int, wait: float = 0.0) -> Callable[[], Study[int]]:

@@ -30,8 +30,8 @@ from dashboard.settings import settings_from
 from dashboard.words.numbers import format_value
 from engine import ExplorationCancelled, Scenario, whatif
 from engine.whatif import Study
-from tests.dashboard.pages import again, exploration, html, plainly, run
-from tests.dashboard.test_whatif import COARSE
+from tests.dashboard.page_runs import again, exploration, html, plainly, run
+from tests.dashboard.pages.test_whatif import COARSE
 
 
 def scenario(which: str = "exact") -> Scenario:
@@ -197,7 +197,7 @@ def _card(job: object) -> None:
 
 _SERVER = """
 import threading
-from tests.dashboard.test_whatif_worker import Asked, endless, scenario
+from tests.dashboard.jobs.test_whatif_worker import Asked, endless, scenario
 made = Asked()
 threading.Thread(target=made.answer, args=(endless(), {}), daemon=True).start()
 made.answer(scenario(), {})
@@ -214,7 +214,7 @@ def test_the_process_ends_with_the_server_whatever_it_is_doing() -> None:
     with pytest.raises(ExplorationCancelled, match="is being stopped"):
         next(iter(closed.study("sizes", scenario(), [8], "kept")))
     server = subprocess.Popen(
-        [sys.executable, "-c", _SERVER], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2], text=True
+        [sys.executable, "-c", _SERVER], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3], text=True
     )
     assert server.stdout is not None
     other = int(server.stdout.readline())

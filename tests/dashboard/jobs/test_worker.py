@@ -181,7 +181,7 @@ from pathlib import Path
 from dashboard.jobs.worker import Worker
 from engine import Scenario
 from engine.store import Store, Writer
-from tests.dashboard.test_worker import explored
+from tests.dashboard.jobs.test_worker import explored
 Writer.append = Writer.take = lambda self, *rows: (print(made.pid, flush=True), threading.Event().wait())
 made = Worker()
 size = int(sys.argv[2])
@@ -192,7 +192,7 @@ explored(made, scenario, Store(sys.argv[1]))
 
 @pytest.mark.parametrize("procs", [4096, 16], ids=["in the middle", "when all is computed"])
 def test_a_server_that_is_killed_leaves_neither_a_process_nor_files(tmp_path: Path, procs: int) -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     server = subprocess.Popen(
         [sys.executable, "-c", _KILLED, str(tmp_path / "results.duckdb"), str(procs)], stdout=subprocess.PIPE, cwd=root,
         env={**os.environ, "TMPDIR": str(tmp_path)}, text=True,
@@ -240,7 +240,7 @@ def test_what_a_server_left_that_was_killed_with_its_process_goes_with_the_next_
     place.mkdir()
     server = subprocess.Popen(
         [sys.executable, "-c", _KILLED, str(tmp_path / "killed.duckdb"), "4096"], stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[2], env={**os.environ, "TMPDIR": str(place)}, text=True,
+        cwd=Path(__file__).parents[3], env={**os.environ, "TMPDIR": str(place)}, text=True,
     )  # fmt: skip
     assert server.stdout is not None
     other = int(server.stdout.readline())

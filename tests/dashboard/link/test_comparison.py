@@ -26,7 +26,7 @@ from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.widgets import share
 from dashboard.widgets.compared_scenarios import SLOTS
 from engine import Scenario, whatif
-from tests.dashboard.pages import SMALL, page_alone, plainly
+from tests.dashboard.page_runs import SMALL, page_alone, plainly
 from tests.dashboard.server import Place, own_server
 
 EVIL = "<script>alert(1)</script> ![x](http://evil.example/)"
@@ -307,7 +307,7 @@ def test_a_saved_comparison_keeps_systems_that_take_much_room(place: Place) -> N
 def test_a_link_that_is_too_long_names_the_file_of_all() -> None:
     def script() -> None:
         from dashboard.widgets.share import offer_link
-        from tests.dashboard.test_comparison import compared
+        from tests.dashboard.link.test_comparison import compared
 
         offer_link("x" * 9_000, 2, compared())
 

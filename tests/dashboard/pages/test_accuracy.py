@@ -17,9 +17,9 @@ from dashboard.queries import accuracy
 from dashboard.words.numbers import SPACE
 from engine import Exploration, Scenario
 from engine.validation.uncertainty import SHARE, interval, memory_interval_of, residuals
-from tests.dashboard.pages import exploration, run
-from tests.dashboard.test_calibrated_pages import NO_OFFLOAD, experts, rows, words
-from tests.dashboard.test_calibrated_pages import dense as offloading
+from tests.dashboard.page_runs import exploration, run
+from tests.dashboard.pages.test_calibrated_pages import NO_OFFLOAD, experts, rows, words
+from tests.dashboard.pages.test_calibrated_pages import dense as offloading
 
 
 def made(system: str, **more: Any) -> Scenario:

@@ -26,7 +26,7 @@ from engine import Scenario, best_of, calibrate
 from engine.cost_models.calibrated import library_calibration, parameters
 from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 from tests.calibrate.test_reading import megatron
-from tests.dashboard.pages import SMALL, figure, html, page_alone, plainly
+from tests.dashboard.page_runs import SMALL, figure, html, page_alone, plainly
 
 TRUTH = parameters().model_copy(update={"sustained_hopper": 0.58})
 SYSTEM = {"calibrate_system": "h100_80g_sxm"}

@@ -27,8 +27,8 @@ from dashboard.pages.codesign.downloads import table_file
 from dashboard.pages.codesign.studies import document_of
 from dashboard.queries.design_accuracy import error_told
 from engine import codesign
-from tests.dashboard.pages import html, page_alone, plainly, plots
-from tests.dashboard.test_round_trip import _sheet
+from tests.dashboard.files.test_round_trip import _sheet
+from tests.dashboard.page_runs import html, page_alone, plainly, plots
 
 SMALL = {
     "format": "shardscape-study/1", "name": "Two prices of memory", "models": ["gpt3-13B"],

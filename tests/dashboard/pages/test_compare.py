@@ -20,7 +20,7 @@ from dashboard.queries.tie_breaking import best_of
 from dashboard.words.executions import differences as choices_that_differ
 from dashboard.words.numbers import format_value, gibibytes, relative
 from engine import Exploration, Scenario, whatif
-from tests.dashboard.pages import again, exploration, figure, html, plainly, run
+from tests.dashboard.page_runs import again, exploration, figure, html, plainly, run
 
 OTHER = "~hbm_bandwidth:6144;hbm_capacity:40"
 

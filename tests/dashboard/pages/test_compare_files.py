@@ -18,8 +18,8 @@ from dashboard.queries.nearest_fit import short_of
 from dashboard.words.numbers import format_value, gibibytes
 from engine import Exploration, Scenario, whatif
 from engine.columns import fields_of
-from tests.dashboard.pages import exploration, plainly
-from tests.dashboard.test_report import Page, without_library
+from tests.dashboard.files.test_report import Page, without_library
+from tests.dashboard.page_runs import exploration, plainly
 
 
 def compared() -> tuple[Comparison, list[Exploration]]:

@@ -33,7 +33,7 @@ from engine.planners.elastic.losses import losses
 from engine.planners.elastic.measured.library import measurement_names, measurements
 from engine.planners.elastic.measured.table import read_measurements
 from engine.planners.elastic.plan_names import DATA_PARALLEL, plan_title
-from tests.dashboard.pages import html, page_alone, plots
+from tests.dashboard.page_runs import html, page_alone, plots
 
 
 def run(link: Mapping[str, str], **kept: str) -> AppTest:

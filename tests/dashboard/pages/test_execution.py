@@ -23,7 +23,7 @@ from engine.cost_models.calculon.account import LAYER_WORDS, named, placement
 from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.physics.layers.operations import bound
 from engine.simulate.schedule import schedule
-from tests.dashboard.pages import again, exploration, figure, html, plainly, plots, run
+from tests.dashboard.page_runs import again, exploration, figure, html, plainly, plots, run
 
 BLOCKS = 40
 

@@ -24,8 +24,8 @@ from dashboard.words.numbers import count, format_value, percent
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
 from engine.executions.codes import OFFLOADS
 from engine.store import Condition
-from tests.dashboard.pages import ROOT, figure, html, plainly, plots, progress
-from tests.dashboard.test_sharing import complete, folded, nested
+from tests.dashboard.link.test_sharing import complete, folded, nested
+from tests.dashboard.page_runs import ROOT, figure, html, plainly, plots, progress
 
 SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
 FEW = "weight_offload:off;activations_offload:off;optimizer_offload:off"

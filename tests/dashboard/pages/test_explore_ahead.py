@@ -14,7 +14,7 @@ from dashboard.queries import explorations
 from dashboard.queries.tie_breaking import plainest
 from engine import Exploration, explore
 from engine.store import Condition, StoreError
-from tests.dashboard.pages import FEW, exploration
+from tests.dashboard.page_runs import FEW, exploration
 
 NAMES = ("total_time", "activation_recompute", "batch_size", "weight_offload", "context_par")
 

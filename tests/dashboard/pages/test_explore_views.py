@@ -21,7 +21,7 @@ from engine import Exploration, explore
 from engine.columns import by_name
 from engine.store import Condition
 from hardware import network_names
-from tests.dashboard.pages import again, exploration, figure, html, plainly, plots, run
+from tests.dashboard.page_runs import again, exploration, figure, html, plainly, plots, run
 
 NONE_OR_FULL = "activation_recompute:none,full"
 LEAN = "activation_recompute:none,full;proc_mem_tier1_cap_req:..21474836480.0"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.dashboard.pages import exploration, plots, run
+from tests.dashboard.page_runs import exploration, plots, run
 
 NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500, "0")
 

@@ -16,7 +16,7 @@ from dashboard.link import scenario_parameters
 from dashboard.pages.registry import PAGES
 from dashboard.words.markdown import literal
 from engine import Scenario
-from tests.dashboard.pages import ROOT, SMALL, visit
+from tests.dashboard.page_runs import ROOT, SMALL, visit
 from tests.dashboard.server import own_server
 
 EVIL = "Zq*b* <i>x</i> :red[y] https://evil.example www.evil.example me@evil.example :material/bug: -> z"

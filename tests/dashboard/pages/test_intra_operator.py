@@ -35,10 +35,10 @@ from engine.planners.intra_operator import (
 from engine.planners.intra_operator import segment_map as segments_of
 from engine.planners.intra_operator.records import VectorRecords
 from engine.store import Store
-from tests.dashboard.pages import figure, html, page_alone, plainly, plots
+from tests.dashboard.page_runs import figure, html, page_alone, plainly, plots
 
 MESH = {"devices": 4, "matrix_rate": 83.8e12, "bandwidth": 20.65e9}
-LOG = Path(__file__).parents[1] / "reference" / "cfp" / "gpt_f_16_enumeration.log"
+LOG = Path(__file__).parents[2] / "reference" / "cfp" / "gpt_f_16_enumeration.log"
 NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500, "0")
 NUMBERS = ("devices", "batch", "layers", "rate", "bandwidth", "exchange", "alpha", "state", "limit",
            "microbatches", "outer")

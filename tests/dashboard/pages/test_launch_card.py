@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboard.queries.tie_breaking import plainest
 from engine import launch
-from tests.dashboard.pages import again, exploration, run
+from tests.dashboard.page_runs import again, exploration, run
 
 KEY = "execution_launch"
 

@@ -27,7 +27,7 @@ from engine.planners.layerwise.tabulated import candidates_table
 from engine.planners.layerwise.timeline import plan_timeline
 from hardware import load as load_system
 from models import load as load_model
-from tests.dashboard.pages import html, page_alone
+from tests.dashboard.page_runs import html, page_alone
 
 
 def run(link: Mapping[str, str]) -> AppTest:

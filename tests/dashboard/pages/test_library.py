@@ -22,7 +22,7 @@ from dashboard.pages.library.use import scenario_with
 from dashboard.queries.document_fields import fields_of, marks_of, value_at
 from dashboard.queries.document_sheets import changes_in_words, not_represented, representation, sheet
 from engine import Scenario
-from tests.dashboard.pages import SMALL, html, page_alone, plainly, plots
+from tests.dashboard.page_runs import SMALL, html, page_alone, plainly, plots
 from tests.dashboard.server import Place, own_server
 
 EVIL = "<script>alert(1)</script>"

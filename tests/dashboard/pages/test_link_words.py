@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import NumberInput
 
-from tests.dashboard.pages import ROOT, exploration, run
+from tests.dashboard.page_runs import ROOT, exploration, run
 
 SMALL = {"model": "gpt3-13B", "procs": "16", "batch": "32", "type": "float16"}
 

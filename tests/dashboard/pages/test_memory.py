@@ -14,7 +14,7 @@ from dashboard.words.numbers import format_value, gibibytes
 from engine import Scenario, explore_scenario, whatif
 from engine.store import Condition
 from hardware import GIB
-from tests.dashboard.pages import again, exploration, figure, html, plainly, run
+from tests.dashboard.page_runs import again, exploration, figure, html, plainly, run
 
 HBM = "proc_mem_tier1_cap_req"
 

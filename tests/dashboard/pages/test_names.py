@@ -26,11 +26,11 @@ from dashboard.pages.library import upload as library_upload
 from dashboard.pages.scenarios import upload as scenarios_open
 from dashboard.pages.validation import view as validation_view
 from engine import Exploration
-from tests.dashboard.pages import ROOT, elements, html, plainly, run
-from tests.dashboard.test_compare import explored
-from tests.dashboard.test_compare_files import compared
-from tests.dashboard.test_library import Place, page, place, upload
-from tests.dashboard.test_report import without_library
+from tests.dashboard.files.test_report import without_library
+from tests.dashboard.page_runs import ROOT, elements, html, plainly, run
+from tests.dashboard.pages.test_compare import explored
+from tests.dashboard.pages.test_compare_files import compared
+from tests.dashboard.pages.test_library import Place, page, place, upload
 
 __all__ = ["place"]
 PAGES = ("explore", "execution", "whatif", "memory", "pareto", "compare", "results", "scenarios", "library", "serving",

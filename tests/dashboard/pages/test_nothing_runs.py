@@ -17,7 +17,7 @@ from dashboard.words.numbers import gibibytes
 from engine import Exploration, Scenario, whatif
 from engine.exploration.memory_requirements import least_memory
 from engine.exploration.run import explore_scenario as explored
-from tests.dashboard.pages import again, exploration, figure, html, plainly, run
+from tests.dashboard.page_runs import again, exploration, figure, html, plainly, run
 
 
 @pytest.mark.parametrize(

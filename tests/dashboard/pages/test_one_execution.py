@@ -11,7 +11,7 @@ from dashboard.charts.elements.markup import chips
 from dashboard.words.executions import choices
 from engine import Exploration
 from engine.columns import by_name
-from tests.dashboard.pages import html, run
+from tests.dashboard.page_runs import html, run
 
 LIMITS = {
     "activation_recompute": "full", "tensor_par_comm_type": "ar", "weight_offload": True, "activations_offload": False,

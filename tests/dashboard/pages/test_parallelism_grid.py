@@ -21,8 +21,8 @@ from dashboard.queries.parallelism_grids import Machine, Stack, curves, grid_of,
 from engine import Scenario
 from engine.simulate.distir import STYLES as ALL_STYLES
 from engine.simulate.distir import agreement, envelopes, grid, measured_steps, overlay, pareto, timeline
-from tests.dashboard.pages import html
-from tests.dashboard.test_schedules import run
+from tests.dashboard.page_runs import html
+from tests.dashboard.pages.test_schedules import run
 
 
 def shown(link: Mapping[str, str]) -> tuple[str, list[str]]:

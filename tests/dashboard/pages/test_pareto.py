@@ -19,8 +19,8 @@ from dashboard.words.numbers import format_value, plain, relative
 from engine import explore_scenario, whatif
 from engine.columns import EXTENSIONS, FIELDS, HEADLINE, by_name
 from engine.cost_models.calibrated.fields import NOT_READ
-from tests.dashboard.pages import again, exploration, figure, html, plainly, run
-from tests.dashboard.test_calibrated_pages import dense
+from tests.dashboard.page_runs import again, exploration, figure, html, plainly, run
+from tests.dashboard.pages.test_calibrated_pages import dense
 
 AXES = ("sample_rate", "proc_mem_tier1_cap_req")
 COLUMNS = [by_name(name) for name in AXES]

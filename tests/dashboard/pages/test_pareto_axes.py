@@ -22,7 +22,7 @@ from engine import Exploration, ExplorationCancelled, Progress, explore_scenario
 from engine.columns import STATISTICS, by_name, statistics_of
 from engine.exploration.unstored_statistics import add_columns, is_stored
 from engine.store import Condition, TooManyValuesError
-from tests.dashboard.pages import FEW, SMALL, TIGHT, again, exploration, figure, html, run
+from tests.dashboard.page_runs import FEW, SMALL, TIGHT, again, exploration, figure, html, run
 
 LONG = 60.0
 ME, OTHER = "me", "somebody else"

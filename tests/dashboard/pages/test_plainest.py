@@ -8,7 +8,7 @@ import pytest
 from dashboard.queries.explorations import in_cell
 from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
 from engine.store import Condition
-from tests.dashboard.pages import exploration, html, run
+from tests.dashboard.page_runs import exploration, html, run
 
 OFFLOADS = ["weight_offload", "activations_offload", "optimizer_offload"]
 PLAIN = {"none": 0, "pipe": 1, "attn_only": 1, "ring": 2, "full": 2}

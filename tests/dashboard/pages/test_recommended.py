@@ -12,7 +12,7 @@ from dashboard.queries.accuracy import marked
 from engine import Exploration, explore
 from engine.recommendation import recommend
 from hardware import GIB
-from tests.dashboard.pages import again, html, plainly, run
+from tests.dashboard.page_runs import again, html, plainly, run
 
 
 @functools.cache

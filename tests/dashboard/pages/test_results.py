@@ -34,8 +34,8 @@ from dashboard.queries.filters import FILTERABLE, Filter, conditions, parse, tex
 from dashboard.words.numbers import count
 from engine.columns import FIELDS, STATISTICS, by_name, stored_of
 from engine.store import Condition
-from tests.dashboard.pages import again, exploration, html, plainly, run
-from tests.dashboard.test_calibrated_pages import dense
+from tests.dashboard.page_runs import again, exploration, html, plainly, run
+from tests.dashboard.pages.test_calibrated_pages import dense
 
 HBM = "proc_mem_tier1_cap_req"
 

@@ -27,7 +27,7 @@ from dashboard.widgets import share
 from dashboard.words import scenarios
 from engine import Scenario, codesign, launch
 from engine.cost_models.registry import COST_MODELS
-from tests.dashboard.pages import SMALL, html, page_alone
+from tests.dashboard.page_runs import SMALL, html, page_alone
 from tests.dashboard.server import Place, own_server
 
 SMALL_STUDY = {

@@ -22,7 +22,7 @@ from engine.simulate.imports import read_events
 from engine.simulate.residence import held_over_time
 from engine.simulate.schedule import drawn
 from engine.simulate.schedules.contract import Placement
-from tests.dashboard.pages import html, page_alone
+from tests.dashboard.page_runs import html, page_alone
 
 EQUAL = {"F": 1.0, "B": 1.0, "W": 1.0}
 NUMBERS = {"schedules_from": "numbers"}

@@ -24,7 +24,7 @@ from dashboard.pages.serving.tables import COLUMNS, _file
 from dashboard.words.numbers import format_value
 from engine import serving
 from engine.serving import MEMORY_PARTS, STEP_PARTS, Found, by_name
-from tests.dashboard.pages import figure, html, page_alone, plainly
+from tests.dashboard.page_runs import figure, html, page_alone, plainly
 
 QUESTION = {"num_procs": 16, "prompt": 1000, "output": 200}
 LINK = {"serving_model": "llama-3-70B", "serving_system": "h100_80g_sxm", "serving_procs": "16",

@@ -32,7 +32,7 @@ from engine.simulate.schedule import schedule
 from engine.simulate.schedules.contract import Placement
 from engine.simulate.stage_replay import stage_replay
 from engine.store import Condition
-from tests.dashboard.pages import figure, html, run
+from tests.dashboard.page_runs import figure, html, run
 
 DEEPSEEK = "Et*3|(tt|)*29m|L"
 LIMITS: dict[str, Any] = {

@@ -26,11 +26,11 @@ from dashboard.words.scenarios import sentence_of
 from engine import Exploration, whatif
 from engine.cost_models.registry import COST_MODELS
 from tests import toy
-from tests.dashboard.pages import ROOT, html, plots, run
+from tests.dashboard.page_runs import ROOT, html, plots, run
+from tests.dashboard.pages.test_cost_model import limits_dialog, shown
+from tests.dashboard.pages.test_explore import settled as settled_exploration
+from tests.dashboard.pages.test_whatif import COARSE, settled
 from tests.dashboard.server import own_server
-from tests.dashboard.test_cost_model import limits_dialog, shown
-from tests.dashboard.test_explore import settled as settled_exploration
-from tests.dashboard.test_whatif import COARSE, settled
 
 
 @pytest.fixture(autouse=True, scope="module")

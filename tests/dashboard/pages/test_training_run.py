@@ -18,7 +18,7 @@ from dashboard.widgets.needed_exploration import seen_with
 from dashboard.words.numbers import days, percent
 from engine import Exploration, Scenario, economics
 from engine.economics import BLOCK_FORMULA, INPUTS, OUTPUTS, PUBLISHED_FORMULA, RunInputs, TrainingRun
-from tests.dashboard.pages import SMALL, again, exploration, html, plainly, run
+from tests.dashboard.page_runs import SMALL, again, exploration, html, plainly, run
 
 
 def expected(found: Exploration, **given: Any) -> TrainingRun:

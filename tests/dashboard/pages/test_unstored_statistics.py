@@ -26,7 +26,7 @@ from dashboard.words.numbers import format_value, plain
 from engine import Exploration
 from engine.columns import by_name, defined_of
 from engine.exploration.unstored_statistics import add_columns, is_stored
-from tests.dashboard.pages import FEW, SMALL, again, figure, html, run
+from tests.dashboard.page_runs import FEW, SMALL, again, figure, html, run
 
 LONG = 60.0
 SYSTEMS = {"calculon": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}

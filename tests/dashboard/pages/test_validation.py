@@ -22,7 +22,7 @@ from dashboard.pages.validation.queries import EVERY, Filters
 from dashboard.pages.validation.view import FIELDS
 from engine import validation
 from engine.validation.errors import source_family
-from tests.dashboard.pages import figure, html, page_alone, plainly
+from tests.dashboard.page_runs import figure, html, page_alone, plainly
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from dashboard.words.executions import differences, title
 from dashboard.words.numbers import format_value, gibibytes, signed_percent
 from engine import Exploration, whatif
 from engine.exploration.memory_requirements import least_memory
-from tests.dashboard.pages import again, exploration, figure, html, plainly, run
+from tests.dashboard.page_runs import again, exploration, figure, html, plainly, run
 
 COARSE = (0.5, 1.0, 2.0)
 HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"

@@ -19,8 +19,8 @@ from dashboard.jobs.server import studies
 from dashboard.link.document_validation import scenario_of
 from dashboard.pages.whatif import board
 from engine import Exploration, best_of, whatif
-from tests.dashboard.pages import again, exploration, figure, plainly, run
-from tests.dashboard.test_whatif import COARSE, settled
+from tests.dashboard.page_runs import again, exploration, figure, plainly, run
+from tests.dashboard.pages.test_whatif import COARSE, settled
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -27,7 +27,7 @@ from dashboard.shell.json_api import JsonApi, description, routes
 from engine.questions import VERBS
 from tests.browser.conftest import free_port
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DENSE = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 LONG = {
     "model": "deepseek-v3", "system": "h100_80g_sxm", "num_procs": 16_384, "max_batch_size": 16_384,

@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.jobs.server import server
 from dashboard.words.markdown import literal
-from tests.dashboard.pages import plots
+from tests.dashboard.page_runs import plots
 
-APP = Path(__file__).parent.parent.parent / "app.py"
+APP = Path(__file__).parent.parent.parent.parent / "app.py"
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from engine.cost_models.formulas import Untold, evaluate_text
 from hardware import System
 from models import Model
 from tests import reference
-from tests.dashboard.pages import exploration
+from tests.dashboard.page_runs import exploration
 
 
 def formula(name: str, row: dict[Any, Any], model: Model, system: System) -> Formula | None:

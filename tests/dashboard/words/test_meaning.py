@@ -17,9 +17,9 @@ from dashboard.queries.economics import utilisation
 from engine import Exploration, best_of, whatif
 from engine.columns import by_name
 from engine.cost_models.calibrated.formulas import EXPRESSIONS
-from tests.dashboard.pages import SMALL, exploration, figure, html, plainly, run
-from tests.dashboard.test_calibrated_pages import dense
-from tests.dashboard.test_whatif import COARSE, settled
+from tests.dashboard.page_runs import SMALL, exploration, figure, html, plainly, run
+from tests.dashboard.pages.test_calibrated_pages import dense
+from tests.dashboard.pages.test_whatif import COARSE, settled
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])

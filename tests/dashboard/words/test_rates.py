@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.files.exports import of_rows
 from engine.columns import DERIVED
 from engine.economics import derived_of
-from tests.dashboard.pages import exploration, run
+from tests.dashboard.page_runs import exploration, run
 
 NAMES = [column.name for column in DERIVED]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dashboard.queries.step_times import differences_in_time, losses, slower_than
-from tests.dashboard.pages import exploration, plainly, run
+from tests.dashboard.page_runs import exploration, plainly, run
 
 STEP: dict[str, Any] = {
     "training": True, "batch_size": 8, "sample_rate": 4.0, "total_time": 2.0, "tensor_par": 2, "pipeline_par": 4,

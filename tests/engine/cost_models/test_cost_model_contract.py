@@ -11,7 +11,7 @@ import pytest
 
 from engine.cost_models.registry import COST_MODELS
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 PACKAGES = {name: f"engine.cost_models.{name}" for name in COST_MODELS}
 REGISTRY = "engine/cost_models/registry.py"
 ABOUT = {f"engine/{room}": "calibrated" for room in ("serving", "calibrate", "validation", "measure")}

@@ -19,7 +19,7 @@ from engine.simulate.distir import REVISIONS, Allreduce, ConfigurationError, gri
 from engine.simulate.distir.schedule import folded, steps
 from tests.oracle import distir as oracle
 
-FOLDER = Path(__file__).parent.parent / "reference" / "distir"
+FOLDER = Path(__file__).parent.parent.parent / "reference" / "distir"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "golden.json").read_text())
 
 

@@ -41,7 +41,7 @@ from engine.simulate.distir import (
 from engine.simulate.distir.figures import NOTEBOOK
 from engine.simulate.distir.least_squares import non_negative_least_squares
 from engine.store import Store, StoreError
-from tests.engine.test_distir import FOLDER, GOLDEN
+from tests.engine.simulate.test_distir import FOLDER, GOLDEN
 
 NOTEBOOKS = {name: NOTEBOOK[name] for name in ("width", "layers", "batch", "devices", "batches", "microbatches")}
 

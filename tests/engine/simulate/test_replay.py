@@ -16,7 +16,7 @@ from engine.simulate.imports import read_torch_csv
 from engine.simulate.layer_split import even_split, megatron_split, torchtitan_split
 from engine.simulate.residence import held_over_time, shared_peaks
 
-GOLDEN = Path(__file__).parent.parent / "reference" / "schedules" / "golden.json"
+GOLDEN = Path(__file__).parent.parent.parent / "reference" / "schedules" / "golden.json"
 EQUAL = {"F": 1.0, "B": 1.0, "W": 1.0}
 
 

@@ -33,7 +33,7 @@ from tests.engine.store_rows import (
     rows_in_tables,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_everything_comes_back_as_it_went_in(stored):

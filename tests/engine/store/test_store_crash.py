@@ -22,7 +22,7 @@ from engine.store import database as store_database
 from engine.store import files as store_files
 from tests.engine.store_rows import assert_same, folder_of, make_rows, put, rows_in_tables
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["engine.store", "tests.engine.store_rows"])
 
@@ -296,7 +296,7 @@ def test_full_disk(tmp_path):
     disk.mkdir()
     kept.mkdir()
     text = (
-        "import shutil, sys; from pathlib import Path; from tests.engine.test_store_crash import overfill\n"
+        "import shutil, sys; from pathlib import Path; from tests.engine.store.test_store_crash import overfill\n"
         "disk, kept = map(Path, sys.argv[1:])\n"
         "print(*overfill(disk / 'results.duckdb'), sep='\\n')\n"
         "shutil.copytree(disk, kept, dirs_exist_ok=True)"

@@ -28,13 +28,13 @@ from engine.exploration.store_check import check_store
 from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning, StoreVersionError, shards, writer
 from tests.engine.store_rows import MANY, REDUCTIONS, decoded, folder_of, make_rows, put, rows_in_tables
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KEYS = {"inside0": 700, "sharded0": 2300, "inside1": 900, "sharded1": 2500}
 """Rows of explorations in a table, as earlier versions kept few, and in shards."""
 WRITES = """
 import os, signal, sys
 from pathlib import Path
-from tests.engine.test_store_damage import KEYS, use_small_limits
+from tests.engine.store.test_store_damage import KEYS, use_small_limits
 from contextlib import nullcontext
 from tests.engine.store_rows import make_rows, put, rows_in_tables
 from engine.store import Store

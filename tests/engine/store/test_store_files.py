@@ -15,7 +15,7 @@ from engine.store import (
 )
 from tests.engine.store_rows import MANY, assert_same, folder_of, make_rows, put
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_shards_that_changed_are_named_and_not_offered(opened_store):

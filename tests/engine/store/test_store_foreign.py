@@ -13,7 +13,7 @@ import pytest
 from engine.store import Store, StoreAccessError, StoreError
 from tests.engine.store_rows import MANY, make_rows, put
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DIES = """
 import os, signal, sys
 from engine.store import Store

@@ -19,7 +19,7 @@ from engine.store import Store, StoreError, StoreLockedError
 from tests.engine.store_rows import FEW, make_rows, put
 
 Look = Callable[..., str]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LOOKS = """
 import sys
 from engine.store import Store, StoreError

@@ -21,7 +21,7 @@ from engine.store import (
 from engine.store.errors import StoreWriteError
 from tests.engine.store_rows import assert_same, folder_of, frame_of, make_rows, put
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_count_and_conditions_agree_with_pandas(stored):
