@@ -40,7 +40,7 @@ def test_known_parameters_are_found_again() -> None:
 
 def test_more_models_bring_the_values_nearer_to_the_truth() -> None:
     wider = [{**model, "hidden": model["hidden"] + 64 * model["heads"] * step, "model": f"{model['model']} {step}"}
-             for step in range(1, 4) for model in MODELS]  # fmt: skip
+             for step in range(1, 6) for model in MODELS]  # fmt: skip
     many = fit(checked(timed(plans((*MODELS, *wider)), TRUTH)), NAMES)
     few = fit(checked(timed(plans(), TRUTH)), NAMES)
     for far, near in zip(few.estimates, many.estimates, strict=True):
