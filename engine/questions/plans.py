@@ -130,6 +130,7 @@ class SizePlan(Document):
     optimizer_gib: float | None
     moves_gib: float | None = Field(description="What one GPU has to receive at most to get here from the size before.")
     moves_s: float | None = Field(description="How long that takes at least.")
+    not_measured: str = Field(description="What no measured run had of the plan, in words; empty for nothing.")
 
 
 class ElasticAnswer(Document):

@@ -238,46 +238,52 @@ def test_the_system_file_of_a_change_comes_back(cost_model: str) -> None:
     assert rate == answer.best["sample_rate"]
 
 
-_HERE, _CALIBRATE = "dashboard/test_round_trip", "calibrate/test_"
+_HERE, _CALIBRATE = "dashboard/files/test_round_trip", "calibrate/test_"
 COMES_BACK = {
     "pages/calibrate/use 'calibrate_download'": (
         f"{_CALIBRATE}document", "a_document_reads_back_and_has_the_fitted_values"),
     "pages/calibrate/view 'calibrate_template'": (
         f"{_CALIBRATE}reading", "the_template_has_what_the_mapping_needs_and_reads_back"),
-    "pages/codesign/studies 'codesign_save'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
-    "pages/codesign/studies 'codesign_share_file'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
-    "pages/codesign/downloads 'codesign_report'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
-    "pages/codesign/downloads 'codesign_study_json'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
-    "pages/codesign/downloads f'codesign_{part}_{kind}'": ("dashboard/test_codesign", "files_of_a_study_come_back"),
-    "pages/compare/view 'compare_tables'": ("dashboard/test_compare_files", "the_tables_of_a_comparison_come_back"),
+    "pages/codesign/studies 'codesign_save'": ("dashboard/pages/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/studies 'codesign_share_file'": ("dashboard/pages/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/downloads 'codesign_report'": ("dashboard/pages/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/downloads 'codesign_study_json'": ("dashboard/pages/test_codesign", "files_of_a_study_come_back"),
+    "pages/codesign/downloads f'codesign_{part}_{kind}'": (
+        "dashboard/pages/test_codesign", "files_of_a_study_come_back"),
+    "pages/compare/view 'compare_tables'": (
+        "dashboard/pages/test_compare_files", "the_tables_of_a_comparison_come_back"),
     "files/downloads key": (_HERE, "tables_of_executions_come_back"),
-    "pages/elastic/cards 'elastic_card_json'": ("dashboard/test_elastic", "files_of_a_plan_come_back"),
-    "pages/elastic/cards 'elastic_both_json'": ("dashboard/test_elastic", "cards_in_links_and_files_are_checked"),
-    "pages/elastic/cards 'elastic_trace_csv'": ("dashboard/test_elastic", "files_of_a_plan_come_back"),
-    "pages/elastic/tables f'elastic_{file}'": ("dashboard/test_elastic", "files_of_a_plan_come_back"),
+    "pages/elastic/cards 'elastic_card_json'": ("dashboard/pages/test_elastic", "files_of_a_plan_come_back"),
+    "pages/elastic/cards 'elastic_both_json'": ("dashboard/pages/test_elastic", "cards_in_links_and_files_are_checked"),
+    "pages/elastic/cards 'elastic_trace_csv'": ("dashboard/pages/test_elastic", "files_of_a_plan_come_back"),
+    "pages/elastic/tables f'elastic_{file}'": ("dashboard/pages/test_elastic", "files_of_a_plan_come_back"),
     "pages/execution/view f'execution_json_download{suffix}'": (_HERE, "the_file_of_an_execution_comes_back"),
     "pages/explore/download f'download_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/intra_operator/layers 'intra_operator_annotations.csv'": (
-        "dashboard/test_intra_operator", "files_of_a_plan_come_back"),
+        "dashboard/pages/test_intra_operator", "files_of_a_plan_come_back"),
     "pages/intra_operator/tables f'intra_operator_{name}'": (
-        "dashboard/test_intra_operator", "files_of_a_plan_come_back"),
-    "pages/layerwise/view f'layerwise_{name}'": ("dashboard/test_layerwise", "files_of_a_plan_come_back"),
-    "pages/layerwise/view 'layerwise_batches.csv'": ("dashboard/test_layerwise", "files_of_a_plan_come_back"),
+        "dashboard/pages/test_intra_operator", "files_of_a_plan_come_back"),
+    "pages/layerwise/view f'layerwise_{name}'": ("dashboard/pages/test_layerwise", "files_of_a_plan_come_back"),
+    "pages/layerwise/view 'layerwise_batches.csv'": ("dashboard/pages/test_layerwise", "files_of_a_plan_come_back"),
     "pages/library/view 'library_calculon'": (_HERE, "files_of_the_library_come_back"),
     "pages/library/view 'library_file'": (_HERE, "files_of_the_library_come_back"),
     "pages/pareto/table f'pareto_download_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/results/view f'results_export_{kind}'": (_HERE, "tables_of_executions_come_back"),
-    "pages/scenarios/studies 'scenarios_study_file'": ("dashboard/test_scenarios", "studies_are_kept_like_scenarios"),
-    "pages/scenarios/view 'scenarios_file'": ("dashboard/test_scenarios", "opening_a_file"),
-    "pages/scenarios/view 'scenarios_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
-    "pages/schedules/grids 'schedules_grid_csv'": ("dashboard/test_parallelism_grid", "files_of_a_grid_come_back"),
-    "pages/schedules/grids 'schedules_grid_trace'": ("dashboard/test_parallelism_grid", "files_of_a_grid_come_back"),
+    "pages/scenarios/studies 'scenarios_study_file'": (
+        "dashboard/pages/test_scenarios", "studies_are_kept_like_scenarios"),
+    "pages/scenarios/view 'scenarios_file'": ("dashboard/pages/test_scenarios", "opening_a_file"),
+    "pages/scenarios/view 'scenarios_report'": (
+        "dashboard/files/test_report", "the_report_holds_the_figures_of_the_engine"),
+    "pages/schedules/grids 'schedules_grid_csv'": (
+        "dashboard/pages/test_parallelism_grid", "files_of_a_grid_come_back"),
+    "pages/schedules/grids 'schedules_grid_trace'": (
+        "dashboard/pages/test_parallelism_grid", "files_of_a_grid_come_back"),
     "pages/schedules/view f'schedules_{letter}_{name}'": (
-        "dashboard/test_schedules", "files_of_a_schedule_come_back"),
+        "dashboard/pages/test_schedules", "files_of_a_schedule_come_back"),
     "pages/serving/tables f'serving_download_{kind}'": (_HERE, "deployments_come_back"),
     "widgets/launch f'{key}_download_{number}'": ("launch/test_round_trip", "what_is_written_reads_back"),
-    "widgets/share key": ("dashboard/test_scenarios", "opening_a_file"),
-    "widgets/share 'share_report'": ("dashboard/test_report", "the_report_holds_the_figures_of_the_engine"),
+    "widgets/share key": ("dashboard/pages/test_scenarios", "opening_a_file"),
+    "widgets/share 'share_report'": ("dashboard/files/test_report", "the_report_holds_the_figures_of_the_engine"),
     "pages/whatif/studies 'whatif_studies_file'": (_HERE, "the_files_of_the_studies_come_back"),
     "pages/whatif/sliders 'whatif_download'": (_HERE, "the_system_file_of_a_change_comes_back"),
 }  # fmt: skip
