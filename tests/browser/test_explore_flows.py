@@ -85,6 +85,7 @@ def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page
     boxes = page.locator(".ss-still i[style*='%;height']").evaluate_all(every)
     said = page.locator(".ss-still span").all_inner_texts()
     place = page.locator(".st-key-map_place").evaluate(shape)
+    page.locator(".st-key-map_place").evaluate("box => { window.firstPlace = box; }")
     for _ in range(100):
         if held:
             break
@@ -101,6 +102,9 @@ def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page
         assert any(all(abs(a - b) < 1.5 for a, b in zip(cell, box, strict=True)) for box in boxes)
     drawn = page.locator(".st-key-explore_map text").all_text_contents()
     assert sorted(said) == sorted(text for text in drawn if text)
+    expect(page.get_by_text("What each choice costs")).to_be_visible()
+    settled(page)
+    assert page.evaluate("firstPlace.isConnected"), "the map is another one once the whole page is drawn"
 
 
 def test_another_metric_changes_the_map_the_link_and_the_table(visit: Visit, direct: Exploration) -> None:

@@ -100,7 +100,7 @@ def view_of(
         cells, facets = cells_of(exploration, metric), (1, 1)
     else:
         cells, facets = cells_for(exploration, axes, metric, where_of(filters), others)
-    alone = every and drawn is Stage.WHOLE and exploration.feasible > 0 and not as_table
+    alone = every and exploration.feasible > 0 and not as_table
     return View(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn, alone)
 
 
