@@ -141,11 +141,16 @@ class BoundSearch(Protocol):
     Systems may differ in rates and capacities. Ids are those of the space.
     """
 
+    @property
+    def few(self) -> bool:
+        """Whether there are so few schedule points that they are all looked at together, none of them first."""
+
     def feasible(self, space: Any) -> int:
         """Counts the executions that run on the space's system."""
 
     def promising(self, space: Any) -> Ints:
-        """Gives a few schedule points of the highest bounds, to be looked at whole before anything else."""
+        """Gives a few schedule points of the highest bounds, to be looked at whole before anything else; all where
+        there are `few`."""
 
     def bounds(
         self, space: Any, least: Callable[[], float] = ..., known: Ints | None = None

@@ -247,7 +247,7 @@ class Search:
         if counted:
             self.feasible += by_bounds.feasible(space)
         known = np.zeros(0, np.int64) if known is None else known
-        if self._floor == -np.inf:
+        if self._floor == -np.inf or by_bounds.few:
             first = np.setdiff1d(by_bounds.promising(space), known)
             if len(first):
                 self.look(*by_bounds.prepare(space, first))

@@ -34,7 +34,7 @@ LARGEST_SEARCHED = 600_000
 """Schedule points of a space searched by bounds that is kept ready: some 100 MiB, whatever modes there are."""
 
 WINNERS_KEPT = 4
-"""Executions that were best of a calibrated space, tried before others."""
+"""Executions that were best of a space on other systems, tried before others."""
 
 SPACES_KEPT = 4
 """Spaces kept ready, the latest used."""
@@ -108,8 +108,9 @@ class SearchedSpace:
         search.watched = watched
         kept_rate = float("nan")
         with self._lock:
-            # What was best elsewhere is seldom far from the best here, and rules out nearly all others.
-            tried = dict.fromkeys((*(() if kept is None else (kept,)), *self._won))
+            # What was best elsewhere is seldom far from the best here: it rules out nearly all others of many.
+            won = () if all(by_bounds.few for by_bounds in self._searches) else self._won
+            tried = dict.fromkeys((*(() if kept is None else (kept,)), *won))
             known = [
                 np.unique([point for each in tried for point in by_bounds.point_of(each)])
                 for by_bounds in self._searches

@@ -29,6 +29,10 @@ from hardware import System
 __all__ = ["CalculonBoundSearch"]
 
 
+FEW_POINTS = 256
+"""Schedule points that are all looked at together: to choose among so few takes longer than to bound their modes."""
+MASKS_KEPT = 64
+"""Capacities of which it is remembered what fits of few schedule points; some 10 MiB."""
 FIRST_POINTS = 64
 """Schedule points whose memory is looked at first."""
 POINTS_TOGETHER = 1024
@@ -60,6 +64,15 @@ class _Part:
     rows: Candidates
 
 
+@dataclass(slots=True)
+class _Masked:
+    """What fits between two capacities, executions that run, and the candidates that there are."""
+
+    fits: Flags
+    feasible: int
+    rows: Candidates
+
+
 class CalculonBoundSearch:
     """Cells of a space, for systems that differ in rates and capacities only. Ids are those of the space."""
 
@@ -67,6 +80,8 @@ class CalculonBoundSearch:
         self.row_table = row_table_of(space, numbers)
         self._last_rated: _Rated | None = None
         self._last_part: _Part | None = None
+        self.few = len(self.row_table.points.cell) <= FEW_POINTS
+        self._masks: OrderedDict[tuple[float, float], _Masked] = OrderedDict()
         self._needs: list[tuple[RowTable, tuple[Floats, Floats]]] | None = None
         self._counts: OrderedDict[tuple[float, float], int] = OrderedDict()
 
@@ -89,11 +104,14 @@ class CalculonBoundSearch:
         return self._counts[capacities]
 
     def promising(self, space: CalculonSpace) -> Ints:
-        """Returns a few schedule points of the highest bounds, in no order: to be looked at whole before anything else.
+        """Returns a few schedule points of the highest bounds, in no order: to be looked at whole before anything else;
+        all where there are `few`.
 
         Args:
             space: the space, of the same layout, at its system's rates and capacities.
         """
+        if self.few:
+            return np.arange(len(self.row_table.points.cell))
         hopes = self._hopes(self._rated(space))
         return np.argsort(-hopes)[: min(FIRST_POINTS, np.count_nonzero(hopes > -np.inf))]
 
@@ -111,6 +129,8 @@ class CalculonBoundSearch:
                 there on.
             known: schedule points that are left out, having been looked at whole; None for none.
         """
+        if known is not None and len(known) == len(self.row_table.points.cell):
+            return
         rated = self._rated(space)
         hopes = self._hopes(rated).copy()
         if known is not None:
@@ -136,8 +156,12 @@ class CalculonBoundSearch:
             mode: block time that is wanted of each of them [listed points]; all where None.
         """
         rated, part = self._rated(space), self._last_part
-        if part is None or part.system is not space.system or not np.isin(point, part.points).all():
+        if self.few:
+            part = self._whole(rated)
+        elif part is None or part.system is not space.system or not np.isin(point, part.points).all():
             part = self._part(rated, np.unique(point))
+        if mode is None and len(point) == len(part.points):
+            return part.prepared, part.rows
         wanted = np.zeros((len(part.points), self.row_table.keyed.width), bool)
         wanted[np.searchsorted(part.points, point), slice(None) if mode is None else mode] = True
         chosen = np.flatnonzero(wanted[_points_of(part), part.rows.time])
@@ -177,6 +201,27 @@ class CalculonBoundSearch:
         fits = _fits(table, needs, rated.rate)
         prepared = prepared_rows_of(table, rated.rate, rated.blocks, rated.optimizers, needs, fits)
         self._last_part = _Part(rated.system, points, prepared, candidates(prepared, fits))
+        return self._last_part
+
+    def _whole(self, rated: _Rated) -> _Part:
+        """All schedule points. Their needs know no rate, so that another rate leaves what fits as it is."""
+        table, capacities = self.row_table, (rated.rate.capacity, rated.rate.second_capacity)
+        last, points = self._last_part, np.arange(len(table.points.cell))
+        if last is not None and last.system is rated.system and len(last.points) == len(points):
+            return last
+        if self._needs is None:
+            self._needs = [(table, table.needs(rated.blocks, rated.optimizers))]
+        ((_, needs),) = self._needs
+        known = self._masks.get(capacities)
+        fits = _fits(table, needs, rated.rate) if known is None else known.fits
+        prepared = prepared_rows_of(
+            table, rated.rate, rated.blocks, rated.optimizers, needs, fits, None if known is None else known.feasible
+        )
+        if known is None:
+            known = self._masks[capacities] = _Masked(fits, prepared.feasible, candidates(prepared, fits))
+            while len(self._masks) > MASKS_KEPT:
+                self._masks.popitem(last=False)
+        self._last_part = _Part(rated.system, points, prepared, known.rows)
         return self._last_part
 
     def _every_need(self, space: CalculonSpace) -> Iterator[tuple[RowTable, tuple[Floats, Floats]]]:

@@ -151,6 +151,8 @@ def _search_modes(kinds: tuple[Modes, ...]) -> _SearchModes:
 class CalibratedBoundSearch:
     """Cells of a calibrated space, for systems that differ in rates and capacities only. Ids are those of the space."""
 
+    few = False
+
     def __init__(self, space: CalibratedSpace, numbers: range) -> None:
         self.point_table = point_table_of(space, numbers)
         self._modes = _search_modes(space.modes)
