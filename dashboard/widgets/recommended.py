@@ -22,11 +22,9 @@ from dashboard.words.numbers import counted, format_value, gibibytes, percent
 from engine import Exploration, Scenario
 from hardware import GIB
 
-__all__ = ["band", "band_to_come"]
+__all__ = ["band", "room"]
 
 _NUMBER: Final = re.compile(r"|\d{1,3}(\.\d{1,3})?")
-_LINE: Final = 44
-"""Height of the band as one line [px]."""
 _HBM: Final = "proc_mem_tier1_cap_req"
 
 
@@ -70,9 +68,11 @@ def _take(execution: int | None, again: Callable[[], None]) -> None:
     again()
 
 
-def band_to_come() -> None:
-    """Keeps the room of the band, so that nothing moves when it comes."""
-    st.container(border=True, height=_LINE if is_narrow() else 144)
+def room() -> Place:
+    """Returns where the band stands: as high as it from the start, so that nothing below moves when it comes."""
+    found = st.container(gap=None, key="band_line_room" if is_narrow() else "band_room")
+    found.html('<i class="ss-room"></i>')  # a place with nothing in it would not be there at all
+    return found
 
 
 def _line(found: Advice) -> str:

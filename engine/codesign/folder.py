@@ -31,6 +31,7 @@ __all__ = ["ResultFolder"]
 STUDY: Final = "study.json"
 PARTS: Final = "parts"
 _PART: Final = re.compile(r"(\d{12})-(\d{6})\.parquet")
+_DRAFT: Final = re.compile(rf"\.{_PART.pattern}\.\d+\.[0-9a-f]{{8}}")
 MAGIC: Final = b"PAR1"
 
 
@@ -127,6 +128,13 @@ class ResultFolder:
             else:
                 (Path(self._root) / PARTS / name).unlink(missing_ok=True)
 
+    def sweep(self) -> None:
+        """Removes drafts of parts, which writers leave that are killed. Whoever still writes one writes it again."""
+        with self._explained("written"):
+            for name in self._names(PARTS) if self._files is None else ():  # object stores have none
+                if _DRAFT.fullmatch(name):
+                    (Path(self._root) / PARTS / name).unlink(missing_ok=True)
+
     def _names(self, folder: str) -> list[str]:
         if self._files is not None:
             self._files.invalidate_cache()
@@ -155,18 +163,23 @@ class ResultFolder:
             return
         path = Path(self._root) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Several workers may write the same part at once: each its own file, of which the last one stays.
-        draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-        try:
-            with draft.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
-            raise
+        for left in reversed(range(3)):
+            # Several workers may write the same part at once: each its own file, of which the last one stays.
+            draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+            try:
+                with draft.open("xb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.replace(path)
+                return
+            except FileNotFoundError:  # another run was complete, and swept it away
+                if not left:
+                    raise
+            except BaseException:
+                with suppress(OSError):
+                    draft.unlink(missing_ok=True)
+                raise
 
     @contextmanager
     def _explained(self, done: str) -> Iterator[None]:

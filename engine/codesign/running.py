@@ -223,12 +223,13 @@ class _Run:
         return self._at
 
     def _merge(self) -> None:
-        """Makes large parts of small ones, by whoever wrote them. Where that fails the small ones stay: they are as
-        good."""
+        """Makes large parts of small ones, by whoever wrote them, and removes what killed writers left. Where that
+        fails the small ones stay: they are as good."""
         with suppress(ClusterError, FolderError, OSError, CancelledError):
             listed = list(merges(self._place, len(self._study.models)))
             for each in [self._executor.submit(merge, task, self._study.key) for task in listed]:
                 each.result()
+            self._place.sweep()
 
     def _tasks(self, gaps: list[tuple[int, int]]) -> Iterator[Task]:
         """The missing places as tasks; how many one takes is decided when it goes out."""

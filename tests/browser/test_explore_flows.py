@@ -77,9 +77,9 @@ def test_clicking_a_cell_opens_its_panel_and_a_link_restores_it_elsewhere(
 def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page, server: str) -> None:
     held: list[Route] = []
     page.route("**/plotly/*.js", lambda route: held.append(route))
-    page.goto(f"{server}/?{SMALL}")
+    page.goto(f"{server}/?{LIMITED}")
     page.wait_for_selector(".ss-still span")
-    page.wait_for_selector(".st-key-panel .ss-facts")  # nothing above moves any more
+    page.wait_for_selector(".st-key-panel .ss-facts")
     shape = "box => { const b = box.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; }"
     every = f"boxes => boxes.map({shape})"
     boxes = page.locator(".ss-still i[style*='%;height']").evaluate_all(every)
@@ -105,6 +105,7 @@ def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page
     expect(page.get_by_text("What each choice costs")).to_be_visible()
     settled(page)
     assert page.evaluate("firstPlace.isConnected"), "the map is another one once the whole page is drawn"
+    assert page.locator(".st-key-map_place").evaluate(shape) == place, "what comes later moves the map under a pointer"
 
 
 def test_another_metric_changes_the_map_the_link_and_the_table(visit: Visit, direct: Exploration) -> None:

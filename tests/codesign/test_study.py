@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -187,14 +188,26 @@ def test_small_parts_become_one_whatever_stops_that(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("engine.codesign.running.FIRST_TASK", 1)
     # The power goes when the large part is written, and the small ones are still there.
     monkeypatch.setattr(ResultFolder, "remove", lambda self, name: left.append(name))
+    # Another run is complete while this one writes, and sweeps away a draft that it is at.
+    replace, gone = Path.replace, []
+
+    def swept(draft: Path, target: Path) -> Path:
+        if draft.parent.name == "parts" and not gone:
+            gone.append(draft.name)
+            place.sweep()
+        return replace(draft, target)
+
+    monkeypatch.setattr(Path, "replace", swept)
     codesign.run(asked, tmp_path, workers=1, task_seconds=1e-6)
+    assert gone
     assert len(left) == len(place.parts()) - 1 > 2
     found = codesign.results(tmp_path)
     assert found.complete
     monkeypatch.undo()
+    (tmp_path / "parts" / ".000000000003-000001.parquet.41.00c0ffee").write_bytes(b"PAR")  # of a killed writer
     again = codesign.run(asked, tmp_path, workers=1)
     assert (again.before, again.tasks) == (again.total, 0)
-    assert [part[:2] for part in place.parts()] == [(0, asked.places)]
+    assert os.listdir(tmp_path / "parts") == [f"{0:012d}-{asked.places:06d}.parquet"]
     pd.testing.assert_frame_equal(codesign.results(tmp_path).rows, found.rows, check_exact=True)
     # A reader that listed the small ones finds the large one.
     (name,) = (part[2] for part in place.parts())

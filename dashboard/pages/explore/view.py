@@ -172,7 +172,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
     advised = st.container()
     if not whole and exploration.feasible:
         with advised:
-            recommended.band_to_come()
+            recommended.room()
     left, right = st.columns([1.86, 1], gap="medium")
     # In one column: the answer, the map, the cell, and only then the rest.
     below = st.container() if is_narrow() else None
@@ -202,7 +202,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
     if not whole:
         return
     if exploration.feasible:
-        with advised:
+        with advised, recommended.room():
             band_part(exploration, view)
     with below or left:
         costs(exploration, metric, where)
