@@ -213,8 +213,8 @@ def best_row(rank: int) -> list[str]:
 
 
 def serving(kind: str) -> list[str]:
-    """Modelled against what others say of serving: see `tests/inference/test_published.py`."""
-    from tests.inference.test_published import compared, grouped_long
+    """Modelled against what others say of serving: see `tests/engine/serving/test_published.py`."""
+    from tests.engine.serving.test_published import compared, grouped_long
 
     table = _compared(compared)
     long = grouped_long(table)

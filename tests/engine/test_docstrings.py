@@ -64,3 +64,23 @@ def test_docstrings_say_what_each_argument_is() -> None:
         if place.startswith(ARGUMENTS) and (missing := asked - told(text)):
             untold[place] = missing
     assert untold == {}
+
+
+def test_what_texts_say_is_elsewhere_is_there() -> None:
+    """Modules that docstrings, formulas on screen, the guide and README name."""
+    texts = [file for top in ROOMS for kind in ("py", "md") for file in (ROOT / top).rglob(f"*.{kind}")]
+    gone = set()
+    for file in (*texts, ROOT / "README.md"):
+        text = file.read_text(encoding="utf-8")
+        for name in re.findall(rf"\b(?:{'|'.join(ROOMS)})(?:\.[a-z_]\w*)+", text):
+            found, *rest = name.split(".")
+            place = ROOT / found
+            while rest and ((place / rest[0]).is_dir() or (place / f"{rest[0]}.py").is_file()):
+                place /= rest.pop(0)
+            module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+            if place.parent != ROOT and rest and not re.search(rf"\b{rest[0]}\b", module.read_text(encoding="utf-8")):
+                gone.add((file.name, name))
+        for name in re.findall(rf"(?<![\w/.])(?:{'|'.join(ROOMS)}|tests)/[\w./-]+\.(?:py|md|csv)\b", text):
+            if not (ROOT / name).is_file():
+                gone.add((file.name, name))
+    assert gone == set()

@@ -17,8 +17,8 @@ from engine.columns import FIELDS, by_name
 from engine.executions.field_values import objects
 from engine.executions.files import ResultWriter, TableFileError, read_executions
 from engine.validation import runs_of
+from tests.engine.validation.runs import table as runs_table
 from tests.properties.column_types import columns, is_empty, meaning
-from tests.validation.runs import table as runs_table
 
 MALFORMED = {"missing_value", "not_an_integer", "not_a_boolean", "not_a_word", "out_of_range"}
 SEEN = ["status", "reason", "reason_text", "total_time", "proc_mem_tier1_cap_req"]

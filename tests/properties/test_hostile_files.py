@@ -21,7 +21,7 @@ from engine.calibrate import CalibrateError, read_paths
 from engine.columns import FIELDS
 from engine.executions.files import TableFileError, read_executions
 from engine.validation import RunsFileError, read_runs, runs_of, validate
-from tests.validation.runs import table as runs_table
+from tests.engine.validation.runs import table as runs_table
 
 SOON = 5.0
 """Seconds for what takes milliseconds; the files below took up to minutes, or never ended."""

@@ -21,7 +21,7 @@ from engine.columns import (
     in_order,
     statistics_of,
 )
-from tests.calibrated import small
+from tests.engine.cost_models.calibrated import small
 
 EXACT = {
     "num_procs": 16, "max_batch_size": 16, "datatype": "float16", "cost_model": "calculon",

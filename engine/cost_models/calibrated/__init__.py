@@ -19,6 +19,7 @@ from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.calibrated.effective import accelerator_error, effective_rates
 from engine.cost_models.calibrated.measured import MEASURED_FILE, OFFLOADS, aspects, generation_words, kind_words
 from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
 from engine.cost_models.calibrated.physics.communication.networks import LARGEST_HOST, farthest
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
@@ -35,7 +36,7 @@ from engine.cost_models.calibrated.physics.inputs import (
 from engine.cost_models.calibrated.physics.layers.attention import attention_core, kernel_rate
 from engine.cost_models.calibrated.physics.layers.block import attention_layers, feedforward_layers, tensor_exchange
 from engine.cost_models.calibrated.physics.layers.elementwise import activation, casts, norms
-from engine.cost_models.calibrated.physics.layers.experts import PERMUTE_BYTES, active_width, exchange, expert_layers
+from engine.cost_models.calibrated.physics.layers.experts import PERMUTE_BYTES, active_width, expert_layers
 from engine.cost_models.calibrated.physics.layers.gemm import TILE, Layer, MatrixUnit, computing, gemm
 from engine.cost_models.calibrated.physics.layers.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
 from engine.cost_models.calibrated.physics.layers.launch import block_launches, expert_launches, launch_time

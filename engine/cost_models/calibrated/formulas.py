@@ -82,7 +82,7 @@ _ELSEWHERE: Final = {
     "cp_comm_exposed_time": "The ring of keys and values of all microbatches, less what attention hides; see "
     "engine.cost_models.calibrated.physics.communication.context_parallel.",
     "ep_comm_exposed_time": "Dispatch and return of the tokens of all microbatches, less what overlaps; see "
-    "engine.cost_models.calibrated.physics.layers.experts.",
+    "engine.cost_models.calibrated.physics.communication.expert_exchange.",
     "pp_comm_exposed_time": "Messages between stages that stages wait for; see "
     "engine.cost_models.calibrated.physics.pipeline.",
     "fw_time": "Forward share of linear layers, attention, element-wise work and launches of the slowest stage, and a "

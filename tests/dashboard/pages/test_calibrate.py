@@ -24,9 +24,9 @@ from dashboard.pages import registry
 from dashboard.pages.calibrate import queries as calibrate_data
 from engine import Scenario, best_of, calibrate
 from engine.cost_models.calibrated import library_calibration, parameters
-from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
-from tests.calibrate.test_reading import megatron
 from tests.dashboard.page_runs import SMALL, figure, html, page_alone, plainly
+from tests.engine.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
+from tests.engine.calibrate.test_reading import megatron
 
 TRUTH = parameters().model_copy(update={"sustained_hopper": 0.58})
 SYSTEM = {"calibrate_system": "h100_80g_sxm"}

@@ -31,8 +31,8 @@ from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.calibrated.formulas import EXPRESSIONS
 from engine.cost_models.formulas import Untold
 from engine.simulate.schedule import schedule
-from tests.calibrated.small import system_with
 from tests.dashboard.page_runs import again, figure, html, plots, run
+from tests.engine.cost_models.calibrated.small import system_with
 
 PAGES = ("explore", "execution", "whatif", "memory", "pareto", "compare", "results", "scenarios", "library")
 GIB = 2.0**30

@@ -12,7 +12,7 @@ from engine import calibrate
 from engine.cost_models.calibrated import Parameters, parameters, step_times
 from engine.validation.mapping import map_runs
 from engine.validation.reading import Runs, runs_of
-from tests.validation.runs import GOOD
+from tests.engine.validation.runs import GOOD
 
 SYSTEM = "h100_80g_sxm"
 LLAMA = {"hidden": 4096, "ffn": 14336, "layers": 32, "heads": 32, "kv_heads": 8, "model": "8B"}

@@ -12,8 +12,8 @@ import pytest
 import hardware
 from engine import Scenario, calibrate
 from engine.cost_models.calibrated import parameters, parameters_of
-from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
-from tests.calibrate.test_reading import megatron
+from tests.engine.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
+from tests.engine.calibrate.test_reading import megatron
 
 TRUTH = parameters().model_copy(update={"sustained_hopper": 0.60})
 

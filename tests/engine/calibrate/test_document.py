@@ -12,7 +12,7 @@ import engine
 import hardware
 from engine import Scenario, calibrate
 from engine.cost_models.calibrated import library_calibration, parameters, parameters_of
-from tests.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
+from tests.engine.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 
 TRUTH = parameters().model_copy(update={"sustained_hopper": 0.60})
 DAY = datetime.date(2026, 5, 1)

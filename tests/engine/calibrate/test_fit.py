@@ -14,7 +14,7 @@ from engine.validation.fitting import fit_parameters
 from engine.validation.reading import library_runs
 from engine.validation.refit import start_parameters
 from engine.validation.selection import fit_weights
-from tests.calibrate.runs import LAYOUTS, LLAMA, MODELS, checked, part_of, plans, timed
+from tests.engine.calibrate.runs import LAYOUTS, LLAMA, MODELS, checked, part_of, plans, timed
 
 TRUTH = parameters().model_copy(
     update={"sustained_hopper": 0.60, "attention": 0.75, "launch": 22e-6}
@@ -181,7 +181,7 @@ def part_of_table(name: str, truth: object) -> calibrate.Measured:
     from engine.cost_models.calibrated import Parameters
     from engine.validation.mapping import map_runs
     from engine.validation.reading import runs_of
-    from tests.calibrate.runs import measured
+    from tests.engine.calibrate.runs import measured
 
     assert isinstance(truth, Parameters)
     table = plans().assign(hardware=name)

@@ -8,7 +8,7 @@ import pytest
 
 from engine.calibrate.logs import read_log
 from engine.validation.words import recompute_of
-from tests.launch import fixtures
+from tests.engine.launch import fixtures
 
 
 def logged(**arguments: object) -> dict[str, str]:

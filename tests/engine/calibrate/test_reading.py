@@ -13,7 +13,7 @@ from engine.calibrate import CalibrateError, read_contents
 from engine.calibrate.logs import read_log
 from engine.calibrate.template import FIELDS, NEEDED, template
 from engine.validation.mapping import NEEDED as MAPPED
-from tests.calibrate.runs import LAYOUTS, LLAMA, plans
+from tests.engine.calibrate.runs import LAYOUTS, LLAMA, plans
 
 ARGUMENTS = {
     "accumulate_allreduce_grads_in_fp32": "True", "bf16": "True", "context_parallel_size": "1",

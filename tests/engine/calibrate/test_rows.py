@@ -13,7 +13,7 @@ from engine import calibrate
 from engine.calibrate.rows import FURTHER_REASONS
 from engine.cost_models.calibrated import parameters, step_times
 from engine.validation.mapping import REASONS
-from tests.calibrate.runs import LAYOUTS, LLAMA, checked, measured, plans, timed
+from tests.engine.calibrate.runs import LAYOUTS, LLAMA, checked, measured, plans, timed
 
 GOOD = timed(plans((LLAMA,), LAYOUTS), parameters())
 ROW = 2

@@ -17,10 +17,10 @@ import pandas as pd
 import pytest
 
 from engine import codesign
-from tests.codesign.small_study import study
+from tests.engine.codesign.small_study import study
 
 distributed = pytest.importorskip("distributed")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 MANY = {
     "edits": [

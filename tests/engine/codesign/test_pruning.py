@@ -16,8 +16,8 @@ from engine.codesign.points import rows_of
 from engine.codesign.pruning import Pruner
 from engine.cost_models.registry import COST_MODELS
 from engine.whatif.prepared_spaces import ready
-from tests.calibrated.small import LLAMA, model_of
-from tests.codesign.small_study import study
+from tests.engine.codesign.small_study import study
+from tests.engine.cost_models.calibrated.small import LLAMA, model_of
 
 WIDE: dict[str, Any] = {
     "models": ["megatron-126M"],

@@ -12,7 +12,7 @@ import engine
 from engine import codesign, whatif
 from engine.codesign.answers import Results
 from engine.codesign.points import rows_of
-from tests.codesign.small_study import study
+from tests.engine.codesign.small_study import study
 
 
 def some(name: str, **changes: Any) -> Results:

@@ -17,7 +17,7 @@ import hardware
 from engine import codesign
 from engine.codesign.folder import ResultFolder
 from tests import reference
-from tests.codesign.small_study import SMALL, study
+from tests.engine.codesign.small_study import SMALL, study
 
 
 def test_points_are_the_optima_that_the_reference_model_gives(tmp_path: Path) -> None:

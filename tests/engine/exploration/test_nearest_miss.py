@@ -13,7 +13,7 @@ import engine
 from engine.exploration.reductions import Reductions
 from engine.store import Store
 from hardware import System
-from tests.calibrated.small import LLAMA, model_of, system_of
+from tests.engine.cost_models.calibrated.small import LLAMA, model_of, system_of
 
 GIB = 2.0**30
 CELL = ["tensor_par", "pipeline_par", "data_par", "batch_size"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).parent.parent / "reference" / "frameworks"
+FOLDER = Path(__file__).parents[2] / "reference" / "frameworks"
 ALL: list[dict[str, Any]] = json.loads((FOLDER / "fixtures.json").read_text("utf-8"))["fixtures"]
 
 

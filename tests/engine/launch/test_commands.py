@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from engine.cli.main import app
-from tests.launch.test_megatron import DENSE
+from tests.engine.launch.test_megatron import DENSE
 
 
 def run(*arguments: str) -> Result:

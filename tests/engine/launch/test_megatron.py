@@ -10,7 +10,7 @@ import pytest
 
 import models
 from engine import launch
-from tests.launch import fixtures
+from tests.engine.launch import fixtures
 
 
 @pytest.mark.parametrize("fixture", fixtures.of("megatron-lm"))

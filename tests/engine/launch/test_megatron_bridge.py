@@ -9,7 +9,7 @@ import pytest
 
 from engine import launch
 from engine.columns.stage_layouts import canonical
-from tests.launch import fixtures
+from tests.engine.launch import fixtures
 
 
 @pytest.mark.parametrize("fixture", fixtures.of("megatron-bridge"))

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 
 from engine import launch
 from engine.launch.conversion import complete
-from tests.launch import fixtures
-from tests.launch.test_round_trip import NOT_STATED, UNSAID, executions
+from tests.engine.launch import fixtures
+from tests.engine.launch.test_round_trip import NOT_STATED, UNSAID, executions
 
 FRAMEWORKS = ("torchtitan", "deepspeed", "maxtext")
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 
 from engine import launch
 from engine.launch.launchers import launch_of
-from tests.launch.test_round_trip import executions
+from tests.engine.launch.test_round_trip import executions
 
 HAS_PARSER = all(importlib.util.find_spec(name) for name in ("torch", "megatron")) and importlib.util.find_spec(
     "megatron.training"

@@ -6,7 +6,7 @@ import pytest
 
 import engine
 from engine import launch
-from tests.launch.test_megatron import DENSE
+from tests.engine.launch.test_megatron import DENSE
 
 EXECUTION = {**DENSE, "num_procs": 16, "data_par": 1, "batch_size": 64, "attention_kernel": None,
              "tensor_par_overlap": "none", "activation_recompute": "full", "optimizer_sharding": False,

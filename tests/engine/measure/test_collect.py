@@ -10,7 +10,7 @@ import pytest
 from engine.measure import MeasureError, collect, devices
 from engine.measure.collect import Progress, measure
 from engine.measure.samples import Attention, Device, Launch, Product, Timing, Transfer
-from tests.measure.synthetic import H100
+from tests.engine.measure.synthetic import H100
 
 QUICKLY = Timing(seconds=1e-3, spread=0.0, repeats=5)
 

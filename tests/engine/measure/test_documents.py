@@ -15,7 +15,7 @@ import hardware
 from engine.cost_models.calibrated import parameters_of
 from engine.measure import MeasureError, devices, load_samples, samples_document, samples_of
 from engine.measure.system_document import resembling
-from tests.measure.synthetic import TRUE, cpu, h100
+from tests.engine.measure.synthetic import TRUE, cpu, h100
 
 Answer = tuple[int, str, str]
 Command = Callable[..., Answer]

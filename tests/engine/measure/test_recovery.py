@@ -13,7 +13,7 @@ from engine.cost_models.calibrated import case_of, library_calibration, paramete
 from engine.measure import MeasureError, Samples, measured_calibration, measured_system
 from hardware import Calibration, System
 from models import load as load_model
-from tests.measure.synthetic import PEAK16, TRUE, Noise, cpu, h100
+from tests.engine.measure.synthetic import PEAK16, TRUE, Noise, cpu, h100
 
 LIBRARY = library_calibration()
 EXECUTION = {

@@ -39,7 +39,7 @@ from engine.planners.elastic.plan_names import parse_plan
 from engine.planners.elastic.strategies import own_strategy
 from engine.planners.elastic.sweep import best_allocation, sweep
 
-FOLDER = Path(__file__).parent.parent / "reference" / "elastic"
+FOLDER = Path(__file__).parents[2] / "reference" / "elastic"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "artifact.json").read_text())
 
 

@@ -14,7 +14,7 @@ from engine.planners.elastic import best_plan, best_plans, card_names, load_card
 from engine.planners.elastic.accuracy import against_measured, by_class, ranking
 from engine.planners.elastic.cards import CardError, changed_card, load_card_document, to_document
 
-FOLDER = Path(__file__).parent.parent / "reference" / "elastic"
+FOLDER = Path(__file__).parents[2] / "reference" / "elastic"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "artifact.json").read_text())
 
 

@@ -18,7 +18,7 @@ from engine.planners.elastic.cards import changed_card
 from engine.planners.elastic.enumeration import Limits
 from engine.planners.elastic.performance.physical import PhysicalVariant, scaled_to
 
-FOLDER = Path(__file__).parent.parent / "reference" / "elastic"
+FOLDER = Path(__file__).parents[2] / "reference" / "elastic"
 
 
 def errors(card: str, variant: str) -> Any:

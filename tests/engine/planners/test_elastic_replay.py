@@ -30,8 +30,8 @@ from engine.planners.elastic.cluster.policies.published import LENIENCE
 from engine.planners.elastic.library_models import model_point
 from models import load
 
-REFERENCE = Path(__file__).parents[1] / "reference" / "elastic" / "replays"
-WORKLOADS = Path(__file__).parents[2] / "engine" / "planners" / "elastic" / "cluster" / "data"
+REFERENCE = Path(__file__).parents[2] / "reference" / "elastic" / "replays"
+WORKLOADS = Path(__file__).parents[3] / "engine" / "planners" / "elastic" / "cluster" / "data"
 GOLDEN = json.loads((REFERENCE / "replays.json").read_text(encoding="utf-8"))
 
 

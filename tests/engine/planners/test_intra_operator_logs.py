@@ -18,7 +18,7 @@ from engine.planners.intra_operator import (
     search,
 )
 
-REFERENCE = Path(__file__).parents[1] / "reference" / "cfp"
+REFERENCE = Path(__file__).parents[2] / "reference" / "cfp"
 A100: dict[str, Any] = {"devices": 4, "bandwidth": 20.65e9, "matrix_rate": 83.8e12}
 
 

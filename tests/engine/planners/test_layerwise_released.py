@@ -13,7 +13,7 @@ from engine.planners.layerwise.placement import devices, empty, placements, size
 from engine.planners.layerwise.profiles.examples import example
 from engine.planners.layerwise.timeline import released_timeline
 
-FIGURES = Path(__file__).parents[1] / "reference" / "layerwise"
+FIGURES = Path(__file__).parents[2] / "reference" / "layerwise"
 FLAT = list(range(1, 17))
 TIES = {
     # Equal largest blocks, among which the wheel's hash tables choose; the second is the difference of the speedups.

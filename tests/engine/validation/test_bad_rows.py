@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.validation import OUT_COLUMNS, REASONS, RunsFileError, error_table, library_runs, read_runs, validate
-from tests.validation.runs import GOOD, table
+from tests.engine.validation.runs import GOOD, table
 
 
 def outcome(**change: Any) -> tuple[str, str, str]:

@@ -17,8 +17,8 @@ from engine.validation.mapping import map_runs
 from engine.validation.reading import runs_of
 from engine.validation.sites import rate_per_processor
 from engine.validation.software import DEFAULTS, RULES, release_year
-from tests.calibrated.small import system_with
-from tests.validation.runs import table
+from tests.engine.cost_models.calibrated.small import system_with
+from tests.engine.validation.runs import table
 
 
 def mapped(**change: Any) -> Any:

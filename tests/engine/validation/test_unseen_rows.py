@@ -15,7 +15,7 @@ from engine.validation import error_table, memory_table, runs_of, validate
 from engine.validation.mapping import map_runs
 from engine.validation.reading import Runs
 from engine.validation.words import accelerator_named, bits_of, recompute_of
-from tests.validation.runs import table
+from tests.engine.validation.runs import table
 
 WORDS: dict[str, tuple[str, ...]] = {
     "framework": ("", "PyTorch FSDP2", "DeepSpeed", "JAX MaxText", "other", "nemo 24.12", "NeMo 99.99", "(", "\\"),

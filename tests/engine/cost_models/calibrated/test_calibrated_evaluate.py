@@ -26,7 +26,7 @@ from engine.cost_models.calibrated import block_level, case_of, library_calibrat
 from engine.cost_models.calibrated.physics.inputs import Case
 from hardware import Calibration
 from models.token_flops import token_flops
-from tests.calibrated.small import NAMES, evaluated, named, system_of
+from tests.engine.cost_models.calibrated.small import NAMES, evaluated, named, system_of
 
 P = parameters()
 OFFLOADS = ["weight_offload", "activations_offload", "optimizer_offload"]

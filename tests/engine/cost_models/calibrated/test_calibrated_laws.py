@@ -21,7 +21,16 @@ from engine.cost_models.calibrated import library_calibration
 from engine.cost_models.calibrated.cost_model import CALIBRATED, Calibrated
 from engine.cost_models.registry import COST_MODELS
 from hardware import Calibration, System
-from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
+from tests.engine.cost_models.calibrated.small import (
+    LLAMA,
+    NAMES,
+    evaluated,
+    explored,
+    model_of,
+    named,
+    scenario,
+    system_of,
+)
 
 FIELDS = [column.name for column in ALL_FIELDS]
 Document = dict[str, Any]

@@ -17,7 +17,7 @@ import models
 from engine.columns import ALL_FIELDS, EXTENSIONS, NEUTRAL_EXTENSIONS
 from engine.cost_models.calibrated.fields import NOT_READ
 from engine.executions import reasons
-from tests.calibrated.small import system_of
+from tests.engine.cost_models.calibrated.small import system_of
 from tests.reference import CALIBRATED_ONLY
 
 GOOD: dict[str, Any] = {

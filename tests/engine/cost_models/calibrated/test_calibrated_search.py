@@ -19,7 +19,7 @@ from engine.cost_models.calibrated.rows.row_tables import calibrated_row_table
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.exploration import proven_optimum
 from engine.whatif.prepared_spaces import Found, made_ready
-from tests.calibrated.small import NAMES, named
+from tests.engine.cost_models.calibrated.small import NAMES, named
 
 MIB = 2**20
 LARGE: dict[str, Any] = {"system": "h100_80g_sxm", "num_procs": 32, "datatype": "bfloat16"}

@@ -21,7 +21,16 @@ from engine.cost_models.calibrated.space import COVERED
 from engine.cost_models.registry import COST_MODELS
 from engine.executions import reasons
 from engine.store import Store
-from tests.calibrated.small import LLAMA, NAMES, evaluated, explored, model_of, named, scenario, system_of
+from tests.engine.cost_models.calibrated.small import (
+    LLAMA,
+    NAMES,
+    evaluated,
+    explored,
+    model_of,
+    named,
+    scenario,
+    system_of,
+)
 
 FIELDS = [column.name for column in ALL_FIELDS]
 HEADLINE = headline_of("calibrated")

@@ -11,8 +11,12 @@ import pytest
 import hardware
 import models
 from engine.cost_models.calibrated import case_of, memory_use, parameters, step_times
+from engine.cost_models.calibrated.physics.communication.expert_exchange import (
+    destinations,
+    distinct_destinations,
+    exchange,
+)
 from engine.cost_models.calibrated.physics.inputs import Case
-from engine.cost_models.calibrated.physics.layers.experts import destinations, distinct_destinations, exchange
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 
 MODEL, SYSTEM = models.load("deepseek-v3"), hardware.load("h800_80g_sxm")

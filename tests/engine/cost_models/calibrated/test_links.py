@@ -11,12 +11,12 @@ import engine
 from engine.columns import fields_of
 from engine.cost_models.calibrated import parameters, parameters_of
 from engine.cost_models.calibrated.fields import case_of_fields, read
+from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
 from engine.cost_models.calibrated.physics.communication.links import link_times
 from engine.cost_models.calibrated.physics.layers.block import tensor_exchange
-from engine.cost_models.calibrated.physics.layers.experts import exchange
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
-from tests.calibrated.cases import EXPERTS, case
+from tests.engine.cost_models.calibrated.cases import EXPERTS, case
 
 P = parameters()
 EXPOSED = {"tp": "tp_comm_exposed_time", "recomm": "recomm_exposed_time", "cp": "cp_comm_exposed_time",

@@ -8,7 +8,7 @@ import pytest
 from engine.cost_models.calibrated import memory_use
 from engine.cost_models.calibrated.physics.inputs import RECOMPUTES
 from engine.cost_models.calibrated.physics.memory import MemoryUse, activation_bytes, in_flight
-from tests.calibrated.cases import DENSE, EXPERTS, case
+from tests.engine.cost_models.calibrated.cases import DENSE, EXPERTS, case
 
 BLOCK = 4 * 4096**2 + 2 * 4096 * 16384
 WORDS = 51200 * 4096

@@ -13,7 +13,7 @@ from engine import Scenario, best_of, explore_scenario, serving, whatif
 from engine.cost_models.calibrated.physics.communication.networks import networks_used, shared_by
 from engine.exploration.memory_requirements import least_memory
 from hardware import System
-from tests.calibrated.small import EXPERTS, LLAMA, model_of, scenario, system_with
+from tests.engine.cost_models.calibrated.small import EXPERTS, LLAMA, model_of, scenario, system_with
 
 FOUR = system_with((8, 450.0), (64, 100.0), (1024, 50.0), (65536, 25.0))
 ONE_OF_EACH = {"tensor_par": 1, "context_par": 1, "data_par": 1, "pipeline_par": 1, "expert_par": 1,

@@ -13,7 +13,7 @@ from engine.cost_models.calibrated.physics.layers.block import block
 from engine.cost_models.calibrated.physics.layers.operations import STAGES, block_operations, blocks_of, limits
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.pipeline.stages import Kind
-from tests.calibrated.cases import A100, DENSE, EXPERTS, case
+from tests.engine.cost_models.calibrated.cases import A100, DENSE, EXPERTS, case
 
 P = parameters()
 LATENT = {**EXPERTS, "latent": 1.0, "query_rank": 1536.0, "key_value_rank": 512.0, "rope_size": 64.0,

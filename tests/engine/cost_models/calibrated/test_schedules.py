@@ -25,7 +25,7 @@ from engine.cost_models.calibrated.physics.pipeline.stage_times import block_lev
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import Load, critical_path
 from engine.simulate import Replay, replay
 from engine.simulate.schedule import schedule as picture
-from tests.calibrated.cases import EXPERTS, case
+from tests.engine.cost_models.calibrated.cases import EXPERTS, case
 
 P = parameters()
 NAMES = {"zb_h1": "zb-h1", "zb_v": "zbv", "combined_1f1b": "interleaved-ep-overlap"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 PHYSICS = sorted((ROOT / "engine/cost_models/calibrated/physics").rglob("*.py"))
 ASSUMPTIONS = ROOT / "engine/serving/assumptions.py"
 WITHOUT_FORMULAS = {"__init__", "inputs", "parameters"}

@@ -51,11 +51,11 @@ from engine.executions.layer_splits import LayerSplitError
 from engine.executions.limits import LimitError, normalise
 from engine.simulate import replay
 from engine.simulate.schedules.registry import rule
-from tests.calibrated.cases import DENSE, EXPERTS, case
-from tests.calibrated.small import evaluated as evaluated_small
+from tests.engine.cost_models.calibrated.cases import DENSE, EXPERTS, case
+from tests.engine.cost_models.calibrated.small import evaluated as evaluated_small
 
 P = parameters()
-REFERENCE = Path(__file__).parents[1] / "reference"
+REFERENCE = Path(__file__).parents[3] / "reference"
 GOLDEN: dict[str, Any] = json.loads((REFERENCE / "schedules" / "golden.json").read_text(encoding="utf-8"))
 DEEPSEEK = "Et*3|(tt|)*29,m|L"
 """The layout that Megatron-LM's documentation gives for DeepSeek-V3 on 16 ranks of 2 chunks."""

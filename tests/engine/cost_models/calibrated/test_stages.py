@@ -25,7 +25,7 @@ from engine.cost_models.calibrated.physics.pipeline.stages import (
     slowest_stages,
 )
 from engine.cost_models.calibrated.physics.weights import local_weights
-from tests.calibrated.cases import DENSE, EXPERTS, case
+from tests.engine.cost_models.calibrated.cases import DENSE, EXPERTS, case
 
 P = parameters()
 

@@ -8,7 +8,7 @@ import pytest
 from engine.cost_models.calibrated import batch_level, block_level, parameters, step_times
 from engine.cost_models.calibrated.physics.inputs import LAUNCHES, RECOMPUTES
 from engine.cost_models.calibrated.physics.step import StepTimes
-from tests.calibrated.cases import DENSE, EXPERTS, case
+from tests.engine.cost_models.calibrated.cases import DENSE, EXPERTS, case
 
 P = parameters()
 PARTS = [name for name in StepTimes.__dataclass_fields__ if name != "step"]

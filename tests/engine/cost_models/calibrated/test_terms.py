@@ -16,6 +16,7 @@ from engine.cost_models.calibrated.physics.communication.collectives import (
     network_tiers,
 )
 from engine.cost_models.calibrated.physics.communication.context_parallel import ring
+from engine.cost_models.calibrated.physics.communication.expert_exchange import distinct_destinations, exchange
 from engine.cost_models.calibrated.physics.communication.sharding import (
     Gathers,
     data_tiers,
@@ -28,7 +29,6 @@ from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUN
 from engine.cost_models.calibrated.physics.layers.attention import attention_core, kernel_rate, window_factor
 from engine.cost_models.calibrated.physics.layers.block import BlockTimes, block, tensor_exchange
 from engine.cost_models.calibrated.physics.layers.elementwise import activation, casts, norms
-from engine.cost_models.calibrated.physics.layers.experts import distinct_destinations, exchange
 from engine.cost_models.calibrated.physics.layers.gemm import MatrixUnit, gemm, linear
 from engine.cost_models.calibrated.physics.layers.head import ends
 from engine.cost_models.calibrated.physics.layers.launch import block_launches, launch_time
@@ -41,7 +41,7 @@ from engine.cost_models.calibrated.physics.pipeline.unequal_stages import (
     message_time,
     messages_time,
 )
-from tests.calibrated.cases import A100, DENSE, EXPERTS, H100, case
+from tests.engine.cost_models.calibrated.cases import A100, DENSE, EXPERTS, H100, case
 
 P = parameters()
 PLAIN = Kind(False, False)

@@ -19,10 +19,11 @@ import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
 from engine.cost_models.calibrated.physics.communication.context_parallel import ring
+from engine.cost_models.calibrated.physics.communication.expert_exchange import HIDDEN_EXCHANGE
 from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats
 from engine.cost_models.calibrated.physics.layers.attention import Core, attention_core
 from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation, casts, norms
-from engine.cost_models.calibrated.physics.layers.experts import HIDDEN_EXCHANGE, active_width, expert_layer
+from engine.cost_models.calibrated.physics.layers.experts import active_width, expert_layer
 from engine.cost_models.calibrated.physics.layers.gemm import Layer, Linear, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.launch import (
     block_launches,

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from engine.cost_models.calibrated.operation_columns import LABELS
+from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.layers.attention import core_work
 from engine.cost_models.calibrated.physics.layers.block import Common, attention_layers, common, feedforward_layers
@@ -27,7 +28,7 @@ from engine.cost_models.calibrated.physics.layers.elementwise import (
     casts,
     normed,
 )
-from engine.cost_models.calibrated.physics.layers.experts import active_width, exchange, expert_layers, permuted
+from engine.cost_models.calibrated.physics.layers.experts import active_width, expert_layers, permuted
 from engine.cost_models.calibrated.physics.layers.gemm import Layer
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
