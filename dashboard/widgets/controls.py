@@ -106,16 +106,23 @@ def _prepare(
 
 
 def segments(
-    label: str, options: Mapping[str, str], name: str, *, default: str | None = None, gone: Collection[str] = ()
-) -> str:
+    label: str, options: Mapping[str, str], name: str, *, default: str | None = None, gone: Collection[str] = (),
+    then: Callable[[], None] | None = None,
+) -> str:  # fmt: skip
     """Shows a few alternatives side by side; returns the chosen one.
 
     options: value in the link -> text on screen; the first is the default unless told. name: parameter of the link.
-    gone: parameters of the link that mean nothing any more once another one is chosen.
+    gone: parameters of the link that mean nothing any more once another one is chosen. then: called once one is.
     """
     value, key, changed = _prepare(name, default or next(iter(options)), list(options), gone)
+
+    def chosen() -> None:
+        changed()
+        if then is not None:
+            then()
+
     st.segmented_control(
-        label, list(options), format_func=lambda each: options[each], default=value, key=key, on_change=changed,
+        label, list(options), format_func=lambda each: options[each], default=value, key=key, on_change=chosen,
         required=True, label_visibility="collapsed",
     )  # fmt: skip
     return value

@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("what", nargs="?", choices=("engine", "browser", "load", "codesign"), default="engine",
                         help="what is measured")  # fmt: skip
-    parser.add_argument("--part", action="append", choices=("page", "sweep", "sessions", "memory"), default=[],
+    parser.add_argument("--part", action="append", choices=("page", "sweep", "sessions", "memory", "trace"), default=[],
                         help="of the dashboard, only this; may be repeated")  # fmt: skip
     parser.add_argument("--sessions", type=int, choices=(20, 50), help="of the load, only this many people at once")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the load lasts (default 60)")

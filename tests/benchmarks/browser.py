@@ -20,6 +20,7 @@ from engine.cli.output import text_table
 from tests.benchmarks import load
 from tests.benchmarks.browser_page import CHROMIUM, measured
 from tests.benchmarks.browser_server import running
+from tests.benchmarks.browser_trace import traced
 
 __all__ = ["run"]
 
@@ -48,7 +49,7 @@ ROWS: Final = (
 
 
 def run(repeats: int, file: Path | None, parts: frozenset[str]) -> None:
-    """Measures the parts asked for, all of `page`, `sweep`, `sessions` and `memory` if none, and prints the tables."""
+    """Measures the parts asked for, all but `trace` if none, and prints the tables."""
     start, before = time.monotonic(), os.getloadavg()
     found: dict[str, list[float]] = {}
     notes: list[str] = []
@@ -63,6 +64,10 @@ def run(repeats: int, file: Path | None, parts: frozenset[str]) -> None:
         notes.append(f"Sweep: {len(found['sweep'])} of 3 runs.")
     if not parts or "sessions" in parts:
         document["sessions"] = _sessions(found, notes)
+    if "trace" in parts:
+        _say("a trace")
+        with running() as server:
+            notes.append(traced(server.address, repeats))
     if not parts or "memory" in parts:
         document["memory"] = _memory(notes)
     print(f"{os.cpu_count()} cores; load average {before[0]:.1f} before, {os.getloadavg()[0]:.1f} after; "

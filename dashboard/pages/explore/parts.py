@@ -1,19 +1,18 @@
-"""Map, panel, band and download of the Explore page: what another cell or execution changes.
+"""The parts of the Explore page that a click changes: map, panel, band, costs of choices and download.
 
-Where nothing else does, each is drawn again by itself: the panel first, which is what a click is made for.
+Where nothing else does, each is drawn again by itself, first what the click is made for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.elements.colour_scale import Domain
 from dashboard.charts.elements.markup import head, map_legend
 from dashboard.charts.elements.static_preview import is_drawable, still
 from dashboard.charts.explored.best_map import best_map
@@ -21,6 +20,8 @@ from dashboard.charts.explored.degree_map import degree_map
 from dashboard.jobs.turns import turns
 from dashboard.link import state
 from dashboard.pages.explore.axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
+from dashboard.pages.explore.choice_costs import costs
+from dashboard.pages.explore.choices import as_table, domain_of, metric_in_link
 from dashboard.pages.explore.download import download
 from dashboard.pages.explore.panel import group_panel, panel, read_ahead
 from dashboard.pages.explore.tables import cells_table, pairs_table
@@ -39,12 +40,17 @@ from engine import Exploration
 from engine.exploration.unstored_statistics import is_stored
 from hardware import network_names
 
-__all__ = ["OVERVIEW", "View", "band_part", "download_part", "map_part", "panel_part", "view_of"]
+__all__ = [
+    "OVERVIEW", "View", "another_metric", "band_part", "costs_part", "download_part", "is_alone", "map_part",
+    "panel_part", "view_of",
+]  # fmt: skip
 
 OVERVIEW: Final = "explore_overview"
 """The fragment that holds all of the page."""
 _PARTS: Final = ("explore_panel", "explore_map", "explore_band", "explore_download")
-"""Fragments within it, in the order in which a click draws them again."""
+"""Fragments within it that another cell changes, in the order in which a click draws them again."""
+_BY_METRIC: Final = ("explore_map", "explore_panel", "explore_costs")
+"""Those that another metric changes."""
 
 _CLICKED: Final = "_explore_clicked"
 """Whether a cell was clicked since panels were read ahead last."""
@@ -67,19 +73,31 @@ class View:
     """Maps that are shown, and that there are."""
     drawn: Stage
     alone: bool
-    """Whether what is selected changes nothing but `_PARTS`, each of which is a fragment then."""
+    """Whether what is selected changes nothing but `_PARTS`, and another metric `_BY_METRIC`, each a fragment then."""
 
     def again(self) -> None:
         """Has what another selection changes drawn again; to be called last in a widget's callback."""
-        # Menus elsewhere on the page may have told of what was selected before.
-        stale = menus.forget()
-        if self.alone:
-            st.rerun(OVERVIEW if stale else list(_PARTS))
+        _draw_again(_PARTS if self.alone else ())
+
+    def now(self, exploration: Exploration) -> View:
+        """The view with the metric that the link names now: a part is drawn again with what it was given before."""
+        metric = metric_in_link(exploration)
+        return self if metric == self.metric else replace(self, metric=metric, cells=cells_of(exploration, metric))
 
     @property
     def where(self) -> Where:
         """The filters as conditions."""
         return where_of(self.filters)
+
+
+def is_every(axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
+    """Returns whether the map is of every execution along the usual axes, of which the exploration keeps the cells."""
+    return not filters and axes.usual and is_stored(metric.statistic)
+
+
+def is_alone(exploration: Exploration, axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
+    """Returns whether what is selected changes parts of the page, each of which is drawn by itself then."""
+    return is_every(axes, filters, metric) and exploration.feasible > 0 and not as_table()
 
 
 def view_of(
@@ -89,29 +107,38 @@ def view_of(
     axes: Axes,
     filters: Sequence[Filter],
     drawn: Stage,
-    as_table: bool,
 ) -> View:
-    """Returns what the page shows of executions that meet filters, of which there are some.
-
-    as_table: whether it shows the map as one.
-    """
-    every = not filters and axes.usual and is_stored(metric.statistic)
+    """Returns what the page shows of executions that meet filters, of which there are some."""
+    every = is_every(axes, filters, metric)
     if every:
         cells, facets = cells_of(exploration, metric), (1, 1)
     else:
         cells, facets = cells_for(exploration, axes, metric, where_of(filters), others)
-    alone = every and exploration.feasible > 0 and not as_table
+    alone = is_alone(exploration, axes, filters, metric)
     return View(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn, alone)
 
 
-def map_part(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
-    """Draws the map with its caption. as_table: as a table in its stead."""
+def another_metric() -> None:
+    """Has what another metric changes drawn again by itself, where nothing else does; for the end of a callback."""
+    _draw_again(_BY_METRIC)
+
+
+def _draw_again(parts: tuple[str, ...]) -> None:
+    """parts: fragments that change, none for all of the page."""
+    # Menus elsewhere on the page may have told of what was shown before.
+    stale = menus.forget()
+    if parts:
+        st.rerun(OVERVIEW if stale else list(parts))
+
+
+def map_part(exploration: Exploration, view: View) -> None:
+    """Draws the map with its caption, as a table where the link says so."""
     if view.alone:
-        _map_alone(exploration, view, domain)
+        _map_alone(exploration, view)
     elif view.every:
-        _map_of_all(exploration, view, domain, as_table)
+        _map_of_all(exploration, view)
     else:
-        _map_of_some(exploration, view, domain, as_table)
+        _map_of_some(exploration, view)
 
 
 def panel_part(exploration: Exploration, view: View) -> None:
@@ -124,21 +151,26 @@ def band_part(exploration: Exploration, view: View) -> None:
     (_band_alone if view.alone else _band)(exploration, view)
 
 
+def costs_part(exploration: Exploration, view: View) -> None:
+    """Draws what fixing one choice costs."""
+    (_costs_alone if view.alone else _costs)(exploration, view)
+
+
 def download_part(exploration: Exploration, view: View) -> None:
     """Draws the download, which offers the selected cell, too."""
     (_download_alone if view.alone else _download)(exploration, view)
 
 
 @st.fragment(key="explore_map")
-def _map_alone(exploration: Exploration, view: View, domain: Domain) -> None:
+def _map_alone(exploration: Exploration, view: View) -> None:
     with turns.turn():
-        _map_of_all(exploration, view, domain, as_table=False)
+        _map_of_all(exploration, view.now(exploration))
 
 
 @st.fragment(key="explore_panel")
 def _panel_alone(exploration: Exploration, view: View) -> None:
     with turns.turn():
-        _panel(exploration, view)
+        _panel(exploration, view.now(exploration))
 
 
 @st.fragment(key="explore_band")
@@ -147,14 +179,24 @@ def _band_alone(exploration: Exploration, view: View) -> None:
         _band(exploration, view)
 
 
+@st.fragment(key="explore_costs")
+def _costs_alone(exploration: Exploration, view: View) -> None:
+    with turns.turn():
+        _costs(exploration, view.now(exploration))
+
+
 @st.fragment(key="explore_download")
 def _download_alone(exploration: Exploration, view: View) -> None:
     with turns.turn():
-        _download(exploration, view)
+        _download(exploration, view.now(exploration))
 
 
 def _band(exploration: Exploration, view: View) -> None:
     recommended.band(exploration, "explore", view.again)
+
+
+def _costs(exploration: Exploration, view: View) -> None:
+    costs(exploration, view.metric, view.where)
 
 
 def _panel(exploration: Exploration, view: View) -> None:
@@ -173,12 +215,12 @@ def _download(exploration: Exploration, view: View) -> None:
         read_ahead(exploration, view.metric)
 
 
-def _map_of_all(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
+def _map_of_all(exploration: Exploration, view: View) -> None:
     cells, metric = view.cells, view.metric
-    if as_table:
+    if as_table():
         cells_table(cells, metric)
         return
-    chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain,
+    chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain_of(metric),
                        narrow=is_narrow())  # fmt: skip
     pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.figure)
     with st.container(key="map_place"):
@@ -198,19 +240,19 @@ def _clicked(view: View) -> None:
     view.again()
 
 
-def _map_of_some(exploration: Exploration, view: View, domain: Domain, as_table: bool) -> None:
+def _map_of_some(exploration: Exploration, view: View) -> None:
     axes, metric, cells = view.axes, view.metric, view.cells
     networks = network_names(exploration.scenario.system)
 
     def picked(at: str, execution: int) -> None:
         pick_group((exploration, *view.others), axes, at, execution, metric, view.where)
 
-    if as_table:
+    if as_table():
         pairs_table(cells, metric, axes, picked, networks)
     elif len(cells):
         across, up, third = axes.columns
         chart = best_map(cells, across, up, metric.column, state.theme_mode(), facet=third,
-                         selected=chosen(axes, cells, metric), domain=domain, narrow=is_narrow(),
+                         selected=chosen(axes, cells, metric), domain=domain_of(metric), narrow=is_narrow(),
                          networks=networks)  # fmt: skip
 
         def picked_mark() -> None:

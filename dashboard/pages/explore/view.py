@@ -8,14 +8,24 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.charts.elements.colour_scale import Domain
 from dashboard.charts.elements.markup import Tile, figure_strip
 from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.pages.explore.axes import Axes, axes_in_link, best_rates, in_other_datatypes
 from dashboard.pages.explore.axes import pick as pick_axes
-from dashboard.pages.explore.choice_costs import costs, infeasible
-from dashboard.pages.explore.parts import OVERVIEW, band_part, download_part, map_part, panel_part, view_of
+from dashboard.pages.explore.choice_costs import infeasible
+from dashboard.pages.explore.choices import DOMAINS, known_metrics, metric_in_link
+from dashboard.pages.explore.parts import (
+    OVERVIEW,
+    another_metric,
+    band_part,
+    costs_part,
+    download_part,
+    is_alone,
+    map_part,
+    panel_part,
+    view_of,
+)
 from dashboard.pages.explore.sentence import sentence
 from dashboard.pages.explore.terms import terms
 from dashboard.queries import accuracy
@@ -25,9 +35,7 @@ from dashboard.queries.economics import (
     Metric,
     days_for,
     flops_formula,
-    metrics,
     told,
-    unstored_metrics,
     utilisation,
 )
 from dashboard.queries.executions import evaluated
@@ -61,12 +69,6 @@ _NOTHING_FITS: Final = (
 
 _ABOVE: Final = 3
 """Figures above the map in a narrow window: one row of them."""
-
-_DOMAINS: Final[dict[str, tuple[Domain, str]]] = {
-    "near": ("near best", "40 to 100 % of the best"),
-    "zero": ("from zero", "from zero"),
-    "log": ("logarithmic", "logarithmic"),
-}
 
 
 def headline(
@@ -165,7 +167,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
     drawn = stage()
     whole = drawn is Stage.WHOLE
     filters = in_link() if exploration.feasible else []
-    where, axes = where_of(filters), axes_in_link(exploration)
+    where, axes, metric = where_of(filters), axes_in_link(exploration), metric_in_link(exploration)
     if axes.of_datatypes and not others:  # just chosen
         st.rerun()
     strip = st.container()
@@ -177,7 +179,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
     # In one column: the answer, the map, the cell, and only then the rest.
     below = st.container() if is_narrow() else None
     with left:
-        metric, domain, as_table = _toolbar(exploration, filters, axes)
+        _toolbar(exploration, filters, axes, metric)
         asked = asked_of(filters, metric)
         if not all(there(one, asked) for one in (exploration, *others)):
             return
@@ -187,12 +189,12 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
             sentence(exploration, metric, axes, filters, number)
             relaxations(exploration, filters)
         return
-    view = view_of(exploration, others, metric, axes, filters, drawn, as_table)
+    view = view_of(exploration, others, metric, axes, filters, drawn)
     rest = [] if whole else _strip(strip, exploration, where, number, whole=False)  # nothing moves when it comes
     with left:
         if not view.every:
             sentence(exploration, metric, axes, filters, number)
-        map_part(exploration, view, domain, as_table)
+        map_part(exploration, view)
     if whole:  # after the map, which is what a change of metric or filter is waited for
         rest = _strip(strip, exploration, where, number)
     if rest:
@@ -205,7 +207,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
         with advised, recommended.room():
             band_part(exploration, view)
     with below or left:
-        costs(exploration, metric, where)
+        costs_part(exploration, view)
     with below or right:
         infeasible(exploration)
         download_part(exploration, view)
@@ -252,13 +254,14 @@ def _take(scenario: Scenario) -> None:
     st.rerun()  # the whole page, not this part of it
 
 
-def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes) -> tuple[Metric, Domain, bool]:
-    """The row above the map: metric, filter, help, view."""
-    known = metrics(exploration.scenario) | (unstored_metrics(exploration.scenario) if exploration.feasible else {})
-    key = state.url_value("metric", QUICK[0], tuple(known))
+def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes, metric: Metric) -> None:
+    """Draws the row above the map: metric, filter, help, view."""
+    known, key = known_metrics(exploration), metric.key
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
+    # A button that is gone once another is chosen is for the whole row to draw.
+    alone = key in QUICK and is_alone(exploration, axes, filters, metric)
     with st.container(horizontal=True, vertical_alignment="center", key="explore_toolbar"):
-        segments("Metric", offered, "metric")
+        segments("Metric", offered, "metric", then=another_metric if alone else None)
         st.space("stretch")
         if exploration.feasible:
             filter_bar(exploration, filters)
@@ -271,14 +274,10 @@ def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes) ->
                 _pick_metric(exploration, known, key)
                 if exploration.feasible:
                     pick_axes(exploration, axes)
-                choose("Colours", {name: words for name, (_, words) in _DOMAINS.items()}, "map_domain")
+                choose("Colours", {name: words for name, (_, words) in DOMAINS.items()}, "map_domain")
                 switch("As table", "map_table", help="The same figures as a table, for the keyboard too.")
                 if axes.of_cells:
                     _pick_cell(exploration)
-    domain = state.url_value("map_domain", next(iter(_DOMAINS)), tuple(_DOMAINS))
-    as_table = state.url_value("map_table", "off", ("on", "off")) == "on"
-    # A share of the step is no better for being near the least one: what matters is how far from zero it is.
-    return known[key], "from zero" if known[key].of_fastest and domain == "near" else _DOMAINS[domain][0], as_table
 
 
 def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str) -> None:
