@@ -27,6 +27,7 @@ from dashboard.pages.schedules.questions import (
 from dashboard.pages.schedules.scenario_times import scenario_times
 from dashboard.pages.schedules.stages import rank_work, stages_card
 from dashboard.pages.schedules.tables import feasibility
+from dashboard.queries import accuracy
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import segments, switch
 from dashboard.widgets.window import is_narrow
@@ -34,8 +35,10 @@ from dashboard.words.executions import title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent, plain, relative
 from engine import Scenario
+from engine.columns import by_name
 from engine.simulate.execution_stages import ExecutionTimes
 from engine.simulate.exports import chrome_trace_json, torch_csv
+from engine.simulate.schedules.registry import rule
 
 __all__ = ["View", "parse", "render"]
 
@@ -77,9 +80,8 @@ def render(view: View) -> None:
     found = outcomes(question)
     with strip:
         source = "numbers given" if times is None else "times that the cost model has for the scenario's best execution"
-        st.html(markup.figure_strip(
-            _tiles(question, one, other, found, times), f"Modelled: replayed event by event from the {source}."
-        ))  # fmt: skip
+        tiles = _tiles(view.scenario, question, one, other, found, times)
+        st.html(markup.figure_strip(tiles, f"Modelled: replayed event by event from the {source}."))
     with exports:
         _exports(one, other)
     _lanes(question, one, other, view.mode)
@@ -108,19 +110,25 @@ def _times(scenario: Scenario) -> ExecutionTimes | None:
 
 
 def _tiles(
-    question: Question, one: Outcome, other: Outcome, found: list[Outcome], times: ExecutionTimes | None
+    scenario: Scenario, question: Question, one: Outcome, other: Outcome, found: list[Outcome],
+    times: ExecutionTimes | None,
 ) -> list[markup.Tile]:
     """The page's answers: the fastest schedule, both chosen ones, and what the times are of."""
     best = found[0]
     tiles = []
     if best.runs and best.found is not None:
-        tiles.append(markup.Tile("Fastest", format_value(TIME, best.took), best.rule.title))
+        tiles.append(markup.Tile(
+            "Fastest", format_value(TIME, best.took), best.rule.title, **_founded(scenario, times, best.name)
+        ))  # fmt: skip
     for letter, made in (("A", one), ("B", other)):
         if made.found is None:
             tiles.append(markup.Tile(f"Step with {letter}", "–", f"{made.rule.title} does not run"))
             continue
         what = "Span" if question.span else "Step"
-        tiles.append(markup.Tile(f"{what} with {letter}", format_value(TIME, made.took), f"idle {percent(made.idle)}"))
+        tiles.append(markup.Tile(
+            f"{what} with {letter}", format_value(TIME, made.took), f"idle {percent(made.idle)}",
+            **_founded(scenario, times, made.name),
+        ))  # fmt: skip
     if one.found is not None and other.found is not None:
         change, less = relative(other.took, one.took), other.took < one.took
         peaks = f"{plain(other.peak)} against {plain(one.peak)} activations"
@@ -138,6 +146,17 @@ def _tiles(
     of = title(times.row) if times is not None else "plain numbers"
     tiles.append(markup.Tile("One microbatch", format_value(TIME, each), f"of a rank; {of}"))
     return tiles
+
+
+def _founded(scenario: Scenario, times: ExecutionTimes | None, schedule: str) -> dict[str, str]:
+    """How far a step with a schedule may be off, or that nobody measured one with it; nothing for plain numbers, and
+    for times of a cost model that claims no truth."""
+    if times is None or accuracy.label_of(scenario) == accuracy.EXACT:
+        return {}
+    for field in by_name("schedule").choices:
+        if rule(field).name == schedule:
+            return accuracy.founded(scenario, {**times.row, "schedule": field}, "time")
+    return {"origin": accuracy.MODELLED, "error": accuracy.never_measured([f"schedule {rule(schedule).title}"])}
 
 
 def _lanes(question: Question, one: Outcome, other: Outcome, mode: str) -> None:

@@ -163,7 +163,9 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
     cut = np.where((reason == FITS) & (pipeline <= blocks), np.maximum(f["stage_layout"], EVEN), EVEN)
     layouts = layout_rules(shapes, {**f, "pipeline_par": pipeline, "stage_layout": cut})
     divided = np.where(np.logical_or.reduce(list(layouts.values())), EVEN, cut)
-    fewest = fewest_held(shapes, pipeline, stages // pipeline, np.maximum(f["schedule"], 0), divided)
+    schedules = schedule_rules(f)
+    placed = np.where(np.logical_or.reduce(list(schedules.values())), 0, np.maximum(f["schedule"], 0))
+    fewest = fewest_held(shapes, pipeline, stages // pipeline, placed, divided)
     present = np.array([name in system.matrix for name in DATATYPES], bool)
     stages_of_zero = zero_rules(f, single_replica=data * context == 1, pipelined=pipeline > 1)
     degrees = [f[name] for name in ("context_par", "expert_par", "expert_tensor_par")]
@@ -197,7 +199,7 @@ def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None
                 & tokens_undivided(f["microbatch_size"], model.seq_size, tensor, context),
             ),
             *tensor_rules(shapes, tensor).items(),
-            *schedule_rules(f).items(),
+            *schedules.items(),
             ("datatype_not_on_system", ~present[f["datatype"]]),
         ),
     )

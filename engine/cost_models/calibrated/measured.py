@@ -17,16 +17,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.columns import ALL_FIELDS
+from engine.columns import ALL_FIELDS, choice_label
 from engine.cost_models.calibrated.fields import case_of_fields, read
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, RECOMPUTES, Case
+from engine.cost_models.calibrated.physics.pipeline.schedules import SCHEDULES
 from engine.cost_models.calibrated.systems import calibrated
 from hardware import System
 from models import Model
 
 __all__ = [
     "MEASURED_FILE", "OFFLOADS", "aspects", "generation_words", "kind_words", "measured_kinds", "not_measured",
-    "precision_words",
+    "precision_words", "schedule_words",
 ]  # fmt: skip
 
 OFFLOADS = {
@@ -68,6 +69,15 @@ def precision_words(bits: int, generation: str) -> str:
     return f"{bits}{PRODUCTS} on {generation_words(generation)}"
 
 
+def schedule_words(schedule: str) -> str:
+    """Returns a pipeline schedule in words.
+
+    Args:
+        schedule: one of `SCHEDULES`.
+    """
+    return f"schedule {choice_label('schedule', schedule)}"
+
+
 def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Words]:
     """Returns what the predictions of some rows rest on: words per aspect [rows], empty where there is nothing to it.
 
@@ -81,6 +91,7 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
     generation = _words(case.accelerator.generation, [generation_words(name) for name in GENERATIONS], rows)
     bits = np.char.mod("%.0f" + PRODUCTS, _full(layout.linear_bits, rows))
     experts = np.where(_full(model.experts, rows) > 0, kind_words(True), kind_words(False))
+    schedules = _words(np.maximum(layout.schedule, 0), [schedule_words(name) for name in SCHEDULES], rows)
     switches = {
         "latent": (model.latent, "latent attention"),
         "window": (model.window, "sliding windows"),
@@ -103,6 +114,7 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
             software.attention_kernel, [f"attention kernel {name}" for name in ATTENTION_KERNELS], rows
         ),
         "launch": _words(software.launch, [f"launches of kind {name}" for name in LAUNCHES], rows),
+        "schedule": np.where(_full(layout.pipeline_par, rows) > 1, schedules, NOTHING),
         **{name: np.where(_full(on, rows) > 0, words, NOTHING) for name, (on, words) in switches.items()},
     }
 

@@ -13,9 +13,12 @@ from streamlit.testing.v1 import AppTest
 from dashboard.charts.schedules.gantt import gantt
 from dashboard.charts.schedules.held_activations import held_activations
 from dashboard.charts.schedules.schedule_curves import best_bands, schedule_curves
+from dashboard.link.scenario_parameters import read_scenario
 from dashboard.pages.schedules.measured import compared, measured_schedule, own_order
 from dashboard.pages.schedules.questions import OFFERED, Question, along, drawn_replay, outcome, outcomes, titles
+from dashboard.pages.schedules.scenario_times import scenario_times
 from dashboard.pages.schedules.tables import feasibility_table
+from dashboard.queries.accuracy import error_of, span
 from engine.simulate import ScheduleError, replay
 from engine.simulate.exports import chrome_trace_json, torch_csv
 from engine.simulate.imports import read_events
@@ -52,8 +55,18 @@ def test_the_page_answers_with_plain_numbers() -> None:
 
 
 def test_the_page_takes_the_times_of_the_scenario() -> None:
-    told = html(run({}))
+    told = html(run({"schedules_a": "1f1b", "schedules_b": "v-half"}))
     assert "of a rank; TP" in told
+    # How far a step may be off stands beside it, or that nobody measured one with the schedule.
+    scenario = read_scenario({}).scenario
+    times = scenario_times(scenario)
+    assert not isinstance(times, str)
+    error = error_of(scenario, {**times.row, "schedule": "1f1b"})
+    assert error is not None
+    first, second = (told.partition(f"Step with {letter}")[2] for letter in "AB")
+    assert span(*error.most[:2]) in first.partition("Step with B")[0]
+    assert "never measured: schedule V-Half" in second.partition("B against A")[0]
+    assert "never measured" not in html(run(NUMBERS))
 
 
 def test_a_schedule_that_does_not_run_says_why_and_the_page_goes_on() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import engine
 import models
-from engine.columns import ALL_FIELDS, EXTENSIONS, NEUTRAL_EXTENSIONS
+from engine.columns import ALL_FIELDS, EXTENSIONS, NEUTRAL_EXTENSIONS, by_name
 from engine.cost_models.calibrated.fields import NOT_READ
 from engine.executions import reasons
 from tests.engine.cost_models.calibrated.small import system_of
@@ -330,6 +331,21 @@ def test_any_mixture_of_rubbish_gives_an_answer(changes: dict[tuple[int, str], A
     assert set(found["status"]) <= {"ok", "infeasible", "invalid"}
     assert (found["reason_text"].astype(str).str.len() > 10).eq(found["status"] != "ok").all()
     assert set(found["reason"]) <= {"", *reasons.BY_CODE}
+
+
+@pytest.mark.parametrize("model", [DENSE, EXPERTS, "deepseek-v3"])
+def test_any_pipeline_gives_an_answer(model: str) -> None:
+    """Whatever number of stages and chunks comes with a schedule and a layout: rules are told, not run into."""
+    words = ([*by_name(name).choices] for name in ("schedule", "stage_layout"))
+    rows = [
+        {**GOOD, "num_procs": 16 * stages, "pipeline_par": stages, "pipeline_interleaving": chunks,
+         "schedule": schedule, "stage_layout": layout}
+        for stages, chunks, schedule, layout in product((1, 2, 3, 4, 8, 16), (1, 2, 3), *words)
+    ]  # fmt: skip
+    found = engine.evaluate(model, "h100_80g_sxm", pd.DataFrame(rows))
+    assert set(found["status"]) <= {"ok", "infeasible", "invalid"}
+    kept = set(found["schedule"][found["reason"].isin(("", "memory_tier1"))])
+    assert kept == {*by_name("schedule").choices} - {"combined_1f1b"}  # which needs experts that are spread
 
 
 @pytest.mark.parametrize("name", FIELDS)
