@@ -205,12 +205,13 @@ def parallel_choices(designs: pd.DataFrame, axes: Mapping[str, str], shade: Quan
     return Chart(figure, f"{counted(len(runs), 'design')} over {names}, coloured by {shade.label}.")
 
 
-def choices_map(designs: pd.DataFrame, across: tuple[str, str], up: tuple[str, str], shown: Quantity,
-                mode: str = "light", narrow: bool = False) -> Chart:  # fmt: skip
-    """Draws the best design at every pair of two choices.
+def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str, str], up: tuple[str, str],
+                shown: Quantity, mode: str = "light", narrow: bool = False) -> Chart:  # fmt: skip
+    """Draws the best design at every pair of two choices, and what bounds leave the skipped ones where that is better.
 
     Args:
         designs: rows of `engine.codesign.Results.designs`.
+        skipped: those of `Results.skipped`, alike.
         across, up: a column and what it is called.
         shown: the figure that colours; its best over all other choices stands in a cell.
         mode: the theme.
@@ -220,27 +221,61 @@ def choices_map(designs: pd.DataFrame, across: tuple[str, str], up: tuple[str, s
     runs = designs[designs["status"] == "ok"]
     if not len(runs):
         return empty(colours, HEIGHT, "No design that is there runs.")
-    best = runs.groupby([up[0], across[0]], sort=True)[shown.name].agg("max" if shown.better == "higher" else "min")
-    table = best.unstack()
-    values = table.to_numpy(float)
+    higher = shown.better == "higher"
+
+    def best_of(rows: pd.DataFrame) -> pd.DataFrame:
+        best = rows.groupby([up[0], across[0]], sort=True)[shown.name].agg("max" if higher else "min")
+        return best.unstack()
+
+    found, left = best_of(runs), best_of(skipped) if len(skipped) else pd.DataFrame()
+    found, left = found.align(left, join="outer")
+    found, left = (table.sort_index(axis=0).sort_index(axis=1) for table in (found, left))
+    values, bounds = found.to_numpy(float), left.to_numpy(float)
+    # What no skipped design can beat is proven.
+    bounds = np.where((bounds <= values) if higher else (bounds >= values), np.nan, bounds)
+    most, told = "≤" if higher else "≥", f"at {'most' if higher else 'least'}"
     xs, ys = ([plain(each, 4) if isinstance(each, float | int) else str(each) for each in names]
-              for names in (table.columns, table.index))  # fmt: skip
+              for names in (found.columns, found.index))  # fmt: skip
     crowded = values.shape[1] > (4 if narrow else 12) or values.shape[0] > 16
+
+    def text(value: float, bound: float) -> str:
+        return plain(value, 3) if not math.isnan(value) else "" if math.isnan(bound) else f"{most} {plain(bound, 3)}"
+
+    def words(value: float, bound: float) -> str:
+        own = "none of those searched runs" if math.isnan(value) else f"{plain(value, 4)} {shown.unit}"
+        return own if math.isnan(bound) else f"{own}<br>skipped designs: {told} {plain(bound, 4)} {shown.unit}"
+
+    cells = [list(zip(*pair, strict=True)) for pair in zip(values.tolist(), bounds.tolist(), strict=True)]
+    here = f"{across[1]} %{{x}}<br>{up[1]} %{{y}}<br>{shown.label} "
     figure = base(colours, HEIGHT)
     figure.add_trace(
         go.Heatmap(
             x=xs, y=ys, z=values, colorscale=colours.colorscale(shown.better == "lower"),
             xgap=2, ygap=2,
-            text=None if crowded else [["" if math.isnan(each) else plain(each, 3) for each in row] for row in values],
+            text=None if crowded else [[text(*each) for each in row] for row in cells],
             texttemplate="" if crowded else "%{text}", textfont={"size": TICK_SIZE},
-            hovertemplate=f"{across[1]} %{{x}}<br>{up[1]} %{{y}}<br>{_titled(shown)} %{{z:.4g}}<extra></extra>",
+            hovertext=[[words(*each) for each in row] for row in cells],
+            hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
             colorbar={"thickness": 8, "outlinewidth": 0, "title": {"text": shown.unit, "side": "right"}},
         )
     )  # fmt: skip
-    figure.update_xaxes(title_text=across[1], type="category")
-    figure.update_yaxes(title_text=up[1], type="category")
+    empty_cells = np.argwhere(np.isnan(values) & np.isfinite(bounds))
+    if len(empty_cells) and not crowded:  # a heat map writes nothing where it has no value
+        figure.add_trace(
+            go.Scatter(
+                x=[xs[column] for _, column in empty_cells], y=[ys[row] for row, _ in empty_cells], mode="text",
+                text=[text(*cells[row][column]) for row, column in empty_cells], showlegend=False,
+                textfont={"size": TICK_SIZE, "color": colours.muted},
+                hovertext=[words(*cells[row][column]) for row, column in empty_cells],
+                hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
+            )
+        )  # fmt: skip
+    figure.update_xaxes(title_text=across[1], type="category", categoryorder="array", categoryarray=xs)
+    figure.update_yaxes(title_text=up[1], type="category", categoryorder="array", categoryarray=ys)
+    open_cells = int(np.isfinite(bounds).sum())
+    rest = f"; in {counted(open_cells, 'cell')} bounds leave skipped ones more" if open_cells else ""
     return Chart(figure, f"Best {shown.label.lower()} of every {across[1]} with every {up[1]}, of "
-                         f"{counted(len(runs), 'design')}.")  # fmt: skip
+                         f"{counted(len(runs), 'design')}{rest}.")  # fmt: skip
 
 
 def _titled(quantity: Quantity) -> str:

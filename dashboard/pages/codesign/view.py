@@ -245,8 +245,12 @@ def _picture(asked: Asked, mode: str) -> None:
             across = choose("Across", asked.names, "codesign_x", width=240)
             others = {name: text for name, text in asked.names.items() if name != across}
             up = choose("Up", others, "codesign_y", width=240)
-        show(choices_map(asked.designs, (across, asked.names[across]), (up, others[up]), asked.up, mode,
+        skipped = asked.found.skipped(asked.of, asked.question.at)
+        show(choices_map(asked.designs, skipped, (across, asked.names[across]), (up, others[up]), asked.up, mode,
                          is_narrow()), "codesign_map")  # fmt: skip
+        if len(skipped):
+            st.caption("A number with a sign is what bounds leave designs that were all skipped. Skipping asks for the "
+                       "best of all, not of every cell: point at a cell for what it may still hold.")  # fmt: skip
 
 
 def _pick() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import numpy as np
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -173,6 +175,7 @@ def test_a_study_travels_in_the_link_and_what_cannot_be_is_told() -> None:
     assert any("file of the study" in each.value for each in app.caption)
 
 
+SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 ONE: dict[str, Any] = {
     **SMALL, "models": ["megatron-126M"], "systems": ["h100_80g_sxm"], "datatypes": ["bfloat16"],
     "cost_model": "calibrated", "objectives": ["tokens_per_s"], "constraints": [], "prune": True,
@@ -220,6 +223,23 @@ def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_e
     assert told in codesign_report.build(
         found, Question(throughput, None, codesign.MIX, "middle", {"compute": "Compute"}, "compute"), "", None
     ).decode()
+    # A map of two choices says of cells that were skipped what bounds leave them, and they hold no more than that.
+    (mapped,) = plots(run({"codesign_study": "own", "codesign_picture": "map", "codesign_x": "compute",
+                           "codesign_y": "hbm_capacity"}, document_of(study)))  # fmt: skip
+    heat, left = mapped.figure["data"]
+    every = codesign.Study.from_document({**json.loads(document_of(study)), "prune": False})
+    codesign.run(every, tmp_path / every.key, workers=1)
+    designs = codesign.results(tmp_path / every.key).designs().to_dict("records")
+    true = {(f"{row['compute']:g}", f"{row['hbm_capacity']:g}"): row["tokens_per_s"] for row in designs}
+    assert 0 < len(left["text"]) <= len(skipped)
+    for x, y, words in zip(left["x"], left["y"], left["hovertext"], strict=True):
+        number = re.search(r"at most ([\d.,]+)(?:\s×\s10(.))?", words)
+        assert number is not None
+        bound = float(number[1].replace(",", "")) * 10 ** (SUPERSCRIPTS.index(number[2]) if number[2] else 0)
+        assert not true[x, y] > bound * 1.001, "bounds hold, but for the digits that are shown"
+    values = np.frombuffer(base64.b64decode(heat["z"]["bdata"]), heat["z"]["dtype"]).reshape(len(heat["y"]), -1)
+    for (row, column), value in np.ndenumerate(values):
+        assert np.isnan(value) or value == true[heat["x"][column], heat["y"][row]]
     # What follows from inputs alone is not off, and every design of this study can be looked at.
     assert error_told(found, int(best["design"]), codesign.QUANTITIES["processors"], codesign.MIX) == ""
     looked_at = run({"codesign_study": "own", "codesign_design": str(skipped["design"].iloc[0])}, document_of(study))
