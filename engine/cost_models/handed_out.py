@@ -1,0 +1,184 @@
+"""What a cost model hands out to searches, explorations and pages: parts of the contract that are not the model itself.
+
+`engine.cost_models.contract` has them under its own name, too; that is where they are taken from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from engine.executions.arrays import Flags, Floats, Ints
+from engine.space.rejection import MemoryRequirements, Rejected
+from engine.space.rows import Group
+from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes
+from hardware import System
+
+__all__ = [
+    "MODELLED",
+    "PROVENANCES",
+    "BoundSearch",
+    "Candidates",
+    "KernelTimes",
+    "LaidOut",
+    "Prepared",
+    "Sheet",
+    "SustainedRate",
+]  # fmt: skip
+
+
+class Sheet(NamedTuple):
+    """A table to print: what stands above it, headers, rows of texts, which columns are texts, and lines below."""
+
+    heading: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    texts: Sequence[int]
+    below: Sequence[str] = ()
+
+
+MODELLED = "no measurements: modelled"
+PROVENANCES = ("fitted", "measured", "stated", MODELLED)
+"""How well founded a rate is, best first: a fit to measured runs of its precision and generation found it; a benchmark
+measured it; a factor of it was set by hand; nothing was measured on its generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class SustainedRate:
+    """One rate of a system: what the datasheet prints, and what long operations sustain of it, in `unit`.
+
+    `parameters` are the names of the calibrated values that make the difference; `provenance` is one of `PROVENANCES`;
+    `basis` says in words which runs and values it rests on.
+    """
+
+    name: str
+    unit: str
+    peak: float
+    sustained: float
+    parameters: tuple[str, ...]
+    provenance: str
+    basis: str
+
+    @property
+    def share(self) -> float:
+        """Sustained over peak [dimensionless]."""
+        return self.sustained / self.peak
+
+
+class Candidates(Protocol):
+    """Rows of prepared cells that share a bound on their sample rate, each an array [candidates].
+
+    `group` and `place` say which rows of which group, `time` which block times their modes have, `cell` their cell.
+    """
+
+    group: Ints
+    place: Ints
+    time: Ints
+    cell: Ints
+
+
+class Prepared(Protocol):
+    """Cells of a space made ready: what cannot run is rejected and counted, the rest is grouped into rows.
+
+    `fits` [memory modes, schedule points] says what there is memory for, `feasible` counts executions that run.
+    """
+
+    space: Any
+    fits: Flags
+    groups: list[Group]
+    rejected: Rejected
+    feasible: int
+
+    @property
+    def cells(self) -> CellColumns:
+        """The cells."""
+
+    @property
+    def points(self) -> SchedulePoints:
+        """Their schedule points."""
+
+    @property
+    def modes(self) -> StepModes:
+        """The modes of the space."""
+
+    def memory_requirements(self) -> MemoryRequirements:
+        """Returns the memory that everything in the cells needs."""
+
+
+class LaidOut(Protocol):
+    """Cells laid out once for many systems that differ in rates and capacities only."""
+
+    def prepared(self, system: System) -> tuple[Any, Any]:
+        """Returns the cells prepared for a system, as `Prepared`, and their `Candidates`."""
+
+
+class BoundSearch(Protocol):
+    """Cells of a space as a search for the best execution wants them: bounds first, rows only where bounds leave them.
+
+    Systems may differ in rates and capacities. Ids are those of the space.
+    """
+
+    @property
+    def few(self) -> bool:
+        """Whether there are so few schedule points that they are all looked at together, none of them first."""
+
+    def feasible(self, space: Any) -> int:
+        """Counts the executions that run on the space's system."""
+
+    def promising(self, space: Any) -> Ints:
+        """Gives a few schedule points of the highest bounds, to be looked at whole before anything else; all where
+        there are `few`."""
+
+    def bounds(
+        self, space: Any, least: Callable[[], float] = ..., known: Ints | None = None
+    ) -> Iterator[tuple[Ints, Ints, Floats]]:
+        """Gives schedule points, block modes and the sample rate that none of their executions exceeds [samples/s], in
+        parts, the most promising first; from each part on without those that cannot reach `least()`, and without those
+        that are `known`."""
+
+    def prepare(self, space: Any, point: Ints, mode: Ints | None = None) -> tuple[Any, Any]:
+        """Prepares these schedule points with these block modes, or all: `Prepared`, and its `Candidates`."""
+
+    def point_of(self, execution: int) -> Ints:
+        """Returns the schedule point of an execution, an array of one; empty where the execution is of other cells."""
+
+
+class KernelTimes(Protocol):
+    """What single kernels and collectives of a system take, for those who compose steps of their own. Sizes are numbers
+    or arrays that broadcast."""
+
+    def product(
+        self, m: Floats | float, n: Floats | float, k: Floats | float, count: Floats | float = 1.0
+    ) -> tuple[Floats, Floats, Floats]:
+        """Returns the seconds of products [m, k] x [k, n] on one processor [s]: results, gradients of the left and of
+        the right factor."""
+
+    def attention(
+        self,
+        sequences: Floats | float,
+        heads: Floats | float,
+        length: int,
+        key_size: int,
+        value_size: int,
+        window: int | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Returns the seconds of the core of attention on one processor, forward and backward [s]."""
+
+    def norm(self, elements: Floats | float) -> tuple[Floats, Floats]:
+        """Returns the seconds of a norm with its residual of so many elements, forward and backward [s]."""
+
+    def activation(self, elements: Floats | float, *, gated: bool) -> tuple[Floats, Floats]:
+        """Returns the seconds of an activation function with so many results, forward and backward [s]."""
+
+    def recomputed(self, kind: str) -> tuple[float, float, float, float, float]:
+        """Returns which shares of a forward pass a kind of recomputation, "none", "selective" or "full", does again:
+        products of weights, attention, norms and activation functions, collectives of the residual stream, exchanges
+        between experts."""
+
+    def collective(self, size: Floats | float, ranks: int, stride: int, *, passes: float) -> Floats:
+        """Returns the seconds of a collective over ranks so many processors apart, of a full buffer [s]; passes is 1
+        for an all-gather or reduce-scatter, 2 for an all-reduce."""
+
+    def exchange(self, size: Floats | float, ranks: int, stride: int) -> Floats:
+        """Returns the seconds of an all-to-all of a buffer that is spread over the ranks [s]."""
