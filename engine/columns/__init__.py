@@ -22,30 +22,25 @@ from engine.columns.register import (
     ColumnSet,
     UnknownColumn,
     applies,
-    arrow_type,
     by_name,
     called,
     choice_label,
     choices_of,
     cost_model_in,
     cost_models_with,
-    ddl,
     declare,
     defined_of,
-    duckdb_neutral,
-    duckdb_type,
     fields_of,
     headline_of,
-    headline_schema,
     in_order,
     parts_of,
-    schema_of,
     statistics_of,
     stored_of,
     undeclare,
     value_of,
 )
 from engine.columns.rules import EXPERTS, SECOND_TIER
+from engine.columns.schemas import arrow_type, ddl, duckdb_neutral, duckdb_type, headline_schema, schema_of
 from engine.columns.statistics import HEADLINE_NAMES, OF_LAYERS
 
 __all__ = [
