@@ -1,6 +1,7 @@
 """The register of every field and every result: name, unit, description, type, grouping, which direction is better.
 
-Table definitions (`schemas`), labels, units, tooltips, exports and help derive from here, so a column is described exactly once.
+Table definitions (`schemas`), labels, units, tooltips, exports and help derive from here, so a column is described
+exactly once.
 Names and order are those of Calculon's execution files and statistics, which makes its files readable beside ours.
 """
 
