@@ -9,7 +9,7 @@
 
 from engine.calibrate.choice import MOST as MOST_PARAMETERS
 from engine.calibrate.choice import Adjustable, CalibrateError, adjustable
-from engine.calibrate.document import document
+from engine.calibrate.document import checked_name, document
 from engine.calibrate.fit import Estimate, Outcome, calibrate
 from engine.calibrate.ranking import Reranked, recalibrated, rerank
 from engine.calibrate.reading import MOST_BYTES, MOST_RUNS, Measured, parse_given, read_contents, read_paths
@@ -34,6 +34,7 @@ __all__ = [
     "calibrate",
     "calibrated",
     "check",
+    "checked_name",
     "document",
     "parameters_of",
     "parse_given",

@@ -101,6 +101,7 @@ def influence(case: Case, start: Parameters, offered: dict[str, Adjustable]) -> 
         start: parameters that a fit starts from.
         offered: parameters that may move, by name.
     """
+    case = case.remembering()
     here = np.log(step_times(case, start).step)
 
     def moved(one: Adjustable) -> float:

@@ -13,11 +13,27 @@ from engine.calibrate.fit import Outcome
 from engine.validation.fitting import HUBER
 from hardware import CalibratedValue, Calibration, CalibrationFileError, FitError
 
-__all__ = ["document"]
+__all__ = ["checked_name", "document"]
 
 LONGEST: Final = 1_900
 """Characters of a list of runs in a document."""
 DIGITS: Final = 5
+
+
+def checked_name(name: str, base: Calibration) -> str:
+    """Returns what a calibration is to be called, so that one hears before a fit that it cannot be; empty where that is
+    left to the fit.
+
+    Args:
+        name: as somebody gives it.
+        base: any calibration.
+
+    Raises CalibrateError where the name cannot be one.
+    """
+    found = " ".join(name.split())
+    if found:
+        _loaded(hardware.calibration_document(base) | {"name": found})
+    return found
 
 
 def document(outcome: Outcome, name: str = "", day: datetime.date | None = None) -> Calibration:
@@ -34,7 +50,7 @@ def document(outcome: Outcome, name: str = "", day: datetime.date | None = None)
     system = outcome.checked.system
     content = hardware.calibration_document(outcome.base)
     content |= {
-        "name": " ".join(name.split()) or _name(outcome),
+        "name": checked_name(name, outcome.base) or _name(outcome),
         "title": f"{system.title or system.name}, fitted to {_runs(outcome.rows)}",
         "system": system.name,
         "fitted_on": _fitted_on(outcome),
@@ -48,6 +64,10 @@ def document(outcome: Outcome, name: str = "", day: datetime.date | None = None)
     for item in outcome.estimates:
         values[item.about.name] = _value(item.value, item.value_range, outcome, item.about.unit)
     content["parameters"] = values
+    return _loaded(content)
+
+
+def _loaded(content: dict[str, Any]) -> Calibration:
     try:
         return hardware.load_calibration_document(content, "the calibration")
     except CalibrationFileError as problem:

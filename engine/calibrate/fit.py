@@ -19,7 +19,7 @@ import hardware
 from engine.calibrate.choice import Adjustable, CalibrateError, adjustable, checked_names, influence, suggested
 from engine.calibrate.folds import HeldOut, held_out, kin_of, row_weights
 from engine.calibrate.rows import Checked
-from engine.cost_models.calibrated import Parameters, library_calibration, parameters_of, step_times
+from engine.cost_models.calibrated import Parameters, largest, library_calibration, parameters_of, step_times
 from engine.executions.arrays import Floats
 from engine.validation.errors import error_statistics
 from engine.validation.fitting import fit_parameters
@@ -195,7 +195,7 @@ def _errors(checked: Checked, predicted: Floats) -> dict[str, float]:
 
 def _estimate(about: Adjustable, before: Parameters, after: Parameters, deviation: float) -> Estimate:
     prior, value = float(getattr(before, about.name)), float(getattr(after, about.name))
-    limit = float(Parameters.model_json_schema()["properties"][about.name].get("maximum", np.inf))
+    limit = largest(about.name)
 
     def around(centre: float, width: float) -> tuple[float, float]:
         reach = float(np.exp(INTERVAL * width))

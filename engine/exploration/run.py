@@ -21,6 +21,7 @@ from engine.scenarios.scenario import Scenario
 from engine.space.rows import chunks_of
 from engine.space.space import Space
 from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning
+from engine.store.catalogue import Record
 from engine.store.errors import ADVICE
 from hardware import Calibration, SystemLike
 from models import ModelLike
@@ -265,6 +266,19 @@ def from_store(scenario: Scenario, store: Store) -> Exploration | None:
         if store.find(scenario.key) is None:  # removed in between
             return None
         raise
+    return read_back(scenario, store, record, tables)
+
+
+def read_back(scenario: Scenario, store: Store, record: Record, tables: dict[str, pa.Table]) -> Exploration:
+    """Returns the exploration of a scenario from what a store holds of it. Raises StoreCorruptError where that is not
+    what was explored.
+
+    Args:
+        scenario: what was explored.
+        store: where it is.
+        record: its record there.
+        tables: its reductions there, by name.
+    """
     try:
         reductions = Reductions.from_tables(scenario.space, tables)
         whole = int(reductions.feasible.sum()) == record.feasible

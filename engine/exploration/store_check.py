@@ -7,11 +7,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from engine.cost_models.registry import COST_MODELS
-from engine.exploration.run import from_store
+from engine.exploration.run import read_back
 from engine.scenarios.scenario import Scenario
 from engine.store import Store, catalogue
 from engine.store import shards as store_shards
-from engine.store.catalogue import Record
+from engine.store.catalogue import Catalogued, Record
 from engine.store.errors import ADVICE, StoreCorruptError, StoreError
 from engine.store.shards import Shard
 
@@ -43,9 +43,9 @@ def check_store(store: Store) -> Iterator[Finding]:
         store: the open store.
     """
     database = store._database()
-    records = store.records()
+    records, catalogued = store.records(), catalogue.all_catalogued(database)
     for record in records:
-        yield from _checked(store, record)
+        yield from _checked(store, record, catalogued.get(record.key))
     for key, entry in database.contents.lost(record.key for record in records).items():
         sentence = catalogue.loss(database, key, entry)
         yield Finding("lost", sentence, key, entry.get("scenario"))
@@ -64,8 +64,8 @@ def check_store(store: Store) -> Iterator[Finding]:
         )
     if not database.identity:  # a store of older code does not know its files
         return
-    sound = [record.key for record in records if record.damage is None]
-    known = [shard.name for key in sound for shard in catalogue.catalogued(database, key).shards or []]
+    sound = [catalogued[record.key] for record in records if record.damage is None and record.key in catalogued]
+    known = [shard.name for each in sound for shard in each.shards or []]
     for path in database.files.strangers(known):
         yield Finding("note", f"{path} is not of this store, as far as that knows, and is left alone.")
 
@@ -109,7 +109,7 @@ def protect(store: Store, finding: Finding) -> None:
         cursor.execute("UPDATE exploration SET shards = $shards WHERE key = $key", {"shards": text, "key": finding.key})
 
 
-def _checked(store: Store, record: Record) -> Iterator[Finding]:
+def _checked(store: Store, record: Record, catalogued: Catalogued | None) -> Iterator[Finding]:
     database = store._database()
     listed = database.contents.entries.get(record.key, {})
     scenario = listed.get("scenario", record.scenario)  # the list has checksums
@@ -120,15 +120,15 @@ def _checked(store: Store, record: Record) -> Iterator[Finding]:
         if record.damage is not None:
             said.append(record.damage)
         else:
-            shards = catalogue.catalogued(database, record.key).shards
-            for shard in shards or []:
+            if catalogued is None:  # removed meanwhile
+                raise catalogue.no_exploration(database, record.key)
+            for shard in catalogued.shards or []:
                 damage = _damage(store, shard)
                 said += [damage] if damage is not None else []
                 unprotected += shard.checksum is None
             if not said and (rows := store.rows(record.key).table().num_rows) != record.feasible:
                 said.append(f"{rows:,} rows of {record.feasible:,} are left")
-            store.reductions(record.key)
-            _check_as_read(store, record)
+            _check_as_read(store, record, store.reductions(record.key))
     except (StoreError, pa.ArrowException, OSError) as error:
         said.append(str(error).split("\n", 1)[0].rstrip("."))
     if said:
@@ -144,7 +144,7 @@ def _checked(store: Store, record: Record) -> Iterator[Finding]:
         )
 
 
-def _check_as_read(store: Store, record: Record) -> None:
+def _check_as_read(store: Store, record: Record, tables: dict[str, pa.Table]) -> None:
     """Read what this version has explored as `explore` would. Raises StoreCorruptError where that is not it."""
     if record.engine_version.partition(",")[0] not in {each.version for each in COST_MODELS.values()}:
         return
@@ -155,7 +155,7 @@ def _check_as_read(store: Store, record: Record) -> None:
     if scenario.key != record.key and scenario.physics == record.engine_version:
         raise StoreCorruptError("its scenario is not the one that was explored")
     if scenario.key == record.key:
-        from_store(scenario, store)
+        read_back(scenario, store, record, tables)
 
 
 def _damage(store: Store, shard: Shard) -> str | None:

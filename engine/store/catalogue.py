@@ -97,20 +97,31 @@ def catalogued(database: Database, key: str, *active: set[duckdb.DuckDBPyConnect
     return found[0]
 
 
+def all_catalogued(database: Database) -> dict[str, Catalogued]:
+    """Returns what the catalogue says of every exploration, by key.
+
+    Args:
+        database: the open database.
+    """
+    with database.cursor() as cursor:
+        return {one.record.key: one for one in reversed(_catalogued(database, cursor, None))}
+
+
 def _catalogued(database: Database, cursor: duckdb.DuckDBPyConnection, key: str | None) -> list[Catalogued]:
     """Return what the catalogue says of one exploration, or of all, newest first.
 
     Times are read as numbers, because Python does not have all of them.
     """
-    chosen = (
-        "* REPLACE (epoch_us(created_at) AS created_at), "
-        "concat('rows_', key) IN (SELECT table_name FROM duckdb_tables()) AS has_table"
-    )
+    chosen = "* REPLACE (epoch_us(created_at) AS created_at)"
     where, parameters = ("", {}) if key is None else ("WHERE e.key = $key", {"key": key})
     order = "ORDER BY e.created_at DESC, e.key"
     result = cursor.execute(f"SELECT {chosen} FROM exploration e {where} {order}", parameters)
     names = [column[0] for column in result.description or ()]
-    return [_read(database, dict(zip(names, row, strict=True))) for row in result.fetchall()]
+    found = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+    tables: set[str] = set()
+    if any(row["shards"] is None for row in found):  # only stores of earlier versions have rows in tables
+        tables = {table for (table,) in cursor.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    return [_read(database, row | {"has_table": f"rows_{row['key']}" in tables}) for row in found]
 
 
 def _read(database: Database, row: dict[str, Any]) -> Catalogued:

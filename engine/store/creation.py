@@ -51,11 +51,11 @@ CREATE TABLE reduction (
 """The catalogue. `scenario`, `infeasible_by_reason`, `timings` and `shards` are JSON; `shards` is NULL when the rows
 are in the table `rows_<key>` of this file. `created_at` is UTC. `content` is an Arrow stream."""
 
-COLUMNS_OF_TABLES: Final = (
-    "SELECT table_name, column_name, data_type FROM duckdb_columns() "
-    "WHERE table_name IN ('meta', 'exploration', 'reduction', 'made')"
-)
-"""Asks a database for table, name and type of each column of the catalogue that it has."""
+IS_TABLE: Final = "SELECT 1 FROM pragma_storage_info($table) LIMIT 0"
+"""Asks a database nothing, and fails where it has no such table; also for views, which have no storage. Unlike
+`duckdb_tables()` it does not have the hundred views made that come with a database, when it was just opened."""
+COLUMNS_OF_TABLE: Final = "SELECT name, type FROM pragma_table_info($table)"
+"""Asks a database for name and type of each column of a table."""
 
 
 def columns_digest() -> str:

@@ -23,7 +23,8 @@ from engine.store.compat import SPILLED
 from engine.store.contents import IDENTITY, Contents, identity_in
 from engine.store.contents import SUFFIX as CONTENTS
 from engine.store.creation import (
-    COLUMNS_OF_TABLES,
+    COLUMNS_OF_TABLE,
+    IS_TABLE,
     LAYOUT,
     SUFFIX,
     WITHOUT_CHECKSUMS,
@@ -278,9 +279,9 @@ class Database:
         others."""
         expected = {"application": "shardscape", "layout": LAYOUT, "columns": columns_digest()}
         with self.cursor() as cursor:
-            known = cursor.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'meta'").fetchall()[0][0]
             try:
-                found = dict(cursor.execute("SELECT name, value FROM meta").fetchall()) if known else {}
+                cursor.execute(IS_TABLE, {"table": "meta"})
+                found = dict(cursor.execute("SELECT name, value FROM meta").fetchall())
             except (duckdb.BinderException, duckdb.CatalogException):
                 found = {}
         if found.get("application") != expected["application"]:
@@ -300,14 +301,19 @@ class Database:
 
     def _check_tables(self, without: set[str]) -> None:
         """Make sure that the tables are those that `create` makes, so that what is asked of them can be asked."""
+        expected = {(table, *rest) for table, *rest in columns_of_tables() if table not in without}
+        found: set[tuple[str, ...]] = set()
         with self.cursor() as cursor:
-            found = set(cursor.execute(COLUMNS_OF_TABLES).fetchall())
-        for table, column, kind in sorted(columns_of_tables() - found):
-            if table not in without:
-                raise StoreCorruptError(
-                    f"The store {self.path} is damaged (its table {table} has no column {column} of type {kind}): "
-                    "restore it from a copy, or delete it and explore again."
-                )
+            for table in sorted({table for table, *_ in expected}):
+                with contextlib.suppress(duckdb.CatalogException):
+                    cursor.execute(IS_TABLE, {"table": table})
+                    columns = cursor.execute(COLUMNS_OF_TABLE, {"table": table}).fetchall()
+                    found |= {(table, name, kind) for name, kind in columns}
+        for table, column, kind in sorted(expected - found):
+            raise StoreCorruptError(
+                f"The store {self.path} is damaged (its table {table} has no column {column} of type {kind}): "
+                "restore it from a copy, or delete it and explore again."
+            )
 
     def _identified_again(self) -> str:
         """Give a store whose identity is damaged the one by which its list of contents calls it, or a new one."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calibrated import FITTED, Case, Parameters, step_times
+from engine.cost_models.calibrated import FITTED, Case, Parameters, largest, step_times
 from engine.executions.arrays import Floats
 
 __all__ = ["Fit", "fit_parameters"]
@@ -67,11 +67,11 @@ def fit_parameters(
         The fit. Parameters are kept inside their bounds by clipping.
     """
     weights = np.ones(len(measured)) if weights is None else weights
+    case = case.remembering()  # thousands of evaluations differ in their parameters only
     predict = predict or (lambda rows, p: step_times(rows, p).step)
     target = np.log(measured)
     centre = np.log([getattr(start, name) for name in names])
-    limits = Parameters.model_json_schema()["properties"]
-    ceiling = np.log([limits[name].get("maximum", np.inf) for name in names])
+    ceiling = np.log([largest(name) for name in names])
     tightness = (HUBER / np.array([(spread or {}).get(name, PRIOR) for name in names])) ** 2
 
     def at(x: Floats) -> Parameters:

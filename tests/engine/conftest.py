@@ -8,12 +8,17 @@ from engine.store import Store, shards, writer
 from tests.engine.store_rows import FEW, MANY, make_rows, put, rows_in_tables
 
 
-@pytest.fixture
-def store_path(tmp_path, monkeypatch):
-    """The path of a store where a few thousand rows are an exploration with several shards of several groups."""
+def small_limits(monkeypatch):
+    """Lets a few thousand rows be an exploration with several shards of several groups."""
     monkeypatch.setattr(writer, "ROWS_PER_GROUP", 512)
     monkeypatch.setattr(shards, "ROWS_PER_GROUP", 512)
     monkeypatch.setattr(shards, "ROWS_PER_SHARD", 1024)
+
+
+@pytest.fixture
+def store_path(tmp_path, monkeypatch):
+    """The path of a store where a few thousand rows are an exploration with several shards of several groups."""
+    small_limits(monkeypatch)
     return tmp_path / "results.duckdb"
 
 
@@ -23,10 +28,28 @@ def opened_store(store_path):
         yield opened
 
 
-@pytest.fixture(params=["several shards", "a table of an earlier version"])
-def stored(request, opened_store):
-    """A store with one exploration, the rows that went in, and the access to them."""
-    rows = make_rows(MANY if request.param == "several shards" else FEW)
-    with rows_in_tables() if request.param.startswith("a table") else nullcontext():
+WAYS = ("several shards", "a table of an earlier version")
+
+
+def filled(opened_store, way):
+    """A store with one exploration, kept in one of the ways; the rows that went in, and the access to them."""
+    rows = make_rows(MANY if way == "several shards" else FEW)
+    with rows_in_tables() if way.startswith("a table") else nullcontext():
         put(opened_store, "key", rows)
     return opened_store, rows, opened_store.rows("key")
+
+
+@pytest.fixture(params=WAYS)
+def stored(request, opened_store):
+    """A store with one exploration, the rows that went in, and the access to them."""
+    return filled(opened_store, request.param)
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def read_only(request, tmp_path_factory):
+    """As `stored`, one for all tests of a module, which only read it."""
+    with Store(tmp_path_factory.mktemp("stored") / "results.duckdb") as opened:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            small_limits(monkeypatch)
+            found = filled(opened, request.param)
+        yield found

@@ -24,7 +24,7 @@ MALFORMED = {"missing_value", "not_an_integer", "not_a_boolean", "not_a_word", "
 SEEN = ["status", "reason", "reason_text", "total_time", "proc_mem_tier1_cap_req"]
 FIELDS_OF_A_KIND = {
     "calculon": ("tensor_par", "weight_offload", "activation_recompute"),
-    "calibrated": ("batch_size", "zero_stage", "expert_overlap", "launch"),
+    "calibrated": ("zero_stage", "expert_overlap", "launch"),
 }
 PAIRS = [(model, field) for model, names in FIELDS_OF_A_KIND.items() for field in names]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -47,24 +47,25 @@ def test_permuting_rows_permutes_results(files: worlds.Files, random: Random) ->
     pd.testing.assert_frame_equal(straight.iloc[order].reset_index(drop=True), permuted.reset_index(drop=True))
 
 
-@pytest.mark.parametrize("tier", ["mem1", "mem2"])
-def test_more_memory_keeps_what_fitted(files: worlds.Files, tier: str) -> None:
-    random = Random(f"memory {tier}")
-    gained = kept = 0
-    for _ in range(27):
+def test_more_memory_keeps_what_fitted(files: worlds.Files) -> None:
+    random = Random("memory")
+    kept, gained = 0, dict.fromkeys(("mem1", "mem2"), 0)
+    for _ in range(20):
         shape, machine, executions = _world(random, 60)
-        if machine[tier]["GBps"] == 0:
-            machine[tier]["GBps"] = 100
-        larger = copy.deepcopy(machine)
-        larger[tier]["GiB"] = machine[tier]["GiB"] * random.choice((1.01, 10, 1000)) + 1
-        before, after = (_evaluate(files, (shape, each, executions)) for each in (machine, larger))
+        if machine["mem2"]["GBps"] == 0:
+            machine["mem2"]["GBps"] = 100
+        before = _evaluate(files, (shape, machine, executions))
         fitted = (before["status"] == "ok").to_numpy()
-        assert (after.loc[fitted, "status"] == "ok").all()
-        pd.testing.assert_frame_equal(before[fitted], after[fitted])  # and takes exactly as long
         kept += int(fitted.sum())
-        gained += int((after["status"] == "ok").sum() - fitted.sum())
+        for tier in gained:
+            larger = copy.deepcopy(machine)
+            larger[tier]["GiB"] = machine[tier]["GiB"] * random.choice((1.01, 10, 1000)) + 1
+            after = _evaluate(files, (shape, larger, executions))
+            assert (after.loc[fitted, "status"] == "ok").all()
+            pd.testing.assert_frame_equal(before[fitted], after[fitted])  # and takes exactly as long
+            gained[tier] += int((after["status"] == "ok").sum() - fitted.sum())
     assert kept > 100
-    assert gained > (10 if tier == "mem1" else -1)
+    assert gained["mem1"] > 10
 
 
 def _faster_network(machine: worlds.System, random: Random) -> None:
@@ -83,31 +84,34 @@ def _faster_link_to_second_tier(machine: worlds.System, random: Random) -> None:
     machine["mem2"]["GBps"] *= random.choice((1.001, 2, 50))
 
 
-@pytest.mark.parametrize("improve", [_faster_network, _shorter_latency, _faster_memory, _faster_link_to_second_tier])
-def test_better_hardware_is_never_slower_without_overlap(
-    files: worlds.Files, improve: Callable[[worlds.System, Random], None]
-) -> None:
+IMPROVEMENTS = (_faster_network, _shorter_latency, _faster_memory, _faster_link_to_second_tier)
+
+
+def test_better_hardware_is_never_slower_without_overlap(files: worlds.Files) -> None:
     """With overlap it can be: faster exchange leaves a shorter window for another one to hide in."""
-    random = Random(f"bandwidth {improve.__name__}")
-    faster = compared = 0
+    random = Random("bandwidth")
+    compared, faster = Counter[str](), Counter[str]()
     for _ in range(27):
         shape, machine, executions = _world(random, 60, tensor_par_overlap="none", data_par_overlap=False)
-        better = copy.deepcopy(machine)
-        improve(better, random)
-        before, after = (_evaluate(files, (shape, each, executions)) for each in (machine, better))
-        assert before["status"].tolist() == after["status"].tolist()
-        runs = before["status"] == "ok"
-        if improve is _shorter_latency:
-            # without a pipeline the reference still waits for the latency of its network, uncounted, and hides
-            # offloading behind it: a shorter one then shows more of the offloading
-            offloads = before["weight_offload"] | before["activations_offload"] | before["optimizer_offload"]
-            runs &= ~(offloads & (before["pipeline_par"] == 1))
-        old, new = before.loc[runs, "total_time"].to_numpy(), after.loc[runs, "total_time"].to_numpy()
-        assert (new <= old * (1 + 1e-12)).all(), executions[int(np.flatnonzero(runs)[np.argmax(new / old)])]
-        compared += len(old)
-        faster += int((new < old * (1 - 1e-9)).sum())
-    assert compared > 200
-    assert faster > 20
+        before = _evaluate(files, (shape, machine, executions))
+        for improve in IMPROVEMENTS:
+            better = copy.deepcopy(machine)
+            improve(better, random)
+            after = _evaluate(files, (shape, better, executions))
+            assert before["status"].tolist() == after["status"].tolist()
+            runs = before["status"] == "ok"
+            if improve is _shorter_latency:
+                # without a pipeline the reference still waits for the latency of its network, uncounted, and hides
+                # offloading behind it: a shorter one then shows more of the offloading
+                offloads = before["weight_offload"] | before["activations_offload"] | before["optimizer_offload"]
+                runs = runs & ~(offloads & (before["pipeline_par"] == 1))
+            old, new = before.loc[runs, "total_time"].to_numpy(), after.loc[runs, "total_time"].to_numpy()
+            assert (new <= old * (1 + 1e-12)).all(), executions[int(np.flatnonzero(runs)[np.argmax(new / old)])]
+            compared[improve.__name__] += len(old)
+            faster[improve.__name__] += int((new < old * (1 - 1e-9)).sum())
+    assert len(faster) == len(IMPROVEMENTS)
+    assert min(compared.values()) > 200
+    assert min(faster.values()) > 20
 
 
 def test_memory_does_not_depend_on_networks_or_overlap_of_gradients(files: worlds.Files) -> None:

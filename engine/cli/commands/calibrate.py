@@ -81,6 +81,7 @@ def calibrate(
     if out is not None:
         _check_out(out)
     start = hardware.load_calibration(base)
+    name = calibration.checked_name(name, start)
     measured = calibration.read_paths(runs, calibration.parse_given(given or []))
     checked = calibration.check(measured, hardware.load(system), calibration.parameters_of(start))
     if not checked.accepted.any():

@@ -45,6 +45,7 @@ from engine.cost_models.calibrated.physics.memory import MemoryUse, memory_use
 from engine.cost_models.calibrated.physics.parameters import (
     FITTED,
     Parameters,
+    largest,
     library_calibration,
     parameters,
     parameters_of,
@@ -131,6 +132,7 @@ __all__ = [
     "interleaved_where",
     "kernel_rate",
     "kind_words",
+    "largest",
     "launch_time",
     "library_calibration",
     "memory_use",

@@ -55,6 +55,8 @@ class Cluster:
 
     def end(self) -> None:
         """Kills the scheduler, and with it all workers."""
+        if self.process.returncode is not None:
+            return
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         assert self.process.stdout is not None
@@ -122,25 +124,6 @@ def test_a_worker_of_another_version_is_refused(
     with pytest.raises(codesign.ClusterError, match=r"A worker runs Shardscape .*, and the caller 0\.0\.9: fig"):
         codesign.run(study(**MANY), tmp_path, client=cluster.address)
     assert not (tmp_path / "parts").exists()
-
-
-def test_a_lost_scheduler_is_told_and_the_rest_runs_elsewhere(
-    expected: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("engine.codesign.executors.CONNECT_SECONDS", 3.0)
-    lost = Cluster(1)
-    ended = []
-
-    def told(progress: codesign.Progress) -> None:
-        if progress.tasks >= 2 and not ended:
-            ended.append(progress.done)
-            lost.end()
-
-    with pytest.raises(codesign.ClusterError, match=r"are written and stay good: run the study again to go on\.$"):
-        codesign.run(study(**MANY), tmp_path, client=lost.address, progress=told, task_seconds=0.05)
-    again = codesign.run(study(**MANY), tmp_path, workers=1)
-    assert again.before >= ended[0] > 0
-    same(tmp_path, expected)
 
 
 def test_nobody_at_the_address_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,4 +201,23 @@ def test_stopping_keeps_what_is_there(expected: pd.DataFrame, tmp_path: Path) ->
     assert 0 < len(early.rows) < POINTS
     assert len(early.front())
     codesign.run(study(**MANY), tmp_path, workers=1)
+    same(tmp_path, expected)
+
+
+def test_a_lost_scheduler_is_told_and_the_rest_runs_elsewhere(
+    cluster: Cluster, expected: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one that uses the cluster."""
+    monkeypatch.setattr("engine.codesign.executors.CONNECT_SECONDS", 2.0)
+    ended = []
+
+    def told(progress: codesign.Progress) -> None:
+        if progress.tasks >= 2 and not ended:
+            ended.append(progress.done)
+            cluster.end()
+
+    with pytest.raises(codesign.ClusterError, match=r"are written and stay good: run the study again to go on\.$"):
+        codesign.run(study(**MANY), tmp_path, client=cluster.address, progress=told, task_seconds=0.05)
+    again = codesign.run(study(**MANY), tmp_path, workers=1)
+    assert again.before >= ended[0] > 0
     same(tmp_path, expected)

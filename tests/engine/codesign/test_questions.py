@@ -74,10 +74,16 @@ def test_some_sizes_waste_processors() -> None:
     assert rate[1680] == best["sample_rate"]
 
 
-def test_a_mix_is_tokens_over_the_time_that_each_model_takes(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> codesign.Results:
+    """The results of the small study."""
+    place = tmp_path_factory.mktemp("study")
+    codesign.run(study(), place, workers=1)
+    return codesign.results(place)
+
+
+def test_a_mix_is_tokens_over_the_time_that_each_model_takes(found: codesign.Results) -> None:
     asked = study()
-    codesign.run(asked, tmp_path, workers=1)
-    found = codesign.results(tmp_path)
     first, second = (found.designs(name) for name in ("megatron-126M", "gpt3-13B"))
     mix = found.designs()
     expected = 1 / (0.75 / first["tokens_per_s"] + 0.25 / second["tokens_per_s"])
@@ -91,10 +97,10 @@ def test_a_mix_is_tokens_over_the_time_that_each_model_takes(tmp_path: Path) -> 
         found.otherwise(sizes=[8])
 
 
-def test_budgets_constraints_and_what_binds(tmp_path: Path) -> None:
-    asked = study(constraints=[{"quantity": "processors", "at_most": 8}, {"quantity": "usd", "at_most": 1e9}])
-    codesign.run(asked, tmp_path, workers=1)
-    found = codesign.results(tmp_path)
+def test_budgets_constraints_and_what_binds(found: codesign.Results) -> None:
+    found = found.otherwise(
+        constraints=[{"quantity": "processors", "at_most": 8}, {"quantity": "usd", "at_most": 1e9}]
+    )
     best, free = found.best(), found.best(constraints=[])
     assert best is not None
     assert free is not None

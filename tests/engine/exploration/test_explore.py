@@ -261,7 +261,7 @@ def without_evaluating() -> Any:
 
 
 def test_a_store_gives_back_the_identical_exploration(store_path: Path) -> None:
-    scenarios = [draw(Random(seed), largest=2_000).scenario for seed in range(5)]
+    scenarios = [draw(Random(seed), largest=2_000).scenario for seed in range(3)]
     scenarios += [engine.Scenario.of(model, "a100_80g", **NARROW) for model in ("megatron-126M", "megatron-1T")]
     in_memory = [engine.explore_scenario(each) for each in scenarios]
     sizes = [each.feasible for each in in_memory]

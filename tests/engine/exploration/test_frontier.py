@@ -36,7 +36,7 @@ SPECIAL = [float("inf"), -float("inf"), float("nan"), 1.7e308, -1.7e308, 5e-324,
 VALUES = st.integers(-3, 3).map(float) | st.integers(-50, 50).map(float) | st.sampled_from(SPECIAL)
 
 
-@settings(max_examples=12 * settings.default.max_examples)
+@settings(max_examples=6 * settings.default.max_examples)
 @given(data=st.data(), count=st.integers(2, 3), size=st.integers(0, 60))
 def test_equals_comparing_all_pairs(data: st.DataObject, count: int, size: int) -> None:
     better = data.draw(st.lists(st.sampled_from(["lower", "higher"]), min_size=count, max_size=count))

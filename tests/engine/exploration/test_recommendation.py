@@ -32,10 +32,10 @@ from engine.validation.uncertainty import memory_interval_of, memory_residuals
 from hardware import GIB
 
 ASKED: dict[str, dict[str, Any]] = {
-    "calibrated": {"model": "llama-3.1-8B", "system": "h100_80g_sxm", "num_procs": 8, "max_batch_size": 16,
+    "calibrated": {"model": "llama-3.1-8B", "system": "h100_80g_sxm", "num_procs": 4, "max_batch_size": 16,
                    "datatype": "bfloat16"},
     "calculon": {"model": "gpt2-xl", "system": "a100_80g", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"},
-    "unmeasured everywhere": {"model": "llama-3.1-8B", "system": "tpu_v5p_95g", "num_procs": 8, "max_batch_size": 8,
+    "unmeasured everywhere": {"model": "llama-3.1-8B", "system": "tpu_v5p_95g", "num_procs": 4, "max_batch_size": 8,
                               "datatype": "bfloat16"},
 }  # fmt: skip
 
@@ -166,7 +166,7 @@ def test_mechanisms_of_a_table_are_those_of_its_rows() -> None:
 
 
 def test_the_command_tells_the_same() -> None:
-    command = ["best", "llama-3.1-8B", "h100_80g_sxm", "--procs", "8", "--max-batch", "16", "--datatype", "bfloat16"]
+    command = ["best", "llama-3.1-8B", "h100_80g_sxm", "--procs", "4", "--max-batch", "16", "--datatype", "bfloat16"]
     found = recommend(exploration("calibrated"))
     assert found.execution is not None
     told = json.loads(CliRunner().invoke(app, [*command, "--recommended", "--json"]).stdout)["recommended"]

@@ -301,21 +301,6 @@ def test_time_is_bounded_whatever_a_search_does() -> None:
         answerer.close()
 
 
-def test_a_process_that_dies_is_replaced() -> None:
-    answerer = Answerer()
-    try:
-        answerer.answer("list_systems", {})
-        (pid,) = answerer.pids
-        os.kill(pid, signal.SIGKILL)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        assert answerer.answer("list_systems", {})["systems"]
-        assert len(answerer.pids) == 1
-        assert pid not in answerer.pids
-    finally:
-        answerer.close()
-    assert answerer.pids == ()
-
-
 def test_memory_is_bounded() -> None:
     answerer = Answerer(Bounds(memory_gib=0.05))
     try:
@@ -325,8 +310,15 @@ def test_memory_is_bounded() -> None:
         answerer.close()
 
 
-def test_who_does_not_wait_is_told_that_others_are_answered() -> None:
+def test_a_process_that_dies_is_replaced_and_who_does_not_wait_is_told_that_others_are_answered() -> None:
     answerer, asked_first, done = Answerer(), threading.Event(), threading.Event()
+    answerer.answer("list_systems", {})
+    (pid,) = answerer.pids
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert answerer.answer("list_systems", {})["systems"]
+    assert len(answerer.pids) == 1
+    assert pid not in answerer.pids
 
     def first() -> None:
         with pytest.raises(engine.ExplorationCancelled):
@@ -342,3 +334,4 @@ def test_who_does_not_wait_is_told_that_others_are_answered() -> None:
         done.set()
         thread.join()
         answerer.close()
+    assert answerer.pids == ()

@@ -89,14 +89,14 @@ def test_rows_in_a_table_are_counted_as_what_they_take_in_the_log_and_in_the_fil
         assert again.find("second").bytes - sizes["first"] >= 2**18 - 16_384
 
 
-@pytest.mark.parametrize("piece", [512, 700, 10_000])
-def test_any_number_of_rows_in_any_pieces(opened_store, piece):
-    wanted = {}
-    for count in (1, 511, 512, 2047, 2048, 2049, 3072):
-        wanted[f"key{count}"] = rows = make_rows(count)
-        assert put(opened_store, f"key{count}", rows, piece=piece).feasible == count
-    for key, rows in wanted.items():
-        assert_same(opened_store.rows(key).table(), rows)
+def test_any_number_of_rows_in_any_pieces(opened_store):
+    """Pieces of a group of rows, of no part of one, and larger than all."""
+    pieces = {512: (1, 511, 512, 2048, 2049), 700: (511, 2047, 2048, 3072), 10_000: (512, 2049, 3072)}
+    for piece, counts in pieces.items():
+        for count in counts:
+            rows, key = make_rows(count), f"key{count}-{piece}"
+            assert put(opened_store, key, rows, piece=piece).feasible == count
+            assert_same(opened_store.rows(key).table(), rows)
 
 
 def test_store_and_its_folder_can_be_moved(stored, tmp_path):

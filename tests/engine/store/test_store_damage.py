@@ -25,22 +25,21 @@ import engine
 from engine.cli.main import main
 from engine.exploration.run import from_store
 from engine.exploration.store_check import check_store
-from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning, StoreVersionError, shards, writer
+from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning, StoreVersionError, shards
 from tests.engine.store_rows import MANY, REDUCTIONS, decoded, folder_of, make_rows, put, rows_in_tables
 
 ROOT = Path(__file__).parents[3]
 KEYS = {"inside0": 700, "sharded0": 2300, "inside1": 900, "sharded1": 2500}
 """Rows of explorations in a table, as earlier versions kept few, and in shards."""
 WRITES = """
-import os, signal, sys
-from pathlib import Path
-from tests.engine.store.test_store_damage import KEYS, use_small_limits
+import json, os, signal, sys
 from contextlib import nullcontext
+from engine.store import Store, shards, writer
 from tests.engine.store_rows import make_rows, put, rows_in_tables
-from engine.store import Store
-use_small_limits(setattr)
+writer.ROWS_PER_GROUP = shards.ROWS_PER_GROUP = 512
+shards.ROWS_PER_SHARD = 1024
 store = Store(sys.argv[1])
-for key, rows in KEYS.items():
+for key, rows in json.loads(sys.argv[2]).items():
     with rows_in_tables() if key.startswith("inside") else nullcontext():
         put(store, key, make_rows(rows, seed=rows))
 put(store, "gone", make_rows(100))
@@ -49,18 +48,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def use_small_limits(change):
-    """Let two thousand rows be a large exploration with several shards."""
-    change(writer, "ROWS_PER_GROUP", 512)
-    change(shards, "ROWS_PER_GROUP", 512)
-    change(shards, "ROWS_PER_SHARD", 1024)
-
-
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
     """The folder of a store whose process was killed after it had stored everything and deleted one."""
     path = tmp_path_factory.mktemp("killed") / "results.duckdb"
-    done = subprocess.run([sys.executable, "-c", WRITES, str(path)], cwd=ROOT, check=False)
+    done = subprocess.run([sys.executable, "-c", WRITES, str(path), json.dumps(KEYS)], cwd=ROOT, check=False)
     assert done.returncode == -signal.SIGKILL
     assert path.with_name("results.duckdb.wal").stat().st_size > 100_000
     return path.parent
@@ -288,12 +280,12 @@ REPAIRED = ("key", "scenario", "shards", "content")
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    """The folder of a store with ten explorations, every other one in a table; and their scenarios and sizes."""
+    """The folder of a store with ten explorations, three of them in tables; and their scenarios and sizes."""
     path = tmp_path_factory.mktemp("many") / "results.duckdb"
     scenarios, sizes = [], {}
     with Store(path) as store:
         for number in range(len(TEXTS) + 2):
-            with rows_in_tables() if number % 2 else nullcontext():
+            with rows_in_tables() if number % 4 == 1 else nullcontext():
                 found = explored(store, 2 * number + 2, num_procs=1)
             scenarios.append(found.scenario)
             sizes[found.key] = found.feasible

@@ -66,6 +66,11 @@ def make_foreign(path, text="CREATE TABLE meta (b INTEGER)"):
         connection.execute(text)
 
 
+# What is asked of a view could be anything, and take any time.
+LOOKS_LIKE_A_STORE = "CREATE VIEW meta AS SELECT 'application' AS name, 'shardscape' AS value"
+A_VIEW_FOR_A_TABLE = "ALTER TABLE made RENAME TO others; CREATE VIEW made AS SELECT * FROM others"
+
+
 def make_store_then(change):
     def make(path):
         Store(path).close()
@@ -94,6 +99,8 @@ def set_meta(name, value):
         (make_store_then(lambda path: spoil(path, 12300)), StoreCorruptError, "is damaged"),
         (make_foreign, StoreVersionError, "no result store"),
         (lambda path: make_foreign(path, "CREATE TABLE a (b INTEGER)"), StoreVersionError, "no result store"),
+        (lambda path: make_foreign(path, LOOKS_LIKE_A_STORE), StoreVersionError, "no result store"),
+        (make_store_then(lambda path: make_foreign(path, A_VIEW_FOR_A_TABLE)), StoreCorruptError, "table made has no"),
         (make_store_then(set_meta("layout", "99")), StoreVersionError, "has layout 99, this version writes 2"),
         (make_store_then(set_meta("columns", "0")), StoreVersionError, "has set of columns 0, this version writes"),
         (Path.mkdir, StoreAccessError, "is a folder"),

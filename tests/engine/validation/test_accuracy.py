@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -112,6 +114,19 @@ def test_a_fit_finds_parameters_that_made_the_data() -> None:
     assert found.loss_after < 0.02 * found.loss_before
     for name in ("sustained_ampere", "sustained_hopper", "launch"):
         assert getattr(found.parameters, name) == pytest.approx(getattr(truth, name), rel=0.02)
+
+
+def test_rows_that_remember_are_predicted_alike_to_the_bit() -> None:
+    mapped = map_runs(library_runs())
+    case = mapped.case.take(np.flatnonzero(mapped.supported))
+    kept, other = case.remembering(), parameters().model_copy(update={"scale_up": 0.5, "latency": 9e-6, "wave": 0.1})
+    for p in (start_parameters(), parameters(), other, start_parameters()):
+        np.testing.assert_equal(asdict(step_times(kept, p)), asdict(step_times(case, p)))
+    # What is changed about them is not remembered as it was.
+    for same in (kept, case):
+        assert replace(same, layout=replace(same.layout, tensor_par=same.layout.tensor_par * 2.0)).known is None
+    assert case.known is None
+    assert kept.take(np.arange(3)).known is None
 
 
 def test_the_shipped_values_are_where_the_fit_ends() -> None:

@@ -6,9 +6,10 @@ model on one system passes scalars for both and arrays for the execution only. T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from engine.executions.arrays import Floats
 
 __all__ = [
     "ATTENTION_KERNELS", "DISPATCHERS", "GENERATIONS", "LAUNCHES", "RECOMPUTES", "Accelerators", "Case", "Floats",
-    "Layout", "ModelShapes", "Software",
+    "Layout", "ModelShapes", "Software", "once_per_case",
 ]  # fmt: skip
 
 
@@ -54,7 +55,7 @@ class _Arrays:
         Args:
             values: fields by name, numbers or arrays [rows].
         """
-        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
         given = cls._completed(values)
         return cls(**{name: _arrays(given[name]) for name in names})
 
@@ -65,8 +66,8 @@ class _Arrays:
 
     def columns(self) -> Iterator[Floats]:
         """Yields every array of the group, those of each network too."""
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
+        for each in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
             yield from value if isinstance(value, tuple) else (value,)
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Self:
@@ -75,7 +76,7 @@ class _Arrays:
         Args:
             index: positions of rows, or a truth for each [rows].
         """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
         return type(self)(**{name: _at(value, index) for name, value in values.items()})
 
 
@@ -250,14 +251,50 @@ class Software(_Arrays):
         return {"token_dispatcher": 0.0, "dispatch_bytes": 2.0, "kept_bytes": 2.0, **values}
 
 
+_Found = TypeVar("_Found")
+
+
+def once_per_case(compute: Callable[[Case], _Found]) -> Callable[[Case], _Found]:
+    """Returns a function of a case that computes anything once for each that remembers, and every time for others.
+
+    It may depend on nothing else, no parameters of a calibration above all, and nobody changes what it returns.
+
+    Args:
+        compute: what is computed of a case.
+    """
+
+    @wraps(compute)
+    def found(case: Case) -> _Found:
+        known = case.known
+        if known is None:
+            return compute(case)
+        if compute not in known:
+            known[compute] = compute(case)
+        there: _Found = known[compute]
+        return there
+
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Model, accelerator, layout and software of the same rows."""
+    """Model, accelerator, layout and software of the same rows.
+
+    `known` is what has been computed of these rows alone, where they remember it; copies start without.
+    """
 
     model: ModelShapes
     accelerator: Accelerators
     layout: Layout
     software: Software
+    known: dict[Callable[[Case], Any], Any] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def remembering(self) -> Case:
+        """Returns the same rows for whoever evaluates them with many parameters: what depends on no parameter, such as
+        stages and shapes of products, is computed once and kept as long as they are."""
+        found = Case(self.model, self.accelerator, self.layout, self.software)
+        object.__setattr__(found, "known", {})
+        return found
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Case:
@@ -279,27 +316,32 @@ class Case:
         )
 
     @property
+    @once_per_case
     def tokens(self) -> Floats:
         """Tokens of one microbatch on one context-parallel rank."""
         return self.layout.microbatch_size * self.model.seq_size / self.layout.context_par
 
     @property
+    @once_per_case
     def split_tokens(self) -> Floats:
         """Tokens between the tensor-parallel layers: split over the group under sequence parallelism."""
         return self.tokens / np.where(self.layout.sequence_par > 0, self.layout.tensor_par, 1.0)
 
     @property
+    @once_per_case
     def key_value_heads(self) -> Floats:
         """Key and value heads of the whole tensor-parallel group: each is repeated where there are more ranks."""
         return np.maximum(self.model.key_value_heads, self.layout.tensor_par)
 
     @property
+    @once_per_case
     def microbatches(self) -> Floats:
         """Microbatches that each pipeline runs in a step, at least 1."""
         share = self.layout.batch_size / (self.layout.data_par * self.layout.microbatch_size)
         return np.maximum(np.round(share), 1.0)
 
     @property
+    @once_per_case
     def processors(self) -> Floats:
         """Processors of the whole job."""
         layout = self.layout

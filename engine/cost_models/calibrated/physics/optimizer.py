@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.pipeline.stages import fullest_stages
 from engine.cost_models.calibrated.physics.weights import held_on, local_weights, replicas_of
@@ -28,6 +28,7 @@ OPTIMIZER_LAUNCHES = 50.0
 """Kernels of the update [kernels]. Source: the calibration study on 1,147 measured rows; stated, not fitted."""
 
 
+@once_per_case
 def held_by_stage(case: Case) -> list[tuple[Floats, Floats]]:
     """Returns the parameters on one processor, outside and inside experts, of every stage that may hold most [rows]
     [elements].

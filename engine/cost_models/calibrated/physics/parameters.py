@@ -6,13 +6,14 @@ frozen `Parameters`; the shipped values are the calibration "global" of the libr
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hardware import Calibration, CalibrationFileError, load_calibration
 
-__all__ = ["FITTED", "Parameters", "library_calibration", "parameters", "parameters_of"]
+__all__ = ["FITTED", "Parameters", "largest", "library_calibration", "parameters", "parameters_of"]
 
 
 class Parameters(BaseModel):
@@ -74,6 +75,16 @@ FITTED = (
 )
 """The six parameters that a fit changes; all others are stated. Fitting four more (power exponent, 8-bit rate, both
 overlaps) predicts unseen halves worse than their round values do."""
+
+
+@cache
+def largest(name: str) -> float:
+    """Returns the largest value that a parameter may have, in its unit; infinite where there is none.
+
+    Args:
+        name: of a field of `Parameters`.
+    """
+    return float(Parameters.model_json_schema()["properties"][name].get("maximum", math.inf))
 
 
 def parameters_of(calibration: Calibration) -> Parameters:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.matrices import (
     attention_weights,
     dense_weights,
@@ -71,6 +71,7 @@ def held_on(case: Case, local: LocalWeights, stage: Stage, number: int) -> Held:
     return Held(blocks + sparse * local.sparse, sparse * local.experts, vocabulary)
 
 
+@once_per_case
 def replicas_of(case: Case) -> tuple[Floats, Floats]:
     """Returns how many processors hold the same parameters outside experts, and the same experts [rows] [processors].
 
@@ -125,6 +126,7 @@ def heads(case: Case, number: int) -> Floats:
     return np.asarray(found)
 
 
+@once_per_case
 def local_weights(case: Case) -> LocalWeights:
     """Returns what tensor and expert parallelism leave on one processor [rows] [elements]; 0 experts where there are
     none.

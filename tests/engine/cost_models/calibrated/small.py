@@ -94,7 +94,7 @@ def named(name: str) -> engine.Scenario:
         return scenario(model, system_of("tpu7x_192g", first=5.0, second=0.0), num_procs=16, max_batch_size=32)
     if name == "widened":
         limits = {
-            "context_par": {"max": 4}, "attention_kernel": ["unfused", "flash2", "native"],
+            "context_par": {"max": 2}, "attention_kernel": ["unfused", "flash2", "native"],
             "launch": ["fused", "compiled", "graphs"], "gradient_datatype": ["float32", "bfloat16"],
             "optimizer_datatype": ["float32", "bfloat16"],
             "expert_overlap": [False, True], "pipeline_overlap": [False, True], "expert_par": [2], "data_par": [1, 2],

@@ -383,8 +383,7 @@ def test_the_head_is_a_product_and_a_loss_in_16_bits() -> None:
 
 
 def gathers(of: Case, rates: Rates, weights: Floats, forward: Floats, backward: Floats) -> Gathers:
-    ranks = of.layout.data_par * of.layout.context_par
-    return layer_gathers(of, rates, P, data_tiers(of, rates, ranks), weights, forward, backward)
+    return layer_gathers(of, rates, P, data_tiers(of, rates), weights, forward, backward)
 
 
 def test_gathers_hide_behind_computation() -> None:

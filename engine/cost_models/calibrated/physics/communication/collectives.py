@@ -22,7 +22,7 @@ from engine.cost_models.calibrated.physics.inputs import Accelerators, Floats
 from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["Tier", "collective", "gather_ring_latency", "network_tiers"]
+__all__ = ["Tier", "collective", "gather_ring_latency", "network_tiers", "tiers_of"]
 
 SWITCH_HOP = 0.1
 """Latency of one more rank in a switched scale-up domain, as a share of the base latency [dimensionless]. Source: the
@@ -55,7 +55,16 @@ def network_tiers(
         rates: sustained rates of all networks [bytes/s].
         groups: processors of all groups that are placed together, as of `Layout.groups`.
     """
-    shared = shared_by(ranks, stride, accelerator.network_sizes, groups)
+    return tiers_of(shared_by(ranks, stride, accelerator.network_sizes, groups), rates)
+
+
+def tiers_of(shared: Sequence[Floats], rates: Rates) -> tuple[Tier, ...]:
+    """Returns the tiers of a group, of whose ranks so many share a network of each tier, innermost first.
+
+    Args:
+        shared: what `networks.shared_by` returns [ranks] [rows].
+        rates: sustained rates of all networks [bytes/s].
+    """
     below = (np.ones(()), *shared)
     return tuple(Tier(each / inner, rate) for each, inner, rate in zip(shared, below, rates.networks, strict=False))
 

@@ -15,10 +15,12 @@ groups, forwarding and datatypes, DeepSeek-V3 (arXiv:2412.19437, sections 2.1.2,
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from engine.cost_models.calibrated.physics.communication.networks import LARGEST_HOST, shared_by
-from engine.cost_models.calibrated.physics.inputs import DISPATCHERS, Case, Floats, ModelShapes
+from engine.cost_models.calibrated.physics.inputs import DISPATCHERS, Case, Floats, ModelShapes, once_per_case
 from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
@@ -81,6 +83,24 @@ def _choose(of: Floats, number: Floats | float) -> Floats:
     return np.where(np.asarray(number) < 0, 0.0, found)
 
 
+@once_per_case
+def _sent(case: Case) -> tuple[Floats, tuple[Floats, ...]]:
+    """What a rank sends to others, mean of both ways, and what of that goes over every network but the innermost
+    [bytes]."""
+    model, layout = case.model, case.layout
+    ranks = layout.expert_par
+    token = (case.software.dispatch_bytes + COMBINED_BYTES) / 2.0 * model.hidden * case.split_tokens
+
+    def leaving(places: Floats) -> Floats:
+        """Bytes that leave one of `places` for others [bytes]."""
+        return destinations(model, places) * (places - 1.0) / places * token
+
+    # What goes over a network leaves one of those inside it, but not the network itself.
+    placed = shared_by(ranks, layout.expert_tensor_par, case.accelerator.network_sizes, layout.groups)
+    each = [leaving(ranks / shared) for shared in placed]
+    return leaving(ranks), tuple(inner - here for inner, here in pairwise(each))
+
+
 def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     """Returns the exposed seconds of one exchange of tokens between expert ranks, one way [rows] [s].
 
@@ -92,31 +112,18 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
         p: parameters of a calibration.
     """
-    model, layout = case.model, case.layout
-    ranks = layout.expert_par
-    token = (case.software.dispatch_bytes + COMBINED_BYTES) / 2.0 * model.hidden * case.split_tokens
-
-    def sent(places: Floats) -> Floats:
-        """Bytes that leave one of `places` for others [bytes]."""
-        return destinations(model, places) * (places - 1.0) / places * token
-
+    whole, outside = _sent(case)
     # The switches of a rack are no worse than those of a host.
     rack = max(p.exchange_rack, p.exchange_host)
     efficiency = np.where(case.accelerator.domain > LARGEST_HOST, rack, p.exchange_host)
-    time = sent(ranks) / (rates.networks[0] * efficiency)
-    # What goes over a network leaves one of those inside it, but not the network itself.
-    sizes = case.accelerator.network_sizes
-    placed = shared_by(ranks, layout.expert_tensor_par, sizes, layout.groups)
-    leaving = [sent(ranks / shared) for shared in placed]
-    between = zip(leaving, leaving[1:], rates.networks[1:], strict=False)
-    outside = [(inner - here, rate) for inner, here, rate in between]
-    for moved, rate in outside:
+    time = whole / (rates.networks[0] * efficiency)
+    for moved, rate in zip(outside, rates.networks[1:], strict=False):
         time = time + moved / (rate * p.exchange_network)
     forwards = case.software.token_dispatcher == DISPATCHERS.index("deepep")
     if np.any(forwards):
-        together = sent(ranks) / (rates.networks[0] * FORWARDED_UP)
-        for moved, rate in outside:
+        together = whole / (rates.networks[0] * FORWARDED_UP)
+        for moved, rate in zip(outside, rates.networks[1:], strict=False):
             together = np.maximum(together, moved / (rate * FORWARDED_OUT))
         time = np.where(forwards, together, time)
-    time = time + np.where(ranks > 1.0, p.latency, 0.0)
+    time = time + np.where(case.layout.expert_par > 1.0, p.latency, 0.0)
     return time * np.where(case.software.overlap_expert > 0, HIDDEN_EXCHANGE, 1.0)

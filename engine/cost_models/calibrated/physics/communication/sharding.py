@@ -15,9 +15,10 @@ from engine.cost_models.calibrated.physics.communication.collectives import (
     Tier,
     collective,
     gather_ring_latency,
-    network_tiers,
+    tiers_of,
 )
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.communication.networks import shared_by
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import LOOP, placement_of
@@ -30,15 +31,44 @@ EMBEDDING_GATHERS = 3.0
 1,147 measured rows; stated, not fitted."""
 
 
-def data_tiers(case: Case, rates: Rates, ranks: Floats) -> tuple[Tier, ...]:
+def data_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:
     """Returns the tiers of a data-parallel group: neighbours after the tensor-parallel group share the domain.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
-        ranks: size of the group [processors] [rows].
     """
-    return network_tiers(ranks, case.layout.tensor_par, case.accelerator, rates, case.layout.groups)
+    return tiers_of(_data_placed(case), rates)
+
+
+@once_per_case
+def _data_placed(case: Case) -> tuple[Floats, ...]:
+    """Where the ranks of a data-parallel group are, as of `shared_by` [ranks]."""
+    layout = case.layout
+    ranks = layout.data_par * layout.context_par
+    return shared_by(ranks, layout.tensor_par, case.accelerator.network_sizes, layout.groups)
+
+
+@once_per_case
+def _replicas_placed(case: Case) -> tuple[Floats, ...]:
+    """Where the processors are that hold the same parameters outside experts, as of `shared_by` [ranks]."""
+    layout = case.layout
+    return shared_by(replicas_of(case)[0], layout.tensor_par, case.accelerator.network_sizes, layout.groups)
+
+
+@once_per_case
+def _expert_replicas_placed(case: Case) -> tuple[Floats, ...]:
+    """Where the processors are that hold the same experts, as far apart as all experts take, as of `shared_by`
+    [ranks]."""
+    layout = case.layout
+    split = layout.expert_par * layout.expert_tensor_par
+    return shared_by(replicas_of(case)[1], split, case.accelerator.network_sizes, layout.groups)
+
+
+@once_per_case
+def _ends_placed(case: Case) -> tuple[Floats, ...]:
+    """Where the first and the last stage are, as if they were half of the pipeline apart, as of `shared_by` [ranks]."""
+    return shared_by(np.asarray(2.0), case.processors / 2.0, case.accelerator.network_sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +113,7 @@ def layer_gathers(
     # One gather of the whole block, or one ring per tensor over every single rank.
     per_tensor = software.gather_calls * p.tensor_hop * (ranks - 1.0)
     latency = np.where(software.gather_calls > 1, per_tensor, gather_ring_latency(tiers, p))
-    expert_tiers = None if experts is None else _expert_tiers(case, rates)
+    expert_tiers = None if experts is None else tiers_of(_expert_replicas_placed(case), rates)
 
     def moved(bytes_each: Floats) -> Floats:
         time = collective(bytes_each * weights, tiers, p, passes=1.0)
@@ -122,10 +152,10 @@ def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, 
     """
     layout = case.layout
     ranks, _ = replicas_of(case)
-    plain = _exchange(case, data_tiers(case, rates, ranks), p, weights)
+    plain = _exchange(case, tiers_of(_replicas_placed(case), rates), p, weights)
     full = plain
     if np.any(expert_weights > 0):
-        own = _exchange(case, _expert_tiers(case, rates), p, expert_weights)
+        own = _exchange(case, tiers_of(_expert_replicas_placed(case), rates), p, expert_weights)
         full = plain + np.where(expert_weights > 0, own, 0.0)
     return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, full)
 
@@ -142,14 +172,6 @@ def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parame
         p: parameters of a calibration.
     """
     return np.asarray(full - np.where(overlapped > 0, p.overlap_data, 0.0) * np.minimum(full, window))
-
-
-def _expert_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:
-    """Tiers of the replicas of an expert, which are as far apart as all experts take."""
-    layout = case.layout
-    split = layout.expert_par * layout.expert_tensor_par
-    _, ranks = replicas_of(case)
-    return network_tiers(ranks, split, case.accelerator, rates, layout.groups)
 
 
 def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Floats) -> Floats:
@@ -173,8 +195,7 @@ def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -
         vocabulary: parameters of one vocabulary matrix on one processor [rows] [elements].
     """
     layout = case.layout
-    tiers = network_tiers(np.asarray(2.0), case.processors / 2.0, case.accelerator, rates)
-    time = collective(case.software.gradient_bytes * vocabulary, tiers, p, passes=2.0)
+    time = collective(case.software.gradient_bytes * vocabulary, tiers_of(_ends_placed(case), rates), p, passes=2.0)
     shared = case.model.tied_embeddings > 0
     if np.any(case.model.prediction_layers > 0):
         # A stage that has both ends of the model shares it as it is.

@@ -14,7 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, Accelerators, Case, Floats
+from engine.cost_models.calibrated.physics.inputs import (
+    ATTENTION_KERNELS,
+    GENERATIONS,
+    Accelerators,
+    Case,
+    Floats,
+    once_per_case,
+)
 from engine.cost_models.calibrated.physics.layers.gemm import Layer, MatrixUnit, Work, gemm
 from engine.cost_models.calibrated.physics.layers.rates import Rates, maturity, power_factor
 from engine.cost_models.calibrated.physics.parameters import Parameters
@@ -53,6 +60,7 @@ class Core(NamedTuple):
     backward: Floats
 
 
+@once_per_case
 def window_factor(case: Case) -> Floats:
     """Returns the share of the causal scores that remain where a block looks back over a window only [rows]
     [dimensionless].
@@ -155,6 +163,7 @@ def _operations(case: Case, scores: Floats) -> Floats:
     return 2.0 * scores * (case.model.attn_size + case.model.value_size)
 
 
+@once_per_case
 def _products(case: Case) -> tuple[Layer, Layer]:
     """Queries by keys and scores by values of all heads, where the scores go through memory; masked ones, too."""
     model, layout = case.model, case.layout

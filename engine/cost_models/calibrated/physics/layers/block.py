@@ -17,10 +17,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.communication.collectives import collective, tiers_of
 from engine.cost_models.calibrated.physics.communication.context_parallel import ring
 from engine.cost_models.calibrated.physics.communication.expert_exchange import HIDDEN_EXCHANGE
-from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats
+from engine.cost_models.calibrated.physics.communication.networks import shared_by
+from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.attention import Core, attention_core
 from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation, casts, norms
 from engine.cost_models.calibrated.physics.layers.experts import active_width, expert_layer
@@ -133,6 +134,7 @@ def attention_layers(case: Case) -> dict[str, Layer]:
     return latent_layers(case) if np.any(case.model.latent > 0) else projection_layers(case)
 
 
+@once_per_case
 def projection_layers(case: Case) -> dict[str, Layer]:
     """Returns the linear layers around the attention core where queries, keys and values are projected in one, by name.
 
@@ -149,6 +151,7 @@ def projection_layers(case: Case) -> dict[str, Layer]:
     }
 
 
+@once_per_case
 def latent_layers(case: Case) -> dict[str, Layer]:
     """Returns the linear layers around the core of multi-head latent attention, by name.
 
@@ -171,6 +174,7 @@ def latent_layers(case: Case) -> dict[str, Layer]:
     }
 
 
+@once_per_case
 def feedforward_layers(case: Case) -> dict[str, Layer]:
     """Returns the two linear layers of a plain or gated feed-forward layer, by name.
 
@@ -188,6 +192,12 @@ def feedforward_layers(case: Case) -> dict[str, Layer]:
     }
 
 
+@once_per_case
+def _tensor_placed(case: Case) -> tuple[Floats, ...]:
+    """Where the ranks of a tensor-parallel group are, as of `shared_by` [ranks]."""
+    return shared_by(case.layout.tensor_par, 1.0, case.accelerator.network_sizes, case.layout.groups)
+
+
 def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     """Returns the seconds of one all-reduce of the tensor-parallel group over a microbatch's activations [rows] [s].
 
@@ -198,7 +208,7 @@ def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
         p: parameters of a calibration.
     """
-    tiers = network_tiers(case.layout.tensor_par, 1.0, case.accelerator, rates, case.layout.groups)
+    tiers = tiers_of(_tensor_placed(case), rates)
     return collective(2.0 * case.tokens * case.model.hidden, tiers, p, passes=2.0)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation
 from engine.cost_models.calibrated.physics.layers.gemm import Layer, Linear, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.rates import Rates
@@ -58,6 +58,7 @@ def expert_layer(case: Case, rates: Rates, p: Parameters) -> Experts:
     )
 
 
+@once_per_case
 def active_width(case: Case) -> Floats:
     """Returns the width of all experts that a token visits, shared ones among them [rows] [elements].
 
@@ -68,6 +69,7 @@ def active_width(case: Case) -> Floats:
     return (model.experts_per_token + model.shared_experts) * model.expert_feedforward
 
 
+@once_per_case
 def permuted(case: Case) -> Floats:
     """Returns the bytes of permuting the tokens of one microbatch into groups of one expert and back, each pass [rows]
     [bytes].
@@ -78,6 +80,7 @@ def permuted(case: Case) -> Floats:
     return PERMUTE_BYTES * (case.tokens * case.model.experts_per_token) * case.model.hidden
 
 
+@once_per_case
 def expert_layers(case: Case) -> dict[str, Layer]:
     """Returns the linear layers of the experts on one processor, by name; the shared ones only where the model has any.
 

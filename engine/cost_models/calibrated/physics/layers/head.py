@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.block import tensor_exchange
 from engine.cost_models.calibrated.physics.layers.gemm import Layer, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.launch import launch_time
@@ -45,6 +45,7 @@ class Ends(NamedTuple):
     head: Floats
 
 
+@once_per_case
 def head_layer(case: Case) -> Layer:
     """Returns the output projection on one processor of the last stage, its vocabulary split over the tensor-parallel
     group.
@@ -55,6 +56,7 @@ def head_layer(case: Case) -> Layer:
     return Layer(case.tokens, case.model.vocabulary / case.layout.tensor_par, case.model.hidden)
 
 
+@once_per_case
 def prediction_layer(case: Case) -> Layer:
     """Returns the projection of two vectors to one of a layer for multi-token prediction, its columns split over the
     tensor-parallel group.

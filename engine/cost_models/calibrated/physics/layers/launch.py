@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["block_launches", "expert_launches", "launch_time"]
@@ -60,6 +60,7 @@ def dense_factor(case: Case, p: Parameters) -> Floats:
     return np.where(case.software.launch == LAUNCHES.index("partial_graphs"), p.graphs_launch, 1.0)
 
 
+@once_per_case
 def block_launches(case: Case) -> tuple[Floats, Floats]:
     """Returns how many kernels a dense block launches, forward and backward [rows] [kernels].
 
@@ -73,6 +74,7 @@ def block_launches(case: Case) -> tuple[Floats, Floats]:
     return forward, BACKWARD * forward
 
 
+@once_per_case
 def expert_launches(case: Case) -> tuple[Floats, Floats]:
     """Returns how many kernels a layer of experts adds, forward and backward [rows] [kernels].
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats, once_per_case
 
 __all__ = ["SHARES", "Recomputed", "recomputed"]
 
@@ -46,6 +46,7 @@ class Recomputed:
     experts: Floats
 
 
+@once_per_case
 def recomputed(case: Case) -> Recomputed:
     """Returns the shares of every row that are computed again, scaled by the share of blocks that are recomputed [rows]
     [dimensionless].

@@ -19,7 +19,7 @@ from engine.cost_models.calibrated.physics.communication.sharding import (
     data_tiers,
     layer_gathers,
 )
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.block import BlockTimes, blocks
 from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE, Ends, ends
 from engine.cost_models.calibrated.physics.layers.rates import Rates, sustained_rates
@@ -88,15 +88,14 @@ def block_level(case: Case, p: Parameters) -> BlockLevel:
         p: parameters of a calibration.
     """
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
-    present = [kind for kind, number in zip(KINDS, blocks_by_kind(case.model), strict=True) if np.any(number > 0)]
+    present = [kind for kind, number in zip(KINDS, _blocks(case), strict=True) if np.any(number > 0)]
     both = ends(case, rates, p)
     if np.all(case.model.experts > 0) or not any(kind.experts for kind in present):
         return BlockLevel(blocks(case, rates, p, present), both)
     # Formulas of experts do not hold where there are none.
     found = blocks(case, rates, p, [kind for kind in present if not kind.experts])
     shape = np.broadcast_shapes(np.shape(next(iter(found.values())).forward), np.shape(both.head))
-    rows = np.flatnonzero(np.broadcast_to(case.model.experts > 0, shape))
-    part = case.take(rows)
+    rows, part = _with_experts(case)
     there = sustained_rates(part.accelerator, part.software.age_years, p)
     for kind, block in blocks(part, there, p, [kind for kind in present if kind.experts]).items():
         spread = []
@@ -106,6 +105,20 @@ def block_level(case: Case, p: Parameters) -> BlockLevel:
             spread.append(values)
         found[kind] = BlockTimes(*spread)
     return BlockLevel(found, both)
+
+
+@once_per_case
+def _blocks(case: Case) -> tuple[Floats, ...]:
+    """Blocks of every kind of the whole model."""
+    return blocks_by_kind(case.model)
+
+
+@once_per_case
+def _with_experts(case: Case) -> tuple[npt.NDArray[np.intp], Case]:
+    """The rows whose model has experts, and a case of them alone."""
+    rows = np.flatnonzero(case.model.experts > 0)
+    part = case.take(rows)
+    return rows, part if case.known is None else part.remembering()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +191,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     rates = sustained_rates(case.accelerator, software.age_years, p)
     message = message_time(case, rates, p)
     sharded = np.any(layout.fully_sharded)
-    tiers = data_tiers(case, rates, layout.data_par * layout.context_par) if sharded else ()
+    tiers = data_tiers(case, rates) if sharded else ()
     gathers = _gathers(case, level, rates, p, tiers, split=split)
     per = {
         kind: block.forward + block.backward + gathers[kind].forward + gathers[kind].backward
@@ -200,7 +213,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     times = tuple(
         of_kinds(stage.blocks, per) + edge + late for stage, edge, late in zip(stages, edges, waits, strict=True)
     )
-    everywhere = blocks_by_kind(case.model)
+    everywhere = _blocks(case)
     ends_of_all = level.ends.embedding + level.ends.head + gather * np.where(one, 1.0, 2.0)
     total = of_kinds(everywhere, per) + ends_of_all + wait * (layout.pipeline_par - 1.0)
     parts = _Parts(case, level, gathers, split)
@@ -359,7 +372,7 @@ def offloaded_flow(
             saved[kind] = np.where(paired, np.maximum(computing[0] + computing[1] + both[kind] - pair, 0.0), 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             needed = np.fmax(needed, np.fmax(moved[0] / computing[0], moved[1] / computing[1]))
-    everywhere = blocks_by_kind(case.model)
+    everywhere = _blocks(case)
     loads = [
         _later(load, stage.blocks, forwards, both, saved) for load, stage in zip(flow.loads, flow.stages, strict=True)
     ]

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.columns.stage_layouts import BALANCED, EVEN
-from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes, once_per_case
 from engine.cost_models.calibrated.physics.pipeline.layouts import (
     UNWEIGHED,
     Pattern,
@@ -140,6 +140,7 @@ def fewest_held(model: ModelShapes, stages: Ints, chunks: Ints, schedule: Ints, 
     return np.asarray(least).take(which).reshape(shape)
 
 
+@once_per_case
 def slowest_stages(case: Case) -> tuple[Stage, ...]:
     """Returns stages of which one is the slowest, whatever each kind of block takes.
 
@@ -151,6 +152,7 @@ def slowest_stages(case: Case) -> tuple[Stage, ...]:
     return _stages(case, _slowest)
 
 
+@once_per_case
 def pace_of(case: Case) -> Floats:
     """Returns the time of a microbatch in the steady state of an interleaved pipeline, as a multiple of what its
     busiest stage does for it [rows] [dimensionless]; a plain number where no layout makes stages wait for each other.
@@ -176,6 +178,7 @@ def pace_of(case: Case) -> Floats:
     return np.asarray(found).take(which).reshape(shape)
 
 
+@once_per_case
 def fullest_stages(case: Case) -> tuple[Stage, ...]:
     """Returns stages of which one is the fullest, whatever each kind of block takes.
 
@@ -291,6 +294,7 @@ def alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp]
     return list(zip(*keys, strict=True)), which, shape
 
 
+@once_per_case
 def placement_of(case: Case) -> Floats:
     """Returns where every row's schedule places its chunks [rows]; a plain number where no row has another than `LOOP`.
 
@@ -302,6 +306,7 @@ def placement_of(case: Case) -> Floats:
     return found if found.any() else np.zeros(())
 
 
+@once_per_case
 def layout_of(case: Case) -> Floats:
     """Returns the stage layout of every row [rows]; a plain number where all are even.
 
