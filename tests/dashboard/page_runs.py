@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 from streamlit.util import calc_hash
 
 import engine
@@ -39,6 +40,28 @@ def exploration(limits: str = "") -> Exploration:
         return engine.explore("megatron-1T", "h100_80g_nvl8", **SMALL)
     chosen = {"tight": TIGHT, "none": {}}.get(limits, FEW)
     return engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=chosen)
+
+
+def wait_for_the_end(runner: LocalScriptRunner, timeout: float = 3) -> None:
+    """Waits until a page's thread has ended, in place of AppTest's own `require_widgets_deltas`.
+
+    That one wakes every millisecond to look through all events, and takes the interpreter from the page each time. It
+    ends a page that takes too long in the same way and with the same words.
+
+    Args:
+        runner: what runs the page's script.
+        timeout: how long to wait at most [s].
+
+    Raises:
+        RuntimeError: when the page takes longer.
+    """
+    thread = runner._script_thread
+    assert thread is not None
+    thread.join(timeout)
+    if thread.is_alive():
+        runner.request_stop()
+        runner.join()
+        raise RuntimeError(f"AppTest script run timed out after {timeout}(s)")
 
 
 def page_alone(name: str, timeout: float = 60) -> AppTest:
