@@ -4,6 +4,7 @@ either process dies."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -196,12 +197,16 @@ def _card(job: object) -> None:
 
 
 _SERVER = """
-import threading
-from tests.dashboard.jobs.test_whatif_worker import Asked, endless, scenario
-made = Asked()
-threading.Thread(target=made.answer, args=(endless(), {}), daemon=True).start()
-made.answer(scenario(), {})
-print(made.worker.pid, flush=True)
+import json, sys, threading
+from dashboard.jobs.questions import Questions
+from dashboard.jobs.worker import Worker
+from engine import Scenario
+long, short = map(Scenario.from_document, json.loads(sys.argv[1]))
+worker = Worker()
+questions = Questions(worker=worker)
+threading.Thread(target=questions.ask, args=(long, {}), daemon=True).start()
+questions.ask(short, {})
+print(worker.pid, flush=True)
 threading.Event().wait()
 """
 
@@ -214,8 +219,9 @@ def test_the_process_ends_with_the_server_whatever_it_is_doing() -> None:
     with pytest.raises(ExplorationCancelled, match="is being stopped"):
         next(iter(closed.study("sizes", scenario(), [8], "kept")))
     server = subprocess.Popen(
-        [sys.executable, "-c", _SERVER], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3], text=True
-    )
+        [sys.executable, "-c", _SERVER, json.dumps([endless().to_document(), scenario().to_document()])],
+        stdout=subprocess.PIPE, cwd=Path(__file__).parents[3], text=True,
+    )  # fmt: skip
     assert server.stdout is not None
     other = int(server.stdout.readline())
     server.kill()
