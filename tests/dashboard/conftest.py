@@ -17,8 +17,9 @@ from streamlit.testing.v1 import local_script_runner
 from dashboard.compat import plotly_figures
 from dashboard.jobs import server
 from dashboard.pages import registry
+from dashboard.pages.whatif import board
 from dashboard.settings import Settings
-from tests.dashboard.page_runs import wait_for_the_end
+from tests.dashboard.page_runs import COARSE, wait_for_the_end
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -88,6 +89,14 @@ def _components_looked_for_once() -> Iterator[None]:
     once = functools.cache(manifest_scanner.scan_component_manifests)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", lambda: list(once()))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _studies_of_few_points() -> Iterator[None]:
+    """Has What-if vary parameters over three values each: whoever draws the page starts its studies."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(board, "COARSE", COARSE)
         yield
 
 

@@ -27,12 +27,15 @@ TIGHT = {"weight_offload": False, "activations_offload": False, "optimizer_offlo
          "activation_recompute": "none", "optimizer_sharding": False}  # fmt: skip
 
 
-FEW: dict[str, Any] = {"activations_offload": False, "optimizer_offload": False}
+FEW: dict[str, Any] = {"activations_offload": False, "optimizer_offload": False, "data_par_overlap": True}
+
+COARSE = (0.5, 1.0, 2.0)
+"""The factors by which studies vary a parameter, of which there are more on a server."""
 
 
 @functools.cache
 def exploration(limits: str = "") -> Exploration:
-    """GPT-3 13B on 16 H100, with weights that may be offloaded and nothing else.
+    """GPT-3 13B on 16 H100, with weights that may be offloaded and nothing else, and gradients exchanged meanwhile.
 
     `limits` "tight" leaves cells in which nothing fits, "hopeless" leaves nothing at all, "none" everything.
     """

@@ -29,7 +29,6 @@ from dashboard.pages.execution.files import execution_json, for_reference
 from dashboard.pages.library.view import _downloads
 from dashboard.pages.serving.inputs import Inputs
 from dashboard.pages.serving.tables import _file as serving_file
-from dashboard.pages.whatif import board
 from engine import Exploration, Scenario, serving, whatif
 from engine.cli.main import app
 from engine.columns import by_name, fields_of, stored_of
@@ -37,7 +36,7 @@ from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.placement import networks_of
 from engine.executions.files import read_executions
 from tests.dashboard.page_runs import run
-from tests.dashboard.pages.test_whatif import COARSE, settled
+from tests.dashboard.pages.test_whatif import settled
 
 NETWORKS = ("tensor_par_net", "pipeline_par_net", "data_par_net")
 ASKED = {"num_procs": 16, "max_batch_size": 16, "datatype": "bfloat16"}
@@ -182,14 +181,13 @@ def test_calculon_gets_the_same_execution_or_a_sentence() -> None:
 
 
 @pytest.fixture
-def _small_studies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(board, "COARSE", COARSE)
+def _own_studies() -> Iterator[None]:
     yield
     studies().close()
 
 
 @BOTH
-@pytest.mark.usefixtures("_small_studies")
+@pytest.mark.usefixtures("_own_studies")
 def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
     found = explored(cost_model)
     settled(run("whatif", found))
@@ -238,7 +236,7 @@ def test_the_system_file_of_a_change_comes_back(cost_model: str) -> None:
     assert rate == answer.best["sample_rate"]
 
 
-_HERE, _CALIBRATE = "dashboard/files/test_round_trip", "calibrate/test_"
+_HERE, _CALIBRATE = "dashboard/files/test_round_trip", "engine/calibrate/test_"
 COMES_BACK = {
     "pages/calibrate/use 'calibrate_download'": (
         f"{_CALIBRATE}document", "a_document_reads_back_and_has_the_fitted_values"),
@@ -281,7 +279,7 @@ COMES_BACK = {
     "pages/schedules/view f'schedules_{letter}_{name}'": (
         "dashboard/pages/test_schedules", "files_of_a_schedule_come_back"),
     "pages/serving/tables f'serving_download_{kind}'": (_HERE, "deployments_come_back"),
-    "widgets/launch f'{key}_download_{number}'": ("launch/test_round_trip", "what_is_written_reads_back"),
+    "widgets/launch f'{key}_download_{number}'": ("engine/launch/test_round_trip", "what_is_written_reads_back"),
     "widgets/share key": ("dashboard/pages/test_scenarios", "opening_a_file"),
     "widgets/share 'share_report'": ("dashboard/files/test_report", "the_report_holds_the_figures_of_the_engine"),
     "pages/whatif/studies 'whatif_studies_file'": (_HERE, "the_files_of_the_studies_come_back"),

@@ -32,7 +32,6 @@ from dashboard.words.numbers import format_value
 from engine import ExplorationCancelled, Scenario, whatif
 from engine.whatif import Study
 from tests.dashboard.page_runs import again, exploration, html, plainly, run
-from tests.dashboard.pages.test_whatif import COARSE
 
 
 def scenario(which: str = "exact") -> Scenario:
@@ -140,15 +139,10 @@ def test_the_page_searches_nothing_itself(apart: Asked, here: Asked, monkeypatch
     monkeypatch.setattr(whatif_board, "studies", lambda: apart.studies)
     for name in ("searcher_of", "best_of"):
         monkeypatch.setattr(engine_studies, name, None)
-    monkeypatch.setattr(whatif_board, "COARSE", COARSE)
     page = run("whatif", found, {"whatif_changes": "hbm_bandwidth:4321"})
     assert plainly(format_value("sample_rate", best["sample_rate"])) in plainly(html(page))
-    latest = time.monotonic() + 120
-    while not (every := apart.studies.board.jobs(apart.studies.kind)) or any(
-        not one.ended for one in every
-    ):
-        assert time.monotonic() < latest
-        time.sleep(0.05)
+    every = apart.studies.board.jobs(apart.studies.kind)
+    assert all(one.wait(120) for one in every)
     again(page, found)
     assert [one.problem for one in every] == [""] * 4
     assert all(one.found for one in every)
