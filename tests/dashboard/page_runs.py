@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -73,6 +74,13 @@ def page_alone(name: str, timeout: float = 60) -> AppTest:
         f"from dashboard.pages import registry\nfrom dashboard.shell import frame\nframe.draw(registry.page({name!r}))",
         default_timeout=timeout,
     )
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Has pages wait for what they ask for off the page, which they would look for again and again."""
+    with patch("dashboard.widgets.job_card.PATIENCE", 55.0):
+        yield
 
 
 def visit(app: AppTest, name: str) -> AppTest:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from engine.planners.elastic.losses import losses
 from engine.planners.elastic.measured.library import measurement_names, measurements
 from engine.planners.elastic.measured.table import read_measurements
 from engine.planners.elastic.plan_names import DATA_PARALLEL, plan_title
-from tests.dashboard.page_runs import html, page_alone, plots
+from tests.dashboard.page_runs import html, page_alone, patient, plots
 
 
 def run(link: Mapping[str, str], **kept: str) -> AppTest:
@@ -41,10 +40,7 @@ def run(link: Mapping[str, str], **kept: str) -> AppTest:
     app.session_state["_url"] = dict(link)
     for name, value in kept.items():
         app.session_state[name] = value
-    app.run()
-    until = time.monotonic() + 120
-    while any(each.label == "Stop" for each in app.button) and time.monotonic() < until:
-        time.sleep(0.2)
+    with patient():
         app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app
