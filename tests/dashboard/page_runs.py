@@ -38,11 +38,11 @@ COARSE = (0.5, 1.0, 2.0)
 def exploration(limits: str = "") -> Exploration:
     """GPT-3 13B on 16 H100, with weights that may be offloaded and nothing else, and gradients exchanged meanwhile.
 
-    `limits` "tight" leaves cells in which nothing fits, "hopeless" leaves nothing at all, "none" everything.
+    `limits` "tight" leaves cells in which nothing fits, "hopeless" leaves nothing at all, "none" every other choice.
     """
     if limits == "hopeless":
         return engine.explore("megatron-1T", "h100_80g_nvl8", **SMALL)
-    chosen = {"tight": TIGHT, "none": {}}.get(limits, FEW)
+    chosen = {"tight": TIGHT, "none": {"microbatch_size": [2, 16, 32]}}.get(limits, FEW)
     return engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=chosen)
 
 
