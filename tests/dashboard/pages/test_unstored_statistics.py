@@ -229,7 +229,8 @@ def test_too_many_at_once_are_refused_on_every_page() -> None:
 
 
 def test_asking_for_one_has_all_evaluated_where_there_is_room(server: UnstoredStatistics, tmp_path: Path) -> None:
-    limits = {"tensor_par": [1, 2], "weight_offload": False, "optimizer_offload": False}
+    limits = {"tensor_par": [1, 2], "weight_offload": False, "optimizer_offload": False, "microbatch_size": [1, 2],
+              "data_par_overlap": True}  # fmt: skip
     found = engine.explore("gpt3-13B", SYSTEMS["calculon"], **SMALL, limits=limits, store=tmp_path / "results.duckdb")
     every = list(unstored_metrics(found.scenario))
     with patch.object(found.rows._added, "most", 8 * found.feasible):
