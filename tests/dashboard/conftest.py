@@ -12,11 +12,14 @@ from weakref import WeakSet
 import plotly.graph_objects as go
 import pytest
 from streamlit.components.v2 import manifest_scanner
+from streamlit.testing.v1 import local_script_runner
 
 from dashboard.compat import plotly_figures
 from dashboard.jobs import server
 from dashboard.pages import registry
+from dashboard.pages.whatif import board
 from dashboard.settings import Settings
+from tests.dashboard.page_runs import COARSE, wait_for_the_end
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -86,4 +89,20 @@ def _components_looked_for_once() -> Iterator[None]:
     once = functools.cache(manifest_scanner.scan_component_manifests)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", lambda: list(once()))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _studies_of_few_points() -> Iterator[None]:
+    """Has What-if vary parameters over three values each: whoever draws the page starts its studies."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(board, "COARSE", COARSE)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _pages_are_waited_for() -> Iterator[None]:
+    """Has AppTest wait for the end of a page's thread, where it would look every millisecond whether it is there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_script_runner, "require_widgets_deltas", wait_for_the_end)
         yield

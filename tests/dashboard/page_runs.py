@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 from streamlit.util import calc_hash
 
 import engine
@@ -26,19 +28,44 @@ TIGHT = {"weight_offload": False, "activations_offload": False, "optimizer_offlo
          "activation_recompute": "none", "optimizer_sharding": False}  # fmt: skip
 
 
-FEW: dict[str, Any] = {"activations_offload": False, "optimizer_offload": False}
+FEW: dict[str, Any] = {"activations_offload": False, "optimizer_offload": False, "data_par_overlap": True}
+
+COARSE = (0.5, 1.0, 2.0)
+"""The factors by which studies vary a parameter, of which there are more on a server."""
 
 
 @functools.cache
 def exploration(limits: str = "") -> Exploration:
-    """GPT-3 13B on 16 H100, with weights that may be offloaded and nothing else.
+    """GPT-3 13B on 16 H100, with weights that may be offloaded and nothing else, and gradients exchanged meanwhile.
 
-    `limits` "tight" leaves cells in which nothing fits, "hopeless" leaves nothing at all, "none" everything.
+    `limits` "tight" leaves cells in which nothing fits, "hopeless" leaves nothing at all, "none" every other choice.
     """
     if limits == "hopeless":
         return engine.explore("megatron-1T", "h100_80g_nvl8", **SMALL)
-    chosen = {"tight": TIGHT, "none": {}}.get(limits, FEW)
+    chosen = {"tight": TIGHT, "none": {"microbatch_size": [2, 16, 32]}}.get(limits, FEW)
     return engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=chosen)
+
+
+def wait_for_the_end(runner: LocalScriptRunner, timeout: float = 3) -> None:
+    """Waits until a page's thread has ended, in place of AppTest's own `require_widgets_deltas`.
+
+    That one wakes every millisecond to look through all events, and takes the interpreter from the page each time. It
+    ends a page that takes too long in the same way and with the same words.
+
+    Args:
+        runner: what runs the page's script.
+        timeout: how long to wait at most [s].
+
+    Raises:
+        RuntimeError: when the page takes longer.
+    """
+    thread = runner._script_thread
+    assert thread is not None
+    thread.join(timeout)
+    if thread.is_alive():
+        runner.request_stop()
+        runner.join()
+        raise RuntimeError(f"AppTest script run timed out after {timeout}(s)")
 
 
 def page_alone(name: str, timeout: float = 60) -> AppTest:
@@ -47,6 +74,13 @@ def page_alone(name: str, timeout: float = 60) -> AppTest:
         f"from dashboard.pages import registry\nfrom dashboard.shell import frame\nframe.draw(registry.page({name!r}))",
         default_timeout=timeout,
     )
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Has pages wait for what they ask for off the page, which they would look for again and again."""
+    with patch("dashboard.widgets.job_card.PATIENCE", 55.0):
+        yield
 
 
 def visit(app: AppTest, name: str) -> AppTest:

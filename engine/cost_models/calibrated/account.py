@@ -118,6 +118,10 @@ class CalibratedAccount(Account):
         offload = float(row["fw_offload_exposed_time"]) + float(row["bw_offload_exposed_time"])
         # Processors wait for the slowest with what offloading shows, too.
         straggler = float(row["overhead_time"]) - parts["fixed"]
+        if row["weight_offload"] or row["activations_offload"] or row["optimizer_offload"]:
+            # Gradients are exchanged meanwhile as well: there is more for the exchange to hide behind.
+            data = float(row["dp_comm_exposed_time"]) - parts["gather_exposed"] - parts["tied"]
+            parts["data_exposed"] = data if data > _SHORTEST else 0.0
         return parts | {"offload": offload, "straggler": straggler, "step": float(row["total_time"])}
 
     def parts(self) -> Sequence[StepPart]:

@@ -4,6 +4,7 @@ either process dies."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -31,7 +32,6 @@ from dashboard.words.numbers import format_value
 from engine import ExplorationCancelled, Scenario, whatif
 from engine.whatif import Study
 from tests.dashboard.page_runs import again, exploration, html, plainly, run
-from tests.dashboard.pages.test_whatif import COARSE
 
 
 def scenario(which: str = "exact") -> Scenario:
@@ -139,15 +139,10 @@ def test_the_page_searches_nothing_itself(apart: Asked, here: Asked, monkeypatch
     monkeypatch.setattr(whatif_board, "studies", lambda: apart.studies)
     for name in ("searcher_of", "best_of"):
         monkeypatch.setattr(engine_studies, name, None)
-    monkeypatch.setattr(whatif_board, "COARSE", COARSE)
     page = run("whatif", found, {"whatif_changes": "hbm_bandwidth:4321"})
     assert plainly(format_value("sample_rate", best["sample_rate"])) in plainly(html(page))
-    latest = time.monotonic() + 120
-    while not (every := apart.studies.board.jobs(apart.studies.kind)) or any(
-        not one.ended for one in every
-    ):
-        assert time.monotonic() < latest
-        time.sleep(0.05)
+    every = apart.studies.board.jobs(apart.studies.kind)
+    assert all(one.wait(120) for one in every)
     again(page, found)
     assert [one.problem for one in every] == [""] * 4
     assert all(one.found for one in every)
@@ -196,12 +191,16 @@ def _card(job: object) -> None:
 
 
 _SERVER = """
-import threading
-from tests.dashboard.jobs.test_whatif_worker import Asked, endless, scenario
-made = Asked()
-threading.Thread(target=made.answer, args=(endless(), {}), daemon=True).start()
-made.answer(scenario(), {})
-print(made.worker.pid, flush=True)
+import json, sys, threading
+from dashboard.jobs.questions import Questions
+from dashboard.jobs.worker import Worker
+from engine import Scenario
+long, short = map(Scenario.from_document, json.loads(sys.argv[1]))
+worker = Worker()
+questions = Questions(worker=worker)
+threading.Thread(target=questions.ask, args=(long, {}), daemon=True).start()
+questions.ask(short, {})
+print(worker.pid, flush=True)
 threading.Event().wait()
 """
 
@@ -214,8 +213,9 @@ def test_the_process_ends_with_the_server_whatever_it_is_doing() -> None:
     with pytest.raises(ExplorationCancelled, match="is being stopped"):
         next(iter(closed.study("sizes", scenario(), [8], "kept")))
     server = subprocess.Popen(
-        [sys.executable, "-c", _SERVER], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3], text=True
-    )
+        [sys.executable, "-c", _SERVER, json.dumps([endless().to_document(), scenario().to_document()])],
+        stdout=subprocess.PIPE, cwd=Path(__file__).parents[3], text=True,
+    )  # fmt: skip
     assert server.stdout is not None
     other = int(server.stdout.readline())
     server.kill()

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ from dashboard.settings import Settings, settings_from
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
 from engine.exploration.workers import WorkerError
 from engine.store import Store, StoreWriteError
+from tests.dashboard.jobs.tasks import counted, ended
 from tests.engine.store_rows import make_rows
 
 
@@ -37,9 +38,9 @@ def scenario(batch: int = 8) -> Scenario:
     return Scenario.of("megatron-126M", "a100_80e", num_procs=4, max_batch_size=batch, datatype="float16")
 
 
-def large(batch: int = 64) -> Scenario:
+def large() -> Scenario:
     """A space whose rows come over in several files."""
-    return Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=32, max_batch_size=batch, datatype="float16")
+    return Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=32, max_batch_size=64, datatype="float16")
 
 
 def endless() -> Scenario:
@@ -62,18 +63,22 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
+    """One for all tests: it goes on, or starts a new process, after whatever a test has it do."""
     made = Worker()
     yield made
     made.close()
 
 
 @pytest.fixture
-def workers() -> Iterator[Workers]:
+def workers(worker: Worker) -> Iterator[Workers]:
+    """A server's, of which the one for small spaces is that of all tests."""
     made = Workers()
+    made.small = worker
     yield made
-    made.close()
+    for each in (made.answers, made.large):
+        each.close()
 
 
 @pytest.fixture
@@ -115,8 +120,9 @@ def test_one_process_explores_one_scenario_after_the_other_and_finds_those_that_
     second = explored(worker, scenario(12), store)
     assert worker.pid == number
     assert (first.key, second.key) == (scenario(8).key, scenario(12).key)
-    worker.close()
-    assert explored(worker, scenario(8), store).best == first.best
+    closed = Worker()
+    closed.close()
+    assert explored(closed, scenario(8), store).best == first.best
 
 
 def test_stopping_leaves_no_trace_and_a_process_that_goes_on(store: Store, worker: Worker, tmp_path: Path) -> None:
@@ -176,38 +182,77 @@ def test_a_server_that_ends_takes_the_process_with_it(tmp_path: Path) -> None:
 
 
 _KILLED = """
-import os, sys, threading
-from pathlib import Path
-from dashboard.jobs.worker import Worker
+import sys, threading
+from dashboard.jobs.exploration_rows import explore_into_store
+from dashboard.jobs.worker import Task, Worker
 from engine import Scenario
 from engine.store import Store, Writer
-from tests.dashboard.jobs.test_worker import explored
-Writer.append = Writer.take = lambda self, *rows: (print(made.pid, flush=True), threading.Event().wait())
-made = Worker()
-size = int(sys.argv[2])
-scenario = Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=size, max_batch_size=3072, datatype="float16")
-explored(made, scenario, Store(sys.argv[1]))
+taken = threading.Barrier(4, timeout=60)
+Writer.append = Writer.take = lambda self, *rows: (taken.wait(), threading.Event().wait())
+
+def explored(made, size):
+    scenario = Scenario.of("gpt3-175B", "h100_80g_nvl8", num_procs=size, max_batch_size=3072, datatype="float16")
+    explore_into_store(scenario, store, lambda function, *about, give: made.run(function, *about, task=Task(give=give)))
+
+store = Store(sys.argv[1])
+every = Worker(), Worker(), Worker()
+for made, size in zip(every, (4096, 16, 4000)):
+    threading.Thread(target=explored, args=(made, size), daemon=True).start()
+taken.wait()
+print(*(made.pid for made in every), flush=True)
+threading.Event().wait()
 """
+"""A server with three processes: two in the middle of an exploration, the second has computed all of its own."""
 
 
-@pytest.mark.parametrize("procs", [4096, 16], ids=["in the middle", "when all is computed"])
-def test_a_server_that_is_killed_leaves_neither_a_process_nor_files(tmp_path: Path, procs: int) -> None:
-    root = Path(__file__).parents[3]
+def test_of_a_server_that_is_killed_nothing_stays(
+    tmp_path: Path, store: Store, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes end and clean up, in the middle or when all is computed. Where one was killed as well, nobody does
+    so, and what it wrote goes with the next exploration; folders of servers that live stay, and those of others.
+    """
+    place = tmp_path / "temporary"
+    place.mkdir()
     server = subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(tmp_path / "results.duckdb"), str(procs)], stdout=subprocess.PIPE, cwd=root,
-        env={**os.environ, "TMPDIR": str(tmp_path)}, text=True,
+        [sys.executable, "-c", _KILLED, str(tmp_path / "killed.duckdb")], stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3], env={**os.environ, "TMPDIR": str(place)}, text=True,
     )  # fmt: skip
     assert server.stdout is not None
-    other = int(server.stdout.readline())
+    *ending, killed = (int(number) for number in server.stdout.readline().split())
+    folders = set(place.iterdir())
+    assert len(folders) == 3
+    other_kind = place / "shardscape-of-somebody"
+    other_kind.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+
+    def explored_much_later(batch: int) -> None:
+        for folder in place.iterdir():
+            os.utime(folder, (0, 0))
+        explored(worker, scenario(batch), store)
+
+    explored_much_later(8)
+    assert set(place.iterdir()) == {*folders, other_kind}
+    os.kill(killed, signal.SIGKILL)
     server.kill()
     server.communicate()
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and (Path(f"/proc/{other}").exists() or list(tmp_path.glob("shardscape-*"))):
-        time.sleep(0.05)
-    assert not list(tmp_path.glob("shardscape-*"))
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(other, 0)
-        assert "Z" in Path(f"/proc/{other}/stat").read_text().split()[2]
+    while time.monotonic() < deadline and (_alive(ending) or len(set(place.iterdir())) > 2):
+        time.sleep(0.02)
+    assert not _alive(ending)
+    left = set(place.iterdir()) - {other_kind}
+    assert len(left) == 1
+    assert left < folders
+    explored_much_later(9)
+    assert set(place.iterdir()) == {other_kind}
+
+
+def _alive(processes: Iterable[int]) -> list[int]:
+    """Those of some processes that have not ended, whether or not somebody has asked how they did."""
+    alive = []
+    for each in processes:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            alive += [each] if Path(f"/proc/{each}/stat").read_text().split()[2] != "Z" else []
+    return alive
 
 
 @pytest.mark.parametrize("sizes", [[10, 10], [10, 3], [4, 4, 4], [5], [6], []])
@@ -232,37 +277,6 @@ def test_every_row_is_passed_on_in_its_order(
     assert list(tmp_path.glob("*.parquet")) == []
 
 
-def test_what_a_server_left_that_was_killed_with_its_process_goes_with_the_next_exploration(
-    tmp_path: Path, store: Store, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody is left to clean up; folders of servers that live stay, and what is not a server's."""
-    place = tmp_path / "temporary"
-    place.mkdir()
-    server = subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(tmp_path / "killed.duckdb"), "4096"], stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3], env={**os.environ, "TMPDIR": str(place)}, text=True,
-    )  # fmt: skip
-    assert server.stdout is not None
-    other = int(server.stdout.readline())
-    (left,) = place.iterdir()
-    other_kind = place / "shardscape-of-somebody"
-    other_kind.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-
-    def explored_much_later(batch: int) -> None:
-        for folder in (left, other_kind):
-            os.utime(folder, (0, 0))
-        explored(worker, scenario(batch), store)
-
-    explored_much_later(8)
-    assert set(place.iterdir()) == {left, other_kind}
-    os.kill(other, signal.SIGKILL)
-    server.kill()
-    server.communicate()
-    explored_much_later(9)
-    assert set(place.iterdir()) == {other_kind}
-
-
 def test_without_room_in_the_store_the_result_is_kept_in_memory(
     explorations: Explorations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,17 +289,6 @@ def test_without_room_in_the_store_the_result_is_kept_in_memory(
     assert job.state == "done"
     assert job.in_memory
     assert any("No space left" in warning for warning in explorations.warnings)
-
-
-def ended(task: Task, how: str) -> int:
-    """Ends in any way that a function in a worker may."""
-    task.give(how)
-    problem = {"refused": ValueError, "memory": MemoryError, "cancelled": ExplorationCancelled, "failed": KeyError}
-    if how == "dies":
-        os._exit(1)
-    if how in problem:
-        raise problem[how]("in its words")
-    return os.getpid()
 
 
 def test_what_a_function_raises_is_raised_in_its_words_and_leaves_a_process_that_goes_on(worker: Worker) -> None:
@@ -302,17 +305,6 @@ def test_what_a_function_raises_is_raised_in_its_words_and_leaves_a_process_that
     assert worker.run(ended, "well") != number
 
 
-def counted(task: Task, most: int) -> int:
-    """Counts slowly, and tells how far it is."""
-    for done in range(most):
-        if task.stops():
-            raise ExplorationCancelled
-        task.tell(Progress(done, most, done, 0.01))
-        task.give(done)
-        time.sleep(0.002)
-    return most
-
-
 class Counting(Job):
     """A job of a new kind, as `dashboard.jobs` describes it."""
 
@@ -326,8 +318,8 @@ class Counting(Job):
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_new_kind_of_job_is_a_function_and_a_job(apart: bool) -> None:
-    worker, board = Worker(apart=apart), Board()
+def test_a_new_kind_of_job_is_a_function_and_a_job(apart: bool, worker: Worker) -> None:
+    board = Board()
     kind = Kind(name="count", doing="Counting", workers={"": worker} if apart else {})
     try:
         job = board.post(Counting(kind, 5))
@@ -342,11 +334,11 @@ def test_a_new_kind_of_job_is_a_function_and_a_job(apart: bool) -> None:
         assert again.wait(60)
         assert again.result == 4
     finally:
-        worker.close()
         board.close()
 
 
-def test_a_closed_worker_runs_nothing_more(worker: Worker) -> None:
+def test_a_closed_worker_runs_nothing_more() -> None:
+    worker = Worker()
     worker.close()
     with pytest.raises(ExplorationCancelled):
         worker.run(ended, "well")
@@ -382,7 +374,8 @@ def test_the_process_can_be_switched_off() -> None:
     assert odd.problems == ("SHARDSCAPE_PROCESS is 'maybe'; it must be on or off. Using on.",)
 
 
-def test_results_in_memory_need_no_process(workers: Workers) -> None:
+def test_results_in_memory_need_no_process() -> None:
+    workers = Workers()
     made = Explorations(Settings(store=None), workers=workers)
     try:
         job = made.request(scenario())

@@ -45,7 +45,8 @@ def dense() -> Exploration:
     """Llama 3.1 70B on 16 H100: grouped queries, gated MLP."""
     return engine.explore(
         "llama-3.1-70B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16",
-        limits={"pipeline_par": [1, 2, 4], "tensor_par": [2, 4, 8], "microbatch_size": [1, 2]},
+        limits={"pipeline_par": [1, 2, 4], "tensor_par": [2, 4, 8], "microbatch_size": [1, 2],
+                "tensor_par_overlap": "none", "data_par_overlap": True},
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import re
-import time
 import zipfile
 from collections.abc import Mapping
 from html import unescape
@@ -22,6 +21,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.files import codesign_report
 from dashboard.files.codesign_report import Question
 from dashboard.jobs import codesign_studies
+from dashboard.jobs.server import server
 from dashboard.link.folding import folded
 from dashboard.link.user_files import UserFiles
 from dashboard.pages.codesign import view
@@ -65,11 +65,9 @@ def run(link: Mapping[str, str], own: str | None = None) -> AppTest:
 def searched(app: AppTest) -> AppTest:
     """The page after its run."""
     app.button(key="codesign_run").click().run()
-    until = time.monotonic() + 120
-    while not plots(app) or any(each.label == "Stop" for each in app.button):
-        assert time.monotonic() < until, html(app) + str([each.value for each in app.error])
-        time.sleep(0.2)
-        app.run()
+    assert all(job.wait(120) for job in server().board.jobs(server().codesign_studies))
+    app.run()
+    assert plots(app), html(app) + str([each.value for each in app.error])
     assert not app.exception, [error.value for error in app.exception]
     return app
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import zipfile
@@ -22,6 +23,7 @@ from tests.dashboard.files.test_report import Page, without_library
 from tests.dashboard.page_runs import exploration, plainly
 
 
+@functools.cache
 def compared() -> tuple[Comparison, list[Exploration]]:
     """Calculon's H100, another capacity, the calibrated cost model, and a scenario in which nothing fits."""
     first = exploration()

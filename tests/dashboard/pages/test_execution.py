@@ -23,7 +23,7 @@ from engine.cost_models.calculon.account import LAYER_WORDS, named, placement
 from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.physics.layers.operations import bound
 from engine.simulate.schedule import schedule
-from tests.dashboard.page_runs import again, exploration, figure, html, plainly, plots, run
+from tests.dashboard.page_runs import FEW, SMALL, again, exploration, figure, html, plainly, plots, run
 
 BLOCKS = 40
 
@@ -136,7 +136,8 @@ def test_an_execution_that_does_not_fit_is_still_explained() -> None:
 
 
 def test_the_schedule_names_only_what_is_in_it() -> None:
-    found = exploration()
+    limits = {**FEW, "data_par_overlap": False, "tensor_par_overlap": "none", "activation_recompute": ["none", "full"]}
+    found = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=limits)
     for recompute, words in (("none", ">backward<"), ("full", ">backward with recompute<")):
         where = [("activation_recompute", "=", recompute), ("pipeline_par", "=", 2), ("data_par", "=", 8)]
         row = found.evaluate_ids(found.rows.top(1, where=where, names=["id"])["id"]).iloc[0]

@@ -78,7 +78,7 @@ def map_values(app: AppTest) -> dict[tuple[int, int], str]:
     return {(tp, pp): text for (tp, pp, _), text in zip(bars["customdata"], bars["hovertext"], strict=True)}
 
 
-def test_the_default_page_shows_the_best_of_llama_on_512_h100s() -> None:
+def test_the_default_page_shows_the_best_of_llama_on_512_h100s_below_examples_until_they_are_dismissed() -> None:
     app = opened()
     direct = explore_scenario(
         Scenario.of("llama-3.1-70B", "h100_80g_sxm", num_procs=512, max_batch_size=1024, datatype="bfloat16",
@@ -96,10 +96,6 @@ def test_the_default_page_shows_the_best_of_llama_on_512_h100s() -> None:
     assert any("378,108 executions" in plainly(part.value).replace("\\", "") for part in app.markdown)
     assert not app.warning
     assert not app.error
-
-
-def test_examples_stand_above_until_they_are_dismissed() -> None:
-    app = opened()
     kinds = [one.kind for one in EXAMPLES]
     assert [kind for kind in kinds if kind in html(app)] == kinds
     app.button(key="example_codesign").click().run()

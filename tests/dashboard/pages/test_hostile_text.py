@@ -16,7 +16,7 @@ from dashboard.link import scenario_parameters
 from dashboard.pages.registry import PAGES
 from dashboard.words.markdown import literal
 from engine import Scenario
-from tests.dashboard.page_runs import ROOT, SMALL, visit
+from tests.dashboard.page_runs import FEW, ROOT, SMALL, visit
 from tests.dashboard.server import own_server
 
 EVIL = "Zq*b* <i>x</i> :red[y] https://evil.example www.evil.example me@evil.example :material/bug: -> z"
@@ -31,7 +31,7 @@ def evil(cost_model: str) -> Scenario:
     texts = {"name": EVIL, "title": EVIL, "source": EVIL, "notes": (EVIL,)}
     model = models.load("gpt3-13B").model_copy(update={**texts, "family": EVIL, "seq_size_basis": EVIL})
     system = hardware.load("h100_80g_nvl8" if cost_model == "calculon" else "h100_80g_sxm")
-    return Scenario.of(model, system.model_copy(update=texts), **SMALL)
+    return Scenario.of(model, system.model_copy(update=texts), **SMALL, limits={**FEW, "microbatch_size": [1, 2]})
 
 
 def texts(message: Message, path: str) -> Iterator[tuple[str, str]]:

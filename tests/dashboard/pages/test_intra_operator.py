@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ from engine.planners.intra_operator import (
 from engine.planners.intra_operator import segment_map as segments_of
 from engine.planners.intra_operator.records import VectorRecords
 from engine.store import Store
-from tests.dashboard.page_runs import figure, html, page_alone, plainly, plots
+from tests.dashboard.page_runs import figure, html, page_alone, patient, plainly, plots
 
 MESH = {"devices": 4, "matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 LOG = Path(__file__).parents[2] / "reference" / "cfp" / "gpt_f_16_enumeration.log"
@@ -113,12 +112,8 @@ def test_a_library_model_goes_on_its_system_and_on_others() -> None:
 
 def test_a_mesh_of_two_networks_is_searched_off_the_page() -> None:
     link = {"from": "library", "devices": "16", "batch": "16", "layers": "2", "sharded": "fsdp"}
-    app = run(link)
-    until = time.monotonic() + 60
-    while "Searching" in html(app) and time.monotonic() < until:
-        time.sleep(0.2)
-        app.run()
-    assert not app.exception
+    with patient():
+        app = run(link)
     told = said(app)
     assert "Fully sharded data parallel (FSDP). All layers: q, out, gate_proj, down_proj by sequences." in told
     assert "6,561 vectors are valued in place of 6,561²" in told

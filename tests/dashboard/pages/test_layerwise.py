@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Mapping
 from unittest.mock import patch
 
@@ -27,16 +26,13 @@ from engine.planners.layerwise.tabulated import candidates_table
 from engine.planners.layerwise.timeline import plan_timeline
 from hardware import load as load_system
 from models import load as load_model
-from tests.dashboard.page_runs import html, page_alone
+from tests.dashboard.page_runs import html, page_alone, patient
 
 
 def run(link: Mapping[str, str]) -> AppTest:
     app = page_alone("layerwise")
     app.session_state["_url"] = dict(link)
-    app.run()
-    until = time.monotonic() + 60
-    while "Planning" in html(app) and time.monotonic() < until:
-        time.sleep(0.2)
+    with patient():
         app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app

@@ -100,7 +100,7 @@ def test_limits_that_alone_stand_in_the_way_are_named() -> None:
 
 
 HOPELESS: dict[str, dict[str, Any]] = {
-    "both memories": {"model": "llama-3.1-405B", "num_procs": 16},
+    "both memories": {"model": "llama-3.1-405B", "num_procs": 16, "limits": {"microbatch_size": [1, 2]}},
     "context parallel": {"model": "llama-3.1-8B", "num_procs": 8, "limits": {"context_par": [1, 2, 4]}},
     "experts": {"model": "deepseek-v3", "num_procs": 32, "limits": {"microbatch_size": 1, "tensor_par": [4, 8]}},
     "no offload": {"model": "llama-3.1-405B", "num_procs": 16, "limits": {

@@ -377,14 +377,14 @@ def test_what_is_recomputed_is_told_only_where_something_is() -> None:
 def test_what_of_the_rows_was_never_measured_is_told() -> None:
     found = engine.explore("llama-3.1-8B", "h100_80g_sxm", num_procs=8, max_batch_size=16, datatype="bfloat16",
                            limits={"pipeline_par": [1, 2], "microbatch_size": 1})  # fmt: skip
-    page = run("results", found, {"results_size": "250"})
+    page = run("results", found)
     said = plainly(" ".join(each.value for each in page.caption)).replace("\\", "")
-    best = found.rows.page(0, 250, order_by=(("sample_rate", "descending"),), names=["id"]).to_pylist()
+    best = found.rows.page(0, 100, order_by=(("sample_rate", "descending"),), names=["id"]).to_pylist()
     rows = found.evaluate_ids([row["id"] for row in best]).to_dict("records")
     numbers = Counter(things for row in rows for things in found.scenario.not_measured(row))
     assert 0 < max(numbers.values()) <= len(rows)
     for things, number in numbers.items():
-        assert f"{things} ({number:,} of these 250 rows)" in said
+        assert f"{things} ({number:,} of these 100 rows)" in said
     assert "Never measured" not in " ".join(each.value for each in run("results", exploration("none")).caption)
 
 

@@ -6,7 +6,6 @@ import functools
 import re
 from collections.abc import Iterator
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -17,7 +16,6 @@ from dashboard.link.comparison import Comparison
 from dashboard.link.packing import packed, unpacked
 from dashboard.link.scenario_parameters import parameters_of, read_scenario
 from dashboard.pages.registry import PAGES
-from dashboard.pages.whatif import board
 from dashboard.queries.document_sheets import representation
 from dashboard.queries.scenario_edits import altered, switch
 from dashboard.words.changes import text_of
@@ -29,7 +27,7 @@ from tests import toy
 from tests.dashboard.page_runs import ROOT, html, plots, run
 from tests.dashboard.pages.test_cost_model import limits_dialog, shown
 from tests.dashboard.pages.test_explore import settled as settled_exploration
-from tests.dashboard.pages.test_whatif import COARSE, settled
+from tests.dashboard.pages.test_whatif import settled
 from tests.dashboard.server import own_server
 
 
@@ -85,10 +83,9 @@ def test_an_execution_is_told_as_far_as_the_cost_model_tells_it() -> None:
 def test_what_if_answers_and_studies() -> None:
     found = explored()
     peak = whatif.parameter(found.scenario, "matrix").value
-    with patch.object(board, "COARSE", COARSE):
-        app = run("whatif", found, {"whatif_changes": text_of({"matrix": 2.0 * peak})})
-        assert "100" in html(app)
-        assert len(plots(settled(app, found))) > 1
+    app = run("whatif", found, {"whatif_changes": text_of({"matrix": 2.0 * peak})})
+    assert "100" in html(app)
+    assert len(plots(settled(app, found))) > 1
 
 
 def test_scenarios_keep_it_and_switch_to_it() -> None:

@@ -18,7 +18,7 @@ from dashboard.widgets.needed_exploration import seen_with
 from dashboard.words.numbers import days, percent
 from engine import Exploration, Scenario, economics
 from engine.economics import BLOCK_FORMULA, INPUTS, OUTPUTS, PUBLISHED_FORMULA, RunInputs, TrainingRun
-from tests.dashboard.page_runs import SMALL, again, exploration, html, plainly, run
+from tests.dashboard.page_runs import FEW, SMALL, again, exploration, html, plainly, run
 
 
 def expected(found: Exploration, **given: Any) -> TrainingRun:
@@ -97,10 +97,15 @@ def test_a_link_carries_the_inputs() -> None:
     assert page.number_input(key="_execution_run_pue").value == 1.4
 
 
-@pytest.mark.parametrize("value", ["0.2", "1e300", "-3", "nan", "<b>", "1e999"])
-def test_a_link_with_nonsense_falls_back_to_the_default(value: str) -> None:
+def test_a_link_with_nonsense_falls_back_to_the_default() -> None:
     found = exploration()
-    page = run("execution", found, {"execution_run_pue": value})
+    nonsense = {"pue": "0.2", "mtbf_h": "1e300", "usd_low": "-3", "usd_high": "nan", "tokens": "<b>",
+                "interval_s": "1e999"}  # fmt: skip
+    page = run("execution", found, {f"execution_run_{name}": value for name, value in nonsense.items()})
+    default = run("execution", found)
+    for name in nonsense:
+        key = f"_execution_run_{name}"
+        assert page.number_input(key=key).value == default.number_input(key=key).value, name
     assert page.number_input(key="_execution_run_pue").value == 1.1
     assert f"Wall-clock time {days(expected(found).wall_s)}" in told(page)
 
@@ -118,7 +123,7 @@ def test_what_cannot_be_is_told_in_a_sentence() -> None:
 def test_without_a_price_or_a_power_one_can_be_given() -> None:
     document = hardware.to_document(exploration().scenario.system)
     del document["accelerator"]
-    found = engine.explore("gpt3-13B", hardware.load_document(document), **SMALL, limits={"tensor_par": [4]})
+    found = engine.explore("gpt3-13B", hardware.load_document(document), **SMALL, limits={**FEW, "tensor_par": [4]})
     text = told(run("execution", found))
     assert "Cost –, no price recorded" in text
     assert "Energy –, no power recorded" in text

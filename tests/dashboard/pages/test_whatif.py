@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from unittest.mock import Mock, patch
@@ -14,7 +13,6 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.jobs.server import explorations, studies
-from dashboard.pages.whatif import board
 from dashboard.pages.whatif.answer import _plainly, answer
 from dashboard.queries.nearest_fit import enough_processors, remedies
 from dashboard.queries.tie_breaking import best_of
@@ -23,16 +21,14 @@ from dashboard.words.executions import differences, title
 from dashboard.words.numbers import format_value, gibibytes, signed_percent
 from engine import Exploration, whatif
 from engine.exploration.memory_requirements import least_memory
-from tests.dashboard.page_runs import again, exploration, figure, html, plainly, run
+from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, plainly, run
 
-COARSE = (0.5, 1.0, 2.0)
 HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Studies of the test's own, over two parameters with three values of each."""
-    monkeypatch.setattr(board, "COARSE", COARSE)
+def _fresh() -> Iterator[None]:
+    """Studies of the test's own."""
     yield
     studies().close()
 
@@ -43,10 +39,7 @@ def page(link: dict[str, str] | None = None) -> AppTest:
 
 def settled(app: AppTest, found: Exploration | None = None) -> AppTest:
     """The page once all its studies are done."""
-    latest = time.monotonic() + 60
-    while any(not each.ended for each in studies().board.jobs(studies().kind)):
-        assert time.monotonic() < latest
-        time.sleep(0.05)
+    assert all(each.wait(60) for each in studies().board.jobs(studies().kind))
     return again(app, found or exploration())
 
 

@@ -17,18 +17,16 @@ from streamlit.testing.v1 import AppTest
 from dashboard.charts.what_if.scaling_study import Size, fall_off, size_chart, slower
 from dashboard.jobs.server import studies
 from dashboard.link.document_validation import scenario_of
-from dashboard.pages.whatif import board
 from engine import Exploration, best_of, whatif
-from tests.dashboard.page_runs import again, exploration, figure, plainly, run
-from tests.dashboard.pages.test_whatif import COARSE, settled
+from tests.dashboard.page_runs import COARSE, again, exploration, figure, plainly, run
+from tests.dashboard.pages.test_whatif import settled
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _found_once() -> Iterator[None]:
     """What studies of the page found stays for the tests of this file, which look at the same few spaces."""
     studies().close()
-    with patch.object(board, "COARSE", COARSE):
-        yield
+    yield
     studies().close()
 
 

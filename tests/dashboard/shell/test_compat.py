@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -13,19 +14,22 @@ import pytest
 import streamlit as st
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
-from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1 import AppTest, local_script_runner
 
 import dashboard
 from dashboard.compat import front_end, plotly_figures
 from dashboard.compat.caches import computed, remembered
 from dashboard.compat.message_queue import keep_whole
 from dashboard.compat.types import Place, StyledTable
+from tests.dashboard.page_runs import wait_for_the_end
 
 ROOM = Path(dashboard.__file__).parent
 LOOKS = (ROOM / "compat" / "streamlit.css", ROOM / "shell" / "behaviour.js")
 OURS = ROOM / "charts" / "elements" / "style.css"
 CLASSES = ("stMarkdownColoredText", "stButtonGroup", "js-plotly-plot", "main-svg")
 """Classes that the dashboard's styles and scripts look for; each occurs in the front end as well."""
+
+THEIR_WAIT = local_script_runner.require_widgets_deltas
 
 
 @cache
@@ -116,6 +120,28 @@ def test_a_run_of_a_page_has_a_context_with_what_is_read_of_it() -> None:
     app = AppTest.from_function(script).run()
     assert not app.exception
     assert json.loads(app.json[0].value) == {"page": True, "back": False, "browser": False, "names": True}
+
+
+def test_a_page_that_takes_too_long_is_ended_as_apptest_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the wait of its own that tests put in place of AppTest's, which must still be asked for by that name."""
+
+    def script() -> None:
+        import threading
+
+        import streamlit as st
+
+        while True:
+            st.text("still here")
+            threading.Event().wait(0.001)
+
+    ends = []
+    for wait in (THEIR_WAIT, wait_for_the_end):
+        monkeypatch.setattr(local_script_runner, "require_widgets_deltas", wait)
+        with pytest.raises(RuntimeError) as ended:
+            AppTest.from_function(script).run(timeout=0.05)
+        ends.append(str(ended.value))
+        assert not [thread for thread in threading.enumerate() if "ScriptRunner" in thread.name]
+    assert ends == ["AppTest script run timed out after 0.05(s)"] * 2
 
 
 def test_nothing_that_waits_for_a_browser_is_placed_where_that_knows_of_nothing(

@@ -37,6 +37,7 @@ def test_nothing_that_a_link_says_gets_into_a_script(app: AppTest, logged_in: bo
     """What remembers the address is the same whatever the address is."""
     app.user = {"is_logged_in": logged_in, "email": "</script>"}
     app.query_params["model"] = "</script><script>alert(1)//"
+    app.query_params["procs"] = "8"
     app.run()
     assert not app.exception
     scripts = [str(element.value) for element in app.html if "<script" in str(element.value)]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 import engine
 from dashboard.charts.elements.palette import palette
 from dashboard.charts.execution.time_bar import waterfall
-from dashboard.pages.whatif import board
 from dashboard.pages.whatif.studies import swings_of
 from dashboard.queries.economics import utilisation
 from engine import Exploration, best_of, whatif
@@ -19,7 +17,7 @@ from engine.columns import by_name
 from engine.cost_models.calibrated.formulas import EXPRESSIONS
 from tests.dashboard.page_runs import SMALL, exploration, figure, html, plainly, run
 from tests.dashboard.pages.test_calibrated_pages import dense
-from tests.dashboard.pages.test_whatif import COARSE, settled
+from tests.dashboard.pages.test_whatif import settled
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
@@ -58,8 +56,7 @@ def test_the_tornado_compares_work_and_sets_the_model_apart() -> None:
             expected = utilisation(changed, point.rate) / before - 1
             assert abs(expected) < 0.5 < abs(point.rate / base - 1) or math.isnan(expected)
         assert gain == pytest.approx(expected, nan_ok=True)
-    with patch.object(board, "COARSE", COARSE):
-        drawn = figure(settled(run("whatif", exploration(), {"whatif_step": "2"})), "whatif_tornado")
+    drawn = figure(settled(run("whatif", exploration(), {"whatif_step": "2"})), "whatif_tornado")
     labels = drawn["layout"]["yaxis"]["ticktext"]
     assert {"<b>Hardware</b>", "<b>Model</b>"} <= set(labels)
 
