@@ -12,6 +12,7 @@ from typing import Final
 
 import pandas as pd
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 
 from dashboard.charts.elements.colour_scale import Domain
 from dashboard.charts.elements.markup import head, map_legend
@@ -74,7 +75,10 @@ class View:
         # Menus elsewhere on the page may have told of what was selected before.
         stale = menus.forget()
         if self.alone:
-            st.rerun(OVERVIEW if stale else list(_PARTS))
+            try:
+                st.rerun(OVERVIEW if stale else list(_PARTS))
+            except StreamlitAPIException:  # a click came before all parts were drawn, of which none is alone then
+                st.rerun()
 
     @property
     def where(self) -> Where:
