@@ -9,13 +9,25 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Locator,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from dashboard.pages import registry
@@ -50,37 +62,68 @@ def free_port() -> int:
     return port
 
 
-@contextmanager
-def serving(folder: Path, port: int, *options: str, apart: bool = True) -> Iterator[str]:
-    """The address of a server whose store is in a folder; its log must stay free of faults.
+class Server:
+    """A server whose store is in a folder, and which may be started again; its log must stay free of faults.
 
     apart: False for tests that are not about what is computed, which start sooner without processes beside the server.
     """
-    log = folder / "log.txt"
-    command = [
-        sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
-        "--server.fileWatcherType", "none", *options,
-    ]  # fmt: skip
-    environment = {
-        **os.environ, "SHARDSCAPE_STORE": str(folder / "results.duckdb"), "SHARDSCAPE_PROCESS": "on" if apart else "off"
-    }  # fmt: skip
-    with log.open("w") as output:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
-        try:
-            _wait_until_healthy(f"http://127.0.0.1:{port}", process, log)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            text = _NOT_OURS.sub("", log.read_text())
-            process.terminate()
-            process.wait(20)
-    assert _FAULTS.search(text) is None, f"The server's log has a fault:\n{text}"
+
+    def __init__(self, folder: Path, *options: str, apart: bool = True) -> None:
+        port = free_port()
+        self.address = f"http://127.0.0.1:{port}"
+        self._log = folder / "log.txt"
+        self._command = [
+            sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
+            "--server.fileWatcherType", "none", *options,
+        ]  # fmt: skip
+        store = {"SHARDSCAPE_STORE": str(folder / "results.duckdb"), "SHARDSCAPE_PROCESS": "on" if apart else "off"}
+        self._environment = {**os.environ, **store}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("w") as output:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, env=self._environment, stdout=output, stderr=subprocess.STDOUT
+            )
+        _wait_until_healthy(self.address, self._process, self._log)
+
+    def stop(self) -> None:
+        """Ends it, whatever its log says."""
+        if self._process is None:
+            return
+        text = _NOT_OURS.sub("", self._log.read_text())
+        self._process.terminate()
+        self._process.wait(20)
+        self._process = None
+        assert _FAULTS.search(text) is None, f"The server's log has a fault:\n{text}"
+
+
+@contextmanager
+def serving(folder: Path, *options: str, apart: bool = True) -> Iterator[str]:
+    """The address of a server whose store is in a folder."""
+    own = Server(folder, *options, apart=apart)
+    try:
+        own.start()
+        yield own.address
+    finally:
+        own.stop()
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server with an empty store."""
-    with serving(tmp_path_factory.mktemp("server"), free_port()) as address:
-        yield address
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server of most tests, with a store that was empty."""
+    own = Server(tmp_path_factory.mktemp("server"))
+    try:
+        own.start()
+        yield own
+    finally:
+        own.stop()
+
+
+@pytest.fixture(scope="session")
+def server(process: Server) -> str:
+    """The address of the server."""
+    return process.address
 
 
 def _wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -95,6 +138,7 @@ def _wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: Pat
     raise AssertionError(f"The server did not start:\n{log.read_text()}")
 
 
+VIEWPORT: ViewportSize = {"width": 1280, "height": 900}
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -120,18 +164,27 @@ def new_context(browser: Browser, **options: Any) -> BrowserContext:
     It asks for little motion, as people may: what turns and fades while a page waits is drawn 60 times a second, which
     takes a fifth of the browser's work where the machine is busy.
     """
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce", **options)
+    context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce", **options)
     context.set_default_timeout(PATIENCE)
     return context
 
 
-def warmed(browser: Browser, server: str, **options: Any) -> BrowserContext:
-    """A context in which the application's scripts are read, and stay so: a page stays open that nothing is done on."""
-    context = new_context(browser, **options)
-    page = context.new_page()
-    page.goto(f"{server}/?{SMALL}")
-    page.wait_for_selector(".st-key-explore_map .barlayer path")
-    return context
+_OPEN = "address => { history.replaceState(null, '', address); dispatchEvent(new PopStateEvent('popstate')); }"
+
+
+def open_at(page: Page, address: str) -> None:
+    """Opens a link where the application runs already, as a step through the history does.
+
+    The browser has half the work that loading it takes, and the server goes on with the same session.
+    """
+    names = [urlsplit(each).path.strip("/") or registry.PAGES[0].name for each in (page.url, address)]
+    if names[0] == names[1]:  # the same page again: nothing else tells when it is another link's
+        open_at(page, urljoin(address, f"/guide?{SMALL}"))
+    settled(page)
+    page.evaluate(_OPEN, address)
+    title = registry.page(names[1]).title
+    expect(page.get_by_role("heading", level=1, name=title, exact=True)).to_be_attached()
+    settled(page)
 
 
 def go_to(page: Page, name: str) -> None:
@@ -145,7 +198,7 @@ def go_to(page: Page, name: str) -> None:
 
 def settled(page: Page) -> None:
     """Waits until nothing is drawn any more: on a busy machine a popover that was opened before would be shut by it."""
-    expect(page.locator("[data-test-script-state=notRunning]")).to_be_attached()
+    page.wait_for_function("() => document.querySelector('[data-test-script-state=notRunning]') !== null", polling=20)
 
 
 def choose_from(box: Locator, option: Locator) -> None:
@@ -169,61 +222,125 @@ def choose_from(box: Locator, option: Locator) -> None:
             return
 
 
+@dataclass
+class Window:
+    """A context with one page that stays open, so that the application's scripts stay read."""
+
+    context: BrowserContext
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+    def watch(self, page: Page) -> None:
+        """Notes dialogs, errors of scripts, and what they log, as charts do."""
+
+        def logged(message: ConsoleMessage) -> None:
+            # Streamlit asks on every page first whether it is served below the page's address, which it is not.
+            if message.type == "error" and "Failed to load resource" not in message.text:
+                self.complaints.append(message.text)
+
+        page.on("console", logged)
+        page.on("dialog", self._dismissed)
+        page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
+
+    def _dismissed(self, dialog: Dialog) -> None:
+        self.complaints.append(dialog.message)
+        dialog.dismiss()
+
+
+def _window(browser: Browser, server: str) -> Window:
+    context = new_context(browser)
+    window = Window(context, context.new_page())
+    window.watch(window.page)
+    window.page.goto(f"{server}/guide?{SMALL}")
+    settled(window.page)
+    return window
+
+
 @pytest.fixture(scope="session")
-def warm(browser: Browser, server: str) -> BrowserContext:
+def first(browser: Browser, server: str) -> Window:
+    """The window of most tests."""
+    return _window(browser, server)
+
+
+@pytest.fixture(scope="session")
+def other(browser: Browser, server: str) -> Window:
+    """A window that shares nothing with the first, for links that were sent to somebody else."""
+    return _window(browser, server)
+
+
+@pytest.fixture(scope="session")
+def warm(first: Window) -> BrowserContext:
     """The context of most tests."""
-    return warmed(browser, server)
+    return first.context
 
 
 @pytest.fixture(scope="session")
-def second(browser: Browser, server: str) -> BrowserContext:
-    """A context that shares nothing with the first, for links that were sent to somebody else."""
-    return warmed(browser, server)
+def second(other: Window) -> BrowserContext:
+    """The context of somebody else."""
+    return other.context
 
 
-def _watched(context: BrowserContext) -> Iterator[Page]:
-    """A page that must neither open a dialog nor meet an error of a script, nor log one, as charts do."""
-    opened = context.new_page()
-    complaints: list[str] = []
+FAILED = pytest.StashKey[bool]()
 
-    def logged(message: ConsoleMessage) -> None:
-        # Streamlit asks on every page first whether it is served below the page's address, which it is not.
-        if message.type == "error" and "Failed to load resource" not in message.text:
-            complaints.append(message.text)
 
-    opened.on("console", logged)
-    opened.on("dialog", lambda dialog: complaints.append(dialog.message))
-    opened.on("pageerror", lambda problem: complaints.append(str(problem)))
-    yield opened
-    opened.close()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+def _lent(window: Window, server: str, failed: Callable[[], bool]) -> Iterator[Page]:
+    """The page of a window, on which nothing may be complained of; after a test that failed there is another."""
+    page = window.page
+    page.unroute_all()
+    yield page
+    if failed():
+        window.page = window.context.new_page()
+        window.watch(window.page)
+        window.page.goto(f"{server}/guide?{SMALL}")
+        page.close()
+    else:
+        page.keyboard.press("Escape")
+        page.set_viewport_size(VIEWPORT)
+        if urlsplit(page.url).path != "/guide":
+            open_at(page, f"{server}/guide?{SMALL}")
+    complaints, window.complaints[:] = list(window.complaints), []
     assert complaints == []
 
 
 @pytest.fixture
-def page(warm: BrowserContext) -> Iterator[Page]:
-    """A page in the first context."""
-    yield from _watched(warm)
+def page(first: Window, server: str, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page of the first window, which shows the guide: tests that ask for a fresh session load a link."""
+    yield from _lent(first, server, lambda: request.node.stash.get(FAILED, False))
 
 
 @pytest.fixture
-def stranger(second: BrowserContext) -> Iterator[Page]:
-    """A page in the other context."""
-    yield from _watched(second)
+def stranger(other: Window, server: str, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page of the other window."""
+    yield from _lent(other, server, lambda: request.node.stash.get(FAILED, False))
 
 
 @pytest.fixture
-def visit(warm: BrowserContext, server: str) -> Iterator[Callable[[str], Page]]:
+def fresh(first: Window) -> Iterator[Page]:
+    """A page of its own, whose history is empty."""
+    opened = first.context.new_page()
+    first.watch(opened)
+    yield opened
+    opened.close()
+    complaints, first.complaints[:] = list(first.complaints), []
+    assert complaints == []
+
+
+@pytest.fixture
+def visit(page: Page, server: str) -> Callable[[str], Page]:
     """Opens the application at a link and waits for the map."""
-    pages: list[Page] = []
 
     def opened(query: str = SMALL) -> Page:
-        page = warm.new_page()
-        pages.append(page)
-        page.goto(f"{server}/?{query}")
+        open_at(page, f"{server}/?{query}")
         page.wait_for_selector(".st-key-explore_map .barlayer path")
         page.wait_for_selector(".st-key-panel .ss-facts, .st-key-panel .ss-chips")
         return page
 
-    yield opened
-    for page in pages:
-        page.close()
+    return opened

@@ -13,7 +13,7 @@ from dashboard.pages import registry
 from tests.browser.conftest import PATIENCE, SMALL, go_to, settled
 
 FILTERED = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&results_where=weight_offload:off&cell=4x2"
-STEPS = 4
+STEPS = 3
 SEED = 2
 LONGEST = 60
 """After how many seconds a walk goes no further."""
@@ -74,7 +74,8 @@ def assert_shown(page: Page, before: dict[str, Any], how: str) -> None:
     settled(page)
 
 
-def test_a_walk_of_clicks_is_taken_back_click_by_click(page: Page, server: str) -> None:
+def test_a_walk_of_clicks_is_taken_back_click_by_click(fresh: Page, server: str) -> None:
+    page = fresh
     chance = random.Random(SEED)
     page.goto(f"{server}/?{FILTERED}")
     expect(page.get_by_text("What each choice costs")).to_be_visible()  # the first page is drawn in stages

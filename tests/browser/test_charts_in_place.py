@@ -7,32 +7,20 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import settled
+from tests.browser.conftest import open_at, settled
 from tests.browser.test_click_flows import click_cell, expect_cell, expect_metric, metric
 
 Visit = Callable[[], Page]
 MAP = ".st-key-explore_map .js-plotly-plot"
 
 
-def test_the_map_is_the_same_element_after_clicks_and_says_what_it_shows(visit: Visit) -> None:
+def test_the_map_stays_frames_a_clicked_cell_at_once_and_draws_only_what_it_changes(visit: Visit) -> None:
     page = visit()
     settled(page)
     page.locator(MAP).evaluate("plot => { plot.querySelector('.main-svg').dataset.first = 'yes'; }")
     metric(page, "MFU")
     expect_metric(page, "mfu", "MFU")
-    click_cell(page, 2, 2)
-    expect_cell(page, 2, 2)
     expect(page.locator(MAP)).to_have_attribute("aria-label", re.compile("utilisation by tensor parallel"))
-    expect(page.locator(f"{MAP} .main-svg").first).to_have_attribute("data-first", "yes")
-    # Plotly fades what is not selected: nothing ever is, charts frame what was clicked.
-    assert page.locator(MAP).evaluate("plot => plot._fullLayout.clickmode") == "event"
-    page.set_viewport_size({"width": 820, "height": 900})
-    room = "plot => plot._fullLayout.width - plot.clientWidth"
-    page.wait_for_function(f"() => ({room})(document.querySelector('{MAP}')) === 0")
-
-
-def test_a_clicked_cell_is_framed_at_once_and_draws_only_what_it_changes(visit: Visit) -> None:
-    page = visit()
     settled(page)
     page.locator(MAP).evaluate("plot => { plot.querySelector('.barlayer .point path').dataset.first = 'yes'; }")
     page.locator(".ss-strip").evaluate("strip => { strip.dataset.first = 'yes'; }")
@@ -51,12 +39,17 @@ def test_a_clicked_cell_is_framed_at_once_and_draws_only_what_it_changes(visit: 
     expect_cell(page, 2, 2)
     settled(page)
     assert page.evaluate(framed) == own  # the server frames the same
-    expect(page.locator(f"{MAP} .barlayer .point path").first).to_have_attribute("data-first", "yes")
-    expect(page.locator(".ss-strip")).to_have_attribute("data-first", "yes")
+    for what in (f"{MAP} .main-svg", f"{MAP} .barlayer .point path", ".ss-strip"):
+        expect(page.locator(what).first).to_have_attribute("data-first", "yes")
+    # Plotly fades what is not selected: nothing ever is, charts frame what was clicked.
+    assert page.locator(MAP).evaluate("plot => plot._fullLayout.clickmode") == "event"
+    page.set_viewport_size({"width": 820, "height": 900})
+    room = "plot => plot._fullLayout.width - plot.clientWidth"
+    page.wait_for_function(f"() => ({room})(document.querySelector('{MAP}')) === 0")
 
 
 def test_a_zoom_outlives_what_does_not_change_the_axes(page: Page, server: str) -> None:
-    page.goto(f"{server}/schedules?schedules_from=numbers&schedules_microbatches=12")
+    open_at(page, f"{server}/schedules?schedules_from=numbers&schedules_microbatches=12")
     lanes = ".st-key-schedules_lanes_a .js-plotly-plot"
     page.wait_for_selector(f"{lanes} .main-svg")
     settled(page)

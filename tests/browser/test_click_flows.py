@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import SMALL, settled
+from tests.browser.conftest import SMALL, open_at, settled
 
 Visit = Callable[..., Page]
 CLICK = """names => {
@@ -84,30 +84,68 @@ def expect_metric(page: Page, key: str, name: str) -> None:
     expect(chosen.first).to_be_visible()
 
 
-def test_list_download_and_link_name_the_cell_and_the_metric_that_were_clicked(visit: Visit) -> None:
-    page = visit()
-    steps = ((2, 2, "MFU", "mfu", "Model FLOP utilisation"), (4, 2, "Step time", "total_time", "Step time"))
-    for tensor, pipeline, name, key, label in steps:
-        click_cell(page, tensor, pipeline)
-        expect_cell(page, tensor, pipeline)
-        metric(page, name)
-        expect_metric(page, key, name)
-        expect_cell(page, tensor, pipeline)
-        expect(page.get_by_text(re.compile(f"best {label} with the choice fixed", re.IGNORECASE))).to_be_visible()
-        lists = menu(page, "View")
-        expect(lists.get_by_role("combobox", name="Metric", exact=True)).to_have_value(label)
-        expect(lists.get_by_role("combobox", name="Cell", exact=True)).to_have_value(f"TP {tensor} × PP {pipeline}")
-        expect(menu(page, "Download").get_by_text(f"TP {tensor} × PP {pipeline} only")).to_be_visible()
-        shut(page)
-        page.get_by_role("button", name="Share", exact=True).locator("visible=true").click()
-        link = page.locator("[data-testid=stCode] code").first
-        expect(link).to_contain_text(f"cell={tensor}x{pipeline}")
-        expect(link).to_contain_text(f"metric={key}")
-        shut(page)
+def expect_named(page: Page, cell: tuple[int, int], key: str, label: str) -> None:
+    """Lists, downloads and the link name the cell and the metric."""
+    name = f"TP {cell[0]} × PP {cell[1]}"
+    expect(page.get_by_text(re.compile(f"best {label} with the choice fixed", re.IGNORECASE))).to_be_visible()
+    lists = menu(page, "View")
+    expect(lists.get_by_role("combobox", name="Metric", exact=True)).to_have_value(label)
+    expect(lists.get_by_role("combobox", name="Cell", exact=True)).to_have_value(name)
+    expect(menu(page, "Download").get_by_text(f"{name} only")).to_be_visible()
+    shut(page)
+    page.get_by_role("button", name="Share", exact=True).locator("visible=true").click()
+    link = page.locator("[data-testid=stCode] code").first
+    expect(link).to_contain_text(f"cell={cell[0]}x{cell[1]}")
+    expect(link).to_contain_text(f"metric={key}")
+    shut(page)
+
+
+def test_all_name_what_was_clicked_last_and_back_takes_back_one_click_at_a_time(visit: Visit) -> None:
+    """What was chosen in a menu does not come back with later clicks, but with Back."""
+    page = visit(f"{SMALL}&cell=2x4&id=377497")
+    choose(page, "Colours", "logarithmic")
+    expect(page).to_have_url(re.compile("map_domain=log"))
+    choose(page, "Cell", "TP 2 × PP 2")
+    expect_cell(page, 2, 2)
+    click_cell(page, 4, 2)
+    expect_cell(page, 4, 2)
+    choose(page, "Metric", "Bubble share")
+    expect_metric(page, "bubble_share", "Bubble share")
+    expect_cell(page, 4, 2)
+    metric(page, "MFU")
+    expect_metric(page, "mfu", "MFU")
+    click_cell(page, 1, 2)
+    expect_cell(page, 1, 2)
+    expect_metric(page, "mfu", "MFU")
+    metric(page, "Step time")
+    expect_metric(page, "total_time", "Step time")
+    expect_cell(page, 1, 2)
+    expect_named(page, (1, 2), "total_time", "Step time")
+    page.go_back()
+    expect_metric(page, "mfu", "MFU")
+    expect_cell(page, 1, 2)
+    page.go_back()
+    expect_cell(page, 4, 2)
+    page.go_back()
+    expect_metric(page, "bubble_share", "Bubble share")
+    page.go_back()
+    expect(page).not_to_have_url(re.compile("metric="))
+    chosen = page.locator(".st-key-explore_toolbar [role=radio][aria-checked=true]")
+    expect(chosen.filter(has_text="Throughput").first).to_be_visible()
+    expect_cell(page, 4, 2)
+    page.go_back()
+    expect_cell(page, 2, 2)
+    page.go_back()
+    expect_cell(page, 2, 4)
+    assert "id=377497" in page.url
+    page.go_back()
+    expect(page).not_to_have_url(re.compile("map_domain"))
+    page.go_forward()
+    expect(page).to_have_url(re.compile("map_domain=log"))
 
 
 def test_relaxing_a_filter_in_the_panel_changes_the_whole_page(page: Page, server: str) -> None:
-    page.goto(f"{server}/?{SMALL}&results_where=tensor_par:4&cell=2x8")
+    open_at(page, f"{server}/?{SMALL}&results_where=tensor_par:4&cell=2x8")
     clear = page.locator(".st-key-panel .st-key-explore_clear_all button")
     expect(clear).to_be_visible()
     expect(page.locator(".st-key-explore_filters")).to_contain_text("Tensor parallel 4")
@@ -119,46 +157,9 @@ def test_relaxing_a_filter_in_the_panel_changes_the_whole_page(page: Page, serve
     assert "results_where" not in page.url
 
 
-def test_what_was_chosen_in_a_menu_does_not_come_back_with_later_clicks(visit: Visit) -> None:
-    page = visit()
-    choose(page, "Cell", "TP 2 × PP 2")
-    expect_cell(page, 2, 2)
-    click_cell(page, 4, 2)
-    expect_cell(page, 4, 2)
-    choose(page, "Metric", "Bubble share")
-    expect_metric(page, "bubble_share", "Bubble share")
-    expect_cell(page, 4, 2)
-    for name, key in (("MFU", "mfu"), ("Step time", "total_time"), ("HBM", "proc_mem_tier1_cap_req")):
-        metric(page, name)
-        expect_metric(page, key, name)
-        expect_cell(page, 4, 2)
-    click_cell(page, 1, 2)
-    expect_cell(page, 1, 2)
-    expect_metric(page, "proc_mem_tier1_cap_req", "HBM")
+def test_what_one_click_changes_is_one_step_back(fresh: Page, server: str) -> None:
+    page = fresh
 
-
-def test_back_takes_back_one_click_at_a_time(visit: Visit) -> None:
-    page = visit("&".join((SMALL, "cell=2x4&id=377497")))
-    choose(page, "Colours", "logarithmic")
-    expect(page).to_have_url(re.compile("map_domain=log"))
-    click_cell(page, 4, 2)
-    expect_cell(page, 4, 2)
-    metric(page, "MFU")
-    expect_metric(page, "mfu", "MFU")
-    page.go_back()
-    expect(page).not_to_have_url(re.compile("metric="))
-    chosen = page.locator(".st-key-explore_toolbar [role=radio][aria-checked=true]")
-    expect(chosen.filter(has_text="Throughput").first).to_be_visible()
-    page.go_back()
-    expect_cell(page, 2, 4)
-    assert "id=377497" in page.url
-    page.go_back()
-    expect(page).not_to_have_url(re.compile("map_domain"))
-    page.go_forward()
-    expect(page).to_have_url(re.compile("map_domain=log"))
-
-
-def test_what_one_click_changes_is_one_step_back(page: Page, server: str) -> None:
     def one_step(click: Callable[[], None], done: Callable[[], None]) -> None:
         settled(page)
         before, steps = page.url, page.evaluate("history.length")
@@ -183,7 +184,7 @@ def test_what_one_click_changes_is_one_step_back(page: Page, server: str) -> Non
     one_step(button("results_drop_tensor_par").click,
              lambda: expect(button("results_drop_tensor_par")).to_have_count(0))
     one_step(button("results_clear").click, lambda: expect(sentence).to_contain_text("All"))
-    page.goto(f"{server}/?{SMALL}&cell=2x4&map_x=data_par&map_y=microbatch_size")
+    open_at(page, f"{server}/?{SMALL}&cell=2x4&map_x=data_par&map_y=microbatch_size")
     expect(page.locator(".st-key-explore_pairs .barlayer path").first).to_be_visible()
     settled(page)
     page.locator(".st-key-explore_pairs").scroll_into_view_if_needed()
@@ -200,7 +201,7 @@ def test_what_one_click_changes_is_one_step_back(page: Page, server: str) -> Non
 
     one_step(lambda: click("explore_pairs"),
              lambda: expect(page).to_have_url(re.compile("map_at=.*id=|id=.*map_at=")))  # fmt: skip
-    page.goto(f"{server}/whatif?{SMALL}&limits=microbatch_size:1,2;pipeline_par:1,2;tensor_par:2,4")
+    open_at(page, f"{server}/whatif?{SMALL}&limits=microbatch_size:1,2;pipeline_par:1,2;tensor_par:2,4")
     expect(page.locator(".st-key-whatif_two .barlayer path")).to_have_count(64)
     settled(page)
     page.locator(".st-key-whatif_two").scroll_into_view_if_needed()

@@ -1,9 +1,13 @@
-"""Every page in a real browser, as people meet it who hear it, magnify it or have it on a phone."""
+"""Every page in a real browser, as people meet it who hear it, magnify it or have it on a phone.
+
+Pages follow each other as through the navigation, every second one from a phone to a wide screen: what is drawn anew
+for another width is seen in both directions.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from dashboard.pages.contract import Needs
 from dashboard.pages.contract import Page as Entry
 from dashboard.pages.registry import PAGES
-from tests.browser.conftest import SMALL, settled
+from tests.browser.conftest import SMALL, open_at, settled
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")
 LINK = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&cell=4x2&compare_b=~hbm_capacity:40"
@@ -26,6 +30,7 @@ LOOKED_AT = [
     *((each, CALIBRATED) for each in PAGES if each.name == "execution"),
     *((each, FINE) for each in PAGES if each.name == "schedules"),
 ]
+WIDE, PHONE = 1280, 390
 TALL = 5000
 """So high that whole pages are drawn [px]."""
 MARKUP = re.compile(r"\*\*|:[a-z-]+\[|:material|</?[a-z]+[ >]|\\[-_*\[(]")
@@ -61,21 +66,35 @@ OTHERWISE_ANEW = """async () => {
 """The charts whose margins are, after all that changed them where they are, not those of a chart drawn anew."""
 
 
+class Screen:
+    """A page that is high enough to be drawn whole, light and wide or dark and as narrow as a phone."""
+
+    def __init__(self, page: Page, server: str) -> None:
+        self.page, self._server, self._width = page, server, WIDE
+        self.show(self._width)
+
+    def visit(self, name: str, link: str) -> tuple[int, int]:
+        """Opens a page; the width that it is opened at, which is the one before's last, and the one to follow."""
+        address = f"{self._server}/{name}?{link}"
+        if self.page.url == "about:blank":
+            self.page.goto(address)
+        else:
+            open_at(self.page, address)
+        expect(self.page.get_by_role("heading", level=2).first).to_be_visible()
+        settled(self.page)
+        return self._width, WIDE + PHONE - self._width
+
+    def show(self, width: int) -> None:
+        self.page.emulate_media(color_scheme="light" if width == WIDE else "dark")
+        self.page.set_viewport_size({"width": width, "height": TALL})
+        self._width = width
+
+
 @pytest.fixture(scope="module")
-def wide(warm: BrowserContext, server: str) -> Iterator[Callable[[str], Page]]:
-    """Opens pages one after the other, high enough to be drawn whole."""
+def screen(warm: BrowserContext, server: str) -> Iterator[Screen]:
+    """Shows pages one after the other."""
     opened = warm.new_page()
-
-    def visit(name: str, link: str = LINK) -> Page:
-        opened.goto("about:blank")  # or else the page before would be drawn once more, in light and wide
-        opened.emulate_media(media="screen", color_scheme="light")
-        opened.set_viewport_size({"width": 1280, "height": TALL})
-        opened.goto(f"{server}/{name}?{link}")
-        expect(opened.get_by_role("heading", level=2).first).to_be_visible()
-        settled(opened)
-        return opened
-
-    yield visit
+    yield Screen(opened, server)
     opened.close()
 
 
@@ -106,31 +125,41 @@ def heard(page: Page) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("entry", "link"), LOOKED_AT, ids=lambda each: each.name if isinstance(each, Entry) else each.partition("&")[0]
 )
-def test_a_page_is_heard_and_seen_on_screens_of_any_width(wide: Callable[..., Page], entry: Entry, link: str) -> None:
-    page = wide("" if entry is PAGES[0] else entry.name, link)
-    assert looks(page) == {}, "1280 wide"
+def test_a_page_is_heard_and_seen_on_screens_of_any_width(screen: Screen, entry: Entry, link: str) -> None:
+    for width in screen.visit("" if entry is PAGES[0] else entry.name, link):
+        screen.show(width)
+        assert looks(screen.page) == {}, f"{width} wide"
+        (check_wide if width == WIDE else check_phone)(screen.page, entry)
+    assert screen.page.evaluate(OTHERWISE_ANEW) == []
+
+
+def check_wide(page: Page, entry: Entry) -> None:
+    """What people hear of a page, and what they print."""
     nodes = heard(page)
     assert [node["name"] for node in nodes if node["role"] == "heading" and node["level"] == 1] == [entry.title]
     assert [node for node in nodes if MARKUP.search(node["name"])] == []
     assert [node for node in nodes if node["role"] in NAMED and not node["name"]] == []
-    for first in SENTENCE if entry.needs is not Needs.NOTHING else ():
-        expect(page.get_by_role("button", name=re.compile(f"^{first}"))).to_have_count(1)
+    for begin in SENTENCE if entry.needs is not Needs.NOTHING else ():
+        assert len([node for node in nodes if node["role"] == "button" and node["name"].startswith(begin)]) == 1
     if entry.name == "memory":
         assert_printed_beside_the_logo(page)
-    page.emulate_media(color_scheme="dark")
-    assert looks(page) == {}, "in the dark"
-    page.set_viewport_size({"width": 390, "height": TALL})
-    assert looks(page) == {}, "390 wide"
-    assert page.evaluate(OTHERWISE_ANEW) == []
+    if entry.name in ("explore", "whatif"):  # what no phone shows
+        page.emulate_media(color_scheme="dark")
+        assert looks(page) == {}, "wide, in the dark"
+
+
+def check_phone(page: Page, entry: Entry) -> None:
+    """What stands where on a phone."""
     if entry.name in ANSWER_FIRST:
         page.wait_for_function(IN_ORDER, arg=ANSWER_FIRST[entry.name])
     if entry.name == "whatif":
         assert_answer_stays_in_sight(page)
+        page.set_viewport_size({"width": PHONE, "height": TALL})
 
 
 def assert_answer_stays_in_sight(page: Page) -> None:
     """On a phone What-if's answer stands before what changes it, and stays there."""
-    page.set_viewport_size({"width": 390, "height": 844})
+    page.set_viewport_size({"width": PHONE, "height": 844})
     answer, sliders = page.locator(".ss-strip"), page.locator(".st-key-whatif_card")
     first, second = answer.bounding_box(), sliders.bounding_box()
     assert first is not None
@@ -150,8 +179,12 @@ def assert_printed_beside_the_logo(page: Page) -> None:
     page.emulate_media(media="screen")
 
 
-def test_the_keyboard_follows_into_menus_and_back(wide: Callable[[str], Page]) -> None:
-    page = wide("")
+def test_the_keyboard_follows_into_menus_and_back(fresh: Page, server: str) -> None:
+    page = fresh
+    page.set_viewport_size({"width": WIDE, "height": TALL})
+    page.goto(f"{server}/?{LINK}")
+    expect(page.get_by_role("heading", level=2).first).to_be_visible()
+    settled(page)
     focus = """() => {
       const active = document.activeElement;
       return [active.closest('[role=dialog]')?.getAttribute('aria-label') || '', active.innerText];

@@ -16,7 +16,7 @@ from playwright.sync_api import Page, Route, expect
 from dashboard.words.numbers import format_value
 from engine import Exploration, explore
 from engine.columns import stored_of
-from tests.browser.conftest import SMALL, go_to, settled
+from tests.browser.conftest import SMALL, go_to, open_at, settled
 
 Visit = Callable[..., Page]
 LIMITED = f"{SMALL}&limits=microbatch_size:1;tensor_par:1,2,4;pipeline_par:1,2,4"
@@ -43,14 +43,26 @@ def click_cell(page: Page, number: int) -> None:
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
-def test_the_default_page_shows_the_map_of_llama_on_512_h100s(visit: Visit) -> None:
-    page = visit("")
+def test_the_default_page_shows_the_map_of_llama_on_512_h100s_and_hostile_links_do_with_one_message(
+    page: Page, server: str
+) -> None:
+    page.goto(server)
     expect(page.locator(".st-key-bar_end")).to_contain_text("378,108 executions")
-    assert page.locator(".st-key-explore_map .barlayer .point path").count() == 43  # pairs whose product 512 holds
+    cells = page.locator(".st-key-explore_map .barlayer .point path")
+    expect(cells).to_have_count(43)  # pairs whose product 512 holds
     expect(page.locator("[data-testid=stAlert]")).to_have_count(0)
+    script = quote("<img src=x onerror=\"document.title='taken'\">![x](http://127.0.0.1:1/x.png)")
+    query = f"model={script}&procs=99999999999999999999&limits={quote('tensor_par:1;;evil:2')}&cell={script}"
+    open_at(page, f"{server}/?{query}")
+    expect(page.locator("[data-testid=stAlert]")).to_have_count(1)
+    expect(page.locator(".st-key-sentence")).to_contain_text("Llama 3.1 70B")
+    expect(cells.first).to_be_visible()
+    expect(page.locator(".st-key-panel .ss-facts").first).to_be_visible()
+    assert page.title() != "taken"
+    assert page.locator("[data-testid=stAlert] img").count() == 0
 
 
-def test_clicking_a_cell_opens_its_panel_and_a_link_restores_it_elsewhere(
+def test_a_clicked_cell_and_metric_change_panel_map_and_table_and_a_link_restores_them_elsewhere(
     visit: Visit, stranger: Page, server: str, direct: Exploration
 ) -> None:
     page = visit(LIMITED)
@@ -66,12 +78,33 @@ def test_clicking_a_cell_opens_its_panel_and_a_link_restores_it_elsewhere(
     expect(page.locator(".st-key-panel .ss-facts").first).to_contain_text(step)
     page.wait_for_url(f"**cell={row['tensor_par']}x{row['pipeline_par']}**")
 
+    page.locator(".st-key-explore_toolbar").get_by_text("Step time", exact=True).click()
+    page.wait_for_url("**metric=total_time**")
+    fastest = direct.by_cell("total_time")["value"].min()
+    number = format_value("total_time", fastest).split()[0]  # in the map without its unit
+    expect(page.locator(".st-key-explore_map .scatterlayer text").filter(has_text=number).first).to_be_visible()
+    settled(page)
+    page.get_by_role("button", name="View", exact=True).locator("visible=true").click()
+    page.get_by_text("As table", exact=True).click()
+    expect(page.locator(".st-key-explore_cells [data-testid=stDataFrame]")).to_be_visible()
+    page.wait_for_url("**map_table=on**")
+    page.keyboard.press("Escape")
+    settled(page)
+
     page.get_by_role("button", name="Share", exact=True).locator("visible=true").click()
     link = page.locator("[data-testid=stCode] code").first.inner_text().replace("\n", "").strip()
     assert link.startswith(server)
-    stranger.goto(link)
+    open_at(stranger, link)
     expect(stranger.locator(".st-key-panel .ss-head").first).to_have_text(title)
     expect(stranger.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
+    expect(stranger.get_by_role("radio", name="Step time")).to_be_checked()
+    expect(stranger.locator(".st-key-explore_cells [data-testid=stDataFrame]")).to_be_visible()
+
+    page.keyboard.press("Escape")
+    settled(page)
+    go_to(page, "memory")
+    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
+    page.wait_for_url(f"**/memory?**cell={row['tensor_par']}x{row['pipeline_par']}**")
 
 
 def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page, server: str) -> None:
@@ -106,20 +139,6 @@ def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page
     settled(page)
     assert page.evaluate("firstPlace.isConnected"), "the map is another one once the whole page is drawn"
     assert page.locator(".st-key-map_place").evaluate(shape) == place, "what comes later moves the map under a pointer"
-
-
-def test_another_metric_changes_the_map_the_link_and_the_table(visit: Visit, direct: Exploration) -> None:
-    page = visit(LIMITED)
-    page.locator(".st-key-explore_toolbar").get_by_text("Step time", exact=True).click()
-    page.wait_for_url("**metric=total_time**")
-    fastest = direct.by_cell("total_time")["value"].min()
-    number = format_value("total_time", fastest).split()[0]  # in the map without its unit
-    expect(page.locator(".st-key-explore_map .scatterlayer text").filter(has_text=number).first).to_be_visible()
-    settled(page)
-    page.get_by_role("button", name="View", exact=True).locator("visible=true").click()
-    page.get_by_text("As table", exact=True).click()
-    expect(page.locator(".st-key-explore_cells [data-testid=stDataFrame]")).to_be_visible()
-    page.wait_for_url("**map_table=on**")
 
 
 def test_choosing_another_model_explores_it(visit: Visit) -> None:
@@ -160,19 +179,3 @@ def test_downloads_hold_what_the_engine_found(visit: Visit, direct: Exploration,
         assert sum(1 for _ in rows) + 1 == direct.feasible
     assert "total_time [s]" in heads
     assert float(first[heads.index("total_time [s]")]) == own["total_time"][0].as_py()
-
-
-def test_a_hostile_link_gets_one_message_and_harms_nothing(visit: Visit) -> None:
-    script = quote("<img src=x onerror=\"document.title='taken'\">![x](http://127.0.0.1:1/x.png)")
-    page = visit(f"model={script}&procs=99999999999999999999&limits={quote('tensor_par:1;;evil:2')}&cell={script}")
-    expect(page.locator("[data-testid=stAlert]")).to_have_count(1)
-    expect(page.locator(".st-key-sentence")).to_contain_text("Llama 3.1 70B")
-    assert page.title() != "taken"
-    assert page.locator("[data-testid=stAlert] img").count() == 0
-
-
-def test_switching_pages_keeps_the_scenario(visit: Visit) -> None:
-    page = visit(f"{SMALL}&cell=4x2")
-    go_to(page, "memory")
-    expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
-    page.wait_for_url("**/memory?**cell=4x2**")

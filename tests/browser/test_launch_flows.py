@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from engine import Scenario, best_of, launch
-from tests.browser.conftest import choose_from, settled
+from tests.browser.conftest import choose_from, open_at, settled
 
 SCENARIO = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=8, max_batch_size=32, datatype="bfloat16",
                        limits={"tensor_par": [1, 2], "pipeline_par": [1, 2]})  # fmt: skip
@@ -23,7 +23,7 @@ def chosen(page: Page, framework: str) -> None:
 
 
 def test_the_card_has_a_file_that_opens_as_the_execution_shown(page: Page, server: str, tmp_path: Path) -> None:
-    page.goto(f"{server}/execution?{QUERY}")
+    open_at(page, f"{server}/execution?{QUERY}")
     card = page.locator(".st-key-execution_launch_card")
     expect(card.get_by_test_id("stCode")).to_contain_text("torchrun")
     best = best_of(SCENARIO)
@@ -41,7 +41,7 @@ def test_the_card_has_a_file_that_opens_as_the_execution_shown(page: Page, serve
     stands = launch.standing(said.execution, "llama-3-8B", "h100_80g_sxm")
     assert stands.runs
 
-    page.goto(f"{server}/scenarios?{QUERY}")
+    open_at(page, f"{server}/scenarios?{QUERY}")
     settled(page)
     page.get_by_test_id("stPopoverButton").filter(has_text="Open a file").locator("visible=true").first.click()
     page.locator("[data-testid=stFileUploaderDropzoneInput]").set_input_files(file)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
 import hardware
 import models
 from dashboard.words.numbers import format_value
 from engine import explore
-from tests.browser.conftest import SMALL, settled
+from tests.browser.conftest import SMALL, open_at, settled
 from tests.dashboard.link.test_sharing import complete, folded
 
 LIMITS = "limits=tensor_par:2,4;pipeline_par:1,2"
@@ -24,7 +23,7 @@ def popover(page: Page, name: str) -> None:
 
 
 def test_an_edited_system_reaches_a_stranger_who_never_saw_it(page: Page, stranger: Page, server: str) -> None:
-    page.goto(f"{server}/library?{SMALL}&{LIMITS}&library_kind=systems&library_item=h100_80g_nvl8")
+    open_at(page, f"{server}/library?{SMALL}&{LIMITS}&library_kind=systems&library_item=h100_80g_nvl8")
     popover(page, "Edit a copy")
     field = page.get_by_role("spinbutton", name="HBM bandwidth [GB/s]")
     field.fill("6144")
@@ -52,14 +51,14 @@ def test_an_edited_system_reaches_a_stranger_who_never_saw_it(page: Page, strang
 
 
 def test_saving_finding_reporting_and_deleting(page: Page, server: str, tmp_path: Path) -> None:
-    page.goto(f"{server}/?{SMALL}&{LIMITS}&metric=mfu")
+    open_at(page, f"{server}/?{SMALL}&{LIMITS}&metric=mfu")
     page.wait_for_selector(".st-key-explore_map .barlayer path")
     popover(page, "Save")
     title = page.get_by_role("textbox", name="Title")
     title.fill("Flow <b>test</b>")
     title.press("Enter")  # saves, and shuts the menu
     expect(page.get_by_text("Saved as")).to_be_visible()
-    page.goto(f"{server}/scenarios?scenarios_kind=saved")
+    open_at(page, f"{server}/scenarios?scenarios_kind=saved")
     expect(page.locator(".st-key-scenarios_panel .ss-head")).to_contain_text("Flow <b>test</b>")
     with page.expect_download() as report:
         popover(page, "Report")
@@ -72,7 +71,7 @@ def test_saving_finding_reporting_and_deleting(page: Page, server: str, tmp_path
     assert json.loads((tmp_path / "scenario.json").read_text())["num_procs"] == 16
     page.get_by_role("button", name="Open", exact=True).click()
     expect(page.get_by_role("radio", name="MFU")).to_be_checked()  # as it was saved
-    page.goto(f"{server}/scenarios?scenarios_kind=saved")
+    open_at(page, f"{server}/scenarios?scenarios_kind=saved")
     popover(page, "Delete")
     page.get_by_role("button", name="Delete the saved scenario").click()
     expect(page.get_by_text("None of the", exact=False)).to_be_visible()
@@ -85,7 +84,7 @@ def test_saving_finding_reporting_and_deleting(page: Page, server: str, tmp_path
 def test_a_file_from_elsewhere_becomes_a_model(page: Page, server: str, tmp_path: Path) -> None:
     file = tmp_path / "tiny.json"
     file.write_text(json.dumps(models.to_calculon(models.load("gpt3-13B"))))
-    page.goto(f"{server}/library?{SMALL}")
+    open_at(page, f"{server}/library?{SMALL}")
     popover(page, "Upload")
     page.locator("[data-testid=stFileUploaderDropzoneInput]").set_input_files(file)
     expect(page.get_by_text("What is not represented").locator("visible=true").last).to_be_visible()
@@ -93,16 +92,9 @@ def test_a_file_from_elsewhere_becomes_a_model(page: Page, server: str, tmp_path
     expect(page.locator(".st-key-library_sheet .ss-head").first).to_contain_text("tiny")
 
 
-@pytest.mark.parametrize(
-    ("query", "word"),
-    [
-        (f"scenario={folded(b' ' * 5_000_000)}", "unfolds"),
-        ("model=%3Cimg%20src=x%20onerror=alert(1)%3E", "not a name"),
-    ],
-)
-def test_hostile_links_end_in_a_sentence(page: Page, server: str, query: str, word: str) -> None:
-    page.goto(f"{server}/?{query}")
-    expect(page.locator("[data-testid=stAlert]").first).to_contain_text(word)
+def test_a_hostile_link_ends_in_a_sentence(page: Page, server: str) -> None:
+    page.goto(f"{server}/?scenario={folded(b' ' * 5_000_000)}")
+    expect(page.locator("[data-testid=stAlert]").first).to_contain_text("unfolds")
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
 
 
@@ -113,7 +105,7 @@ def test_script_in_names_stays_text(page: Page, server: str) -> None:
     limits = {"tensor_par": [4], "pipeline_par": [1]}
     sent = folded(complete(model=model, num_procs=16, max_batch_size=16, limits=limits))
     for path in ("", "library", "scenarios"):
-        page.goto(f"{server}/{path}?scenario={sent}")
+        open_at(page, f"{server}/{path}?scenario={sent}")
         expect(page.get_by_text("<img src=x onerror=alert(1)>").first).to_be_attached()
         expect(page.locator("[data-test-script-state=notRunning]")).to_be_attached()
         page.wait_for_timeout(300)  # what is drawn late

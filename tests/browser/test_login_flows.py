@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
 import hardware
 from dashboard.link import scenario_parameters
 from engine import Scenario
-from tests.browser.conftest import SMALL, free_port, new_context, serving, settled
+from tests.browser.conftest import SMALL, new_context, serving, settled
 from tests.browser.identity import CLIENT, EMAIL, provider
 
 SHOWN = EMAIL.replace("@", "@\u2060")
@@ -37,7 +37,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "client_secret": "none", "server_metadata_url": f"{identity}/.well-known/openid-configuration",
         }  # fmt: skip
         secrets.write_text("[auth]\n" + "".join(f'{name} = "{value}"\n' for name, value in content.items()))
-        with serving(folder, free_port(), "--secrets.files", str(secrets), apart=False) as address:
+        with serving(folder, "--secrets.files", str(secrets), apart=False) as address:
             yield address
 
 
@@ -88,39 +88,7 @@ def asked_of(address: str) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(address).query))
 
 
-def test_a_link_survives_the_login(visitor: Page, guarded: str) -> None:
-    ask(visitor, f"{guarded}/?{LIMITED}")
-    found = arrive(visitor)
-    assert urlsplit(found).path == "/"
-    assert asked_of(found) == asked_of(f"?{LIMITED}")
-    expect(visitor.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
-    log_out(visitor)  # ... and is not gone to again
-    assert urlsplit(visitor.url).path == "/"
-    visitor.get_by_role("button", name="Log in").click()
-    assert arrive(visitor) == "/"
-
-
-def test_a_link_of_7000_characters_survives_the_login(visitor: Page, guarded: str) -> None:
-    """With systems of one's own that no library shortens."""
-    letters = Random(7)
-    parameters = dict(parse_qsl(LIMITED))
-    for slot in "bcd":
-        name = "".join(letters.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(200))
-        notes = tuple("".join(letters.choice("abcdefghijklmnopqrstuvwxyz ") for _ in range(180)) for _ in range(14))
-        system = hardware.load("h100_80g_nvl8").model_copy(update={"name": name, "notes": notes})
-        own = Scenario.of("gpt3-13B", system, num_procs=16, max_batch_size=32, datatype="float16",
-                          limits={"tensor_par": 2, "pipeline_par": 1})  # fmt: skip
-        parameters[f"compare_{slot}"] = urlencode(scenario_parameters.parameters_of(own))
-    address = f"{guarded}/compare?{urlencode(parameters)}"
-    assert 7_000 < len(address) < 10_000
-    ask(visitor, address)
-    found = arrive(visitor)
-    assert urlsplit(found).path == "/compare"
-    assert asked_of(found) == parameters
-    expect(visitor.locator(".ss-tile").filter(has_text="D · throughput")).to_be_visible()
-
-
-def test_who_was_refused_may_try_again(visitor: Page, guarded: str) -> None:
+def test_a_link_survives_a_refusal_and_the_login_and_is_gone_to_once(visitor: Page, guarded: str) -> None:
     ask(visitor, f"{guarded}/results?{LIMITED}")
     visitor.locator("#no").click()
     expect(visitor.get_by_role("button", name="Log in")).to_be_visible()
@@ -132,16 +100,29 @@ def test_who_was_refused_may_try_again(visitor: Page, guarded: str) -> None:
     expect(visitor.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
     log_out(visitor)  # ... and is not gone to again
     assert urlsplit(visitor.url).path == "/"
-
-
-def test_a_login_that_was_given_up_leads_nowhere_later(visitor: Page, guarded: str) -> None:
-    ask(visitor, f"{guarded}/results?{LIMITED}")
-    ask(visitor, guarded)  # the start page after all, typed
+    visitor.get_by_role("button", name="Log in").click()
     assert arrive(visitor) == "/"
-    log_out(visitor)
+
+
+def test_the_last_link_survives_the_login_with_7000_characters(visitor: Page, guarded: str) -> None:
+    """After a login for another link that was given up; with systems of one's own that no library shortens."""
+    letters = Random(7)
+    parameters = dict(parse_qsl(LIMITED))
+    for slot in "bcd":
+        name = "".join(letters.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(200))
+        notes = tuple("".join(letters.choice("abcdefghijklmnopqrstuvwxyz ") for _ in range(180)) for _ in range(14))
+        system = hardware.load("h100_80g_nvl8").model_copy(update={"name": name, "notes": notes})
+        own = Scenario.of("gpt3-13B", system, num_procs=16, max_batch_size=32, datatype="float16",
+                          limits={"tensor_par": 2, "pipeline_par": 1})  # fmt: skip
+        parameters[f"compare_{slot}"] = urlencode(scenario_parameters.parameters_of(own))
+    address = f"{guarded}/compare?{urlencode(parameters)}"
+    assert 7_000 < len(address) < 10_000
     ask(visitor, f"{guarded}/results?{LIMITED}")
-    ask(visitor, f"{guarded}/memory?{LIMITED}")  # another link after all
-    assert urlsplit(arrive(visitor)).path == "/memory"
+    ask(visitor, address)
+    found = arrive(visitor)
+    assert urlsplit(found).path == "/compare"
+    assert asked_of(found) == parameters
+    expect(visitor.locator(".ss-tile").filter(has_text="D · throughput")).to_be_visible()
 
 
 REMEMBERED = (
@@ -157,9 +138,12 @@ RETURN = """([name, kept]) => {
 """Does once more what the page did when it was opened."""
 
 
-def test_only_a_fresh_address_of_this_server_is_gone_to(visitor: Page, guarded: str) -> None:
+def test_a_login_that_was_given_up_leads_nowhere_later_and_only_a_fresh_address_is_gone_to(
+    visitor: Page, guarded: str
+) -> None:
     """Who asked for nothing gets the start page, whatever is remembered there."""
-    ask(visitor, guarded)
+    ask(visitor, f"{guarded}/results?{LIMITED}")
+    ask(visitor, guarded)  # the start page after all, typed
     assert arrive(visitor) == "/"
     gone: list[str] = []
 

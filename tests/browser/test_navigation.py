@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Browser, Page, expect
 
 from dashboard.pages.registry import PAGES, sections
-from tests.browser.conftest import go_to, new_context, settled
+from tests.browser.conftest import go_to, new_context, open_at, settled
 
 LINK = "model=megatron-1T&system=h100_80g_nvl8&procs=16&batch=32&type=float16"
 """A scenario in which nothing fits: what is asked here is asked of pages with little on them."""
@@ -16,21 +16,11 @@ PHONE = "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 Chrome/156.
 """By what it says of itself Streamlit knows a phone, on which the menu closes once a page was chosen."""
 
 
-def test_every_page_is_two_clicks_away_and_named_in_its_section(page: Page, server: str) -> None:
-    page.goto(f"{server}/?{LINK}")
+def test_every_page_is_two_clicks_away_and_named_in_its_section_and_the_keyboard_reaches_it(
+    page: Page, server: str
+) -> None:
+    open_at(page, f"{server}/?{LINK}")
     expect(page.locator(".st-key-sentence")).to_contain_text("Megatron 1T")
-    for each in [pages[-1] for pages in sections().values()][::-1]:  # what else is in their menus: see the test below
-        go_to(page, each.name)
-        assert urlsplit(page.url).path == f"/{'' if each is PAGES[0] else each.name}"
-        named = page.get_by_test_id("stTopNav").get_by_role("button", name=f"{each.group} · {each.title}")
-        expect(named).to_have_count(1)
-        settled(page)
-    expect(page.locator(".st-key-sentence")).to_contain_text("Megatron 1T")
-
-
-def test_the_keyboard_reaches_every_section_and_what_is_in_it(page: Page, server: str) -> None:
-    page.goto(f"{server}/?{LINK}")
-    settled(page)
     buttons = page.get_by_test_id("stTopNavSection").locator("visible=true")
     expect(buttons).to_have_count(len(sections()))
     page.get_by_test_id("stSkipToContent").focus()
@@ -52,6 +42,13 @@ def test_the_keyboard_reaches_every_section_and_what_is_in_it(page: Page, server
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_url("**/memory?**")
+    for each in [pages[-1] for pages in sections().values()][::-1]:  # what else is in their menus: see below
+        go_to(page, each.name)
+        assert urlsplit(page.url).path == f"/{'' if each is PAGES[0] else each.name}"
+        named = page.get_by_test_id("stTopNav").get_by_role("button", name=f"{each.group} · {each.title}")
+        expect(named).to_have_count(1)
+        settled(page)
+    expect(page.locator(".st-key-sentence")).to_contain_text("Megatron 1T")
 
 
 def test_on_a_phone_every_page_is_behind_one_button(browser: Browser, server: str) -> None:

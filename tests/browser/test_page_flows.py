@@ -18,12 +18,13 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import hardware
+from dashboard.pages import registry
 from dashboard.pages.validation import queries as validation_data
 from dashboard.queries.economics import utilisation
 from dashboard.words.numbers import count, format_value, percent, signed_percent
 from engine import Exploration, Scenario, explore_scenario, whatif
 from engine.store import Condition
-from tests.browser.conftest import SMALL, choose_from
+from tests.browser.conftest import SMALL, choose_from, open_at
 
 LIMITS = {"tensor_par": [2, 4], "pipeline_par": [1, 2]}
 LIMITED = f"{SMALL}&limits=tensor_par:2,4;pipeline_par:1,2"
@@ -67,11 +68,11 @@ def test_scenarios_are_compared_and_the_link_shows_the_same_elsewhere(
 ) -> None:
     changes = {"hbm_bandwidth": 6144.0, "hbm_capacity": 40.0}
     faster = explore_scenario(whatif.changed(direct.scenario, changes))
-    page.goto(f"{server}/compare?{LIMITED}&compare_b=~hbm_bandwidth:6144;hbm_capacity:40")
+    open_at(page, f"{server}/compare?{LIMITED}&compare_b=~hbm_bandwidth:6144;hbm_capacity:40")
     gain = signed_percent(rate_of(faster) / rate_of(direct) - 1)
     for each in (page, stranger):
         if each is stranger:
-            each.goto(page.url)
+            open_at(each, page.url)
         expect(tile(each, "A · best throughput")).to_contain_text(told(rate_of(direct)))
         expect(tile(each, "B · best throughput")).to_contain_text(told(rate_of(faster)))
         expect(tile(each, "B · best throughput")).to_contain_text(f"{gain} against A")
@@ -79,7 +80,7 @@ def test_scenarios_are_compared_and_the_link_shows_the_same_elsewhere(
 
 
 def test_what_adds_a_scenario_stays_shut_once_it_did(page: Page, server: str) -> None:
-    page.goto(f"{server}/compare?{LIMITED}")
+    open_at(page, f"{server}/compare?{LIMITED}")
     page.get_by_role("button", name="Add a scenario").click()
     page.locator(".st-key-compare_add_variant button").click()
     expect(tile(page, "B · best throughput")).to_be_visible()
@@ -95,9 +96,9 @@ def test_scenarios_picked_on_their_page_open_in_compare(page: Page, server: str,
         "gpt3-13B", "h100_80g_nvl8", num_procs=8, max_batch_size=32, datatype="float16", limits=LIMITS
     )
     for query in (LIMITED.replace("procs=16", "procs=8"), LIMITED):
-        page.goto(f"{server}/?{query}")
+        open_at(page, f"{server}/?{query}")
         expect(tile(page, "Best throughput")).to_be_visible()
-    page.goto(f"{server}/scenarios?scenarios_pick={direct.key}.{more.key}")
+    open_at(page, f"{server}/scenarios?scenarios_pick={direct.key}.{more.key}")
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(tile(page, "A · best throughput")).to_contain_text(told(rate_of(direct)))
     expect(tile(page, "B · best throughput")).to_contain_text(told(rate_of(explore_scenario(more))))
@@ -107,7 +108,7 @@ def test_the_frontier_is_walked_shared_and_downloaded(
     page: Page, stranger: Page, server: str, direct: Exploration, tmp_path: Path
 ) -> None:
     front = direct.frontier("sample_rate", "proc_mem_tier1_cap_req")
-    page.goto(f"{server}/pareto?{LIMITED}&pareto_y=mfu&pareto_b=~hbm_bandwidth:6144")
+    open_at(page, f"{server}/pareto?{LIMITED}&pareto_y=mfu&pareto_b=~hbm_bandwidth:6144")
     share = percent(utilisation(direct.scenario, front["sample_rate"].iloc[0]))
     expect(tile(page, "Highest model FLOP utilisation")).to_contain_text(share.split()[0])
     expect(page.locator(".st-key-pareto_plot .legendtext")).to_have_count(2)
@@ -119,7 +120,7 @@ def test_the_frontier_is_walked_shared_and_downloaded(
     number = re.search(r"execution ([\d,]+)", head.inner_text())
     assert number is not None
     assert int(number.group(1).replace(",", "")) in set(front["id"])
-    stranger.goto(page.url)
+    open_at(stranger, page.url)
     expect(stranger.locator(".st-key-pareto_panel .ss-head").first).to_contain_text(number.group(0))
     expect(stranger.locator(".st-key-pareto_plot .legendtext")).to_have_count(2)
     with page.expect_download() as file:
@@ -143,7 +144,7 @@ def test_filtered_results_are_shared_and_downloaded_exactly(
         Condition("microbatch_size", ">=", 1), Condition("microbatch_size", "<=", 4),
     ]  # fmt: skip
     expected = direct.rows.page(0, direct.feasible, order_by=[("total_time", "ascending")], where=where)
-    page.goto(f"{server}/results?{query}&results_sort=total_time")
+    open_at(page, f"{server}/results?{query}&results_sort=total_time")
     sentence = page.locator(".ss-head").filter(has_text="feasible executions")
     expect(sentence).to_contain_text(f"{count(expected.num_rows)} of {count(direct.feasible)}")
     page.get_by_role("button", name="Export", exact=True).locator("visible=true").click()
@@ -155,7 +156,7 @@ def test_filtered_results_are_shared_and_downloaded_exactly(
     for name in ("total_time", "sample_rate", "tensor_par"):
         assert table[name].to_pylist() == expected[name].to_pylist()
     page.keyboard.press("Escape")
-    stranger.goto(shared(page))
+    open_at(stranger, shared(page))
     told_there = stranger.locator(".ss-head").filter(has_text="feasible executions")
     expect(told_there).to_contain_text(f"{count(expected.num_rows)} of {count(direct.feasible)}")
     page.get_by_role("button", name="Model FLOP utilisation", exact=False).first.click()  # the chip removes its filter
@@ -170,10 +171,10 @@ def test_a_what_if_is_answered_shared_and_taken_away_as_a_system(page: Page, str
     )  # fmt: skip
     before = rate_of(explore_scenario(base))
     rate = rate_of(explore_scenario(whatif.changed(base, {"hbm_bandwidth": 6144.0})))
-    page.goto(f"{server}/whatif?{ONE}&whatif_changes=hbm_bandwidth:6144")
+    open_at(page, f"{server}/whatif?{ONE}&whatif_changes=hbm_bandwidth:6144")
     for each in (page, stranger):
         if each is stranger:
-            each.goto(page.url)
+            open_at(each, page.url)
         expect(tile(each, "Best throughput")).to_contain_text(told(rate))
         expect(tile(each, "Best throughput")).to_contain_text(signed_percent(rate / before - 1))
     page.get_by_role("button", name="Save as system", exact=True).locator("visible=true").click()
@@ -192,13 +193,13 @@ def test_validation_is_narrowed_and_the_link_shows_the_same_elsewhere(page: Page
     filters = validation_data.Filters(source, validation_data.EVERY, validation_data.EVERY)
     figures = validation_data.headline(checked, filters)
     counted = count(len(validation_data.counted(checked, filters)))
-    page.goto(f"{server}/validation")
+    open_at(page, f"{server}/validation")
     named = page.get_by_role("option").filter(has_text=re.compile(re.escape(source), re.IGNORECASE))
     choose_from(page.get_by_role("combobox", name="Source"), named.first)
     page.wait_for_url("**validation_source=**")
     for each in (page, stranger):
         if each is stranger:
-            each.goto(page.url)
+            open_at(each, page.url)
         expect(tile(each, "Runs counted").locator(".ss-tile-value")).to_have_text(counted)
         expect(tile(each, "Mean error, calibrated")).to_contain_text(f"{figures['mean']:.1f}")
 
@@ -206,29 +207,28 @@ def test_validation_is_narrowed_and_the_link_shows_the_same_elsewhere(page: Page
 EVIL = quote('<img src=x onerror="alert(1)">')
 
 
-@pytest.mark.parametrize(
-    ("path", "query", "word"),
-    [
-        ("compare", f"compare_b={EVIL}&compare_c=~procs:1e12", "left out"),
-        ("pareto", f"pareto_b=scenario%3D{EVIL}&pareto_x={EVIL}", "pareto_x"),
-        ("results", f"results_where=mfu:{EVIL}&results_columns={EVIL}&results_page=99999999999", "results"),
-        ("whatif", "whatif_changes=hbm_capacity:1e300;procs:1e12", "as it was"),
-        ("validation", f"validation_source={EVIL}&validation_run=999999999", "validation"),
-    ],
+HOSTILE = (
+    ("compare", f"compare_b={EVIL}&compare_c=~procs:1e12", "left out"),
+    ("pareto", f"pareto_b=scenario%3D{EVIL}&pareto_x={EVIL}", "pareto_x"),
+    ("results", f"results_where=mfu:{EVIL}&results_columns={EVIL}&results_page=99999999999", "results"),
+    ("whatif", "whatif_changes=hbm_capacity:1e300;procs:1e12", "as it was"),
+    ("validation", f"validation_source={EVIL}&validation_run=999999999", "validation"),
 )
-def test_hostile_links_end_in_a_sentence_on_every_page(
-    page: Page, server: str, path: str, query: str, word: str
-) -> None:
-    page.goto(f"{server}/{path}?{ONE}&{query}")
-    expect(page.locator("[data-testid=stAlert]").filter(has_text=word).first).to_be_visible()
-    drawn = page.locator(".ss-tile, [class*=st-key-compare_add], .st-key-results_table").first
-    expect(drawn).to_be_visible()
-    expect(page.locator("[data-testid=stException]")).to_have_count(0)
-    assert page.locator("img[src=x]").count() == 0
+
+
+def test_hostile_links_end_in_a_sentence_on_every_page(page: Page, server: str) -> None:
+    for path, query, word in HOSTILE:
+        open_at(page, f"{server}/{path}?{ONE}&{query}")
+        expect(page.get_by_role("heading", level=1, name=registry.page(path).title, exact=True)).to_be_attached()
+        expect(page.locator("[data-testid=stAlert]").filter(has_text=word).first, path).to_be_visible()
+        drawn = page.locator(".ss-tile, [class*=st-key-compare_add], .st-key-results_table").first
+        expect(drawn, path).to_be_visible()
+        expect(page.locator("[data-testid=stException]"), path).to_have_count(0)
+        assert page.locator("img[src=x]").count() == 0, path
 
 
 def test_fields_of_whole_numbers_take_powers_of_ten_for_what_they_are(page: Page, server: str) -> None:
-    page.goto(f"{server}/serving?serving_model=llama-3-8B&serving_system=h100_80g_sxm&serving_procs=2")
+    open_at(page, f"{server}/serving?serving_model=llama-3-8B&serving_system=h100_80g_sxm&serving_procs=2")
     field = page.get_by_role("spinbutton", name="Prompt, tokens")
     field.fill("2e3")
     field.press("Enter")

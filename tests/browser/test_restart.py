@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import expect
 
-from tests.browser.conftest import free_port, serving, settled
+from tests.browser.conftest import Server, Window, settled
 
 COUNT_RUNS = """() => {
   const app = document.querySelector('[data-test-script-state]');
@@ -19,28 +18,32 @@ QUERY = "model=llama-3.1-8B&system=h100_80g_sxm&procs=8&serving_ttft=500&serving
 
 
 def test_the_first_thing_done_after_the_server_was_started_again_is_done(
-    tmp_path: Path, second: BrowserContext
+    process: Server, first: Window, other: Window
 ) -> None:
-    port, page = free_port(), second.new_page()
+    page = other.context.new_page()
     field = page.locator("[class*=st-key-_serving_ttft] input").first
-    with serving(tmp_path, port, apart=False) as address:
-        page.goto(f"{address}/serving?{QUERY}")
-        expect(field).to_have_value("500")
-        expect(page.locator("canvas").first).to_be_visible()
-        expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
-        page.wait_for_load_state("networkidle")  # all scripts are there
-        settled(page)
+    page.goto(f"{process.address}/serving?{QUERY}")
+    expect(field).to_have_value("500")
+    expect(page.locator("canvas").first).to_be_visible()
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
+    page.wait_for_load_state("networkidle")  # all scripts are there
+    settled(page)
+    process.stop()
     error = page.get_by_text("Connection error")
     expect(error).to_be_visible()
     page.evaluate(COUNT_RUNS)
-    with serving(tmp_path, port, apart=False):
-        expect(error).to_have_count(0)
-        page.wait_for_function("runs > 0")  # by itself, as soon as the server is found again
-        settled(page)
-        field.fill("")
-        field.press("Enter")
-        expect(page).not_to_have_url(re.compile("serving_ttft"))
-        expect(page).to_have_url(re.compile("serving_tpot=50"))
-        settled(page)
-        expect(field).to_have_value("")
+    process.start()
+    expect(error).to_have_count(0)
+    page.wait_for_function("runs > 0")  # by itself, as soon as the server is found again
+    settled(page)
+    field.fill("")
+    field.press("Enter")
+    expect(page).not_to_have_url(re.compile("serving_ttft"))
+    expect(page).to_have_url(re.compile("serving_tpot=50"))
+    settled(page)
+    expect(field).to_have_value("")
     page.close()
+    for window in (first, other):  # what other tests work on has found the server again as well
+        expect(window.page.get_by_text("Connection error")).to_have_count(0)
+        settled(window.page)
+        window.complaints.clear()

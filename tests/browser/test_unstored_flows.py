@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 from dashboard.words.numbers import ABSENT, scale_for
 from engine import explore
 from engine.columns import by_name
-from tests.browser.conftest import SMALL
+from tests.browser.conftest import SMALL, open_at
 
 CARD = "[class*=st-key-job_evaluation]"
 MAP = ".st-key-explore_pairs .barlayer .point path"
@@ -16,7 +16,7 @@ MAP = ".st-key-explore_pairs .barlayer .point path"
 def test_progress_can_be_stopped_and_what_is_there_is_there_for_all(page: Page, stranger: Page, server: str) -> None:
     large = "model=gpt3-175B&system=h100_80g_nvl8&procs=512&batch=512&type=float16"
     link = f"{server}/?{large}&metric=act_space&results_where=optimizer_space:..2e10"
-    page.goto(link)
+    open_at(page, link)
     card = page.locator(CARD)
     expect(card).to_contain_text("Evaluating optimizer state and activations")
     expect(card).to_contain_text("per second")
@@ -27,7 +27,7 @@ def test_progress_can_be_stopped_and_what_is_there_is_there_for_all(page: Page, 
     page.get_by_role("button", name="Start again").click()
     expect(page.locator(MAP).first).to_be_visible()
     expect(card).to_have_count(0)
-    stranger.goto(link)
+    open_at(stranger, link)
     expect(stranger.locator(MAP).first).to_be_visible()
     assert stranger.locator(CARD).count() == 0
     expect(stranger.locator(".st-key-explore_filters")).to_contain_text("Optimizer state ≤ 18.6")
@@ -41,12 +41,12 @@ def test_a_link_shows_what_the_engine_finds(page: Page, server: str) -> None:
     chosen = every[every["weight_space"] <= bound]
     best = chosen.groupby(["tensor_par", "pipeline_par"])["act_space"].min()
     link = f"{SMALL}&limits=microbatch_size:1;tensor_par:1,2,4;pipeline_par:1,2,4"
-    page.goto(f"{server}/?{link}&metric=act_space&results_where=weight_space:..{bound!r}")
+    open_at(page, f"{server}/?{link}&metric=act_space&results_where=weight_space:..{bound!r}")
     expect(page.locator(MAP).first).to_be_visible()
     expect(page.locator(".st-key-explore_filters")).to_contain_text(f"{len(chosen):,} of")
     drawn = {text.strip() for text in page.locator(".st-key-explore_pairs .scatterlayer text").all_text_contents()}
     scale = scale_for(by_name("act_space"), best.tolist())
     assert drawn - {ABSENT, ""} == {scale.number(value) for value in best}
-    page.goto(f"{server}/results?{link}&results_where=weight_space:..{bound!r}&results_sort=act_space")
+    open_at(page, f"{server}/results?{link}&results_where=weight_space:..{bound!r}&results_sort=act_space")
     expect(page.locator("[data-testid=stDataFrame] canvas").first).to_be_visible()
     expect(page.get_by_text(f"{len(chosen):,} of").first).to_be_visible()

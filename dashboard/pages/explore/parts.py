@@ -12,6 +12,7 @@ from typing import Final
 
 import pandas as pd
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 
 from dashboard.charts.elements.markup import head, map_legend
 from dashboard.charts.elements.static_preview import is_drawable, still
@@ -128,7 +129,10 @@ def _draw_again(parts: tuple[str, ...]) -> None:
     # Menus elsewhere on the page may have told of what was shown before.
     stale = menus.forget()
     if parts:
-        st.rerun(OVERVIEW if stale else list(parts))
+        try:
+            st.rerun(OVERVIEW if stale else list(parts))
+        except StreamlitAPIException:  # a click came before all parts were drawn, of which none is alone then
+            st.rerun()
 
 
 def map_part(exploration: Exploration, view: View) -> None:
