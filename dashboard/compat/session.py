@@ -6,11 +6,14 @@ word on whether the browser went back; `tests/dashboard/shell/test_compat.py` fa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 from streamlit import runtime
+from streamlit.errors import StreamlitAPIException
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-__all__ = ["identifier", "in_browser", "is_active", "runs_page", "went_back"]
+__all__ = ["identifier", "in_browser", "is_active", "run_again", "runs_page", "went_back"]
 
 
 def runs_page() -> bool:
@@ -38,3 +41,15 @@ def went_back() -> bool:
 def in_browser() -> bool:
     """Returns whether a browser draws the page: a test or a program that reads pages opens no WebSocket."""
     return "Sec-Websocket-Key" in st.context.headers
+
+
+def run_again(parts: Sequence[str]) -> None:
+    """Has parts of the page run again, which are fragments by their keys; to be called last in a widget's callback.
+
+    All of the page runs where Streamlit does not know them all: a click came before they were drawn, or after somebody
+    came back to the page. Streamlit would answer with an error.
+    """
+    try:
+        st.rerun(list(parts))
+    except StreamlitAPIException:
+        st.rerun()

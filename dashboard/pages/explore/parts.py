@@ -12,12 +12,12 @@ from typing import Final
 
 import pandas as pd
 import streamlit as st
-from streamlit.errors import StreamlitAPIException
 
 from dashboard.charts.elements.markup import head, map_legend
 from dashboard.charts.elements.static_preview import is_drawable, still
 from dashboard.charts.explored.best_map import best_map
 from dashboard.charts.explored.degree_map import degree_map
+from dashboard.compat.session import run_again
 from dashboard.jobs.turns import turns
 from dashboard.link import state
 from dashboard.pages.explore.axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
@@ -129,10 +129,7 @@ def _draw_again(parts: tuple[str, ...]) -> None:
     # Menus elsewhere on the page may have told of what was shown before.
     stale = menus.forget()
     if parts:
-        try:
-            st.rerun(OVERVIEW if stale else list(parts))
-        except StreamlitAPIException:  # a click came before all parts were drawn, of which none is alone then
-            st.rerun()
+        run_again((OVERVIEW,) if stale else parts)
 
 
 def map_part(exploration: Exploration, view: View) -> None:

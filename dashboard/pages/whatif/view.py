@@ -7,6 +7,7 @@ from typing import Final
 
 import streamlit as st
 
+from dashboard.compat.session import run_again
 from dashboard.jobs.board import BoardFull
 from dashboard.jobs.questions import Unanswered
 from dashboard.jobs.server import explorations
@@ -57,7 +58,7 @@ def render(view: View) -> None:
 
 def _again() -> None:
     """Draw all parts again, the answer first; to be called in a widget's callback."""
-    st.rerun(list(whatif_hardware.PARTS))
+    run_again(whatif_hardware.PARTS)
 
 
 @st.fragment(key="whatif_hardware")

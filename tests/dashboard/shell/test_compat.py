@@ -215,3 +215,35 @@ def test_the_kinds_of_traces_that_are_made_ready_are_told_apart_in_the_library()
     assert {plotly_figures.address(figure) for figure in drawn} == {plotly_figures.address()}
     other = go.Figure(data=[{"type": "bar"}, {"type": "parcoords"}])
     assert plotly_figures.address(other).endswith(plotly_figures.name(whole=True)) != plotly_figures.address()
+
+
+def test_parts_that_are_not_drawn_have_the_whole_page_run_again() -> None:
+    def page() -> None:
+        import streamlit as st
+
+        from dashboard.compat.session import run_again
+
+        st.session_state["runs"] = st.session_state.get("runs", 0) + 1
+        if st.session_state["runs"] > 1:  # as after somebody came back to the page, or before it was drawn
+            st.button("Again", on_click=run_again, args=(["a_part", "another"],))
+        else:
+            st.button("Again", on_click=run_again, args=(["a_part"],))
+
+            @st.fragment(key="a_part")
+            def part() -> None:
+                st.session_state["parts"] = st.session_state.get("parts", 0) + 1
+
+            part()
+
+    app = AppTest.from_function(page).run()
+    app.button[0].click().run()
+    assert (app.session_state["runs"], app.session_state["parts"]) == (1, 2)
+    app.run()
+    app.button[0].click().run()
+    assert not app.exception
+    assert (app.session_state["runs"], app.session_state["parts"]) == (3, 2)
+
+
+def test_fragments_run_again_through_one_function_that_knows_pages_without_them() -> None:
+    told = {path.name for path in ROOM.rglob("*.py") if re.search(r"st\.rerun\([^)]", path.read_text(encoding="utf-8"))}
+    assert told == {"session.py"}
