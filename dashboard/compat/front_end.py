@@ -1,6 +1,6 @@
 """What leans on the inside of Streamlit's front end: names of its elements and of its files.
 
-Checked with Streamlit 1.67.0; `tests/dashboard/shell/test_compat.py` fails where the installed front end lacks one of
+Checked with Streamlit 1.67.0; `tests/dashboard/compat/test_compat.py` fails where the installed front end lacks one of
 them. `streamlit.css` and `behaviour.js` use more of the names in `IN_USE`. Without them pages lose comfort, not
 function.
 """

@@ -1,7 +1,7 @@
 """What is not lost of a page when a part of it runs again while the page is still on its way to the browser.
 
 It leans on how Streamlit clears the messages that wait for a browser; checked with Streamlit 1.67.0, and held by
-tests/dashboard/shell/test_compat.py.
+tests/dashboard/compat/test_compat.py.
 """
 
 from __future__ import annotations

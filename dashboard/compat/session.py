@@ -1,7 +1,7 @@
 """What leans on how Streamlit runs a page: its script context, its runtime, and what a browser is told by.
 
 Checked with Streamlit 1.67.0. Publicly there is no name of a session, no way to ask whether it is still there, and no
-word on whether the browser went back; `tests/dashboard/shell/test_compat.py` fails where one of the names is gone.
+word on whether the browser went back; `tests/dashboard/compat/test_compat.py` fails where one of the names is gone.
 """
 
 from __future__ import annotations

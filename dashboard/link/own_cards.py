@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dashboard.link.document_validation import Refused, parse, sentence
-from dashboard.link.folding import folded, unfolded
+from dashboard.link.text_encoding import folded, unfolded
 from engine.planners.contract import PlanError
 from engine.planners.elastic import ModelCard, read_measurements
 from engine.planners.elastic.cards import sent_card, to_document

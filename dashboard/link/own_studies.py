@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dashboard.link.document_validation import Refused, checked_title, parse, sentence
-from dashboard.link.folding import LONGEST, folded, unfolded
+from dashboard.link.text_encoding import LONGEST, folded, unfolded
 from engine.codesign import FORMAT, Study, said_of
 from models.documents import shown
 

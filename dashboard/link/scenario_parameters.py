@@ -2,8 +2,8 @@
 
 The model and the system travel by library name, the limits as compact text such as
 `tensor_par:1,2,4;pipeline_par:..8;weight_offload:off`. A scenario whose model or system is in no library travels as
-one compressed text instead (see `dashboard.link.packing`). What a link says is never trusted: every part is checked,
-and a part that cannot be read gives way to the default with a sentence that says so.
+one compressed text instead (see `dashboard.link.packed_scenarios`). What a link says is never trusted: every part is
+checked, and a part that cannot be read gives way to the default with a sentence that says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import hardware
 import models
 from dashboard.link.document_validation import Refused, checked, sentence
 from dashboard.link.examples import EXAMPLES
-from dashboard.link.packing import LONGEST, packed, unpacked
+from dashboard.link.packed_scenarios import LONGEST, packed, unpacked
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.columns import ALL_FIELDS, by_name, choice_label
 from engine.cost_models.registry import COST_MODELS, able, chosen_cost_model, cost_model_of, named

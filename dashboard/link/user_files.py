@@ -39,7 +39,7 @@ from dashboard.link.document_validation import (
 )
 from dashboard.link.own_cards import OwnCard, document_of, own_card_of
 from dashboard.link.own_studies import SavedStudy, kept_document, saved_study_of
-from dashboard.link.packing import LONGEST
+from dashboard.link.packed_scenarios import LONGEST
 from dashboard.settings import settings_from
 from engine import Scenario
 from engine.codesign import Study

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from dashboard.link import scenario_parameters, state
 from dashboard.link.comparison import LETTERS, VIEW, Comparison
-from dashboard.link.packing import LONGEST
+from dashboard.link.packed_scenarios import LONGEST
 from dashboard.queries.compared_scenarios import Member
 from dashboard.widgets import needed_exploration
 from dashboard.words.changes import text_of

@@ -10,8 +10,8 @@ import streamlit as st
 
 from dashboard.link import state
 from dashboard.link.document_validation import Refused
-from dashboard.link.folding import folded, unfolded
 from dashboard.link.own_cards import IN_LINKS
+from dashboard.link.text_encoding import folded, unfolded
 from engine.planners.contract import PlanError
 
 __all__ = ["KEPT", "PACKED", "own_table"]

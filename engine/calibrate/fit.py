@@ -21,7 +21,7 @@ from engine.calibrate.folds import HeldOut, held_out, kin_of, row_weights
 from engine.calibrate.rows import Checked
 from engine.cost_models.calibrated import Parameters, largest, library_calibration, parameters_of, step_times
 from engine.executions.arrays import Floats
-from engine.validation.errors import error_statistics
+from engine.validation.error_tables import error_statistics
 from engine.validation.fitting import fit_parameters
 from engine.validation.ranking import layout_groups
 from engine.validation.reading import library_runs
@@ -53,8 +53,8 @@ class Outcome:
     """A calibration of a system by measured runs; arrays are [rows of `checked`], NaN where a row is not accepted.
 
     `before`, `after`: parameters. `predicted_before`, `predicted_after`: step times [s]; `predicted_unseen` those of
-    fits that left the row out, NaN where none could. `errors_*`: `engine.validation.errors.ERROR_COLUMNS` [%], over the
-    accepted rows; `errors_unseen` None where nothing was held out. `known`: accepted rows that the library's
+    fits that left the row out, NaN where none could. `errors_*`: `engine.validation.error_tables.ERROR_COLUMNS` [%],
+    over the accepted rows; `errors_unseen` None where nothing was held out. `known`: accepted rows that the library's
     calibration was fitted on itself.
     """
 

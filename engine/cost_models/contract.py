@@ -15,7 +15,7 @@ import pandas as pd
 
 from engine.columns import ColumnSet
 from engine.cost_models.account import Account
-from engine.cost_models.handed_out import (
+from engine.cost_models.protocols import (
     MODELLED,
     PROVENANCES,
     BoundSearch,

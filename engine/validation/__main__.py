@@ -20,7 +20,7 @@ import pandas as pd
 
 import hardware
 from engine.cost_models.calibrated import FITTED
-from engine.validation.errors import error_table, memory_table
+from engine.validation.error_tables import error_table, memory_table
 from engine.validation.gate import accept
 from engine.validation.predict import validate
 from engine.validation.reading import RunsFileError, library_runs, read_runs

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.cost_models.calibrated import MEASURED_FILE, OFFLOADS, aspects, generation_words, kind_words
-from engine.validation.errors import error_table, memory_table
+from engine.validation.error_tables import error_table, memory_table
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.predict import validate
 from engine.validation.reading import Runs, library_runs

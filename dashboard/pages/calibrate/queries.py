@@ -16,7 +16,7 @@ from dashboard.link.document_validation import Refused, sentence
 from dashboard.link.user_files import user_files
 from engine import calibrate
 from engine.calibrate import CalibrateError, Checked, Measured, Outcome, calibrated, parameters_of, system_named
-from engine.validation.errors import source_family
+from engine.validation.error_tables import source_family
 from engine.validation.reading import Runs, library_runs
 from engine.validation.selection import defective, headline
 from hardware import Calibration, System

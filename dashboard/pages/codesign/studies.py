@@ -10,8 +10,8 @@ import streamlit as st
 
 from dashboard.link import state
 from dashboard.link.document_validation import Refused
-from dashboard.link.folding import LONGEST
 from dashboard.link.own_studies import KEPT, OWN, OWN_TEXT, document_of, packed_study, unpacked_study
+from dashboard.link.text_encoding import LONGEST
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.widgets.controls import choose, menu_key, shut
 from dashboard.widgets.share import link_of, offer_link

@@ -13,7 +13,7 @@ import streamlit as st
 from dashboard.link.document_validation import Refused, sentence
 from engine import validation
 from engine.validation import Runs, RunsFileError, generation_of, system_named
-from engine.validation.errors import error_statistics, source_family
+from engine.validation.error_tables import error_statistics, source_family
 from engine.validation.gate import stored_errors
 from engine.validation.ranking import layout_groups
 from engine.validation.reading import runs_in
@@ -110,7 +110,7 @@ def counted(checked: Checked, filters: Filters) -> pd.DataFrame:
 
 
 def headline(checked: Checked, filters: Filters) -> dict[str, float]:
-    """Returns `engine.validation.errors.ERROR_COLUMNS` over the rows that the filters leave."""
+    """Returns `engine.validation.error_tables.ERROR_COLUMNS` over the rows that the filters leave."""
     keep = (selected(checked, filters) & checked.rows["counted"]).to_numpy(bool)
     rows = checked.rows
     return error_statistics(

@@ -10,7 +10,7 @@ import typer
 
 from engine.cli.options import JsonOption, ModelArgument, SystemArgument
 from engine.cli.output import ExitCode, as_json, quantity, text_table, unit_of, write
-from engine.cli.tables import check_export, written
+from engine.cli.table_files import check_export, written
 from models.documents import shown
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import typer
 
 from engine.cli.commands.plan_elastic import elastic_app
 from engine.cli.commands.plan_operators import operators
-from engine.cli.frames import write_table as _print_table
-from engine.cli.frames import write_text_table as _text
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, write
+from engine.cli.text_tables import write_table as _print_table
+from engine.cli.text_tables import write_text_table as _text
 
 if TYPE_CHECKING:
     from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.frames import write_table
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.text_tables import write_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ import typer
 
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
-from engine.cli.tables import check_export, written
+from engine.cli.table_files import check_export, written
 
 if TYPE_CHECKING:
     import pandas as pd

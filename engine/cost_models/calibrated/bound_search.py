@@ -28,7 +28,7 @@ from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrate
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.step import BlockLevel
 from engine.cost_models.calibrated.point_bounds import PointBounds, blocks_together, least_update, rates_of
-from engine.cost_models.calibrated.rows.likeness import alike_in_memory
+from engine.cost_models.calibrated.rows.memory_groups import alike_in_memory
 from engine.cost_models.calibrated.rows.memory_requirements import (
     GIB,
     Room,

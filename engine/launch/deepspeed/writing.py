@@ -12,8 +12,8 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header
+from engine.launch.not_expressible import cut_evenly
 from engine.launch.report import Report
-from engine.launch.unsaid import cut_evenly
 
 __all__ = ["TITLE", "VERSION", "write"]
 

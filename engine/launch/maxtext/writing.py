@@ -14,8 +14,8 @@ from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header
 from engine.launch.maxtext.names import model_name
+from engine.launch.not_expressible import cut_evenly, without_predictions
 from engine.launch.report import Report
-from engine.launch.unsaid import cut_evenly, without_predictions
 
 __all__ = ["TITLE", "VERSION", "write"]
 

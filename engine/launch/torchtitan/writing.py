@@ -12,9 +12,9 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header, torchrun
+from engine.launch.not_expressible import cut_evenly, without_predictions
 from engine.launch.report import Report
 from engine.launch.torchtitan.flavors import Config, config_for
-from engine.launch.unsaid import cut_evenly, without_predictions
 
 __all__ = ["TITLE", "VERSION", "write"]
 

@@ -15,9 +15,9 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
-from dashboard.link import document_validation, folding, packing, scenario_parameters
+from dashboard.link import document_validation, packed_scenarios, scenario_parameters, text_encoding
 from dashboard.link.document_validation import Refused
-from dashboard.link.packing import packed, unpacked
+from dashboard.link.packed_scenarios import packed, unpacked
 from engine import Scenario
 
 SIZES: dict[str, Any] = {"num_procs": 64, "max_batch_size": 64, "datatype": "float16"}
@@ -31,8 +31,8 @@ def scenario(model: Any = "gpt3-13B", system: Any = "h100_80g_nvl8", **more: Any
 def folded(document: Any) -> str:
     """A packed text of anything at all."""
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
-    press = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_DEFAULT_STRATEGY, packing._PRESET)
-    return folding.VERSION + base64.urlsafe_b64encode(press.compress(text) + press.flush()).decode().rstrip("=")
+    press = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_DEFAULT_STRATEGY, packed_scenarios._PRESET)
+    return text_encoding.VERSION + base64.urlsafe_b64encode(press.compress(text) + press.flush()).decode().rstrip("=")
 
 
 systems = st.builds(

@@ -22,7 +22,7 @@ from dashboard.files import codesign_report
 from dashboard.files.codesign_report import Question
 from dashboard.jobs import codesign_studies
 from dashboard.jobs.server import server
-from dashboard.link.folding import folded
+from dashboard.link.text_encoding import folded
 from dashboard.link.user_files import UserFiles
 from dashboard.pages.codesign import view
 from dashboard.pages.codesign.downloads import table_file

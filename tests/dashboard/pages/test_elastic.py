@@ -15,11 +15,11 @@ from streamlit.testing.v1 import AppTest
 import hardware
 import models
 from dashboard.link.document_validation import Refused
-from dashboard.link.folding import folded
 from dashboard.link.named_things import NAMES, joined, quoted, separate, unquoted
 from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link.own_studies import packed_study, unpacked_study
 from dashboard.link.scenario_parameters import parameters_of, read_scenario
+from dashboard.link.text_encoding import folded
 from dashboard.link.user_files import UserFiles
 from dashboard.pages.elastic.cards import _allowed
 from dashboard.pages.elastic.tables import _csv

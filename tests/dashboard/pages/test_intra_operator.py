@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.plans.intra_operator import Measured, along_curves, rate_bars, time_bars, vector_points
 from dashboard.charts.plans.layer_blocks import segment_map
-from dashboard.link.folding import folded
+from dashboard.link.text_encoding import folded
 from dashboard.pages.intra_operator.inputs import OWN, Question
 from dashboard.pages.intra_operator.layers import plans_frame, strategies_frame
 from dashboard.pages.intra_operator.measured import completed

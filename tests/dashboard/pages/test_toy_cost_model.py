@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 import engine
 from dashboard.files import comparison_report, report
 from dashboard.link.comparison import Comparison
-from dashboard.link.packing import packed, unpacked
+from dashboard.link.packed_scenarios import packed, unpacked
 from dashboard.link.scenario_parameters import parameters_of, read_scenario
 from dashboard.pages.registry import PAGES
 from dashboard.queries.document_sheets import representation

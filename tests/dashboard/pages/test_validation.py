@@ -21,7 +21,7 @@ from dashboard.pages.validation import queries as validation_data
 from dashboard.pages.validation.queries import EVERY, Filters
 from dashboard.pages.validation.view import FIELDS
 from engine import validation
-from engine.validation.errors import source_family
+from engine.validation.error_tables import source_family
 from tests.dashboard.page_runs import figure, html, page_alone, plainly
 
 

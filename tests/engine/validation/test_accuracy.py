@@ -10,7 +10,7 @@ import pytest
 
 from engine.cost_models.calibrated import FITTED, library_calibration, parameters, step_times
 from engine.validation import library_runs, validate
-from engine.validation.errors import error_statistics, error_table, memory_table
+from engine.validation.error_tables import error_statistics, error_table, memory_table
 from engine.validation.fitting import fit_parameters
 from engine.validation.gate import TOLERANCE, current_predictions, differences, stored_errors, stored_predictions
 from engine.validation.mapping import map_runs

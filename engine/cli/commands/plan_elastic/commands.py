@@ -23,8 +23,8 @@ from engine.cli.commands.plan_elastic.options import (
     numbers,
 )
 from engine.cli.commands.plan_elastic.replay import replay
-from engine.cli.frames import write_table
 from engine.cli.output import write
+from engine.cli.text_tables import write_table
 
 if TYPE_CHECKING:
     from engine.planners.elastic.measured import Measurements

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption
-from engine.cli.frames import write_table
 from engine.cli.output import write
+from engine.cli.text_tables import write_table
 
 if TYPE_CHECKING:
     from engine.planners.elastic.cards import Environment, PerformanceParameters

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption, numbers
-from engine.cli.frames import write_table
+from engine.cli.text_tables import write_table
 
 __all__ = ["model"]
 

@@ -33,7 +33,7 @@ from engine.cost_models.calculon.physics.block_keys import BlockKeys
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
 from engine.cost_models.calculon.physics.pipeline import Stages, stages
 from engine.cost_models.calculon.physics.rates import Rates, network_rates, rates
-from engine.cost_models.calculon.rows.grains import GRAINS, TIME_FIELDS
+from engine.cost_models.calculon.rows.mode_fields import GRAINS, TIME_FIELDS
 from engine.cost_models.calculon.rows.rejection import (
     Assignments,
     KeyedBlocks,

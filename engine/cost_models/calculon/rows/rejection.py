@@ -21,7 +21,7 @@ from engine.cost_models.calculon.physics.memory import BlockSizes, MemoryUse, me
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable
 from engine.cost_models.calculon.physics.pipeline import Stages
 from engine.cost_models.calculon.physics.rates import NetworkRates, Rates
-from engine.cost_models.calculon.rows.grains import GRAINS, MEMORY_FIELDS
+from engine.cost_models.calculon.rows.mode_fields import GRAINS, MEMORY_FIELDS
 from engine.cost_models.calculon.table_evaluation import block_sizes
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Floats, Ints, distinct

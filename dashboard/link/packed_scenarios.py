@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import hardware
 import models
 from dashboard.link.document_validation import PROBLEMS, Refused, parse, scenario_of, sentence
-from dashboard.link.folding import LONGEST, folded, unfolded
+from dashboard.link.text_encoding import LONGEST, folded, unfolded
 from engine import Scenario
 from engine.cost_models.registry import cost_model_of
 from engine.scenarios.scenario import FORMAT
