@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -39,8 +40,20 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Spares tests and modules the search for garbage: while they are collected, which it takes half as long again,
+    and later, as they stay until the process ends."""
+    gc.disable()
+    try:
+        _from_the_other_end(session)
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _from_the_other_end(session: pytest.Session) -> None:
     """Lets every other process of `-n` import the test modules from the last to the first before it collects them.
 
     Where nothing is compiled yet, as in a fresh clone, pytest rewrites the assertions of each module that it imports
