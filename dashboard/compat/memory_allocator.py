@@ -1,13 +1,14 @@
-"""How the server's process keeps the memory that it has been given back."""
+"""How the server's process keeps the memory that it has been given back, and what of it is searched for garbage."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import platform
 from typing import Final
 
-__all__ = ["few_arenas"]
+__all__ = ["few_arenas", "spared"]
 
 ARENAS: Final = 2
 """Parts of the heap: threads that allocate at the same instant seldom wait, as they wait for the interpreter's lock."""
@@ -24,3 +25,12 @@ def few_arenas() -> None:
     """
     if platform.libc_ver()[0] == "glibc" and "MALLOC_ARENA_MAX" not in os.environ:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, ARENAS)
+
+
+def spared() -> None:
+    """Leaves what is there now out of the search for garbage, for good; to be called once all modules are loaded.
+
+    They stay as long as the process does, and were most of what was searched: measured on a server, a search of
+    everything took 0.10 to 0.17 s, in the midst of a click every now and then.
+    """
+    gc.freeze()

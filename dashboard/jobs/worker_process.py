@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import engine.whatif  # noqa: F401 - loaded before it is asked for
-from dashboard.compat.memory_allocator import few_arenas
+from dashboard.compat.memory_allocator import few_arenas, spared
 from dashboard.jobs import exploration_rows, whatif_answers  # noqa: F401 - as above
 from dashboard.jobs.worker import Task
 from engine import ExplorationCancelled
@@ -46,6 +46,7 @@ class _Work:
 def serve(behind: int) -> None:
     """Runs functions until the server is gone. behind: how far to stand back, as `nice` counts."""
     few_arenas()
+    spared()
     work = _Work()
     with _connected(behind) as (source, send):
         while True:

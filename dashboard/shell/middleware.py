@@ -12,6 +12,8 @@ import streamlit as st
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dashboard.compat.memory_allocator import spared
+
 __all__ = ["HEADERS", "Framed", "greeting"]
 
 HEADERS: Final = {"Content-Security-Policy": "frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN"}
@@ -59,10 +61,14 @@ async def greeting(_: object) -> AsyncIterator[None]:
 
 
 def _prepare() -> None:
-    # Imported here: what pages remember needs a server that runs.
+    # Imported here: what pages remember needs a server that runs. Whoever comes first need not wait for it.
     from dashboard.jobs.server import server
     from dashboard.link.scenario_parameters import read_scenario
 
     made = server()
     if made.explorations.settings.ahead:
         made.explorations.request(read_scenario({}).scenario)
+    from dashboard.pages.registry import PAGES
+
+    PAGES[0].view()
+    spared()
