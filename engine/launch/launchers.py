@@ -26,6 +26,8 @@ class Launch:
     environment: Mapping[str, str]
     before: tuple[str, ...] = ()
     """Words of the launcher, up to the program's name."""
+    remarks: tuple[str, ...] = ()
+    """What the script leaves to whoever starts it."""
 
 
 def _number(words: Mapping[str, str], names: Sequence[str]) -> int | None:
@@ -77,7 +79,20 @@ def launch_of(text: str, marks: Sequence[str]) -> Launch | None:
         options.setdefault(name.replace("-", "_"), value)
     each, nodes = _number(options, _EACH), _number(options, _NODES)
     gpus = each * (nodes or 1) if each else None
-    return Launch(tuple(words[start:]), gpus, dict(script.exported), tuple(words[:start]))
+    return Launch(tuple(words[start:]), gpus, dict(script.exported), tuple(words[:start]), _remarks(script))
+
+
+def _remarks(script: Script) -> tuple[str, ...]:
+    found = []
+    if script.outside:
+        named = ", ".join([*script.outside][:8])
+        found.append(f"Conditions of the script ask for {named}, which nothing there sets; they count as empty.")
+    if script.open_conditions:
+        named = "; ".join([*script.open_conditions][:4])
+        found.append(
+            f"Whether conditions hold is open ({named}); all of their branches are read, the last one counting."
+        )
+    return tuple(plain(each) for each in found)
 
 
 def _nested(script: Script) -> list[list[str]]:

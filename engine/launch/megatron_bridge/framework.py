@@ -111,7 +111,7 @@ class MegatronBridge:
         if launch is None or not any(word.startswith(_MARKS) for word in launch.words):
             return None
         keys, unread = from_words(launch.words)
-        return Found(keys, launch.gpus, launch.environment, tuple(unread))
+        return Found(keys, launch.gpus, launch.environment, tuple(unread), launch.remarks)
 
     def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
         """Returns what keys say; a key "--recipe" names the recipe that they belong to.

@@ -111,9 +111,10 @@ def _command(text: str) -> Found | None:
         file = flags.pop("job.config_file")
         return Found(
             flags, launch.gpus, launch.environment, unread,
-            (f"The command reads {shown(file)[1:-1]}, which is not at hand; what stands there is missing here.",),
+            (f"The command reads {shown(file)[1:-1]}, which is not at hand; what stands there is missing here.",
+             *launch.remarks),
         )  # fmt: skip
-    return Found(flags, launch.gpus, launch.environment, unread)
+    return Found(flags, launch.gpus, launch.environment, unread, launch.remarks)
 
 
 def _flags_of(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
