@@ -230,3 +230,7 @@ def test_the_keyboard_follows_into_menus_and_back(fresh: Page, server: str) -> N
     expect(page.locator("[role=tooltip]").locator("visible=true").first).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("[role=tooltip]").locator("visible=true")).to_have_count(0)
+    page.keyboard.press("Control+k")
+    expect(page.locator(".st-key-search_field input")).to_be_focused()
+    page.keyboard.type("pareto\n")
+    page.wait_for_url("**/pareto**")
