@@ -273,3 +273,15 @@ def test_what_is_written_is_known_to_the_parsers() -> None:
         assert set(launch.write(execution, model, framework="torchtitan").flags) <= newer
     assert keys["per_device_batch_size"][1:] == ["float", [], 12.0]
     assert keys["ici_fsdp_parallelism"][3] == -1
+
+
+@pytest.mark.parametrize(
+    ("model", "pipeline", "chunks"), [("llama-4-maverick", 4, 3), ("kimi-k2", 4, 3), ("qwen2-57B-A14B", 2, 7)]
+)
+def test_maxtext_pipelines_every_layer_but_leading_dense_ones(model: str, pipeline: int, chunks: int) -> None:
+    execution = BASE | {"tensor_par": 1, "pipeline_par": pipeline, "pipeline_interleaving": chunks, "data_par": 8,
+                        "batch_size": 64, "microbatch_size": 1}  # fmt: skip
+    written = launch.write(execution, model, framework="maxtext")
+    found = launch.read_text(written.text, written.files[0].name)
+    assert (found.execution["pipeline_interleaving"], found.refused) == (chunks, "")
+    assert launch.named_shape(found.model) == model
