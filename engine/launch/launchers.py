@@ -104,13 +104,13 @@ def _nested(script: Script) -> list[list[str]]:
 
 
 def _program_end(words: Sequence[str]) -> int:
-    """The place behind the program's name: a file of Python, or a module behind `-m`; 0 where there is none."""
+    """The place behind the program's name: a file of Python, a module behind `-m`, a script; 0 without one."""
     for place, word in enumerate(words):
         if word.endswith(".py"):
             return place + 1
         if word == "-m" and place + 1 < len(words) and not words[place + 1].startswith("torch.distributed"):
             return place + 2
-    return 0
+    return 1 if words and words[0].endswith(".sh") else 0
 
 
 def plain(text: str) -> str:

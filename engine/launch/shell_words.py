@@ -242,7 +242,7 @@ class _Reader:
             elif found := _NAME.match(text, place + 1):
                 out.append(self.named(found[0], depth))
                 place = found.end()
-            elif text[place + 1 : place + 2].isdecimal():
+            elif text[place + 1 : place + 2].isdecimal() or text[place + 1 : place + 2] in ("@", "*"):
                 place += 2
             else:
                 out.append("$")
@@ -294,6 +294,8 @@ class _Reader:
                 self.left -= len(found)
                 return list(found) if self.left > 0 else []
             return self.value(self.named(name, 0)).split()
+        if word.text in ("$@", "$*"):
+            return []
         if any(quoted for _, quoted in word.pieces) or "$" not in word.text:
             return [self.value(word.text)]
         found = self.value(word.text).split()

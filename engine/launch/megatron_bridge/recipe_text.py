@@ -46,6 +46,8 @@ _NEMO_PRECISIONS: Final = {
 _MODEL_CLASS: Final = re.compile(r"([A-Z][A-Za-z0-9]{1,40})Config(\d[0-9A-Za-z_]{0,40})$")
 _LINE: Final = re.compile(r"^( *)([A-Za-z_][A-Za-z0-9_]{0,80}):[ \t]*(.*?)[ \t]*$")
 MOST_DEPTH: Final = 200
+_CONSTANT: Final = re.compile(r"torch\.|F\.|(?:[a-z_0-9]+\.)*[A-Z]\w*\.[A-Za-z_0-9]+$")
+"""Paths whose last name is a value: torch.bfloat16, AttnBackend.flash, torch.nn.functional.silu."""
 _OPEN: Final = object()
 _OPERATORS: Final = {
     ast.Add: operator.add,
@@ -281,9 +283,11 @@ class _Python:
             for keyword in node.keywords:
                 if keyword.arg and key in _ROOMS:
                     yield from self.value(f"{key}.{keyword.arg}", keyword.value)
+            if key not in _ROOMS:
+                self.open(key, node)
             return
-        if isinstance(node, ast.Attribute):
-            yield key, node.attr  # torch.bfloat16, AttnBackend.flash, torch.nn.functional.silu
+        if isinstance(node, ast.Attribute) and _CONSTANT.match(_path(node, whole=True) or ""):
+            yield key, node.attr
             return
         known = self.known(node)
         if known is not _OPEN:
@@ -291,6 +295,11 @@ class _Python:
         elif isinstance(node, ast.BinOp | ast.List) and not any(isinstance(each, ast.Name) for each in ast.walk(node)):
             yield key, ast.unparse(node)[:10_000]
         else:
+            self.open(key, node)
+
+    def open(self, key: str, node: ast.expr) -> None:
+        """Notes what is assigned to a key and not known, where something depends on the key."""
+        if not _of_nemo({key: None}).keys().isdisjoint(KEYS.values()):
             self.unread[f"{key} = {ast.unparse(node)[:80]}: what this is does not stand there."] = None
 
 

@@ -100,7 +100,7 @@ case "${SIZE:=70B}" in
     *) TP=2
 esac
 [ -f cluster.sh ] && MODEL_ARGS+=(--sequence-parallel)
-torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py \
+torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py $@ \
     "${MODEL_ARGS[@]}" $MORE ${DTYPE_ARGS[@]} --tensor-model-parallel-size ${TP} \
     --pipeline-model-parallel-size ${PP:-4} 2>&1 | tee log.txt
 """

@@ -109,7 +109,8 @@ def pretrain_recipe(performance: bool = False):
         optim=distributed_fused_adam_with_cosine_annealing(max_lr=3e-4))
     if performance:
         recipe.trainer.strategy.tensor_model_parallel_size = 4
-    recipe.trainer.strategy.expert_model_parallel_size = options.experts * 2
+    recipe.trainer.strategy.expert_model_parallel_size = options.experts
+    recipe.data.path = glob(root)
     return recipe
 """
 NEMO_1 = """
@@ -131,7 +132,7 @@ model:
     [
         ("recipe.py", NEMO_2,
          {"num_procs": 288, "tensor_par": 8, "pipeline_par": 9, "data_par": 2, "batch_size": 252, "zero_stage": 1},
-         "model.expert_model_parallel_size = options.experts * 2"),
+         "model.expert_model_parallel_size = options.experts"),
         ("c.yaml", NEMO_1, {"num_procs": 32, "tensor_par": 4, "data_par": 8, "batch_size": 64, "microbatch_size": 2,
                             "activation_recompute": "attn_only", "zero_stage": 1}, ""),
     ],
