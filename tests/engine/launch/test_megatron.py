@@ -145,6 +145,14 @@ def test_what_is_wrong_is_named(text: str, problem: str) -> None:
     assert {"num_procs", "data_par"} <= set(found.left)
 
 
+@pytest.mark.parametrize("gathers", [False, True])
+def test_gathers_that_are_not_hidden_while_reductions_are_have_no_field(gathers: bool) -> None:
+    flags = {"--use-distributed-optimizer": True, "--overlap-grad-reduce": True, "--num-layers": 8}
+    found = launch.read_flags("megatron", {**flags, "--overlap-param-gather": gathers})
+    assert found.execution["data_par_overlap"]
+    assert any("--overlap-param-gather is off" in each for each in found.not_modelled) is not gathers
+
+
 @pytest.mark.parametrize("flags", [
     {"--moe-layer-freq": "([0]*99999999+[1]*99999999)", "--num-experts": 8, "--num-layers": 2, "--hidden-size": 8,
      "--num-attention-heads": 2},
