@@ -104,9 +104,13 @@ def from_python(text: str) -> tuple[dict[str, Any], list[str], list[str]] | None
     if _nesting(text) > MOST_DEPTH:
         return None
     try:
-        tree = ast.parse(text)
+        return _read(ast.parse(text), "MegatronStrategy" in text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _read(tree: ast.Module, together: bool) -> tuple[dict[str, Any], list[str], list[str]]:
+    """What `from_python` returns. together: whether the functions make one recipe."""
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     reader = _Python()
     found = dict(reader.assigned([node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]))
@@ -115,7 +119,7 @@ def from_python(text: str) -> tuple[dict[str, Any], list[str], list[str]] | None
         within = _Python({**reader.names, **_defaults(each.args)})
         if values := dict(within.assigned(each.body)):
             inside.append((each, values, within))
-    if "MegatronStrategy" in text:
+    if together:
         for _, values, within in inside:
             found |= values
             reader.also(within)

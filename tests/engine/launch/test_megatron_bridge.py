@@ -162,3 +162,10 @@ callback = MegatronCommOverlapCallback(tp_comm_overlap=True)
             "zero_stage": 1, "data_par_overlap": True}  # fmt: skip
     assert told.items() <= found.execution.items()
     assert {"batch_size", "microbatch_size"} <= set(found.left)
+
+
+@pytest.mark.parametrize("value", ["1 if x else " * 2_000 + "2", "not " * 2_000 + "x", "x" + ".y" * 5_000])
+def test_python_nested_without_end_is_refused(value: str) -> None:
+    text = f"cfg.model.tensor_model_parallel_size = 2\ncfg.model.num_layers = {value}\n"
+    with pytest.raises(launch.LaunchError, match="no launch configuration"):
+        launch.read_text(text, "recipe.py")
