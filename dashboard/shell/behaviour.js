@@ -77,7 +77,16 @@
     const root = active?.closest("[data-st-overlay-root]") ?? menu;
     return event.key === "Escape" && root === menu && active?.getAttribute("aria-expanded") !== "true";
   };
+  // Whoever opens the search types at once.
+  let sought = null;
+  const seek = () => {
+    const field = document.querySelector(".st-key-search_field input");
+    if (field === sought) return;
+    sought = field;
+    if (field !== null) setTimeout(() => field.focus(), 100); // the window takes the focus first
+  };
   new MutationObserver(() => {
+    seek();
     if (menu !== null && !menu.isConnected) closed();
     const found = document.querySelector("[data-testid=stPopoverBody]");
     if (menu === null && found !== null && visible(found)) {

@@ -254,5 +254,10 @@ def read_text(content: bytes | str, name: str, *, framework: str | None = None, 
             reading.not_modelled, (*found.unread, *reading.unread), (*found.remarks, *reading.remarks),
             reading.left, reading.refused, reading.flags,
         )  # fmt: skip
+    if '"model_type"' in content and '"architectures"' in content:
+        raise LaunchError(
+            f"{shown(name)[1:-1]} is a Hugging Face config.json, which says how a model is built, not how it is "
+            "trained; give it where a model is asked for."
+        )
     titles = ", ".join(each.title for each in asked)
     raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration that is known here; read are those of {titles}.")

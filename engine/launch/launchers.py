@@ -26,6 +26,8 @@ class Launch:
     environment: Mapping[str, str]
     before: tuple[str, ...] = ()
     """Words of the launcher, up to the program's name."""
+    remarks: tuple[str, ...] = ()
+    """What the script leaves to whoever starts it."""
 
 
 def _number(words: Mapping[str, str], names: Sequence[str]) -> int | None:
@@ -77,7 +79,20 @@ def launch_of(text: str, marks: Sequence[str]) -> Launch | None:
         options.setdefault(name.replace("-", "_"), value)
     each, nodes = _number(options, _EACH), _number(options, _NODES)
     gpus = each * (nodes or 1) if each else None
-    return Launch(tuple(words[start:]), gpus, dict(script.exported), tuple(words[:start]))
+    return Launch(tuple(words[start:]), gpus, dict(script.exported), tuple(words[:start]), _remarks(script))
+
+
+def _remarks(script: Script) -> tuple[str, ...]:
+    found = []
+    if script.outside:
+        named = ", ".join([*script.outside][:8])
+        found.append(f"Conditions of the script ask for {named}, which nothing there sets; they count as empty.")
+    if script.open_conditions:
+        named = "; ".join([*script.open_conditions][:4])
+        found.append(
+            f"Whether conditions hold is open ({named}); all of their branches are read, the last one counting."
+        )
+    return tuple(plain(each) for each in found)
 
 
 def _nested(script: Script) -> list[list[str]]:
@@ -89,13 +104,13 @@ def _nested(script: Script) -> list[list[str]]:
 
 
 def _program_end(words: Sequence[str]) -> int:
-    """The place behind the program's name: a file of Python, or a module behind `-m`; 0 where there is none."""
+    """The place behind the program's name: a file of Python, a module behind `-m`, a script; 0 without one."""
     for place, word in enumerate(words):
         if word.endswith(".py"):
             return place + 1
         if word == "-m" and place + 1 < len(words) and not words[place + 1].startswith("torch.distributed"):
             return place + 2
-    return 0
+    return 1 if words and words[0].endswith(".sh") else 0
 
 
 def plain(text: str) -> str:

@@ -164,7 +164,9 @@ def named_shape(shape: Mapping[str, Any]) -> str | None:
     matches = [
         (abs(int(known["vocab"]) - int(shape.get("vocab", known["vocab"]))), known["seq"] != shape.get("seq"), name)
         for name, known in _library()
-        if all(known.get(word, 0) == shape[word] for word in _TOLD if word in shape)
+        if all(
+            known.get(word, 0) == shape[word] for word in _TOLD if word in shape and (word != "ffn" or _has_mlps(known))
+        )
         and ("experts" in known) == ("experts" in shape)
         and ("kv_rank" in known) == ("kv_rank" in shape)
         and all(known[word] == shape[word] for word in ("positions", "norm") if word in known and word in shape)
@@ -172,6 +174,11 @@ def named_shape(shape: Mapping[str, Any]) -> str | None:
     ]
     close = [each for each in matches if each[0] <= 1_024]
     return min(close)[2] if close else None
+
+
+def _has_mlps(shape: Mapping[str, Any]) -> bool:
+    """Tells whether a layer has an ordinary MLP; where all have experts, its width says nothing."""
+    return "experts" not in shape or shape["moe_layer_freq"] != 1
 
 
 @lru_cache(maxsize=1)

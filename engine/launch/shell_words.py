@@ -1,7 +1,8 @@
 """Words of shell scripts as people write launch scripts: quotes, variables, arrays, arithmetic; nothing is run.
 
-Statements are gone through in order whatever their conditions, the last assignment counting; `$(...)` and files that a
-script includes are unknown. Work is bounded by the length of the text and by `MOST_WORDS`.
+Of `if` and `case` the branch counts that the script takes where nothing is given from outside. Where files or programs
+decide, all branches are gone through, the last assignment counting, and `Script.open_conditions` says so; `$(...)` and
+files that a script includes are unknown. Work is bounded by the length of the text and by `MOST_WORDS`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from engine.launch.shell_conditions import BRACKETS, holds, matches
+
 __all__ = ["Script", "Word", "read_script"]
 
 MOST_WORDS: Final = 200_000
 """Words after variables were put in."""
+MOST_BRANCHES: Final = 200
+"""Branches within branches, and words of a condition before `&&`."""
 DEEPEST: Final = 12
 """Variables within variables."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,100}")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,100})(\+?)=(.*)", re.DOTALL)
 _SIMPLE: Final = re.compile(r"[0-9A-Za-z_$+\-*/%() \t]{1,200}")
-_SEPARATORS: Final = frozenset({"\n", ";", "&", "|"})
+_USED: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]{0,100}|[0-9])(?![A-Za-z0-9_]|:?[-=])")
+"""A variable without a default."""
 _BEFORE: Final = frozenset({"export", "declare", "local", "readonly", "then", "else", "do", "-x", "-r", "-a"})
 HIDDEN: Final = "\ue000"
 """Stands for a dollar sign that is text."""
@@ -47,8 +53,40 @@ class Script:
     commands: list[list[str]] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     exported: dict[str, str] = field(default_factory=dict)
-    unknown: dict[str, None] = field(default_factory=dict)
-    """Variables that commands use and nothing gives."""
+    outside: dict[str, None] = field(default_factory=dict)
+    """Variables that conditions ask for and nothing in the script gives; they count as empty."""
+    open_conditions: dict[str, None] = field(default_factory=dict)
+    """Conditions that words do not decide and something depends on."""
+
+
+@dataclass
+class _Branch:
+    """An `if` or a `case` that is gone through."""
+
+    active: bool | None = True
+    """Whether this branch is taken; None where that is open."""
+    taken: bool = False
+    """Whether an earlier branch surely was."""
+    condition: list[str] | None = None
+    """Words of a condition up to its `then`."""
+    told: str = ""
+    subject: str | None = None
+    """What a `case` looks at."""
+    pattern_next: bool = False
+
+    def decide(self, outcome: bool | None) -> None:
+        """Enters a branch by the outcome of its condition."""
+        self.active = False if self.taken else outcome
+        self.taken |= outcome is True
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    words: list[Word]
+    array: list[Word] | None
+    """What the array holds that the last word assigns."""
+    ending: str
+    """What stands between this statement and the next one."""
 
 
 def _tokens(text: str) -> Iterator[Word | str]:
@@ -125,6 +163,35 @@ def _tokens(text: str) -> Iterator[Word | str]:
     yield from close()
 
 
+def _statements(text: str) -> Iterator[_Statement]:
+    """Yields the statements of a script in order."""
+    words: list[Word] = []
+    array: list[Word] | None = None
+    ending = ""
+    tokens = iter(_tokens(text))
+    for token in tokens:
+        if isinstance(token, Word):
+            if ending:
+                yield _Statement(words, array, ending)
+                words, array, ending = [], None, ""
+            words.append(token)
+        elif token == "(" and not ending and words and _is_array(words[-1]):
+            array = []
+            for inner in tokens:
+                if inner == ")":
+                    break
+                if isinstance(inner, Word):
+                    array.append(inner)
+            ending = "\n"
+        else:
+            ending += token
+    yield _Statement(words, array, ending)
+
+
+def _is_array(word: Word) -> bool:
+    return word.text.endswith("=") and len(word.pieces) == 1
+
+
 def _balanced(text: str, start: int) -> int:
     """The place behind the bracket that closes the one at `start`; the end of the text where none does."""
     opening = text[start]
@@ -144,6 +211,9 @@ class _Reader:
     def __init__(self, given: Mapping[str, str]) -> None:
         self.script = Script(variables=dict(given))
         self.arrays: dict[str, list[str]] = {}
+        self.branches: list[_Branch] = []
+        self.test: list[str] = []
+        """Words of a condition that stands before `&&` or `||`, with that at its end."""
         self.left = MOST_WORDS
 
     def value(self, text: str, depth: int = 0) -> str:
@@ -172,7 +242,7 @@ class _Reader:
             elif found := _NAME.match(text, place + 1):
                 out.append(self.named(found[0], depth))
                 place = found.end()
-            elif text[place + 1 : place + 2].isdecimal():
+            elif text[place + 1 : place + 2].isdecimal() or text[place + 1 : place + 2] in ("@", "*"):
                 place += 2
             else:
                 out.append("$")
@@ -186,12 +256,11 @@ class _Reader:
             return " ".join(self.arrays[name])
         if name in self.script.variables:
             return self.script.variables[name]
-        self.script.unknown[name] = None
         return ""
 
     def variable(self, inside: str, depth: int) -> str:
         """What `${...}` is: a name, with a default behind `:-`, `-` or `:=`."""
-        found = _NAME.match(inside)
+        found = _NAME.match(inside) or re.match(r"[0-9]", inside)
         if found is None:
             return ""
         name, rest = found[0], inside[found.end() :]
@@ -225,6 +294,8 @@ class _Reader:
                 self.left -= len(found)
                 return list(found) if self.left > 0 else []
             return self.value(self.named(name, 0)).split()
+        if word.text in ("$@", "$*"):
+            return []
         if any(quoted for _, quoted in word.pieces) or "$" not in word.text:
             return [self.value(word.text)]
         found = self.value(word.text).split()
@@ -232,31 +303,87 @@ class _Reader:
         return found if self.left > 0 else []
 
     def run(self, text: str) -> Script:
-        statement: list[Word] = []
-        tokens = iter(_tokens(text))
-        for token in tokens:
-            if isinstance(token, Word):
-                statement.append(token)
-            elif token == "(" and statement and statement[-1].text.endswith("=") and len(statement[-1].pieces) == 1:
-                name = statement.pop().text[:-1]
-                items: list[str] = []
-                for inner in tokens:
-                    if inner == ")":
-                        break
-                    if isinstance(inner, Word):
-                        items += self.words(inner)
-                if name.endswith("+"):
-                    items = self.arrays.get(name[:-1], []) + items
-                self.arrays[name.rstrip("+")] = items
-            elif token in _SEPARATORS or token in "()":
-                self.statement(statement)
-                statement = []
-        self.statement(statement)
+        for each in _statements(text):
+            words = self.guided(each.words, each.ending)
+            if words and self.happens(words, each.ending):
+                self.statement(words, each.array)
+            if ";;" in each.ending and self.branches and self.branches[-1].subject is not None:
+                self.branches[-1].pattern_next, self.branches[-1].active = True, False
         return self.script
 
-    def statement(self, statement: list[Word]) -> None:
+    def texts(self, words: list[Word]) -> list[str]:
+        """Words of a condition, each as one, with variables put in."""
+        for name in (name for word in words for name in _USED.findall(word.text)):
+            if name not in self.script.variables and name not in self.arrays:
+                self.script.outside[name] = None
+        return [self.value(word.text).replace(HIDDEN, "$") for word in words]
+
+    def guided(self, words: list[Word], ending: str) -> list[Word]:
+        """Goes into branches and out of them; returns the words that are no part of that."""
+        while words:
+            text = words[0].text
+            branch = self.branches[-1] if self.branches else None
+            if branch is not None and branch.condition is not None and text != "then":
+                branch.condition += [*self.texts(words), *([ending] if ending in ("&&", "||") else [])]
+                return []
+            if branch is not None and branch.pattern_next and text != "esac":
+                if any(matches(branch.subject or "", self.value(word.text)) for word in words):
+                    branch.decide(True)
+                branch.pattern_next = ")" not in ending
+                return []
+            if text == "if":
+                self.branches.append(_Branch(condition=[]))
+            elif text == "case" and len(words) > 1:
+                (subject,) = self.texts(words[1:2])
+                self.branches.append(_Branch(False, subject=subject, pattern_next=True))
+                words = [word for word in words[1:] if word.text != "in"]
+            elif branch is not None and text == "then" and branch.condition is not None:
+                branch.told = " ".join(branch.condition)[:100]
+                branch.decide(holds(branch.condition))
+                branch.condition = None
+            elif branch is not None and text == "elif":
+                branch.condition, branch.active = [], True
+            elif branch is not None and text == "else":
+                branch.decide(None if branch.active is None else True)
+            elif branch is not None and text in ("fi", "esac"):
+                self.branches.pop()
+            else:
+                break
+            words = words[1:]
+        return words
+
+    def happens(self, words: list[Word], ending: str) -> bool:
+        """Tells whether a statement is gone through, and notes the conditions that leave it open."""
+        around = self.branches[-MOST_BRANCHES:]
+        if any(branch.active is False for branch in around):
+            return False
+        inside = "[[" in self.test and "]]" not in self.test
+        if inside or words[0].text in BRACKETS:
+            joint = [ending] if ending in ("&&", "||") else []
+            if (joint or inside) and len(self.test) < MOST_BRANCHES:
+                self.test += [*self.texts(words), *joint]
+            else:
+                self.test = []
+            return False
+        found: bool | None = True
+        if self.test:
+            found = holds(self.test[:-1])
+            found = not found if found is not None and self.test[-1] == "||" else found
+        told = [branch.told for branch in around if branch.active is None]
+        told += [" ".join(self.test[:-1])[:100]] if found is None else []
+        self.test = [*self.test[:-1], ending] if self.test and ending in ("&&", "||") else []
+        if found is not False and (_ASSIGNED.fullmatch(words[0].text) or len(words) > 3):
+            self.script.open_conditions |= dict.fromkeys(told)
+        return found is not False
+
+    def statement(self, statement: list[Word], array: list[Word] | None) -> None:
         exported = False
         words = list(statement)
+        if array is not None:
+            name = words.pop().text[:-1]
+            items = [each for word in array for each in self.words(word)]
+            before = self.arrays.get(name[:-1], []) if name.endswith("+") else []
+            self.arrays[name.rstrip("+")] = before + items
         while words:
             text = words[0].text
             if text in _BEFORE:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from engine.columns import by_name, choice_label, fields_of, stored_of
@@ -73,6 +74,12 @@ KEPT: Final = ("attention_kernel", "launch", "gradient_datatype", "optimizer_dat
 """Choices of software that are kept as they are, unless asked otherwise."""
 LARGEST_RANKED: Final = 3_000_000
 """Executions up to which all are evaluated to say the place; of more, the best is proven only."""
+_MOST_ALIKE: Final = 64
+"""Executions that differ in nothing but what no configuration states; the first of them that runs is taken."""
+_MOST_OF_DEGREES: Final = 3_000_000
+"""Executions that are looked through for one."""
+_OF_A_CELL: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size", "context_par", "expert_par",
+                     "expert_tensor_par")  # fmt: skip
 LEAST_GAIN: Final = 5e-4
 """Share of the throughput below which a step is none."""
 
@@ -115,7 +122,7 @@ class Standing:
     feasible: int | None
     steps: tuple[Step, ...]
     id: int | None = None
-    """Number of the execution in its space; None where that does not try it, or was not evaluated whole."""
+    """Number of the execution in its space; None where that does not try it, or it does not run."""
 
     @property
     def runs(self) -> bool:
@@ -183,6 +190,8 @@ def standing(
     else:
         optimum = best_of(scenario)
         best = dict(optimum) if len(optimum) else None
+        if own["status"] == "ok":
+            ident = _number_of(scenario, {name: own[name] for name in names})
     if best is not None:
         (evaluated,) = scenario.evaluate(pd.DataFrame([best])[list(known)]).to_dict("records")
         best = {str(name): value for name, value in evaluated.items()}
@@ -197,6 +206,32 @@ def _id_of(found: Exploration, fields: Mapping[str, Any]) -> int | None:
              if name in stored and name not in NOT_COMPARED]  # fmt: skip
     rows = found.rows.top(1, where=where, names=["id"])["id"].to_pylist()
     return int(rows[0]) if rows else None
+
+
+def _number_of(scenario: Scenario, fields: Mapping[str, Any]) -> int | None:
+    """The number of an execution in a space of which nothing was evaluated; None where no execution that runs has all
+    of its fields, or too many share its degrees."""
+    space = scenario.space
+    firsts = [*map(int, space.first_ids), space.total]
+    numbers = [
+        np.arange(firsts[place], firsts[place + 1]) for place, cell in enumerate(space.cells)
+        if all(getattr(cell, name) == fields[name] for name in _OF_A_CELL if name in fields)
+    ]  # fmt: skip
+    if not numbers or sum(map(len, numbers)) > _MOST_OF_DEGREES:
+        return None
+    ids = np.concatenate(numbers)
+    found = space.fields(ids)
+    same = np.ones(len(ids), bool)
+    for column in fields_of(scenario.cost_model):
+        if column.name in fields and column.name not in NOT_COMPARED:
+            value = fields[column.name]
+            words = column.words or space.datatypes
+            same &= found[column.name] == (words.index(value) if column.dtype == "str" else value)
+    alike = ids[same][:_MOST_ALIKE]
+    if not len(alike):
+        return None
+    runs = scenario.evaluate(space.table(alike))["status"].to_numpy() == "ok"
+    return int(alike[runs][0]) if runs.any() else None
 
 
 def _worded(name: str, value: Any) -> str:

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from dashboard.charts.elements.advice import rows_table
 from dashboard.pages.contract import Needs
 from dashboard.pages.contract import Page as Entry
 from dashboard.pages.registry import PAGES
-from tests.browser.conftest import SMALL, open_at, settled
+from tests.browser.conftest import ROOT, SMALL, open_at, settled
 
 LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")
 LINK = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&cell=4x2&compare_b=~hbm_capacity:40"
@@ -230,3 +231,15 @@ def test_the_keyboard_follows_into_menus_and_back(fresh: Page, server: str) -> N
     expect(page.locator("[role=tooltip]").locator("visible=true").first).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("[role=tooltip]").locator("visible=true")).to_have_count(0)
+    page.keyboard.press("Control+k")
+    expect(page.locator(".st-key-search_field input")).to_be_focused()
+    page.keyboard.type("pareto\n")
+    page.wait_for_url("**/pareto**")
+
+
+def test_reasons_wrap_in_a_table_of_a_menu(fresh: Page) -> None:
+    reason = "may not fit: 72.2 of 79.6 GiB HBM leave less than the 14 % kept free; takes context parallel 2, TP ring"
+    table = rows_table(("Layout", "HBM", "Why not"), [("TP 4 × PP 1 × DP 64 × CP 2", "66.7", reason)], texts=(0, 2))
+    style = (ROOT / "dashboard/charts/elements/style.css").read_text("utf-8")
+    fresh.set_content(f"<style>{style}</style><div style='width: 666px'>{table}</div>")
+    assert fresh.eval_on_selector(".ss-scroll", "each => each.scrollWidth - each.clientWidth") == 0

@@ -71,7 +71,7 @@ class DeepSpeed:
             return None
         outside = "" if alone else text
         launch = launch_of(outside, ("--deepspeed",)) if "--deepspeed" in outside else None
-        return Found(document, None if launch is None else launch.gpus)
+        return Found(document) if launch is None else Found(document, launch.gpus, remarks=launch.remarks)
 
 
 def _document(text: str, name: str) -> dict[str, Any] | None:

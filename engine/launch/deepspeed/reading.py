@@ -187,6 +187,9 @@ def _read_precision(settings: Settings, report: Report) -> None:
     if small:
         report.remark("Master weights are in BF16, too; here they stay in FP32.")
     report.execution.update(datatype=datatype, optimizer_datatype="bfloat16" if small else "float32")
+    if datatype == "float32" and {"bf16.enabled", "bfloat16.enabled", "fp16.enabled"} & {*report.listed("left")}:
+        del report.execution["datatype"]
+        report.leave("datatype")
     named = settings.word("communication_data_type").lower()
     if not named:
         report.leave("gradient_datatype")

@@ -77,14 +77,14 @@ class MaxText:
         if "maxtext" not in text.lower() and sum(mark in text for mark in _MARKS) < 3:
             return None
         launch = launch_of(text, _MARKS)
-        return None if launch is None else _from_words(launch.words, launch.environment)
+        return None if launch is None else _from_words(launch.words, launch.environment, launch.remarks)
 
 
-def _from_words(words: tuple[str, ...], environment: Mapping[str, str]) -> Found:
+def _from_words(words: tuple[str, ...], environment: Mapping[str, str], told: tuple[str, ...]) -> Found:
     """Returns the keys of a command's words; a later one counts more than an earlier one."""
     flags: dict[str, Any] = {}
     unread: list[str] = []
-    remarks: list[str] = []
+    remarks = list(told)
     for word in words:
         key, equals, value = word.partition("=")
         if equals and key.isidentifier():

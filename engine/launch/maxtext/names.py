@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from engine.launch.named_models import same_blocks
 
-__all__ = ["AXES", "DATA_AXES", "MODELS", "POLICIES", "known_keys", "model_name"]
+__all__ = ["AXES", "DATA_AXES", "MODELS", "POLICIES", "known_keys", "model_name", "pipelined_layers"]
 
 MODELS: Final[Mapping[str, str]] = {
     "llama2-7b": "llama-2-7B", "llama2-13b": "llama-2-13B", "llama2-70b": "llama-2-70B", "llama3-8b": "llama-3-8B",
@@ -68,3 +68,16 @@ def model_name(shape: Mapping[str, Any], library_name: str) -> str | None:
     """
     found = [word for word, name in MODELS.items() if same_blocks(name, shape)]
     return min(found, key=lambda word: (MODELS[word] != library_name, len(word)), default=None)
+
+
+def pipelined_layers(shape: Mapping[str, Any]) -> int | None:
+    """Returns the layers that a pipeline holds: those with experts where the first ones have none; None where the
+    shape does not say.
+
+    Args:
+        shape: of the model, by the words of `engine.launch.shapes`.
+    """
+    which = shape.get("moe_layer_freq")
+    if isinstance(which, list) and which and not which[0] and all(which[which.index(1) :] if 1 in which else ()):
+        return sum(1 for each in which if each)
+    return shape.get("layers")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.contract import LaunchError, Reading
-from engine.launch.maxtext.names import AXES, DATA_AXES, MODELS, POLICIES, known_keys
+from engine.launch.maxtext.names import AXES, DATA_AXES, MODELS, POLICIES, known_keys, pipelined_layers
 from engine.launch.named_models import library_shape
 from engine.launch.report import Report
 from engine.launch.settings import Settings
@@ -228,7 +228,7 @@ def _read_pipeline(settings: Settings, report: Report) -> None:
     if repeats > 0:
         e["pipeline_interleaving"] = repeats
         return
-    blocks = given if given > 0 else _pipelined(report.model)
+    blocks = given if given > 0 else pipelined_layers(report.model)
     if blocks is None:
         report.leave("pipeline_interleaving")
     elif blocks % (pipeline * layers):
@@ -236,14 +236,6 @@ def _read_pipeline(settings: Settings, report: Report) -> None:
         report.leave("pipeline_interleaving")
     else:
         e["pipeline_interleaving"] = blocks // (pipeline * layers)
-
-
-def _pipelined(model: Mapping[str, Any]) -> int | None:
-    """Returns the layers that a pipeline holds: those with experts where the first ones have none."""
-    which = model.get("moe_layer_freq")
-    if isinstance(which, list) and which and not which[0] and all(which[which.index(1) :] if 1 in which else ()):
-        return sum(1 for each in which if each)
-    return model.get("layers")
 
 
 def _read_recompute(settings: Settings, report: Report) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header
-from engine.launch.maxtext.names import model_name
+from engine.launch.maxtext.names import model_name, pipelined_layers
 from engine.launch.not_expressible import cut_evenly, without_predictions
 from engine.launch.report import Report
 
@@ -156,8 +156,7 @@ def _pipeline(order: Order, report: Report) -> dict[str, Any]:
     stages = e["pipeline_par"] * e["pipeline_interleaving"]
     if e["pipeline_par"] == 1:
         return {}
-    which = order.shape.get("moe_layer_freq", 1)
-    layers = sum(which) if isinstance(which, list) and not which[0] else order.shape["layers"]
+    layers = pipelined_layers(order.shape) or order.shape["layers"]
     if layers % stages:
         raise LaunchError(f"MaxText pipelines {layers} layers in equal parts; {stages} stages do not divide them.")
     if order.replica_microbatches % e["pipeline_par"]:

@@ -112,7 +112,7 @@ class MegatronLM:
         if launch is None:
             return None
         flags, unread = _from_words(launch.words)
-        return Found(flags, launch.gpus, launch.environment, tuple(unread))
+        return Found(flags, launch.gpus, launch.environment, tuple(unread), launch.remarks)
 
     def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
         """Returns what flags say. Raises `LaunchError` where a number that decides is none.

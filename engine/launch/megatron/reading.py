@@ -285,6 +285,8 @@ def _memory(args: Arguments, report: Report) -> None:
     elif args.on("use_torch_fsdp2"):
         e["zero_stage"] = 3 if args["torch_fsdp2_reshard_after_forward"] is not False else 2
     e["optimizer_sharding"] = e["zero_stage"] >= 1
+    if e["optimizer_sharding"] and e["data_par_overlap"] and not args.on("overlap_param_gather"):
+        report.not_modelled(f"{args.name('overlap_param_gather')} is off: gathers of weights that are not hidden")
     for name in ("nccl_ub", "tensor_parallel_num_weight_shards", "distribute_saved_activations",
                  "defer_embedding_wgrad_compute", "hybrid_layer_pattern"):  # fmt: skip
         if args.said.get(name):

@@ -99,19 +99,19 @@ class MegatronBridge:
         ending = name.lower().rpartition(".")[2]
         if ending in ("yaml", "yml"):
             keys = from_yaml(text)
-            return None if keys is None else Found(keys)
+            return None if keys is None else Found(keys, _gpus_of(keys))
         if ending == "py" or re.search(r"^\s*(import|from) [a-z_.]+", text, re.MULTILINE):
             found = from_python(text)
             if found is None or not any(key in KEYS.values() for key in found[0]):
                 return None
             started = _TORCHRUN.search(text)
-            gpus = int(started[1]) * int(started[2]) if started else None
-            return Found(found[0], gpus, remarks=tuple(found[1]))
+            gpus = int(started[1]) * int(started[2]) if started else _gpus_of(found[0])
+            return Found(found[0], gpus, unread=tuple(found[2]), remarks=tuple(found[1]))
         launch = launch_of(text, _MARKS)
         if launch is None or not any(word.startswith(_MARKS) for word in launch.words):
             return None
         keys, unread = from_words(launch.words)
-        return Found(keys, launch.gpus, launch.environment, tuple(unread))
+        return Found(keys, launch.gpus, launch.environment, tuple(unread), launch.remarks)
 
     def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
         """Returns what keys say; a key "--recipe" names the recipe that they belong to.
@@ -185,6 +185,13 @@ class MegatronBridge:
             said["overlap_param_gather_with_optimizer_step"] = True
         return Arguments(said, BRIDGE, {**KEYS, "fp8_recipe": "mixed_precision fp8 recipe", "fp4_recipe":
                                         "mixed_precision fp4 recipe"})  # fmt: skip
+
+
+def _gpus_of(keys: Mapping[str, Any]) -> int | None:
+    """GPUs of a trainer of NeMo: nodes times those of each."""
+    nodes, each = keys.get("--nodes", 1), keys.get("--gpus_per_node")
+    known = [str(value).isdecimal() and 0 < int(str(value)[:8]) < 10**7 for value in (nodes, each)]
+    return int(nodes) * int(str(each)) if all(known) else None
 
 
 _WITHOUT_BEARING: Final = (

@@ -107,13 +107,14 @@ def _command(text: str) -> Found | None:
     if launch is None:
         return None
     flags, unread = _flags_of(launch.words)
-    if "job.config_file" in flags:
-        file = flags.pop("job.config_file")
+    file = flags.pop("job.config_file", None) or launch.environment.get("CONFIG_FILE")
+    if file:
         return Found(
             flags, launch.gpus, launch.environment, unread,
-            (f"The command reads {shown(file)[1:-1]}, which is not at hand; what stands there is missing here.",),
+            (f"The command reads {shown(file)[1:-1]}, which is not at hand; what stands there is missing here.",
+             *launch.remarks),
         )  # fmt: skip
-    return Found(flags, launch.gpus, launch.environment, unread)
+    return Found(flags, launch.gpus, launch.environment, unread, launch.remarks)
 
 
 def _flags_of(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:

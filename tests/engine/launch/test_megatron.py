@@ -81,15 +81,28 @@ MODEL_ARGS=(--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-le
 MORE=" --micro-batch-size 1 \
     --global-batch-size $((WORLD * 4))"
 DTYPE_ARGS=()
-if [[ "$DTYPE" == "fp8" ]]; then
+DTYPE=${1:-fp8}; MOE=1
+if [[ "$DTYPE" == "fp8" && $MOE -ge 1 ]]; then
     DTYPE_ARGS+=("--bf16" "--fp8-format hybrid")
+elif [[ "$DTYPE" == "bf16" ]]; then DTYPE_ARGS+=(--bf16); MOE=0
+else
+    DTYPE_ARGS+=("--fp16"); MOE=0
 fi
 if [ "$MOE" = 1 ]; then
     MODEL_ARGS+=(--frobnicate 3)
 fi
-torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py \
+if [ -n "$RECOMPUTE" ] || [ ${FULL:-0} = 1 ]; then
+    MODEL_ARGS+=(--recompute-granularity full --recompute-method uniform --recompute-num-layers 1)
+fi
+case "${SIZE:=70B}" in
+    8B|7B) TP=1 ;;
+    70*) [ $MOE = 0 ] && TP=8 ; [ $MOE = 1 ] || PP=8 ;;
+    *) TP=2
+esac
+[ -f cluster.sh ] && MODEL_ARGS+=(--sequence-parallel)
+torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py $@ \
     "${MODEL_ARGS[@]}" $MORE ${DTYPE_ARGS[@]} --tensor-model-parallel-size ${TP} \
-    --pipeline-model-parallel-size ${PP:-4} --sequence-parallel 2>&1 | tee log.txt
+    --pipeline-model-parallel-size ${PP:-4} 2>&1 | tee log.txt
 """
 
 
@@ -108,7 +121,12 @@ def test_scripts_are_read_as_people_write_them(wrapped: bool, tmp_path: Path) ->
     told = {"num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "batch_size": 256, "microbatch_size": 1,
             "tensor_par_comm_type": "rs_ag", "zero_stage": 0, "datatype": "float8"}  # fmt: skip
     assert told.items() <= found.execution.items()
+    assert found.execution["activation_recompute"] == "none"
     assert [each.split()[0] for each in found.unread] == ["--frobnicate"]
+    assert found.remarks == (
+        "Conditions of the script ask for RECOMPUTE, which nothing there sets; they count as empty.",
+        "Whether conditions hold is open ([ -f cluster.sh ]); all of their branches are read, the last one counting.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,6 +143,14 @@ def test_what_is_wrong_is_named(text: str, problem: str) -> None:
     assert any(problem in each for each in found.unread)
     assert found.num_procs is None
     assert {"num_procs", "data_par"} <= set(found.left)
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_gathers_that_are_not_hidden_while_reductions_are_have_no_field(gathers: bool) -> None:
+    flags = {"--use-distributed-optimizer": True, "--overlap-grad-reduce": True, "--num-layers": 8}
+    found = launch.read_flags("megatron", {**flags, "--overlap-param-gather": gathers})
+    assert found.execution["data_par_overlap"]
+    assert any("--overlap-param-gather is off" in each for each in found.not_modelled) is not gathers
 
 
 @pytest.mark.parametrize("flags", [
@@ -146,6 +172,7 @@ def test_hostile_flags_are_refused_or_read_quickly(flags: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("text", ["$((" * 3000, "${" * 3000, "a=$a$a\n" * 200 + "x --num-layers $a", "'" + "x" * 9999,
+                                  "[ a = b ] && " * 9999, "if [ a ]; then\n" * 9999 + "x --num-layers 2\n" * 9999,
                                   "A=(" + "--num-layers $B " * 500 + ")\n" + "B=1\n" * 10])  # fmt: skip
 def test_hostile_scripts_take_no_time(text: str) -> None:
     start = time.process_time()

@@ -95,6 +95,60 @@ def test_recipes_are_read_in_every_form(name: str, text: str, tmp_path: Path) ->
     assert found.execution == expected
 
 
+NEMO_2 = """
+def trainer(num_nodes: int = 36, num_gpus_per_node: int = 8):
+    tensor = 4 * 2
+    strategy = run.Config(nl.MegatronStrategy, tensor_model_parallel_size=tensor, pipeline_model_parallel_size=9,
+        virtual_pipeline_model_parallel_size=7, context_parallel_size=2, sequence_parallel=True,
+        account_for_embedding_in_pipeline_split=True, account_for_loss_in_pipeline_split=True)
+    return run.Config(nl.Trainer, devices=num_gpus_per_node, num_nodes=num_nodes, plugins=bf16_mixed(),
+        strategy=strategy)
+def pretrain_recipe(performance: bool = False):
+    recipe = run.Partial(llm.pretrain, model=run.Config(llm.LlamaModel, config=run.Config(llm.Llama31Config405B)),
+        data=run.Config(MockDataModule, seq_length=8192, global_batch_size=252, micro_batch_size=1),
+        optim=distributed_fused_adam_with_cosine_annealing(max_lr=3e-4))
+    if performance:
+        recipe.trainer.strategy.tensor_model_parallel_size = 4
+    recipe.trainer.strategy.expert_model_parallel_size = options.experts
+    recipe.data.path = glob(root)
+    return recipe
+"""
+NEMO_1 = """
+trainer:
+  devices: 8
+  num_nodes: 4
+model:
+  micro_batch_size: 2
+  global_batch_size: 64
+  tensor_model_parallel_size: 4
+  activations_checkpoint_granularity: selective
+  optim:
+    name: distributed_fused_adam
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told", "unread"),
+    [
+        ("recipe.py", NEMO_2,
+         {"num_procs": 288, "tensor_par": 8, "pipeline_par": 9, "data_par": 2, "batch_size": 252, "zero_stage": 1},
+         "model.expert_model_parallel_size = options.experts"),
+        ("c.yaml", NEMO_1, {"num_procs": 32, "tensor_par": 4, "data_par": 8, "batch_size": 64, "microbatch_size": 2,
+                            "activation_recompute": "attn_only", "zero_stage": 1}, ""),
+    ],
+)  # fmt: skip
+def test_recipes_of_nemo_are_read_with_what_names_stand_for(
+    name: str, text: str, told: dict[str, Any], unread: str
+) -> None:
+    found = launch.read_text(text, name)
+    assert told.items() <= found.execution.items()
+    assert found.refused == ""
+    assert [each.partition(":")[0].replace("trainer.strategy", "model") for each in found.unread] == [unread] * bool(
+        unread
+    )
+    assert not unread or launch.named_shape(found.model) == "llama-3.1-405B"
+
+
 def test_a_strategy_of_nemo_2_is_read() -> None:
     text = """import nemo_run as run
 strategy = run.Config(MegatronStrategy)
@@ -108,3 +162,10 @@ callback = MegatronCommOverlapCallback(tp_comm_overlap=True)
             "zero_stage": 1, "data_par_overlap": True}  # fmt: skip
     assert told.items() <= found.execution.items()
     assert {"batch_size", "microbatch_size"} <= set(found.left)
+
+
+@pytest.mark.parametrize("value", ["1 if x else " * 2_000 + "2", "not " * 2_000 + "x", "x" + ".y" * 5_000])
+def test_python_nested_without_end_is_refused(value: str) -> None:
+    text = f"cfg.model.tensor_model_parallel_size = 2\ncfg.model.num_layers = {value}\n"
+    with pytest.raises(launch.LaunchError, match="no launch configuration"):
+        launch.read_text(text, "recipe.py")

@@ -223,6 +223,15 @@ def test_files_are_known_by_what_stands_in_them(tmp_path: Path) -> None:
     (tmp_path / "start.sh").write_text(f"cat > ds.json <<EOF\n{config}\nEOF\n{script}", "utf-8")
     deepspeed = launch.read(tmp_path / "start.sh")
     assert (deepspeed.framework, deepspeed.num_procs, deepspeed.execution["batch_size"]) == ("deepspeed", 16, 32)
+    auto = launch.read_text(config.replace('"enabled": true', '"enabled": "auto"').replace("2,", '"auto",'), "hf.json")
+    assert {"datatype", "microbatch_size"} <= set(auto.left)
+    assert not {"datatype", "microbatch_size"} & set(auto.execution)  # never invented
+    wrapped = launch.read_text(
+        "CONFIG_FILE=a.toml NGPU=8 ./run_train.sh --parallelism.tensor_parallel_degree 2 --training.seq_len=4096",
+        "a.sh",
+    )
+    assert (wrapped.framework, wrapped.execution["tensor_par"], wrapped.unread) == ("torchtitan", 2, ())
+    assert "a.toml" in wrapped.remarks[0]
     malformed = launch.read_text(
         "python3 -m maxtext.trainers.pre_train.train base.yml model_name=llama3.1-405b enable_checkpointing: False "
         "dcn_fsdp_parallelism=128 ici_fsdp_parallelism=8 per_device_batch_size=1.0 max_target_length=8192", "128vm.sh"
@@ -243,6 +252,11 @@ def test_files_are_known_by_what_stands_in_them(tmp_path: Path) -> None:
         ('{"zero_optimization": [2]}', "a.json", "must be a table"),
         ("base_config: base.yml\nremat_policy: full\nremat_policy: none\n", "a.yml", "stands there twice"),
         ("base_config: base.yml\nper_device_batch_size: [1]\n", "a.yml", "must be a number"),
+        (
+            '{"architectures": ["A"], "model_type": "llama", "hidden_size": 8}',
+            "config.json",
+            "where a model is asked for",
+        ),
         ("deepspeed --num_gpus 8 train.py --deepspeed --deepspeed_config ds.json", "a.sh", "give that file"),
     ],
 )
@@ -273,3 +287,15 @@ def test_what_is_written_is_known_to_the_parsers() -> None:
         assert set(launch.write(execution, model, framework="torchtitan").flags) <= newer
     assert keys["per_device_batch_size"][1:] == ["float", [], 12.0]
     assert keys["ici_fsdp_parallelism"][3] == -1
+
+
+@pytest.mark.parametrize(
+    ("model", "pipeline", "chunks"), [("llama-4-maverick", 4, 3), ("kimi-k2", 4, 3), ("qwen2-57B-A14B", 2, 7)]
+)
+def test_maxtext_pipelines_every_layer_but_leading_dense_ones(model: str, pipeline: int, chunks: int) -> None:
+    execution = BASE | {"tensor_par": 1, "pipeline_par": pipeline, "pipeline_interleaving": chunks, "data_par": 8,
+                        "batch_size": 64, "microbatch_size": 1}  # fmt: skip
+    written = launch.write(execution, model, framework="maxtext")
+    found = launch.read_text(written.text, written.files[0].name)
+    assert (found.execution["pipeline_interleaving"], found.refused) == (chunks, "")
+    assert launch.named_shape(found.model) == model
