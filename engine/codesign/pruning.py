@@ -9,7 +9,8 @@ in something. What it could reach at most comes from designs of the same layout 
 - one of the same rates with no less memory: its best rate itself, for capacities decide only what fits.
 
 Everything asked about is taken apart into what it rests on - the rate, price, power, rent, processors - each of which
-it never gets worse with. So a proof about these holds for any quantity made of them, and for any constraint on one.
+it never gets worse with. So a proof about these holds for any quantity made of them, and for any constraint on one
+that what is better meets too; where another one is asked, nothing is skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.codesign.costs import bill
-from engine.codesign.quantities import axes_of
+from engine.codesign.quantities import axes_of, refuses_better
 from engine.codesign.study import Study
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Flags, Floats, Ints
@@ -114,6 +115,7 @@ class Pruner:
         axes = axes_of(study.document)
         # A quantity of one execution, such as the memory that it uses, has no bound.
         self.proves = axes <= {"rate", *COSTS} and "rate" in axes
+        self.proves &= not any(refuses_better(each) for each in study.document.constraints)
         self._columns = [column for basic in sorted(axes & set(COSTS)) for column in COSTS[basic]]
         self._share = np.array([each.weight for each in study.document.models])
         self._corners: dict[tuple[int, int], _Corners] = {}
