@@ -128,6 +128,22 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"limits": {"tensor_par": "all"}}, r"Tensor parallel \(tensor_par\) cannot be 'all'"),
     ({"sizes": [8, 8]}, r"has one of its sizes twice"),
     ({"batches": [{}]}, r"must have either samples or per_processor"),
+    ({"models": ["gpt3-13B"] * 2}, r"Two of the models are called 'gpt3-13B'; each must be there once"),
+    ({"systems": ["h100_80g_nvl8"] * 2}, r"The system 'h100_80g_nvl8' is there twice"),
+    ({"statistics": ["proc_mem_tier1_cap_req"] * 2}, r"has one of its statistics twice"),
+    ({"edits": [{"parameter": "hbm_capacity", "from": 80, "to": 80.0000000000001, "count": 30}]}, r"too close for 30"),
+    (
+        {"edits": [{"parameter": "hbm_capacity", "values": [80, 800]}],
+         "follow": [{"parameter": "hbm_bandwidth", "follows": "hbm_capacity", "exponent": 8}]},
+        r"'hbm_bandwidth', which follows 'hbm_capacity': HBM bandwidth is .*; it must be from",
+    ),
+    ({"constraints": [{"quantity": "hbm_gib", "at_most": 40}]}, r"not kept; add proc_mem_tier1_cap_req to the stat"),
+    ({"constraints": [{"quantity": "watts", "at_most": 1}]}, r"watts must be at most 1, but the designs have from 1\d"),
+    (
+        {"edits": [{"parameter": "host_capacity", "values": [512, 0]}],
+         "costs": {"usd": {"processor": 0, "mem2_gib": 4}}},
+        r"The price of a design with h100_80g_nvl8 would be 0",
+    ),
 ]  # fmt: skip
 
 
