@@ -341,8 +341,8 @@ class Results:
         turned = next((each for each in constraints if refuses_better(each)), None)
         if turned is not None and not any(refuses_better(each) for each in self.study.document.constraints):
             raise StudyError(
-                f"Designs were skipped that lose to better ones, which the constraint {_in_words(turned)!r} may refuse; "
-                "run the study without prune, or with this constraint."
+                f"Designs were skipped that lose to better ones, which the constraint {_in_words(turned)!r} may "
+                "refuse; run the study without prune, or with this constraint."
             )
 
 

@@ -89,7 +89,11 @@ def test_a_study_of_ones_own_is_counted_searched_and_answered(place: Path) -> No
     assert shown["Design"].tolist() == found.front()["design"].tolist()
     binding = next(each.value for each in app.dataframe if "constraint" in each.value)
     assert binding["constraint"].tolist() == found.binding()["constraint"].tolist()
-    # Other prices ask the same points.
+    # Other prices and weights ask the same points.
+    heavy = codesign.Study.from_document(SMALL | {"models": [{"model": "gpt3-13B", "weight": 7}], "name": "heavy"})
+    asked = codesign_studies.so_far(heavy, folder)
+    assert asked is not None
+    assert asked.study.document == heavy.document
     cheap = SMALL | {"costs": {"usd": {"processor": 1000, "mem1_gib": 10}}}
     again = run({"codesign_study": "own"}, json.dumps(cheap))
     assert "6 of 6" in html(again)

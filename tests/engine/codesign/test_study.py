@@ -199,6 +199,50 @@ def test_counts_and_time_are_told_before_anything_runs(tmp_path: Path, shardscap
     assert (code, out.count("\n")) == (0, 2)
 
 
+def test_the_command_answers_whatever_a_study_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shardscape: Any
+) -> None:
+    """One thing alone, nothing that has a price, designs that were skipped, and nothing that runs."""
+    monkeypatch.chdir(tmp_path)
+    base = {**SMALL, "models": ["megatron-126M"], "edits": [], "follow": [], "sizes": [4], "batches": [4]}
+    tiny, none = ([{"parameter": "hbm_capacity", "values": [value]}] for value in (80, 0.1))
+
+    def told(more: dict[str, Any], *options: str) -> tuple[int, str, str]:
+        Path("study.json").write_text(json.dumps({**base, **more}), encoding="utf-8")
+        found: tuple[int, str, str] = shardscape("codesign", "study.json", "--workers", "1", "--folder",
+                                                 str(len(list(tmp_path.iterdir()))), *options)  # fmt: skip
+        return found
+
+    for more in ({"objectives": ["usd"]}, {"objectives": ["tokens_per_s"], "costs": {}},
+                 {"objectives": ["tokens_per_s"], "prune": True},
+                 {"objectives": ["tokens_per_s", "tokens_per_joule"], "prune": True, "edits": tiny}):  # fmt: skip
+        code, out, _ = told(more)
+        assert (code, out.startswith(f"Best {more['objectives'][0]}\n")) == (0, True)  # type: ignore[index]
+        code, out, _ = told(more, "--csv")
+        assert (code, out.count("\n")) == (0, 2)
+    code, out, _ = told({"edits": [*none, {"parameter": "host_capacity", "values": [0]}]})
+    assert (code, out) == (1, "No design runs.\n")
+    there = set(tmp_path.iterdir())
+    for options, sentence in (
+        (("--objective", "usdd"), "did you mean 'usd'"), (("--of", "gpt"), "no model 'gpt'"),
+        (("--budget", "0"), "must be a number above 0"), (("--objective", "usd", "--budget", "5"), "--budget bounds"),
+    ):  # fmt: skip
+        code, _, text = told({}, *options)
+        assert (code, sentence in text) == (2, True)
+    assert set(tmp_path.iterdir()) == there, "what cannot be answered is told before it is computed"
+    # A ready study goes on where it was, and its results are not taken for what is asked.
+    with pytest.raises(codesign.StudyCancelled):
+        codesign.run(codesign.ready_study("hbm_capacity"), "hbm_capacity.results", workers=1, cancel=lambda: True)
+    (tmp_path / "hbm_capacity").mkdir()
+    code, out, _ = shardscape("codesign", "hbm_capacity", "--count")
+    assert (code, out[:10]) == (0, "54 points:")
+    monkeypatch.setattr(codesign, "run", lambda study, place, **how: asked.append(place) or codesign.Progress(
+        54, 54, 54, 0, 0, 0, 0, 0, 0.0))  # fmt: skip
+    asked: list[str] = []
+    shardscape("codesign", "hbm_capacity")
+    assert asked == ["hbm_capacity.results"]
+
+
 def test_small_parts_become_one_whatever_stops_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, place, left = study(), ResultFolder(tmp_path), []
     monkeypatch.setattr("engine.codesign.running.FIRST_TASK", 1)
