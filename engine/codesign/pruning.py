@@ -182,7 +182,12 @@ class Pruner:
             return np.asarray(1.0 / (self._share / self._share.sum() / (rates * length)).sum(axis=1))
 
     def _costs(self, designs: Ints) -> Floats:
-        return bill(self._study, designs)[self._columns].to_numpy(np.float64)
+        costs = bill(self._study, designs)[self._columns].to_numpy(np.float64)
+        if "sequence" not in self._study.edited_names:
+            return costs
+        # Of samples of other lengths more samples a second may be fewer tokens: only equal ones are compared.
+        length = self._study.sample_lengths(designs)[:, :1]
+        return np.hstack((costs, length, -length))
 
     def _by_group(self, designs: Ints) -> Iterable[tuple[int, int, Floats, npt.NDArray[np.intp]]]:
         """(place, group, values with their signs, positions) for each group that designs are of."""

@@ -142,7 +142,9 @@ def test_no_calibrated_system_exceeds_a_better_one(model: str, procs: int) -> No
     # Here the better designs are refused, so what loses to one of them may be the best of those that are not.
     {"objectives": ["tokens_per_s", "usd"], "edits": WIDE["edits"][:3],
      "constraints": [{"quantity": "usd", "at_least": 300_000}]},
-], ids=["calculon", "calibrated", "a mix", "a price of at least so much"])  # fmt: skip
+    {"objectives": ["tokens_per_s", "usd"],
+     "edits": [*WIDE["edits"][:2], {"parameter": "sequence", "values": [512, 1024, 2048]}]},
+], ids=["calculon", "calibrated", "a mix", "a price of at least so much", "samples of several lengths"])  # fmt: skip
 def test_answers_are_those_without_skipping(more: dict[str, Any], tmp_path: Path) -> None:
     whole, less = (study(**{**WIDE, **more}, prune=prune) for prune in (False, True))
     codesign.run(whole, tmp_path / "whole", workers=1)
