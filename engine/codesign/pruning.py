@@ -123,9 +123,11 @@ class Pruner:
         self._signs: dict[int, tuple[Floats, Flags]] = {}
 
     def add(self, points: Sequence[int], rates: Sequence[float], free: Sequence[float]) -> None:
-        """Takes the best rates of points, and what neither they nor any worse ones exceed [samples/s]."""
+        """Takes the best rates of points, and what neither they nor any worse ones exceed [samples/s], endless or NaN
+        where nothing is known of that."""
         if not self.proves or not len(points):
             return
+        free = np.nan_to_num(np.array(free, np.float64), nan=np.inf, posinf=np.inf).tolist()
         count = len(self._study.models)
         point = np.array(points, np.int64)
         designs, places = np.unique(point // count, return_inverse=True)

@@ -205,6 +205,15 @@ def test_what_is_slower_is_skipped_whether_or_not_anything_has_a_price(objective
     assert (2 in pruner.lost(np.array([2]))) == (objectives == ["tokens_per_s"])
 
 
+def test_less_memory_is_never_faster_whatever_is_known_of_rates() -> None:
+    """As of whole explorations, which tell no rate that worse systems do not exceed."""
+    edits = [{"parameter": "hbm_capacity", "values": [80, 20]}, {"parameter": "hbm_bandwidth", "values": [6000, 3000]}]
+    pruner = Pruner(study(**{**WIDE, "objectives": ["tokens_per_s"], "edits": edits}, prune=True))
+    for design, rate in ((0, 10.0), (1, 5.0)):  # of 80 GiB
+        pruner.add([design], [rate], [float("nan")])
+    assert pruner.lost(np.array([2, 3])) == {3: 5.0}
+
+
 def test_schedules_that_take_gradients_apart_prove_nothing_by_rates() -> None:
     """The host launches as long on a faster unit, so that less of a backward pass is left to fill idle time with."""
     trained = {"layers": 8, "prediction_layers": 1, "trained_prediction_layers": 1}
