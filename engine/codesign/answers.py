@@ -26,7 +26,7 @@ from engine.exploration.frontier import frontier
 from engine.scenarios.scenario import Scenario
 from models.documents import did_you_mean, shown
 
-__all__ = ["MIX", "At", "Results"]
+__all__ = ["MIX", "At", "Results", "in_words"]
 
 MIX: Final = "mix"
 """What stands for all models together where one is asked for."""
@@ -223,7 +223,7 @@ class Results:
             then = float("nan") if free is None else float(free[asked])
             gain = sign * (then / now - 1.0) if base is not None and free is not None else float("nan")
             binds = free is not None and (base is None or sign * then > sign * now)
-            rows.append((_in_words(each), now, then, gain, binds, None if free is None else int(free["design"])))
+            rows.append((in_words(each), now, then, gain, binds, None if free is None else int(free["design"])))
         return pd.DataFrame(rows, columns=["constraint", "best", "without", "gain", "binds", "design"])
 
     def scenario(self, point: int) -> Scenario:
@@ -341,7 +341,7 @@ class Results:
         turned = next((each for each in constraints if refuses_better(each)), None)
         if turned is not None and not any(refuses_better(each) for each in self.study.document.constraints):
             raise StudyError(
-                f"Designs were skipped that lose to better ones, which the constraint {_in_words(turned)!r} may "
+                f"Designs were skipped that lose to better ones, which the constraint {in_words(turned)!r} may "
                 "refuse; run the study without prune, or with this constraint."
             )
 
@@ -364,7 +364,12 @@ def _with_budget(table: pd.DataFrame, budgets: pd.Series) -> pd.DataFrame:
     return found
 
 
-def _in_words(constraint: Constraint) -> str:
+def in_words(constraint: Constraint) -> str:
+    """Returns a constraint in words, with its unit.
+
+    Args:
+        constraint: on a quantity that there is.
+    """
     one = quantity(constraint.quantity)
     parts = []
     if constraint.at_least is not None:
