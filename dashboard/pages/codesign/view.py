@@ -39,6 +39,8 @@ ENDS: Final = {"middle": "Middle of the prices", "low": "Lowest prices", "high":
 PICTURES: Final = {"front": "Front", "parallel": "All choices", "map": "Two choices"}
 NUMBER: Final = "design"
 _DESIGN: Final = re.compile("[0-9]{1,15}")
+LOOK_AGAIN: Final = 2.0
+"""Seconds between two looks at whether a search has found more."""
 SHOWN: Final = 500
 """Rows of a table at most; files have all."""
 
@@ -166,6 +168,7 @@ def _run(study: Study) -> bool:
     job = shared.board.seen(shared.codesign_studies, study.key, watcher)
     if isinstance(job, CodesignJob) and not job.ended:
         watch(job, watcher)
+        st.fragment(_until_more, run_every=LOOK_AGAIN)(job, 0 if there is None else len(there.rows))
         return there is not None
     longest = shared.settings.longest_seconds
     ahead = estimate(study, 1).seconds
@@ -185,6 +188,13 @@ def _run(study: Study) -> bool:
         shared.board.post(CodesignJob(shared.codesign_studies, study, folder, about), watcher)
         st.rerun()
     return there is not None
+
+
+def _until_more(job: CodesignJob, shown: int) -> None:
+    """Has the page run again when a quarter more points are there than it shows: often at first, as a picture of few
+    points changes most, and seldom when each takes longer to draw."""
+    if not job.ended and job.progress is not None and job.progress.done > 1.25 * shown:
+        st.rerun()
 
 
 def _asked(found: Results) -> Asked:

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -103,6 +104,19 @@ def test_a_study_of_ones_own_is_counted_searched_and_answered(place: Path) -> No
     for value in NONSENSE:
         link = {f"codesign_{name}": value for name in NAMES} | {"codesign_study": "own"}
         assert plots(run(link, json.dumps(SMALL)))
+
+
+def test_the_front_grows_while_designs_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    again: list[int] = []
+    monkeypatch.setattr(view.st, "rerun", lambda: again.append(0))
+    for ended, done, shown, runs in ((False, 0, 0, 0), (False, 8, 0, 1), (False, 10, 8, 0), (False, 11, 8, 1),
+                                     (True, 99, 8, 0)):  # fmt: skip
+        again.clear()
+        job: Any = SimpleNamespace(ended=ended, progress=SimpleNamespace(done=done))
+        view._until_more(job, shown)
+        assert len(again) == runs
+    view._until_more(SimpleNamespace(ended=False, progress=None), 0)  # type: ignore[arg-type]
+    assert not again
 
 
 def test_what_is_no_study_is_one_sentence() -> None:
