@@ -54,6 +54,9 @@ def codesign(
     at: Annotated[
         Literal["low", "middle", "high"], typer.Option("--at", help="Which end of the ranges of prices counts.")
     ] = "middle",
+    sensitivity: Annotated[
+        int | None, typer.Option("--sensitivity", metavar="DESIGN", help="Tell where one more dollar goes, too.")
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print the front as CSV.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -80,10 +83,12 @@ def codesign(
     if study not in ready_names() and _is_folder(study):
         if folder or cluster or workers or dry:
             raise StudyError(f"{study} is a folder of results; --folder, --cluster, --workers and --count run studies.")
-        _tell(_answers(results(study), objective, budget, of, at), csv=csv, json=json)
+        _tell(_answers(results(study), objective, budget, of, at), sensitivity, csv=csv, json=json)
         return
     asked, place = _study_and_place(study, folder)
     _answers(nothing_yet(asked), objective, budget, of, at)  # what cannot be answered is told before it is computed
+    if sensitivity is not None:
+        asked.design(sensitivity)
     there = None if cluster is None else workers_at(cluster)
     expected = estimate(asked, (workers or cores()) if there is None else max(1, there))
     if dry:
@@ -100,7 +105,7 @@ def codesign(
     finally:
         line.clear()
     _say(_of_run(done, place))
-    _tell(_answers(results(place), objective, budget, of, at), csv=csv, json=json)
+    _tell(_answers(results(place), objective, budget, of, at), sensitivity, csv=csv, json=json)
 
 
 def _is_folder(study: str) -> bool:
@@ -196,23 +201,31 @@ def _answers(found: Results, objectives: list[str] | None, budgets: list[float] 
     )  # fmt: skip
 
 
-def _tell(told: _Answers, *, csv: bool, json: bool) -> None:
-    """Prints the best design per budget, the front and what binds."""
+def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
+    """Prints the best design per budget, the front, what binds, and what more of everything is worth to a design."""
     import pandas as pd
 
+    from engine.codesign import sensitivity
+
     found = told.found
+    worth = None
+    if design is not None and not csv:
+        worth = sensitivity(found, design, objective=told.objective, of=told.of, at=told.at)
     alone = pd.DataFrame([told.best] if told.best is not None else [], columns=found.designs(told.of, told.at).columns)
     if json:
         write(as_json({
             "study": found.study.document.name, "key": found.study.key, "complete": found.complete,
             "points": len(found.rows), "of": told.of, "at": told.at, "best": told.best,
             "best_per_budget": _records(told.per_budget), "front": _records(told.front),
-            "binding": _records(told.binding),
+            "binding": _records(told.binding), "sensitivity": _records(worth),
         }))  # fmt: skip
     elif csv:
         write_table(alone if told.front is None else told.front, json=False, csv=True)
     else:
         _print(told, alone)
+        if worth is not None:
+            write(f"\nWhere one more dollar goes from design {design:,}")
+            write_table(worth.drop(columns="label"), json=False, csv=False)
     if told.best is None:
         raise typer.Exit(ExitCode.NOTHING)
 

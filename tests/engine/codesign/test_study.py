@@ -220,12 +220,17 @@ def test_the_command_answers_whatever_a_study_asks(
         assert (code, out.startswith(f"Best {more['objectives'][0]}\n")) == (0, True)  # type: ignore[index]
         code, out, _ = told(more, "--csv")
         assert (code, out.count("\n")) == (0, 2)
+    code, out, _ = told({}, "--sensitivity", "0")
+    assert (code, "Where one more dollar goes from design 0\nparameter " in out) == (0, True)
     code, out, _ = told({"edits": [*none, {"parameter": "host_capacity", "values": [0]}]})
     assert (code, out) == (1, "No design runs.\n")
+    code, _, text = told({"edits": [*none, {"parameter": "host_capacity", "values": [0]}]}, "--sensitivity", "0")
+    assert (code, "Design 0 does not run" in text) == (2, True)
     there = set(tmp_path.iterdir())
     for options, sentence in (
         (("--objective", "usdd"), "did you mean 'usd'"), (("--of", "gpt"), "no model 'gpt'"),
-        (("--budget", "0"), "must be a number above 0"), (("--objective", "usd", "--budget", "5"), "--budget bounds"),
+        (("--budget", "0"), "must be a number above 0"), (("--sensitivity", "99"), "no design 99"),
+        (("--objective", "usd", "--budget", "5"), "--budget bounds"),
     ):  # fmt: skip
         code, _, text = told({}, *options)
         assert (code, sentence in text) == (2, True)
