@@ -80,7 +80,7 @@ def run(file: Path | None, *, whole: bool) -> None:
     print(f"Bytes per point, one process: {found['one process']['bytes per point']:.0f}")
     found["skipping"] = _skipping(whole)
     found["client memory"] = {str(count): _client_memory(count) for count in (1_280, 1_000_000)}
-    found["worker memory"] = _worker_memory((1_280, 10_240)) if whole else _worker_memory((128, 405))
+    found["worker memory"] = _worker_memory((1_280, 7_680)) if whole else _worker_memory((128, 405))
     print(json.dumps({name: found[name] for name in ("skipping", "client memory", "worker memory")}, indent=1))
     if file:
         file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
@@ -132,12 +132,14 @@ def _peak(what: str = "VmHWM") -> int:
 
 def _worker_memory(counts: Sequence[int]) -> dict[str, int]:
     """Bytes that the one process of a Dask worker holds after so many points that it searched, and when the parts of
-    all of them are merged."""
+    all of them are merged; without Dask's profiler, which keeps a sample of every 10 ms for an hour."""
+    import dask
     from distributed import Client, LocalCluster
 
     study = codesign.Study.from_document(DOCUMENT if counts[-1] > 405 else {**DOCUMENT, **FEW})
     left, held = list(counts), {}
     with (
+        dask.config.set({"distributed.worker.profile.enabled": False}),
         LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         Client(cluster) as client,
         tempfile.TemporaryDirectory() as folder,
