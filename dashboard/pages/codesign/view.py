@@ -129,7 +129,8 @@ def _words(study: Study) -> dict[str, str]:
     )
     sizes = f"{said.sizes[0]:,}" if len(said.sizes) == 1 else f"{min(said.sizes):,} to {max(said.sizes):,}"
     batches = " or ".join(
-        f"{rule.samples:,} samples" if rule.samples is not None else f"{rule.per_processor:g} samples per processor"
+        counted(rule.samples, "sample") if rule.samples is not None
+        else f"{rule.per_processor:g} sample{'' if rule.per_processor == 1 else 's'} per processor"
         for rule in said.batches
     )
     labels = [QUANTITIES[name].label.lower() for name in said.objectives]
