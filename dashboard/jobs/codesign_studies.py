@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -37,7 +38,7 @@ def so_far(study: Study, folder: str) -> Results | None:
     """Returns the points of a study that are there, asked as this study asks; None where there is none.
 
     Args:
-        study: the study, of which the folder may hold one that differs in prices or objectives.
+        study: the study, of which the folder may hold one that differs in prices, weights or objectives.
         folder: where its points are.
     """
     if not Path(folder).is_dir():
@@ -46,14 +47,9 @@ def so_far(study: Study, folder: str) -> Results | None:
         found = results(folder)
     except StudyError:  # nothing is written yet
         return None
-    if not len(found.rows):
+    if not len(found.rows) or found.study.key != study.key:
         return None
-    document = study.to_document()
-    return found.otherwise(**{name: document[name] for name in _ASKED if name in document})
-
-
-_ASKED: Final = ("name", "description", "costs", "tokens", "objectives", "constraints")
-"""Keys of a study's document that its points do not depend on."""
+    return replace(found, study=study)
 
 
 def found_points(task: Task, study: Study, folder: str) -> None:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from engine.codesign.costs import bill
 from engine.codesign.errors import StudyError
-from engine.codesign.quantities import axes_of, quantity, with_quantities
+from engine.codesign.quantities import axes_of, quantity, refuses_better, with_quantities
 from engine.codesign.rates import MEMORY, rates_of
 from engine.codesign.schema import Constraint
 from engine.codesign.study import Study
@@ -26,7 +26,7 @@ from engine.exploration.frontier import frontier
 from engine.scenarios.scenario import Scenario
 from models.documents import did_you_mean, shown
 
-__all__ = ["MIX", "At", "Results"]
+__all__ = ["MIX", "At", "Results", "in_words"]
 
 MIX: Final = "mix"
 """What stands for all models together where one is asked for."""
@@ -148,7 +148,7 @@ class Results:
         are; None where no design meets the constraints. Arguments and errors as for `front`."""
         asked = self.study.document.objectives[0] if objective is None else objective
         bounds = self._asked(constraints)
-        self._proven((asked, *(each.quantity for each in bounds)))
+        self._proven((asked,), bounds)
         table = self.designs(of, at)
         return _best(self, table, asked, self.where(table, bounds))
 
@@ -185,7 +185,7 @@ class Results:
         wrong = next((each for each in budgets if isinstance(each, bool) or not each > 0), None)
         if wrong is not None:
             raise StudyError(f"The budget {shown(wrong)} must be a number above 0.")
-        self._proven((asked, budget, *(each.quantity for each in bounds)))
+        self._proven((asked, budget), bounds)
         table = self.designs(of, at)
         met, costs = self.where(table, bounds), self._values(table, budget)
         found, kept = [], []
@@ -209,7 +209,7 @@ class Results:
         `design`, the one that is best without it. Arguments and errors as for `front`."""
         asked = self.study.document.objectives[0] if objective is None else objective
         bounds = list(self._asked(constraints))
-        self._proven((asked, *(each.quantity for each in bounds)))
+        self._proven((asked,), bounds)
         table = self.designs(of, at)
         met = [self.meets(table, each) for each in bounds]
         runs = (table["status"] == "ok").to_numpy()
@@ -223,7 +223,7 @@ class Results:
             then = float("nan") if free is None else float(free[asked])
             gain = sign * (then / now - 1.0) if base is not None and free is not None else float("nan")
             binds = free is not None and (base is None or sign * then > sign * now)
-            rows.append((_in_words(each), now, then, gain, binds, None if free is None else int(free["design"])))
+            rows.append((in_words(each), now, then, gain, binds, None if free is None else int(free["design"])))
         return pd.DataFrame(rows, columns=["constraint", "best", "without", "gain", "binds", "design"])
 
     def scenario(self, point: int) -> Scenario:
@@ -294,7 +294,7 @@ class Results:
         return rates_of(self.study, rows, self._complete, which, bounded=bounded)
 
     def _front(self, asked: tuple[str, ...], bounds: Sequence[Constraint], of: str, at: At) -> pd.DataFrame:
-        self._proven((*asked, *(each.quantity for each in bounds)))
+        self._proven(asked, bounds)
         table = self.designs(of, at)
         table = table[self.where(table, bounds)].reset_index(drop=True)
         axes = [self._values(table, name) for name in asked]
@@ -326,18 +326,23 @@ class Results:
             )
         return table[one.name].to_numpy(np.float64)
 
-    def _proven(self, names: Sequence[str]) -> None:
-        """Raises `StudyError` where designs were skipped that might matter to these quantities."""
-        if not self.study.document.prune:
-            for name in names:
-                quantity(name)
-            return
+    def _proven(self, asked: Sequence[str], constraints: Sequence[Constraint]) -> None:
+        """Raises `StudyError` where designs were skipped that might matter to these quantities or constraints."""
+        names = [*asked, *(each.quantity for each in constraints)]
         needed = {basic for name in names for basic in quantity(name).rests_on}
+        if not self.study.document.prune:
+            return
         known = axes_of(self.study.document)
         if more := sorted(needed - known):
             raise StudyError(
                 f"Designs were skipped that lose in {', '.join(sorted(known))}, but some of them may be good in "
                 f"{', '.join(more)}; run the study without prune, or with objectives that have it."
+            )
+        turned = next((each for each in constraints if refuses_better(each)), None)
+        if turned is not None and not any(refuses_better(each) for each in self.study.document.constraints):
+            raise StudyError(
+                f"Designs were skipped that lose to better ones, which the constraint {in_words(turned)!r} may "
+                "refuse; run the study without prune, or with this constraint."
             )
 
 
@@ -359,7 +364,12 @@ def _with_budget(table: pd.DataFrame, budgets: pd.Series) -> pd.DataFrame:
     return found
 
 
-def _in_words(constraint: Constraint) -> str:
+def in_words(constraint: Constraint) -> str:
+    """Returns a constraint in words, with its unit.
+
+    Args:
+        constraint: on a quantity that there is.
+    """
     one = quantity(constraint.quantity)
     parts = []
     if constraint.at_least is not None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.codesign.answers import MIX
 from engine.codesign.costs import bill
 from engine.codesign.errors import StudyError
 from engine.codesign.quantities import QUANTITIES, quantity
-from engine.codesign.schema import Edit
+from engine.codesign.rates import MEMORY
+from engine.codesign.schema import Edit, Follow
 from engine.columns import statistics_of
 from engine.cost_models.contract import CostModelError
 from engine.cost_models.registry import named
@@ -20,7 +22,7 @@ from engine.space.space import SpaceError
 from engine.whatif.parameters import ChangeError, changed, parameters
 from hardware import SystemFileError
 from models import ModelFileError
-from models.documents import did_you_mean
+from models.documents import did_you_mean, shown
 
 if TYPE_CHECKING:
     from engine.codesign.study import Study
@@ -30,6 +32,9 @@ __all__ = ["check"]
 
 MOST_COMBINATIONS = 256
 """(model, system, datatype) combinations whose parameters are looked at; of more, the first."""
+
+MOST_PRICED = 10_000
+"""Designs whose prices are looked at; of more, so many spread evenly."""
 
 RUNS = {"procs": "sizes", "batch": "batches"}
 """Parameters that have a list of their own in a study."""
@@ -43,6 +48,7 @@ def check(study: Study, where: str) -> None:
         where: its name in messages.
     """
     try:
+        _names(study)
         _datatypes(study)
         _counts(study)
         _edits(study)
@@ -62,6 +68,19 @@ def _combinations(study: Study) -> Iterator[tuple[int, int, int]]:
     )
     for _, found in zip(range(MOST_COMBINATIONS), every, strict=False):
         yield found
+
+
+def _names(study: Study) -> None:
+    """Answers call models by their names, and the mix by its own."""
+    names = [each.name for each in study.models]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise StudyError(f"Two of the models are called {shown(twice)}; each must be there once, by a name of its own.")
+    again = next((each for place, each in enumerate(study.systems) if each in study.systems[:place]), None)
+    if again is not None:
+        raise StudyError(f"The system {shown(again.name)} is there twice, and would be counted twice; name it once.")
+    if any(each.name == MIX for each in study.models):
+        raise StudyError(f"A model is called {shown(MIX)}, which is what all models together are called; rename it.")
 
 
 def _datatypes(study: Study) -> None:
@@ -108,6 +127,26 @@ def _edits(study: Study) -> None:
                 raise StudyError(f"{name!r} is a whole number, so it cannot follow another parameter; edit it instead.")
         for edit in said.edits:
             _values(scenario, edit)
+        for each in said.follow:
+            _followed(study, scenario, each)
+
+
+def _followed(study: Study, scenario: Scenario, follow: Follow) -> None:
+    """Looks at what a parameter becomes at the ends of the one that it follows."""
+    edit = next(edit for edit in study.document.edits if follow.follows in edit.names)
+    place = edit.names.index(follow.follows)
+    own = {each.name: each.value for each in parameters(scenario)}
+    values = [row[place] * (own[follow.follows] if edit.relative else 1.0) for row in edit.rows]
+    for value in (min(values), max(values)):
+        followed = own[follow.parameter] * (value / own[follow.follows]) ** follow.exponent
+        _changes(scenario, follow.parameter, followed, f"{follow.parameter!r}, which follows {follow.follows!r}")
+
+
+def _changes(scenario: Scenario, name: str, value: float, what: str) -> None:
+    try:
+        changed(scenario, {name: value})
+    except (ChangeError, SystemFileError, ModelFileError) as problem:
+        raise StudyError(f"{what}: {problem}") from None
 
 
 def _values(scenario: Scenario, edit: Edit) -> None:
@@ -121,10 +160,7 @@ def _values(scenario: Scenario, edit: Edit) -> None:
             if value is not None:
                 raise StudyError(f"{name!r} would be {value:g}; it must be a whole number of {there[name].unit}.")
         for value in (min(values), max(values)):
-            try:
-                changed(scenario, {name: value})
-            except (ChangeError, SystemFileError, ModelFileError) as problem:
-                raise StudyError(f"the edit of {name!r}: {problem}") from None
+            _changes(scenario, name, value, f"the edit of {name!r}")
 
 
 def _counts(study: Study) -> None:
@@ -159,12 +195,13 @@ def _statistics(study: Study) -> None:
 
 def _constraints(study: Study) -> None:
     said = study.document
-    for name in said.objectives:
+    for name in (*said.objectives, *(each.quantity for each in said.constraints)):
         quantity(name)
+        if name in MEMORY and MEMORY[name] not in said.statistics:
+            raise StudyError(f"{name} rests on a statistic that is not kept; add {MEMORY[name]} to the statistics.")
     lowest: dict[str, float] = {}
     highest: dict[str, float] = {}
     for each in said.constraints:
-        quantity(each.quantity)
         low, high = each.at_least, each.at_most
         lowest[each.quantity] = max(lowest.get(each.quantity, -math.inf), -math.inf if low is None else low)
         highest[each.quantity] = min(highest.get(each.quantity, math.inf), math.inf if high is None else high)
@@ -186,7 +223,7 @@ def _constraints(study: Study) -> None:
 
 
 def _prices(study: Study) -> None:
-    """Whatever the questions rest on has to have a value above 0."""
+    """Whatever the questions rest on has to have a value above 0, and one that constraints leave."""
     said = study.document
     asked = [*said.objectives, *(each.quantity for each in said.constraints)]
     needed = {basic for name in asked for basic in QUANTITIES[name].rests_on} & {"usd", "watts", "usd_per_h"}
@@ -196,15 +233,26 @@ def _prices(study: Study) -> None:
         "usd_per_h": "give costs.usd_per_processor_hour",
     }
     words = {"usd": "price", "watts": "power", "usd_per_h": "rent"}
-    inner = study.designs // len(study.systems)
-    first = bill(study, np.arange(len(study.systems)) * inner)
+    numbers = np.unique(np.linspace(0, study.designs - 1, min(study.designs, MOST_PRICED)).astype(np.int64))
+    every = bill(study, numbers)
+    systems = study.positions(numbers)["system"]
     for basic in sorted(needed):
+        lows, highs = every[f"{basic}_low"].to_numpy(), every[f"{basic}_high"].to_numpy()
         for number, system in enumerate(study.systems):
-            low = float(first[f"{basic}_low"].iloc[number])
-            if math.isnan(low):
+            mine = lows[systems == number]
+            if np.isnan(mine).any():
                 raise StudyError(f"Nothing says the {words[basic]} of {system.name}; {remedy[basic]}.")
-            if low <= 0:
+            if (mine <= 0).any():
                 raise StudyError(
                     f"The {words[basic]} of a design with {system.name} would be 0, so everything per {words[basic]} "
                     f"would be infinite; {remedy[basic]} above 0."
+                )
+        if len(numbers) < study.designs:
+            continue
+        for each in said.constraints:
+            least, most = each.at_least or -math.inf, math.inf if each.at_most is None else each.at_most
+            if each.quantity == basic and not ((lows <= most) & (highs >= least)).any():
+                raise StudyError(
+                    f"{basic} must be {f'at most {most:g}' if lows.min() > most else f'at least {least:g}'}, but the "
+                    f"designs have from {lows.min():g} to {highs.max():g}; no design can meet that."
                 )

@@ -10,7 +10,7 @@ import numpy as np
 from engine.codesign.study import Study
 from engine.space.space import SpaceError
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["Estimate", "counted", "estimate"]
 
 LOOKED_AT: Final = 6
 """Points whose spaces are counted."""
@@ -45,10 +45,20 @@ class Estimate:
         """The estimate in words."""
         each = f"{self.executions:,.0f}"
         return (
-            f"{self.points:,} points: {self.designs:,} designs with {self.models} "
-            f"model{'s' if self.models != 1 else ''} each, about {each} executions behind a point; "
-            f"about {duration(self.seconds)} on {self.workers} process{'es' if self.workers != 1 else ''}."
+            f"{counted(self.points, 'point')}: {counted(self.designs, 'design')} with {counted(self.models, 'model')} "
+            f"each, about {each} executions behind a point; about {duration(self.seconds)} on "
+            f"{self.workers:,} process{'es' if self.workers != 1 else ''}."
         )
+
+
+def counted(number: int, thing: str) -> str:
+    """Returns a count with its thing, in the plural where it is not one.
+
+    Args:
+        number: how many.
+        thing: in the singular, such as point.
+    """
+    return f"{number:,} {thing}{'s' if number != 1 else ''}"
 
 
 def duration(seconds: float) -> str:

@@ -16,7 +16,7 @@ from engine.codesign.errors import ClusterError
 from engine.cost_models.registry import added, register
 from engine.exploration.interpreters import Interpreter, InterpreterError, answering
 
-__all__ = ["HereExecutor", "Interpreters", "of_client", "serve"]
+__all__ = ["HereExecutor", "Interpreters", "of_client", "serve", "workers_at", "workers_of"]
 
 ATTEMPTS: Final = 3
 """How often a task is given to a process before its end is taken for the task's fault."""
@@ -142,6 +142,18 @@ def of_client(client: Any) -> Iterator[Executor]:
                     "prints, such as tcp://10.0.0.1:8786."
                 ) from None
         yield client.get_executor(pure=False, retries=RETRIES)
+
+
+def workers_at(address: str) -> int:
+    """Returns how many tasks the workers of a scheduler run at once; 0 while none has joined it. Raises
+    `ClusterError`.
+
+    Args:
+        address: of the scheduler.
+    """
+    with of_client(address) as executor:
+        found: Any = executor
+        return int(sum(found._client.nthreads().values()))
 
 
 def workers_of(executor: Executor) -> int:

@@ -124,7 +124,8 @@ class ResultFolder:
         """Removes a part that is not whole, or that another one holds."""
         with self._explained("written"):
             if self._files is not None:
-                self._files.rm_file(f"{self._root}/{PARTS}/{name}")
+                with suppress(FileNotFoundError):
+                    self._files.rm_file(f"{self._root}/{PARTS}/{name}")
             else:
                 (Path(self._root) / PARTS / name).unlink(missing_ok=True)
 
@@ -187,9 +188,9 @@ class ResultFolder:
             yield
         except FolderError:
             raise
-        except FileNotFoundError:
-            raise
         except OSError as problem:
+            if isinstance(problem, FileNotFoundError) and done == "read":  # there is nothing yet, or no longer
+                raise
             if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise FolderError(
                     f"There is no room left at {shown(self.place)}; what is written stays good: make room and run the "

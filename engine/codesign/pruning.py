@@ -9,7 +9,8 @@ in something. What it could reach at most comes from designs of the same layout 
 - one of the same rates with no less memory: its best rate itself, for capacities decide only what fits.
 
 Everything asked about is taken apart into what it rests on - the rate, price, power, rent, processors - each of which
-it never gets worse with. So a proof about these holds for any quantity made of them, and for any constraint on one.
+it never gets worse with. So a proof about these holds for any quantity made of them, and for any constraint on one
+that what is better meets too; where another one is asked, nothing is skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.codesign.costs import bill
-from engine.codesign.quantities import axes_of
+from engine.codesign.quantities import axes_of, refuses_better
 from engine.codesign.study import Study
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Flags, Floats, Ints
@@ -114,6 +115,7 @@ class Pruner:
         axes = axes_of(study.document)
         # A quantity of one execution, such as the memory that it uses, has no bound.
         self.proves = axes <= {"rate", *COSTS} and "rate" in axes
+        self.proves &= not any(refuses_better(each) for each in study.document.constraints)
         self._columns = [column for basic in sorted(axes & set(COSTS)) for column in COSTS[basic]]
         self._share = np.array([each.weight for each in study.document.models])
         self._corners: dict[tuple[int, int], _Corners] = {}
@@ -121,9 +123,11 @@ class Pruner:
         self._signs: dict[int, tuple[Floats, Flags]] = {}
 
     def add(self, points: Sequence[int], rates: Sequence[float], free: Sequence[float]) -> None:
-        """Takes the best rates of points, and what neither they nor any worse ones exceed [samples/s]."""
+        """Takes the best rates of points, and what neither they nor any worse ones exceed [samples/s], endless or NaN
+        where nothing is known of that."""
         if not self.proves or not len(points):
             return
+        free = np.nan_to_num(np.array(free, np.float64), nan=np.inf, posinf=np.inf).tolist()
         count = len(self._study.models)
         point = np.array(points, np.int64)
         designs, places = np.unique(point // count, return_inverse=True)
@@ -180,7 +184,12 @@ class Pruner:
             return np.asarray(1.0 / (self._share / self._share.sum() / (rates * length)).sum(axis=1))
 
     def _costs(self, designs: Ints) -> Floats:
-        return bill(self._study, designs)[self._columns].to_numpy(np.float64)
+        costs = bill(self._study, designs)[self._columns].to_numpy(np.float64)
+        if "sequence" not in self._study.edited_names:
+            return costs
+        # Of samples of other lengths more samples a second may be fewer tokens: only equal ones are compared.
+        length = self._study.sample_lengths(designs)[:, :1]
+        return np.hstack((costs, length, -length))
 
     def _by_group(self, designs: Ints) -> Iterable[tuple[int, int, Floats, npt.NDArray[np.intp]]]:
         """(place, group, values with their signs, positions) for each group that designs are of."""

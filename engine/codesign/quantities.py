@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 
 from engine.codesign.errors import StudyError
-from engine.codesign.schema import StudyDocument
+from engine.codesign.schema import Constraint, StudyDocument
 from engine.economics import energy_kwh, processor_hours, seconds_for_tokens
 from engine.executions.arrays import Floats
 from models.documents import did_you_mean, shown
 
-__all__ = ["QUANTITIES", "Basic", "Quantity", "axes_of", "quantity", "with_quantities"]
+__all__ = ["QUANTITIES", "Basic", "Quantity", "axes_of", "quantity", "refuses_better", "with_quantities"]
 
 Basic = Literal["rate", "usd", "watts", "usd_per_h", "processors", "memory", "host memory", "step"]
 DAY: Final = 86_400.0
@@ -144,3 +144,14 @@ def axes_of(said: StudyDocument) -> frozenset[Basic]:
     """
     names = [*said.objectives, *(each.quantity for each in said.constraints)]
     return frozenset(basic for name in names for basic in QUANTITIES[name].rests_on)
+
+
+def refuses_better(constraint: Constraint) -> bool:
+    """Tells whether a constraint refuses designs for being too good, such as a price of at least so much. Then one that
+    beats another in everything may not be there to take its place, so nothing is proven to lose.
+
+    Args:
+        constraint: on a quantity that there is.
+    """
+    better = quantity(constraint.quantity).better
+    return (constraint.at_most if better == "higher" else constraint.at_least) is not None

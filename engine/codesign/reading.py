@@ -16,7 +16,7 @@ from engine.codesign.points import row_schema
 from engine.codesign.study import Study
 from models.documents import shown
 
-__all__ = ["best_per_budget", "front", "results"]
+__all__ = ["best_per_budget", "front", "nothing_yet", "results"]
 
 ATTEMPTS: Final = 4
 """How often parts are listed again that were merged while they were read."""
@@ -39,6 +39,15 @@ def results(folder: str | os.PathLike[str]) -> Results:
     # Parts of runs that ended may overlap: what is in both is equal, and counts once.
     once = listed.drop_duplicates("point").sort_values("point", kind="stable").reset_index(drop=True)
     return Results(study, once)
+
+
+def nothing_yet(study: Study) -> Results:
+    """Returns the results of a study of which nothing is computed: it says which questions have answers at all.
+
+    Args:
+        study: the study.
+    """
+    return Results(study, row_schema(study).empty_table().to_pandas())
 
 
 def _tables(place: ResultFolder, study: Study) -> list[pa.Table]:

@@ -115,6 +115,8 @@ class Edit(_Entity):
             raise _refused(f"goes from {low:g} to {high:g}; from must be below to")
         if self.scale == "log" and low <= 0:
             raise _refused(f"has a log scale from {low:g}; from must be above 0 there")
+        if len(set(self.rows)) < len(self.rows):
+            raise _refused(f"goes from {low!r} to {high!r}, too close for {len(self.rows):,} values; take fewer")
         return self
 
     def _listed(self, values: list[float | list[float]]) -> Self:
@@ -284,7 +286,7 @@ class StudyDocument(_Entity):
 
     @model_validator(mode="after")
     def _once(self) -> Self:
-        for what in ("sizes", "datatypes", "batches", "objectives"):
+        for what in ("sizes", "datatypes", "batches", "statistics", "objectives"):
             values = getattr(self, what)
             if len(set(values)) < len(values):
                 raise _refused(f"has one of its {what} twice, which would be counted twice; each must be there once")

@@ -43,7 +43,8 @@ def sensitivity(
         of: the mix, or the name of a model.
         at: which end of the ranges of prices counts.
 
-    Raises `StudyError` for a design or a quantity that there is not, and for a factor that is not above 1.
+    Raises `StudyError` for a design that there is not or that does not run, for a quantity that there is not, and for a
+    factor that is not above 1.
     """
     if isinstance(factor, bool) or not 1.0 < factor <= 100.0:
         raise StudyError(f"The factor is {shown(factor)}; it must be a number above 1 and at most 100.")
@@ -67,6 +68,8 @@ def sensitivity(
     rows = rows_of(around, np.arange(around.designs)).to_pandas().sort_values("point").reset_index(drop=True)
     table = Results(around, rows).designs(of, at)
     own, others = table.iloc[0], table.iloc[1:]
+    if own["status"] != "ok":
+        raise StudyError(f"Design {design:,} does not run, so nothing can be better by a share; take one that does.")
     sign = 1.0 if asked.better == "higher" else -1.0
     gain = sign * (others[asked.name].to_numpy() / float(own[asked.name]) - 1.0)
     more = others["usd"].to_numpy() - float(own["usd"])

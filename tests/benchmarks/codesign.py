@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,7 +53,7 @@ def run(file: Path | None, *, whole: bool) -> None:
 
     Args:
         file: where everything measured is written too, as JSON.
-        whole: whether all 10,240 points are searched one by one as well, some minutes.
+        whole: whether all 10,240 points are searched one by one as well, here and by a worker, some minutes.
     """
     found: dict[str, Any] = {}
     few = codesign.Study.from_document({**DOCUMENT, **FEW})
@@ -79,7 +80,8 @@ def run(file: Path | None, *, whole: bool) -> None:
     print(f"Bytes per point, one process: {found['one process']['bytes per point']:.0f}")
     found["skipping"] = _skipping(whole)
     found["client memory"] = {str(count): _client_memory(count) for count in (1_280, 1_000_000)}
-    print(json.dumps({name: found[name] for name in ("skipping", "client memory")}, indent=1))
+    found["worker memory"] = _worker_memory((1_280, 7_680)) if whole else _worker_memory((128, 405))
+    print(json.dumps({name: found[name] for name in ("skipping", "client memory", "worker memory")}, indent=1))
     if file:
         file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
@@ -122,10 +124,34 @@ def _nothing(number: int) -> int:
     return number
 
 
-def _peak() -> int:
+def _peak(what: str = "VmHWM") -> int:
     # Not of getrusage: a process that is started counts what its parent took.
     status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+    return int(status.split(f"{what}:")[1].split()[0]) * 1024
+
+
+def _worker_memory(counts: Sequence[int]) -> dict[str, int]:
+    """Bytes that the one process of a Dask worker holds after so many points that it searched, and when the parts of
+    all of them are merged; without Dask's profiler, which keeps a sample of every 10 ms for an hour."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    study = codesign.Study.from_document(DOCUMENT if counts[-1] > 405 else {**DOCUMENT, **FEW})
+    left, held = list(counts), {}
+    with (
+        dask.config.set({"distributed.worker.profile.enabled": False}),
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+
+        def told(progress: codesign.Progress) -> None:
+            while left and progress.done >= left[0]:
+                (held[str(left.pop(0))],) = client.run(_peak, "VmRSS").values()
+
+        codesign.run(study, folder, client=client, progress=told)
+        (held["merged"],) = client.run(_peak, "VmRSS").values()
+    return held
 
 
 def _client_memory(count: int) -> int:

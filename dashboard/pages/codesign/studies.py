@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -13,12 +14,13 @@ from dashboard.link.document_validation import Refused
 from dashboard.link.own_studies import KEPT, OWN, OWN_TEXT, document_of, packed_study, unpacked_study
 from dashboard.link.text_encoding import LONGEST
 from dashboard.link.user_files import LONGEST_TITLE, user_files
-from dashboard.widgets.controls import choose, menu_key, shut
+from dashboard.pages.codesign.phrases import changed, phrases
+from dashboard.widgets.controls import choose, key_for, menu_key, shut
 from dashboard.widgets.share import link_of, offer_link
 from dashboard.words.markdown import literal
 from engine.codesign import Study, ready_names, ready_study
 
-__all__ = ["chosen_study", "document_of", "editor", "keeper", "link", "share"]
+__all__ = ["chosen_study", "document_of", "editor", "keeper", "link", "sentence", "share"]
 
 _PACKED: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}")
 _DRAFT: Final = "codesign_draft"
@@ -134,16 +136,52 @@ def editor(study: Study) -> None:
                     st.rerun()
             st.download_button("Save as a file", text, "study.json", "application/json", key="codesign_save",
                                on_click="ignore", icon=":material/download:")  # fmt: skip
-        given = st.file_uploader("Open a study", type="json", key="codesign_file")
-        if given is not None and st.session_state.get("_codesign_read") != given.file_id:
-            st.session_state["_codesign_read"] = given.file_id
+        file = st.file_uploader("Open a study", type="json", key="codesign_file")
+        if file is not None and st.session_state.get("_codesign_read") != file.file_id:
+            st.session_state["_codesign_read"] = file.file_id
             try:
-                made = Study.from_json(given.getvalue(), given.name)
+                made = Study.from_json(file.getvalue(), file.name)
             except ValueError as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:
-                _take(made, given.getvalue().decode())
+                _take(made, file.getvalue().decode())
                 st.rerun()
+
+
+def sentence(study: Study, words: Mapping[str, str]) -> None:
+    """Draws the study as a sentence whose parts open to be changed.
+
+    Args:
+        study: the study.
+        words: what the parts say, by their names.
+    """
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="codesign_sentence"):
+        for each in phrases(study):
+            st.markdown(each.before, width="content")
+            menu = f"codesign_part_{each.name}"
+            with (
+                st.popover(literal(words[each.name]), help=f"Change: {each.label.lower()}", type="tertiary",
+                           key=menu_key(menu)),
+                st.form(f"{menu}_form", border=False),
+            ):  # fmt: skip
+                key = key_for(f"{menu}_text", each.text)
+                if each.lines:
+                    st.text_area(each.label, each.text, key=key, height=140, max_chars=LARGEST, width=460)
+                else:
+                    st.text_input(each.label, each.text, key=key, max_chars=LARGEST, width=460)
+                st.caption(literal(each.help))
+                st.form_submit_button("Use it", key=f"{menu}_use", type="primary", on_click=_changed,
+                                      args=(study, each.name, key))  # fmt: skip
+
+
+def _changed(study: Study, name: str, key: str) -> None:
+    try:
+        made = changed(study, name, str(st.session_state[key]))  # which stays there where it cannot be
+    except ValueError as problem:
+        st.toast(literal(str(problem)), icon=":material/error:")
+        return
+    _take(made, document_of(made))
+    shut(f"codesign_part_{name}")
 
 
 def _take(study: Study, text: str) -> None:

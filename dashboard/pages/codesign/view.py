@@ -17,7 +17,8 @@ from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
 from dashboard.pages.codesign.downloads import downloads
-from dashboard.pages.codesign.studies import chosen_study, editor, keeper, share
+from dashboard.pages.codesign.phrases import phrases
+from dashboard.pages.codesign.studies import chosen_study, editor, keeper, sentence, share
 from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told, optimum
 from dashboard.widgets import uncertainty
 from dashboard.widgets.chart import clicked, show
@@ -28,6 +29,7 @@ from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.codesign import MIX, QUANTITIES, Quantity, Results, Study, estimate
+from engine.codesign.answers import in_words
 from engine.whatif import parameter
 
 __all__ = ["View", "parse", "render"]
@@ -37,6 +39,8 @@ ENDS: Final = {"middle": "Middle of the prices", "low": "Lowest prices", "high":
 PICTURES: Final = {"front": "Front", "parallel": "All choices", "map": "Two choices"}
 NUMBER: Final = "design"
 _DESIGN: Final = re.compile("[0-9]{1,15}")
+LOOK_AGAIN: Final = 2.0
+"""Seconds between two looks at whether a search has found more."""
 SHOWN: Final = 500
 """Rows of a table at most; files have all."""
 
@@ -94,7 +98,8 @@ def _page(view: View) -> None:
         share(study)
         keeper(study)
     st.html(markup.head(study.document.name or "Study", study.document.description))
-    st.markdown(literal(_sentence(study)))
+    sentence(study, _words(study))
+    st.markdown(literal(_expected(study.key, study)))
     if not _run(study):
         return
     found = so_far(study, folder_of(study, server().settings))
@@ -110,8 +115,8 @@ def _page(view: View) -> None:
     _tables(asked, study)
 
 
-def _sentence(study: Study) -> str:
-    """The study in words, with how much of it there is and how long it takes."""
+def _words(study: Study) -> dict[str, str]:
+    """What the parts of the study's sentence say."""
     said = study.document
     models = ", ".join(
         f"{model.title or model.name}{f' (weight {each.weight:g})' if len(study.models) > 1 else ''}"
@@ -123,8 +128,25 @@ def _sentence(study: Study) -> str:
         for edit in said.edits
     )
     sizes = f"{said.sizes[0]:,}" if len(said.sizes) == 1 else f"{min(said.sizes):,} to {max(said.sizes):,}"
-    changed = f", changing {edits}" if edits else ""
-    return f"Train {models} on {sizes} × {systems}{changed}: {_expected(study.key, study)}"
+    batches = " or ".join(
+        counted(rule.samples, "sample") if rule.samples is not None
+        else f"{rule.per_processor:g} sample{'' if rule.per_processor == 1 else 's'} per processor"
+        for rule in said.batches
+    )
+    labels = [QUANTITIES[name].label.lower() for name in said.objectives]
+    bounds = " and ".join(in_words(each) for each in said.constraints)
+    return {
+        "models": models, "sizes": sizes, "systems": systems, "datatypes": " or ".join(said.datatypes),
+        "batches": batches, "edits": edits or "nothing", "objectives": " and ".join(labels),
+        "constraints": bounds or "anything goes",
+    }  # fmt: skip
+
+
+def _sentence(study: Study) -> str:
+    """The study in words, with how much of it there is and how long it takes."""
+    words = _words(study)
+    said = " ".join(f"{each.before} {words[each.name]}" for each in phrases(study))
+    return f"{said}: {_expected(study.key, study)}"
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
@@ -147,6 +169,7 @@ def _run(study: Study) -> bool:
     job = shared.board.seen(shared.codesign_studies, study.key, watcher)
     if isinstance(job, CodesignJob) and not job.ended:
         watch(job, watcher)
+        st.fragment(_until_more, run_every=LOOK_AGAIN)(job, 0 if there is None else len(there.rows))
         return there is not None
     longest = shared.settings.longest_seconds
     ahead = estimate(study, 1).seconds
@@ -166,6 +189,13 @@ def _run(study: Study) -> bool:
         shared.board.post(CodesignJob(shared.codesign_studies, study, folder, about), watcher)
         st.rerun()
     return there is not None
+
+
+def _until_more(job: CodesignJob, shown: int) -> None:
+    """Has the page run again when a quarter more points are there than it shows: often at first, as a picture of few
+    points changes most, and seldom when each takes longer to draw."""
+    if not job.ended and job.progress is not None and job.progress.done > 1.25 * shown:
+        st.rerun()
 
 
 def _asked(found: Results) -> Asked:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 import typer
 
 from engine.cli.options import JsonOption
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from engine.codesign import Progress, Results, Study
+    from engine.codesign.answers import At
 
 __all__ = ["codesign"]
 
@@ -52,6 +54,9 @@ def codesign(
     at: Annotated[
         Literal["low", "middle", "high"], typer.Option("--at", help="Which end of the ranges of prices counts.")
     ] = "middle",
+    sensitivity: Annotated[
+        int | None, typer.Option("--sensitivity", metavar="DESIGN", help="Tell where one more dollar goes, too.")
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print the front as CSV.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -68,22 +73,30 @@ def codesign(
       shardscape codesign offload_capacity_and_bandwidth --folder offload
       shardscape codesign results --objective tokens_per_s --objective watts --csv
     """
-    from engine.codesign import StudyCancelled, StudyError, estimate, results, run
+    from engine.codesign import StudyCancelled, StudyError, estimate, ready_names, results, run
+    from engine.codesign.executors import workers_at
+    from engine.codesign.reading import nothing_yet
     from engine.exploration.workers import cores
 
     if csv and json:
         raise StudyError("Give --csv or --json, not both.")
-    if _is_folder(study):
+    if study not in ready_names() and _is_folder(study):
         if folder or cluster or workers or dry:
             raise StudyError(f"{study} is a folder of results; --folder, --cluster, --workers and --count run studies.")
-        _tell(results(study), objective, budget, of, at, csv=csv, json=json)
+        _tell(_answers(results(study), objective, budget, of, at), sensitivity, csv=csv, json=json)
         return
     asked, place = _study_and_place(study, folder)
-    expected = estimate(asked, workers or cores())
+    _answers(nothing_yet(asked), objective, budget, of, at)  # what cannot be answered is told before it is computed
+    if sensitivity is not None:
+        asked.design(sensitivity)
+    there = None if cluster is None else workers_at(cluster)
+    expected = estimate(asked, (workers or cores()) if there is None else max(1, there))
     if dry:
         write(as_json(asdict(expected)) if json else expected.sentence)
         return
     _say(expected.sentence)
+    if there == 0:
+        _say(f"No worker has joined the scheduler at {cluster} yet; the study begins when one does.")
     line = _Line()
     try:
         done = run(asked, place, client=cluster, workers=workers, progress=line, task_seconds=task_seconds)
@@ -92,7 +105,7 @@ def codesign(
     finally:
         line.clear()
     _say(_of_run(done, place))
-    _tell(results(place), objective, budget, of, at, csv=csv, json=json)
+    _tell(_answers(results(place), objective, budget, of, at), sensitivity, csv=csv, json=json)
 
 
 def _is_folder(study: str) -> bool:
@@ -104,7 +117,7 @@ def _study_and_place(study: str, folder: str | None) -> tuple[Study, str]:
     from engine.codesign import Study, ready_names, ready_study
 
     if study in ready_names():
-        return ready_study(study), folder or study
+        return ready_study(study), folder or f"{study}.results"
     return Study.read(study), folder or str(Path(study).with_suffix("")) + ".results"
 
 
@@ -114,14 +127,16 @@ def _say(text: str) -> None:
 
 
 def _of_run(done: Progress, place: str) -> str:
+    from engine.codesign.estimates import counted
+
     ran = done.done - done.before
     if not ran:
         return f"All {done.total:,} points were there, in {place}."
     there = f"; {done.before:,} were there" if done.before else ""
     skipped = f", {done.skipped:,} of them proven to lose without a search" if done.skipped else ""
     return (
-        f"{ran:,} points{skipped} in {done.seconds:,.1f} s, {done.rate:,.1f} a second, as {done.tasks:,} tasks and "
-        f"{done.bytes / 1e6:,.2f} MB in {place}{there}."
+        f"{counted(ran, 'point')}{skipped} in {done.seconds:,.1f} s, {done.rate:,.1f} a second, as "
+        f"{counted(done.tasks, 'task')} and {done.bytes / 1e6:,.2f} MB in {place}{there}."
     )
 
 
@@ -146,50 +161,99 @@ class _Line:
             sys.stderr.flush()
 
 
-def _tell(
-    found: Results,
-    objectives: list[str] | None,
-    budgets: list[float] | None,
-    of: str,
-    at: Literal["low", "middle", "high"],
-    *,
-    csv: bool,
-    json: bool,
-) -> None:
-    """Prints the best design per budget, the front and what binds."""
-    from engine.codesign import QUANTITIES
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What is asked of results, and what they say: `best` is the best design of all, None where none is."""
+
+    found: Results
+    objectives: list[str]
+    of: str
+    at: At
+    budget: str
+    """What is bounded; empty where nothing is."""
+    objective: str
+    best: dict[str, object] | None
+    per_budget: pd.DataFrame | None
+    front: pd.DataFrame | None
+    binding: pd.DataFrame | None
+
+
+def _answers(found: Results, objectives: list[str] | None, budgets: list[float] | None, of: str, at: At) -> _Answers:
+    """The answers of results. Raises `StudyError` for what cannot be asked."""
+    from engine.codesign import StudyError, bill
+    from engine.codesign.quantities import quantity
 
     asked = objectives or list(found.study.document.objectives)
-    lower = next((name for name in asked if name in QUANTITIES and QUANTITIES[name].better == "lower"), "usd")
+    lower = next((name for name in asked if quantity(name).better == "lower"), "")
+    if not lower and found.answers("usd") and not bill(found.study, np.zeros(1, np.int64))["usd_low"].isna().any():
+        lower = "usd"
     upper = next((name for name in asked if name != lower), asked[0])
-    front = found.front(asked, of=of, at=at) if len(asked) > 1 else None
-    best = found.best_per_budget(budgets, budget=lower, objective=upper, of=of, at=at) if upper != lower else None
-    binding = found.binding(upper, of=of, at=at) if found.study.document.constraints else None
+    if upper == lower:
+        lower = ""
+    if budgets and not lower:
+        raise StudyError(f"--budget bounds what is lower the better, beside {upper}; give that as an --objective too.")
+    return _Answers(
+        found, asked, of, at, lower, upper,
+        best=found.best(upper, of=of, at=at),
+        per_budget=found.best_per_budget(budgets, budget=lower, objective=upper, of=of, at=at) if lower else None,
+        front=found.front(asked, of=of, at=at) if len(asked) > 1 else None,
+        binding=found.binding(upper, of=of, at=at) if found.study.document.constraints else None,
+    )  # fmt: skip
+
+
+def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
+    """Prints the best design per budget, the front, what binds, and what more of everything is worth to a design."""
+    import pandas as pd
+
+    from engine.codesign import sensitivity
+
+    found = told.found
+    worth = None
+    if design is not None and not csv:
+        worth = sensitivity(found, design, objective=told.objective, of=told.of, at=told.at)
+    alone = pd.DataFrame([told.best] if told.best is not None else [], columns=found.designs(told.of, told.at).columns)
     if json:
         write(as_json({
             "study": found.study.document.name, "key": found.study.key, "complete": found.complete,
-            "points": len(found.rows), "of": of, "at": at,
-            "best_per_budget": _records(best), "front": _records(front), "binding": _records(binding),
+            "points": len(found.rows), "of": told.of, "at": told.at, "best": told.best,
+            "best_per_budget": _records(told.per_budget), "front": _records(told.front),
+            "binding": _records(told.binding), "sensitivity": _records(worth),
         }))  # fmt: skip
-        return
-    if csv:
-        if front is not None:
-            write_table(front, json=False, csv=True)
-        return
+    elif csv:
+        write_table(alone if told.front is None else told.front, json=False, csv=True)
+    else:
+        _print(told, alone)
+        if worth is not None:
+            write(f"\nWhere one more dollar goes from design {design:,}")
+            write_table(worth.drop(columns="label"), json=False, csv=False)
+    if told.best is None:
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _print(told: _Answers, alone: pd.DataFrame) -> None:
+    from engine.codesign.estimates import counted
+
+    found = told.found
     if not found.complete:
         write(f"{len(found.rows):,} of {found.study.points:,} points are there; answers are about those.\n")
-    if best is not None:
-        write(f"Best {upper} per budget of {lower}")
-        _table(found, best.tail(SHOWN), ["budget", upper])
-    if front is not None:
-        write(f"\nDesigns that none beats in {', '.join(asked)}: {len(front):,}")
-        _table(found, front.head(SHOWN), asked)
-    if binding is not None:
+    problems = found.rows[found.rows["status"] == "problem"]
+    if len(problems):
+        write(f"{counted(len(problems), 'point')} cannot be, such as: {problems['problem'].iloc[0]}\n")
+    if told.best is None:
+        runs = (found.designs(told.of, told.at)["status"] == "ok").any()
+        write("No design meets all constraints." if runs else "No design runs.")
+    elif told.per_budget is not None:
+        write(f"Best {told.objective} per budget of {told.budget}")
+        _table(found, told.per_budget.tail(SHOWN), ["budget", told.objective])
+    else:
+        write(f"Best {told.objective}")
+        _table(found, alone, [told.objective])
+    if told.front is not None and len(told.front):
+        write(f"\nDesigns that none beats in {', '.join(told.objectives)}: {len(told.front):,}")
+        _table(found, told.front.head(SHOWN), told.objectives)
+    if told.binding is not None:
         write("\nConstraints")
-        write_table(binding, json=False, csv=False)
-    if best is not None and not len(best):
-        write("No design meets all constraints.")
-        raise typer.Exit(ExitCode.NOTHING)
+        write_table(told.binding, json=False, csv=False)
 
 
 def _table(found: Results, table: pd.DataFrame, figures: list[str]) -> None:

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -26,6 +27,7 @@ from dashboard.link.text_encoding import folded
 from dashboard.link.user_files import UserFiles
 from dashboard.pages.codesign import view
 from dashboard.pages.codesign.downloads import table_file
+from dashboard.pages.codesign.phrases import changed, phrases
 from dashboard.pages.codesign.studies import document_of
 from dashboard.queries.design_accuracy import error_told
 from engine import codesign
@@ -89,7 +91,11 @@ def test_a_study_of_ones_own_is_counted_searched_and_answered(place: Path) -> No
     assert shown["Design"].tolist() == found.front()["design"].tolist()
     binding = next(each.value for each in app.dataframe if "constraint" in each.value)
     assert binding["constraint"].tolist() == found.binding()["constraint"].tolist()
-    # Other prices ask the same points.
+    # Other prices and weights ask the same points.
+    heavy = codesign.Study.from_document(SMALL | {"models": [{"model": "gpt3-13B", "weight": 7}], "name": "heavy"})
+    asked = codesign_studies.so_far(heavy, folder)
+    assert asked is not None
+    assert asked.study.document == heavy.document
     cheap = SMALL | {"costs": {"usd": {"processor": 1000, "mem1_gib": 10}}}
     again = run({"codesign_study": "own"}, json.dumps(cheap))
     assert "6 of 6" in html(again)
@@ -98,6 +104,19 @@ def test_a_study_of_ones_own_is_counted_searched_and_answered(place: Path) -> No
     for value in NONSENSE:
         link = {f"codesign_{name}": value for name in NAMES} | {"codesign_study": "own"}
         assert plots(run(link, json.dumps(SMALL)))
+
+
+def test_the_front_grows_while_designs_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    again: list[int] = []
+    monkeypatch.setattr(view.st, "rerun", lambda: again.append(0))
+    for ended, done, shown, runs in ((False, 0, 0, 0), (False, 8, 0, 1), (False, 10, 8, 0), (False, 11, 8, 1),
+                                     (True, 99, 8, 0)):  # fmt: skip
+        again.clear()
+        job: Any = SimpleNamespace(ended=ended, progress=SimpleNamespace(done=done))
+        view._until_more(job, shown)
+        assert len(again) == runs
+    view._until_more(SimpleNamespace(ended=False, progress=None), 0)  # type: ignore[arg-type]
+    assert not again
 
 
 def test_what_is_no_study_is_one_sentence() -> None:
@@ -145,6 +164,51 @@ def test_files_of_a_study_come_back(tmp_path: Path) -> None:
     front = found.front()
     assert all(f"<td>{number}</td>" in text for number in front["design"])
     assert f"<td>{codesign.breakdown(study, 3)['item'].iloc[0]}</td>" in text
+
+
+PARTS = {
+    "models": "gpt3-13B × 3, megatron-126M", "sizes": "8, 16", "systems": "a100_80g, h100_80g_nvl8",
+    "datatypes": "float16, bfloat16", "batches": "16, 2 per processor", "objectives": "usd, watts",
+    "edits": "hbm_capacity: 20 to 160 in 4 log\nhost_capacity/host_bandwidth: 0/450, 512/900\n"
+             "net1_bandwidth: 0.5, 2 times own\nhbm_bandwidth follows hbm_capacity ^ 0.5",
+    "constraints": "usd at most 400000\ndays at least 1 at most 50000",
+}  # fmt: skip
+
+
+def test_every_part_of_the_sentence_can_be_written_and_read() -> None:
+    study = codesign.Study.from_document(SMALL)
+    for part in phrases(study):
+        assert changed(study, part.name, part.text).document == study.document
+        if part.name != "datatypes":  # of which these systems share one
+            study = changed(study, part.name, PARTS[part.name])
+            assert next(each.text for each in phrases(study) if each.name == part.name) == PARTS[part.name]
+    assert study.document.edits[0].rows[-1] == (160.0,)
+    assert [each.weight for each in study.document.models] == [3.0, 1.0]
+    assert (study.document.follow[0].exponent, study.document.constraints[1].at_most) == (0.5, 50_000)
+    for name, text, told in (
+        ("models", "", "models"), ("sizes", "8, x", "'x' is no number"), ("systems", "h100", "h100"),
+        ("edits", "hbm_capacity 80", "is no change; write one such as"), ("edits", "hbm: 1", "no What-if parameter"),
+        ("constraints", "usd below 5", "is no constraint; write"), ("batches", "many", "is no number"),
+        ("edits", "hbm_capacity: 20 to x in 3", "is no number"), ("sizes", "é" * 500, "is no number"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=told) as refused:
+            changed(study, name, text)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_part_of_the_sentence_is_changed_on_the_page() -> None:
+    app = run({"codesign_study": "hbm_capacity"})
+    app.text_input(key="codesign_part_sizes_text").set_value("64, 128")
+    app.button(key="codesign_part_sizes_use").click().run()
+    assert not app.exception
+    assert app.session_state["_url"]["codesign_study"] == "own"
+    assert codesign.Study.from_json(app.session_state["_codesign_own"].encode()).document.sizes == [64, 128]
+    assert app.text_input(key="codesign_part_sizes_text~1").value == "64, 128"
+    app.text_input(key="codesign_part_sizes_text~1").set_value("0")
+    app.button(key="codesign_part_sizes_use").click().run()
+    assert "'sizes[0]' is 0" in plainly(app.toast[0].value).replace("\\", "")
+    assert app.text_input(key="codesign_part_sizes_text~1").value == "0", "what was written is there to be mended"
+    assert codesign.Study.from_json(app.session_state["_codesign_own"].encode()).document.sizes == [64, 128]
 
 
 def test_a_study_travels_in_the_link_and_what_cannot_be_is_told() -> None:

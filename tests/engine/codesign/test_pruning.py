@@ -14,6 +14,7 @@ import hardware
 from engine import codesign, whatif
 from engine.codesign.points import rows_of
 from engine.codesign.pruning import Pruner
+from engine.codesign.quantities import refuses_better
 from engine.cost_models.registry import COST_MODELS
 from engine.whatif.prepared_spaces import ready
 from tests.engine.codesign.small_study import study
@@ -138,12 +139,18 @@ def test_no_calibrated_system_exceeds_a_better_one(model: str, procs: int) -> No
      "models": [{"model": "megatron-126M", "weight": 2}, {"model": "megatron-5B"}], "sizes": [4, 8],
      "constraints": [{"quantity": "watts", "at_most": 13_000}],
      "edits": WIDE["edits"][:2]},
-], ids=["calculon", "calibrated", "a mix"])  # fmt: skip
+    # Here the better designs are refused, so what loses to one of them may be the best of those that are not.
+    {"objectives": ["tokens_per_s", "usd"], "edits": WIDE["edits"][:3],
+     "constraints": [{"quantity": "usd", "at_least": 300_000}]},
+    {"objectives": ["tokens_per_s", "usd"],
+     "edits": [*WIDE["edits"][:2], {"parameter": "sequence", "values": [512, 1024, 2048]}]},
+], ids=["calculon", "calibrated", "a mix", "a price of at least so much", "samples of several lengths"])  # fmt: skip
 def test_answers_are_those_without_skipping(more: dict[str, Any], tmp_path: Path) -> None:
     whole, less = (study(**{**WIDE, **more}, prune=prune) for prune in (False, True))
     codesign.run(whole, tmp_path / "whole", workers=1)
     done = codesign.run(less, tmp_path / "less", workers=1, task_seconds=0.05)
-    assert done.skipped > 0
+    turned = any(refuses_better(each) for each in less.document.constraints)
+    assert (done.skipped > 0) != turned
     first, second = codesign.results(tmp_path / "whole"), codesign.results(tmp_path / "less")
     assert second.complete
     for of in first.models:
@@ -162,11 +169,14 @@ def test_answers_are_those_without_skipping(more: dict[str, Any], tmp_path: Path
         assert len(edge) == (second.designs(of)["status"] == "skipped").sum()
         assert not (true > edge * (1 + 1e-9)).any()
         assert (edge <= best * (1 + 1e-9)).all()
-    assert sum(counts) > 0
+    assert (sum(counts) > 0) != turned
     found = rows[rows["status"] == "ok"]
     assert (found["samples_per_s"] == found["samples_per_s searched"]).all()
     with pytest.raises(codesign.StudyError, match=r"some of them may be good in processors; run the study"):
         second.front(["tokens_per_s", "processors"])
+    if not turned:
+        with pytest.raises(codesign.StudyError, match=r"constraint 'Price at least 1,000 USD' may refuse; run the stu"):
+            second.front(constraints=[codesign.Constraint(quantity="usd", at_least=1000)])
 
 
 def test_a_run_that_was_stopped_goes_on_skipping(tmp_path: Path) -> None:
@@ -193,6 +203,15 @@ def test_what_is_slower_is_skipped_whether_or_not_anything_has_a_price(objective
         pruner.add([design], [rate], [rate])
     # The last one is no faster than the second, which the first one beats; it is the cheapest of all.
     assert (2 in pruner.lost(np.array([2]))) == (objectives == ["tokens_per_s"])
+
+
+def test_less_memory_is_never_faster_whatever_is_known_of_rates() -> None:
+    """As of whole explorations, which tell no rate that worse systems do not exceed."""
+    edits = [{"parameter": "hbm_capacity", "values": [80, 20]}, {"parameter": "hbm_bandwidth", "values": [6000, 3000]}]
+    pruner = Pruner(study(**{**WIDE, "objectives": ["tokens_per_s"], "edits": edits}, prune=True))
+    for design, rate in ((0, 10.0), (1, 5.0)):  # of 80 GiB
+        pruner.add([design], [rate], [float("nan")])
+    assert pruner.lost(np.array([2, 3])) == {3: 5.0}
 
 
 def test_schedules_that_take_gradients_apart_prove_nothing_by_rates() -> None:

@@ -128,6 +128,22 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"limits": {"tensor_par": "all"}}, r"Tensor parallel \(tensor_par\) cannot be 'all'"),
     ({"sizes": [8, 8]}, r"has one of its sizes twice"),
     ({"batches": [{}]}, r"must have either samples or per_processor"),
+    ({"models": ["gpt3-13B"] * 2}, r"Two of the models are called 'gpt3-13B'; each must be there once"),
+    ({"systems": ["h100_80g_nvl8"] * 2}, r"The system 'h100_80g_nvl8' is there twice"),
+    ({"statistics": ["proc_mem_tier1_cap_req"] * 2}, r"has one of its statistics twice"),
+    ({"edits": [{"parameter": "hbm_capacity", "from": 80, "to": 80.0000000000001, "count": 30}]}, r"too close for 30"),
+    (
+        {"edits": [{"parameter": "hbm_capacity", "values": [80, 800]}],
+         "follow": [{"parameter": "hbm_bandwidth", "follows": "hbm_capacity", "exponent": 8}]},
+        r"'hbm_bandwidth', which follows 'hbm_capacity': HBM bandwidth is .*; it must be from",
+    ),
+    ({"constraints": [{"quantity": "hbm_gib", "at_most": 40}]}, r"not kept; add proc_mem_tier1_cap_req to the stat"),
+    ({"constraints": [{"quantity": "watts", "at_most": 1}]}, r"watts must be at most 1, but the designs have from 1\d"),
+    (
+        {"edits": [{"parameter": "host_capacity", "values": [512, 0]}],
+         "costs": {"usd": {"processor": 0, "mem2_gib": 4}}},
+        r"The price of a design with h100_80g_nvl8 would be 0",
+    ),
 ]  # fmt: skip
 
 
@@ -181,6 +197,55 @@ def test_counts_and_time_are_told_before_anything_runs(tmp_path: Path, shardscap
     place = tmp_path / "study.results"
     code, out, _ = shardscape("codesign", place, "--csv", "--objective", "usd", "--objective", "watts")
     assert (code, out.count("\n")) == (0, 2)
+
+
+def test_the_command_answers_whatever_a_study_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shardscape: Any
+) -> None:
+    """One thing alone, nothing that has a price, designs that were skipped, and nothing that runs."""
+    monkeypatch.chdir(tmp_path)
+    base = {**SMALL, "models": ["megatron-126M"], "edits": [], "follow": [], "sizes": [4], "batches": [4]}
+    tiny, none = ([{"parameter": "hbm_capacity", "values": [value]}] for value in (80, 0.1))
+
+    def told(more: dict[str, Any], *options: str) -> tuple[int, str, str]:
+        Path("study.json").write_text(json.dumps({**base, **more}), encoding="utf-8")
+        found: tuple[int, str, str] = shardscape("codesign", "study.json", "--workers", "1", "--folder",
+                                                 str(len(list(tmp_path.iterdir()))), *options)  # fmt: skip
+        return found
+
+    for more in ({"objectives": ["usd"]}, {"objectives": ["tokens_per_s"], "costs": {}},
+                 {"objectives": ["tokens_per_s"], "prune": True},
+                 {"objectives": ["tokens_per_s", "tokens_per_joule"], "prune": True, "edits": tiny}):  # fmt: skip
+        code, out, _ = told(more)
+        assert (code, out.startswith(f"Best {more['objectives'][0]}\n")) == (0, True)  # type: ignore[index]
+        code, out, _ = told(more, "--csv")
+        assert (code, out.count("\n")) == (0, 2)
+    code, out, _ = told({}, "--sensitivity", "0")
+    assert (code, "Where one more dollar goes from design 0\nparameter " in out) == (0, True)
+    code, out, _ = told({"edits": [*none, {"parameter": "host_capacity", "values": [0]}]})
+    assert (code, out) == (1, "No design runs.\n")
+    code, _, text = told({"edits": [*none, {"parameter": "host_capacity", "values": [0]}]}, "--sensitivity", "0")
+    assert (code, "Design 0 does not run" in text) == (2, True)
+    there = set(tmp_path.iterdir())
+    for options, sentence in (
+        (("--objective", "usdd"), "did you mean 'usd'"), (("--of", "gpt"), "no model 'gpt'"),
+        (("--budget", "0"), "must be a number above 0"), (("--sensitivity", "99"), "no design 99"),
+        (("--objective", "usd", "--budget", "5"), "--budget bounds"),
+    ):  # fmt: skip
+        code, _, text = told({}, *options)
+        assert (code, sentence in text) == (2, True)
+    assert set(tmp_path.iterdir()) == there, "what cannot be answered is told before it is computed"
+    # A ready study goes on where it was, and its results are not taken for what is asked.
+    with pytest.raises(codesign.StudyCancelled):
+        codesign.run(codesign.ready_study("hbm_capacity"), "hbm_capacity.results", workers=1, cancel=lambda: True)
+    (tmp_path / "hbm_capacity").mkdir()
+    code, out, _ = shardscape("codesign", "hbm_capacity", "--count")
+    assert (code, out[:10]) == (0, "54 points:")
+    monkeypatch.setattr(codesign, "run", lambda study, place, **how: asked.append(place) or codesign.Progress(
+        54, 54, 54, 0, 0, 0, 0, 0, 0.0))  # fmt: skip
+    asked: list[str] = []
+    shardscape("codesign", "hbm_capacity")
+    assert asked == ["hbm_capacity.results"]
 
 
 def test_small_parts_become_one_whatever_stops_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
