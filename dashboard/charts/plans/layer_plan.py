@@ -57,7 +57,7 @@ def device_grid(plan: LayerwisePlan, mode: str = "light") -> Chart:
         tickfont={"color": colours.text},
     )  # fmt: skip
     figure.update_xaxes(visible=False, range=[0, max(len(devices) for _, devices in shown)])
-    figure.update_layout(barmode="overlay", bargap=0, uniformtext=None)
+    figure.update_layout(barmode="overlay", bargap=0, uniformtext={"mode": False})
     idle = cluster.size - len(stage_of)
     told = f"{len(plan.stages)} stages on {len(stage_of)} of {cluster.size} devices"
     return Chart(figure, told + (f"; {idle} stay idle." if idle else "."))
