@@ -56,6 +56,15 @@ def base(colours: Palette, height: int) -> go.Figure:
     return unchecked(layout=_house(colours, height))
 
 
+def trace(kind: str, **parts: Any) -> dict[str, Any]:
+    """Returns a trace, such as "bar", as Plotly's dictionary.
+
+    Classes such as `go.Bar` look at every property by itself, which takes some ms for each trace. What is None counts
+    as not given.
+    """
+    return {"type": kind} | {name: part for name, part in parts.items() if part is not None}
+
+
 def _house(colours: Palette, height: int) -> dict[str, Any]:
     """The layout of every chart."""
     return {
