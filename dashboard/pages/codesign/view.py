@@ -11,11 +11,12 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.what_if.codesign import choices_map, parallel_choices, written
+from dashboard.charts.what_if.codesign import choices_map, written
 from dashboard.files.codesign_report import Question, titles_of, with_errors
 from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
+from dashboard.pages.codesign import narrowing
 from dashboard.pages.codesign.downloads import downloads
 from dashboard.pages.codesign.phrases import phrases
 from dashboard.pages.codesign.studies import chosen_study, editor, keeper, sentence, share
@@ -107,6 +108,7 @@ def _page(view: View) -> None:
         return
     asked = _asked(found)
     _strip(asked)
+    narrowing.line(found, asked.question, asked.designs)
     left, right = st.columns([5, 3], gap="medium")
     with left, st.container(border=True, key="codesign_picture_card"):
         _picture(asked, view.mode)
@@ -217,8 +219,10 @@ def _asked(found: Results) -> Asked:
         titles = {MIX: "The mix"} | {model.name: model.title or model.name for model in study.models}
         of = choose("Of", titles, "codesign_of", width=220) if len(study.models) > 1 else MIX
         at = cast(At, choose("Prices", ENDS, "codesign_at", width=200))
-    question = Question(known[up], None if alone else known[across], of, at, choices, across if alone else "")
-    return Asked(found, question, found.designs(of, at), question.front(found))
+    designs = found.designs(of, at)
+    question = Question(known[up], None if alone else known[across], of, at, choices, across if alone else "",
+                        narrowing.in_force({*choices, *known}))  # fmt: skip
+    return Asked(found, question, designs, question.front(found))
 
 
 def _choices(found: Results) -> dict[str, str]:
@@ -258,16 +262,20 @@ def _picture(asked: Asked, mode: str) -> None:
     pictures = PICTURES if question.across is not None else PICTURES | {"front": "Best of a choice"}
     shown = segments("Picture", pictures, "codesign_picture")
     if shown == "front":
+        brushes = {"x": question.across.name if question.across is not None else question.choice,
+                   "y": asked.up.name}  # fmt: skip
+        if brushes["x"] in ("system", "datatype"):  # whose places on the axis are not those in the study
+            del brushes["x"]
         show(question.picture(asked.found, asked.designs, asked.front, _chosen(asked), mode), "codesign_front",
-             on_click=_pick)  # fmt: skip
+             on_click=_pick, brushes={} if is_narrow() else brushes,
+             on_brush=narrowing.on_brush("codesign_front", asked.found, question, asked.designs))  # fmt: skip
         if question.across is None:
             edge = "most" if asked.up.better == "higher" else "least"
             st.caption(f"Only the best was asked for. Hollow marks are designs that were skipped, where bounds leave "
                        f"them at {edge}; the best found at a value is proven only where no hollow mark is better.")
     elif shown == "parallel":
-        figures = {one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label
-                   for one in (question.across, asked.up) if one is not None}  # fmt: skip
-        show(parallel_choices(asked.designs, {**asked.names, **figures}, asked.up, mode), "codesign_parallel")
+        show(question.parallel(asked.found, asked.designs, mode), "codesign_parallel",
+             on_brush=narrowing.on_brush("codesign_parallel", asked.found, question, asked.designs))  # fmt: skip
     elif len(asked.names) < 2:
         st.markdown("A map needs two choices that differ between designs.")
     else:
@@ -343,7 +351,14 @@ def _tables(asked: Asked, study: Study) -> None:
             title = "Designs that none beats" if across is not None else "The best design"
             st.html(markup.head(title, _judged(asked)))
             downloads(study, found, question, _sentence(study), _chosen(asked))
-        _table(asked.front, columns, asked, "codesign_front_table", f"{title}.")
+        _table(question.kept(found, asked.front), columns, asked, "codesign_front_table", f"{title}.")
+    if question.stretches:
+        kept = question.kept(found, asked.designs)
+        kept = kept[kept["status"] == "ok"].sort_values(asked.up.name, ascending=asked.up.better == "lower",
+                                                        kind="stable")  # fmt: skip
+        with st.container(border=True):
+            st.html(markup.head("Designs that are kept", "the best first"))
+            _table(kept, columns, asked, "codesign_kept_table", "Designs that are kept, the best first.")
     if across is not None and across.better == "lower" and asked.up.better == "higher":
         steps = found.best_per_budget(budget=across.name, objective=asked.up.name, of=asked.of, at=question.at)
         with st.container(border=True):
