@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
 
+from engine.codesign.errors import StudyCancelled
 from engine.codesign.study import Design, Study
 from engine.executions.arrays import Ints
 from engine.exploration.proven_optimum import best_of
@@ -53,17 +54,23 @@ def row_schema(study: Study) -> pa.Schema:
     )  # fmt: skip
 
 
-def rows_of(study: Study, numbers: Ints, skipped: Mapping[int, float] | None = None) -> pa.Table:
+def rows_of(
+    study: Study, numbers: Ints, skipped: Mapping[int, float] | None = None,
+    cancel: Callable[[], bool] | None = None,
+) -> pa.Table:  # fmt: skip
     """Returns the rows of designs, in order of their points' models and then of the designs.
 
     Args:
         study: the study.
         numbers: of designs.
         skipped: what points can reach at most that are proven to lose [samples/s], by their numbers.
+        cancel: says, between two points, whether to stop, which raises `StudyCancelled`.
     """
     lost = skipped or {}
 
     def row(number: int, model: int) -> dict[str, Any]:
+        if cancel is not None and cancel():
+            raise StudyCancelled("The search was stopped.")
         point = number * len(study.models) + model
         if point in lost:
             return {"point": point, "status": "skipped", "bound": lost[point]}

@@ -20,6 +20,7 @@ from dashboard.pages.codesign import narrowing
 from dashboard.pages.codesign.downloads import downloads
 from dashboard.pages.codesign.phrases import phrases
 from dashboard.pages.codesign.studies import chosen_study, editor, keeper, sentence, share
+from dashboard.pages.codesign.worth import worth_of_more
 from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told, optimum
 from dashboard.widgets import uncertainty
 from dashboard.widgets.chart import clicked, show
@@ -114,6 +115,8 @@ def _page(view: View) -> None:
         _picture(asked, view.mode)
     with right, st.container(border=True, key="codesign_design_card"):
         _design(asked)
+    if (chosen := _chosen(asked)) is not None:
+        worth_of_more(found, asked.question, chosen)
     _tables(asked, study)
 
 

@@ -46,7 +46,7 @@ SMALL = {
     "costs": {"preset": "h100_2024"}, "constraints": [{"quantity": "usd", "at_most": 400_000}],
 }  # fmt: skip
 NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500)
-NAMES = ("study", "own", "up", "across", "of", "at", "picture", "x", "y", "design", "kept")
+NAMES = ("study", "own", "up", "across", "of", "at", "picture", "x", "y", "design", "kept", "worth")
 
 
 @pytest.fixture(autouse=True)
@@ -352,6 +352,13 @@ def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_e
     values = np.frombuffer(base64.b64decode(heat["z"]["bdata"]), heat["z"]["dtype"]).reshape(len(heat["y"]), -1)
     for (row, column), value in np.ndenumerate(values):
         assert np.isnan(value) or value == true[heat["x"][column], heat["y"][row]]
+    # Where one more dollar goes: as the engine says of the study as it is asked.
+    number = int(best["design"])
+    worth = codesign.sensitivity(found, number)
+    app = run({"codesign_study": "own", "codesign_worth": "on"}, document_of(study))
+    assert all(job.wait(120) for job in server().board.jobs(server().design_sensitivity))
+    table = next(each.value for each in app.run().dataframe if "Gain [%]" in each.value)
+    assert table["Gain [%]"].tolist() == (100 * worth["gain"]).round(4).tolist()
     # What follows from inputs alone is not off, and every design of this study can be looked at.
     assert error_told(found, int(best["design"]), codesign.QUANTITIES["processors"], codesign.MIX) == ""
     looked_at = run({"codesign_study": "own", "codesign_design": str(skipped["design"].iloc[0])}, document_of(study))

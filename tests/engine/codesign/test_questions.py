@@ -129,6 +129,8 @@ def test_where_one_more_dollar_goes(tmp_path: Path) -> None:
     codesign.run(asked, tmp_path, workers=1)
     found = codesign.results(tmp_path)
     worth = codesign.sensitivity(found, 3).set_index("parameter")
+    with pytest.raises(codesign.StudyCancelled):
+        codesign.sensitivity(found, 3, cancel=lambda: True)
     scenario = asked.scenario_at(asked.design(3), 1)
     after = whatif.changed(scenario, {"hbm_capacity": 88.0})
     assert worth.loc["hbm_capacity", "higher"] == 88
