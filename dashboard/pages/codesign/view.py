@@ -352,7 +352,8 @@ def _tables(asked: Asked, study: Study) -> None:
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             title = "Designs that none beats" if across is not None else "The best design"
-            st.html(markup.head(title, _judged(asked)))
+            among = "; of these, the ones that are kept" if question.stretches else ""
+            st.html(markup.head(title, f"{_judged(asked)}{among}"))
             downloads(study, found, question, _sentence(study), _chosen(asked))
         _table(question.kept(found, asked.front), columns, asked, "codesign_front_table", f"{title}.")
     if question.stretches:

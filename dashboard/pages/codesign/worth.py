@@ -30,7 +30,7 @@ def worth_of_more(found: Results, question: Question, design: int) -> None:
         design: its number.
     """
     with st.container(border=True, key="codesign_worth"):
-        st.html(markup.head("Where one more dollar goes", f"from design {design}, in {question.up.label.lower()}"))
+        st.html(markup.head("Where one more dollar goes", f"from design {design:,}, in {question.up.label.lower()}"))
         if not switch("Search around this design", "codesign_worth", help="Every rate and capacity of the design ten "
                       "per cent higher, or a tenth less of a latency, one after the other, and searched again."):
             return  # fmt: skip
@@ -49,7 +49,7 @@ def worth_of_more(found: Results, question: Question, design: int) -> None:
 def _table(worth: pd.DataFrame, design: int) -> None:
     labels = [f"{label} [{unit}]" if unit else label for label, unit in zip(worth["label"], worth["unit"], strict=True)]
     shown = pd.DataFrame({
-        "Ten per cent more": labels,
+        "Ten per cent better": labels,
         "From": [plain(each, 4) for each in worth["value"]],
         "To": [plain(each, 4) for each in worth["higher"]],
         "Gain [%]": (100 * worth["gain"]).round(4),

@@ -144,9 +144,16 @@ class _Line:
     """A line on a terminal that shows how far a study is."""
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
+        self._shown, self._gone = sys.stderr.isatty(), False
 
     def __call__(self, progress: Progress) -> None:
+        from engine.codesign.running import GONE_SECONDS
+
+        gone = progress.waiting > 0
+        if gone and not self._gone:
+            self.clear()
+            _say(f"All workers of the cluster are gone; the run ends if none joins within {GONE_SECONDS:.0f} s.")
+        self._gone = gone
         if self._shown:
             share = progress.done / progress.total
             left = progress.seconds_left
