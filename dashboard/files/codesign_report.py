@@ -47,9 +47,9 @@ class Question:
     stretches: Stretches = field(default_factory=dict)
     """Of choices and figures, in which designs are kept; what none beats is judged among all."""
 
-    def kept(self, found: Results, designs: pd.DataFrame) -> pd.DataFrame:
+    def kept(self, study: Study, designs: pd.DataFrame) -> pd.DataFrame:
         """Returns those of some designs that are kept: all of them where no stretch is in force."""
-        return designs[keeps(found.study, designs, self.stretches)].reset_index(drop=True)
+        return designs[keeps(study, designs, self.stretches)].reset_index(drop=True)
 
     def told(self, study: Study) -> dict[str, str]:
         """Returns the stretches in force in words, by what they are about."""
@@ -135,7 +135,7 @@ def build(found: Results, asked: Question, told: str, chosen: int | None, addres
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(study.document.description)}</p><p>{escape(told)}</p>{facts(counts)}"
         f"<p>{escape(basis)}</p><h2>Figures</h2>{sections}<h2>{title}</h2>{kept}"
-        f"{_table(with_errors(found, asked.kept(found, front)[columns], asked), asked)}"
+        f"{_table(with_errors(found, asked.kept(study, front)[columns], asked), asked)}"
         f"{_budgets(found, asked, columns)}{_constraints(found, asked)}{_costs(found, chosen)}"
         f"<h2>Assumptions and versions</h2><ul>{_assumptions(found, asked)}</ul>"
         f"{whole('study', study.to_document(), address, opens='under Edit study on the page Co-design')}"

@@ -65,7 +65,6 @@ async function step(Plotly, own) {
   own.rest = rest;
   if (own.listens) Plotly.Fx.unhover(own.place); // what hovers is of the former figure
   const layout = {hovermode: "closest", ...figure.layout, width, clickmode: "event"};
-  if (own.brushes && Object.keys(own.brushes).length) layout.dragmode = "select";
   layout.font = {family, ...layout.font};
   // Somebody's zoom stays while the axes are the same.
   layout.uirevision ??= JSON.stringify(Object.entries(layout).filter(([name]) => AXIS.test(name))

@@ -43,6 +43,8 @@ def show(
         brushes: what a box drawn over the plot is about, such as {"x": "usd"}; none can be drawn where it is empty.
     """
     figure = stacked(chart.figure) if chart.rows and is_narrow() else chart.figure
+    if brushes:
+        figure.update_layout(dragmode="select")
     named = {"toImageButtonOptions": CONFIG["toImageButtonOptions"] | {"filename": f"shardscape_{key}"}}
     told = {
         "figure": figure.to_json(validate=False), "alt": chart.alt, "config": {**CONFIG, **named, **(config or {})},

@@ -54,7 +54,7 @@ def downloads(study: Study, found: Results, asked: Question, told: str, chosen: 
 
 def _file(found: Results, asked: Question, part: str, kind: str) -> bytes:
     table = asked.front(found) if part == "front" else found.designs(asked.of, asked.at)
-    return table_file(found, asked.kept(found, table), kind)
+    return table_file(found, asked.kept(found.study, table), kind)
 
 
 def table_file(found: Results, table: pd.DataFrame, kind: str) -> bytes:

@@ -17,9 +17,9 @@ from dashboard.widgets.chart import brushed
 from dashboard.widgets.controls import menu_key, shut
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
-from engine.codesign import QUANTITIES, Results
+from engine.codesign import QUANTITIES, Results, Study
 
-__all__ = ["in_force", "line", "on_brush"]
+__all__ = ["in_force", "line", "menu", "on_brush"]
 
 LINK: Final = "codesign_kept"
 _TEXT: Final = re.compile(r"[-+.:,0-9a-z_]{1,2000}")
@@ -72,32 +72,38 @@ def _set(now: stretches.Stretches) -> None:
     state.set_url_value(LINK, stretches.linked(now))
 
 
-def line(found: Results, question: Question, designs: pd.DataFrame) -> None:
-    """Draws what is kept as a sentence whose words take it back, and the menu in which it can be written.
+def line(study: Study, question: Question, designs: pd.DataFrame) -> None:
+    """Draws what is kept as a sentence whose words take it back; nothing where nothing is in force.
 
     Args:
-        found: the points that are there.
-        question: what is asked of them.
+        study: the study.
+        question: what is asked of it.
         designs: rows of `Results.designs`.
     """
-    told = question.told(found.study)
+    told = question.told(study)
+    if not told:
+        return
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="codesign_kept_line"):
         for number, (name, words) in enumerate(told.items()):
             st.markdown("and" if number else "Of designs with", width="content")
             left = {each: ends for each, ends in question.stretches.items() if each != name}
             st.button(literal(words), key=f"codesign_drop_{name}", icon=":material/close:", on_click=_set,
                       args=(left,), help="Remove this filter")  # fmt: skip
-        if told:
-            st.button("Clear", key="codesign_clear", type="tertiary", on_click=_set, args=({},),
-                      help="Remove every filter")  # fmt: skip
-            runs = designs[designs["status"] == "ok"]
-            text = f"{len(question.kept(found, runs)):,} of {counted(len(runs), 'design')} that run"
-            st.markdown(f":gray[{text}]", width="content")
-        _menu(found, question, designs)
+        st.button("Clear", key="codesign_clear", type="tertiary", on_click=_set, args=({},),
+                  help="Remove every filter")  # fmt: skip
+        runs = designs[designs["status"] == "ok"]
+        text = f"{len(question.kept(study, runs)):,} of {counted(len(runs), 'design')} that run"
+        st.markdown(f":gray[{text}]", width="content")
 
 
-def _menu(found: Results, question: Question, designs: pd.DataFrame) -> None:
-    """The same by the keyboard."""
+def menu(found: Results, question: Question, designs: pd.DataFrame) -> None:
+    """Draws the menu in which what is kept can be written: the same as a brush, by the keyboard.
+
+    Args:
+        found: the points that are there.
+        question: what is asked of them.
+        designs: rows of `Results.designs`.
+    """
     figures = {name: f"{one.label} [{one.unit}]" if one.unit else one.label for name, one in QUANTITIES.items()
                if name in designs}  # fmt: skip
     named = {**figures, **question.names}

@@ -109,7 +109,7 @@ def _page(view: View) -> None:
         return
     asked = _asked(found)
     _strip(asked)
-    narrowing.line(found, asked.question, asked.designs)
+    narrowing.line(found.study, asked.question, asked.designs)
     left, right = st.columns([5, 3], gap="medium")
     with left, st.container(border=True, key="codesign_picture_card"):
         _picture(asked, view.mode)
@@ -214,7 +214,8 @@ def _asked(found: Results) -> Asked:
     # Where all that may be asked is one thing in several units, nothing stands against it but the choices.
     alone = len({one.rests_on for one in known.values()}) == 1
     choices = _choices(found)
-    with st.container(horizontal=True, gap="small", key="codesign_asked"):
+    asking = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="codesign_asked")
+    with asking:
         up = choose("Best in", words, "codesign_up", default=first, width=260)
         rest = choices if alone else {name: text for name, text in words.items() if name != up}
         across = choose("Against", rest, "codesign_across", default=second if second in rest else next(iter(rest)),
@@ -225,6 +226,8 @@ def _asked(found: Results) -> Asked:
     designs = found.designs(of, at)
     question = Question(known[up], None if alone else known[across], of, at, choices, across if alone else "",
                         narrowing.in_force({*choices, *known}))  # fmt: skip
+    with asking:
+        narrowing.menu(found, question, designs)
     return Asked(found, question, designs, question.front(found))
 
 
@@ -355,9 +358,9 @@ def _tables(asked: Asked, study: Study) -> None:
             among = "; of these, the ones that are kept" if question.stretches else ""
             st.html(markup.head(title, f"{_judged(asked)}{among}"))
             downloads(study, found, question, _sentence(study), _chosen(asked))
-        _table(question.kept(found, asked.front), columns, asked, "codesign_front_table", f"{title}.")
+        _table(question.kept(study, asked.front), columns, asked, "codesign_front_table", f"{title}.")
     if question.stretches:
-        kept = question.kept(found, asked.designs)
+        kept = question.kept(study, asked.designs)
         kept = kept[kept["status"] == "ok"].sort_values(asked.up.name, ascending=asked.up.better == "lower",
                                                         kind="stable")  # fmt: skip
         with st.container(border=True):
