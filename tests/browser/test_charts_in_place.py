@@ -108,10 +108,6 @@ def test_a_box_over_designs_is_a_brush_of_their_axes_and_the_other_way_round(pag
     page.mouse.move(across, memory["y"] + 0.9 * memory["height"], steps=4)
     page.mouse.up()
     expect(page.locator(".st-key-codesign_kept_line")).to_contain_text("HBM")
-    page.locator(".st-key-codesign_clear button").first.click()
-    expect(page.locator(".st-key-codesign_kept_line")).to_have_count(0)
-    settled(page)
-    assert page.locator(axes).evaluate(held) == []
 
 
 def test_charts_say_in_words_what_they_show_where_the_library_does_not_come(page: Page, server: str) -> None:

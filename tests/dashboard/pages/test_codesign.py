@@ -352,6 +352,10 @@ def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_e
     values = np.frombuffer(base64.b64decode(heat["z"]["bdata"]), heat["z"]["dtype"]).reshape(len(heat["y"]), -1)
     for (row, column), value in np.ndenumerate(values):
         assert np.isnan(value) or value == true[heat["x"][column], heat["y"][row]]
+    (chart,) = plots(run({"codesign_study": "own", "codesign_kept": "hbm_capacity:20:40"}, document_of(study)))
+    marks = {trace["name"]: trace for trace in chart.figure["data"]}
+    assert "bdata" in marks["best found"]["marker"]["opacity"]
+    assert len(chart.figure["layout"]["shapes"]) == 2
     # Where one more dollar goes: as the engine says of the study as it is asked.
     number = int(best["design"])
     worth = codesign.sensitivity(found, number)
