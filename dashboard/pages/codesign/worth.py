@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pandas as pd
 import streamlit as st
 
@@ -14,11 +16,13 @@ from dashboard.widgets.controls import switch
 from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
 from dashboard.words.numbers import plain
-from engine.codesign import Results
+from engine.codesign import Results, estimate
 
 __all__ = ["worth_of_more"]
 
-MILLION = 1e6
+MILLION: Final = 1e6
+SEARCHES: Final = 20
+"""Searches of every model that it takes about: systems have so many rates and capacities."""
 
 
 def worth_of_more(found: Results, question: Question, design: int) -> None:
@@ -37,6 +41,11 @@ def worth_of_more(found: Results, question: Question, design: int) -> None:
         row = found.rows[found.rows["point"] // len(found.study.models) == design]
         if row["status"].isin(["infeasible", "problem"]).any():
             st.markdown("The design does not run, so nothing can be better by a share.")
+            return
+        longest = server().settings.longest_seconds
+        if SEARCHES * estimate(found.study, 1).seconds / found.study.designs > longest:
+            st.info(f"It takes longer than the {longest:,.0f} s that this server gives a search. Run "
+                    f"shardscape codesign with --sensitivity {design}.", icon=":material/block:")  # fmt: skip
             return
         asked = SensitivityQuestion(found.study, design, question.up.name, question.of, question.at)
         shared, watcher = server(), state.watcher()

@@ -27,6 +27,7 @@ from dashboard.jobs.server import server
 from dashboard.link.text_encoding import folded
 from dashboard.link.user_files import UserFiles
 from dashboard.pages.codesign import view
+from dashboard.pages.codesign import worth as view_of_worth
 from dashboard.pages.codesign.downloads import _file, table_file
 from dashboard.pages.codesign.phrases import changed, phrases
 from dashboard.pages.codesign.studies import document_of
@@ -314,7 +315,9 @@ def test_a_study_is_kept_and_chosen_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert not run({"codesign_study": name}).error
 
 
-def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_error(tmp_path: Path) -> None:
+def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = codesign.Study.from_document({key: value for key, value in ONE.items() if key != "costs"})
     codesign.run(study, tmp_path / study.key, workers=1, task_seconds=0.01)
     found = codesign.results(tmp_path / study.key)
@@ -363,6 +366,9 @@ def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_e
     assert all(job.wait(120) for job in server().board.jobs(server().design_sensitivity))
     table = next(each.value for each in app.run().dataframe if "Gain [%]" in each.value)
     assert table["Gain [%]"].tolist() == (100 * worth["gain"]).round(4).tolist()
+    monkeypatch.setattr(view_of_worth, "SEARCHES", 1e9)
+    app = run({"codesign_study": "own", "codesign_worth": "on"}, document_of(study))
+    assert "Run shardscape codesign with --sensitivity" in app.info[0].value
     # What follows from inputs alone is not off, and every design of this study can be looked at.
     assert error_told(found, int(best["design"]), codesign.QUANTITIES["processors"], codesign.MIX) == ""
     looked_at = run({"codesign_study": "own", "codesign_design": str(skipped["design"].iloc[0])}, document_of(study))
