@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Final
 
@@ -18,8 +18,9 @@ from dashboard.files.exports import version
 from dashboard.files.report import drawn, page, whole
 from dashboard.files.report_parts import Figure
 from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told
+from dashboard.queries.design_stretches import Stretches, keeps, stretch_told, words_of
 from dashboard.words.numbers import counted, plain
-from engine.codesign import Quantity, Results, breakdown
+from engine.codesign import QUANTITIES, Quantity, Results, Study, breakdown
 from engine.codesign.answers import At
 
 __all__ = ["Question", "build", "titles_of", "with_errors"]
@@ -43,6 +44,20 @@ class Question:
     at: At
     names: Mapping[str, str]
     choice: str = ""
+    stretches: Stretches = field(default_factory=dict)
+    """Of choices and figures, in which designs are kept; what none beats is judged among all."""
+
+    def kept(self, study: Study, designs: pd.DataFrame) -> pd.DataFrame:
+        """Returns those of some designs that are kept: all of them where no stretch is in force."""
+        return designs[keeps(study, designs, self.stretches)].reset_index(drop=True)
+
+    def told(self, study: Study) -> dict[str, str]:
+        """Returns the stretches in force in words, by what they are about."""
+        return {
+            name: stretch_told(name, ends, self.names.get(name) or QUANTITIES[name].label,
+                               "" if name in self.names else QUANTITIES[name].unit, study)
+            for name, ends in self.stretches.items()
+        }  # fmt: skip
 
     def front(self, found: Results) -> pd.DataFrame:
         """Returns the designs that none beats, the best first: one where only the best is asked for."""
@@ -62,14 +77,29 @@ class Question:
             chosen: number of the design that is looked at.
             mode: the theme.
         """
+        if self.stretches:
+            designs = designs.assign(kept=keeps(found.study, designs, self.stretches))
         if self.across is not None:
             words = design_words(designs, self.names, (self.up, self.across))
-            return designs_scatter(designs, front["design"].tolist(), self.across, self.up, words, chosen, mode)
+            return designs_scatter(designs, front["design"].tolist(), self.across, self.up, words, chosen, mode,
+                                   self.stretches)  # fmt: skip
         skipped = found.skipped(self.of, self.at)
+        if self.stretches:
+            skipped = skipped.assign(kept=keeps(found.study, skipped, self.stretches))
         words, bounds = (design_words(table, self.names, (self.up,)) for table in (designs, skipped))
         name = self.choice
         return best_of_choice(designs.assign(words=words), skipped.assign(words=bounds),
-                              (name, self.names.get(name, name)), self.up, chosen, mode)  # fmt: skip
+                              (name, self.names.get(name, name)), self.up, chosen, mode, self.stretches)  # fmt: skip
+
+    def parallel(self, found: Results, designs: pd.DataFrame, mode: str) -> Chart:
+        """Draws all choices of every design, brushed where stretches are in force, and none that lies outside of one
+        that is on no axis. Arguments as for `picture`."""
+        axes = {one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label
+                for one in (self.across, self.up) if one is not None}  # fmt: skip
+        axes = {**self.names, **axes}
+        beside = {name: ends for name, ends in self.stretches.items() if name not in axes}
+        designs = designs[keeps(found.study, designs, beside)]
+        return parallel_choices(designs, axes, self.up, mode, words_of(found.study), self.stretches)
 
 
 def build(found: Results, asked: Question, told: str, chosen: int | None, address: str = "") -> bytes:
@@ -85,15 +115,13 @@ def build(found: Results, asked: Question, told: str, chosen: int | None, addres
     study, up, across = found.study, asked.up, asked.across
     designs = found.designs(asked.of, asked.at)
     front = asked.front(found)
-    judged = [one for one in (across, up) if one is not None]
-    figures = {one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label for one in judged}
     against = asked.names.get(asked.choice, "") if across is None else across.label.lower()
     title = "Designs that none beats" if across is not None else "The best design"
     sections, data = drawn([
         Figure("front", title, f"{up.label.lower()} against {against}",
                lambda mode: asked.picture(found, designs, front, chosen, mode)),
         Figure("choices", "All choices", "every design that runs as a line",
-               lambda mode: parallel_choices(designs, {**asked.names, **figures}, up, mode)),
+               lambda mode: asked.parallel(found, designs, mode)),
     ])  # fmt: skip
     name = study.document.name or "Study"
     counts = [
@@ -101,11 +129,13 @@ def build(found: Results, asked: Question, told: str, chosen: int | None, addres
         ("designs that run", f"{int((designs['status'] == 'ok').sum()):,}"), ("none beats", f"{len(front):,}"),
     ]  # fmt: skip
     columns = ["design", *asked.names, up.name, *([across.name] if across is not None else [])]
+    only = "; ".join(asked.told(study).values())
+    kept = f"<p>Only designs with {escape(only)} are in the first table.</p>" if only else ""
     basis = basis_of(found, front["design"].tolist(), asked.of)
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(study.document.description)}</p><p>{escape(told)}</p>{facts(counts)}"
-        f"<p>{escape(basis)}</p><h2>Figures</h2>{sections}<h2>{title}</h2>"
-        f"{_table(with_errors(found, front[columns], asked), asked)}"
+        f"<p>{escape(basis)}</p><h2>Figures</h2>{sections}<h2>{title}</h2>{kept}"
+        f"{_table(with_errors(found, asked.kept(study, front)[columns], asked), asked)}"
         f"{_budgets(found, asked, columns)}{_constraints(found, asked)}{_costs(found, chosen)}"
         f"<h2>Assumptions and versions</h2><ul>{_assumptions(found, asked)}</ul>"
         f"{whole('study', study.to_document(), address, opens='under Edit study on the page Co-design')}"

@@ -44,6 +44,13 @@ const marked = (shapes, {data, pointNumber, xaxis, yaxis}) => {
   });
 };
 
+// What a box over the plot, or a brush of parallel coordinates, keeps: [from, to] by what it is about, null for all.
+const boxed = ({x, y}, {x: across, y: up}) =>
+  ({...(across && x && {[across]: x.map(Number)}), ...(up && y && {[up]: y.map(Number)})});
+const brushed = ({data}, [changes, [trace] = [0]]) => Object.fromEntries(Object.keys(changes)
+  .map((path) => data[trace]?.dimensions?.[/^dimensions\[(\d+)\]\.constraintrange$/.exec(path)?.[1]])
+  .filter(Boolean).map(({name, constraintrange: kept}) => [name, kept?.length ? kept.flat() : null]));
+
 const plain = (value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 
 async function step(Plotly, own) {
@@ -76,6 +83,7 @@ async function step(Plotly, own) {
   await Plotly.react(own.place, figure.data, layout, own.config);
   if (own.listens) return;
   own.listens = true;
+  listenToBrushes(Plotly, own);
   own.place.on("plotly_click", ({points}) => {
     const point = points.find(({customdata}) => customdata !== undefined && customdata !== null);
     if (!own.clickable || !point) return;
@@ -84,6 +92,19 @@ async function step(Plotly, own) {
     if (!shapes.some(({name}) => name === "clicked")) return;
     own.shown = ""; // the server's own frames replace these
     Plotly.relayout(own.place, {shapes: marked(shapes, point)});
+  });
+}
+
+// A box, once drawn, is the server's to show.
+function listenToBrushes(Plotly, own) {
+  own.place.on("plotly_selected", (box) => {
+    if (!own.brushes || !box?.range) return;
+    own.send("brushed", boxed(box.range, own.brushes));
+    Plotly.relayout(own.place, {selections: []});
+  });
+  own.place.on("plotly_restyle", (change) => {
+    const kept = brushed(own.place, change);
+    if (own.brushes && Object.keys(kept).length) own.send("brushed", kept);
   });
 }
 
@@ -125,6 +146,7 @@ export default function ({data, parentElement, setTriggerValue}) {
   const script = document.querySelector(data.script);
   own.library = new URL(data.library, script ? script.src : document.baseURI).href;
   [own.figure, own.config, own.clickable, own.send] = [data.figure, data.config, data.clickable, setTriggerValue];
+  own.brushes = data.brushes;
   own.draw();
   return () => {
     own.gone = true;

@@ -45,7 +45,7 @@ Exit codes:
   2    the command, a model, a system, executions or measured runs are not understood
   3    a store or a file of results cannot be used or written
   4    a fault in Shardscape itself; SHARDSCAPE_TRACEBACK=1 shows where
-  130  interrupted; nothing was stored
+  130  interrupted; nothing was stored, but what a study has written stays
 """
 
 OVERVIEW: Final = f"""Every way to run a large language model on a cluster: evaluated exactly, stored, shown.

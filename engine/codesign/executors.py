@@ -157,7 +157,7 @@ def workers_at(address: str) -> int:
 
 
 def workers_of(executor: Executor) -> int:
-    """Returns how many tasks an executor runs at once, as far as it says so now.
+    """Returns how many tasks an executor runs at once, as far as it says so now; 0 while no worker is there.
 
     Args:
         executor: one of this module's.
@@ -166,4 +166,4 @@ def workers_of(executor: Executor) -> int:
     if own is not None:
         return int(own)
     client: Any = getattr(executor, "_client", None)
-    return max(1, int(sum(client.nthreads().values())))
+    return int(sum(client.nthreads().values()))

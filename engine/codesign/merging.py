@@ -74,7 +74,7 @@ def merge(task: Merge, key: str) -> int:
     folder, size = ResultFolder(task.place), 0
     rows = _read(folder, task.names, key)
     if len(task.names) > 1:
-        whole = pa.concat_tables(rows).unify_dictionaries()
+        whole = pa.concat_tables(rows, promote_options="default").unify_dictionaries()
         size = folder.keep(task.first, task.count, whole.replace_schema_metadata({"study": key}))
     for name in (*(task.names if len(task.names) > 1 else ()), *task.covered):
         folder.remove(name)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from engine.codesign.errors import StudyCancelled
 from engine.codesign.study import Design, Study
-from engine.executions.arrays import Ints
+from engine.executions.arrays import Floats, Ints
 from engine.exploration.proven_optimum import best_of
-from engine.exploration.result import first_row
-from engine.exploration.run import explore_scenario
+from engine.exploration.result import Exploration, first_row
+from engine.exploration.run import LARGEST_IN_MEMORY, ExplorationTooLarge, explore_into
 from engine.scenarios.scenario import Scenario
+from engine.store.query import Rows
 from engine.whatif.kept import Kept
 from engine.whatif.prepared_spaces import AnyReadySpace, layout_key, ready
 from engine.whatif.search import searchable
 
-__all__ = ["FIELDS_KEPT", "LARGEST_SEARCHED", "row_schema", "rows_of"]
+__all__ = ["EXPLORED", "FIELDS_KEPT", "LARGEST_SEARCHED", "row_schema", "rows_of"]
 
 LARGEST_SEARCHED: Final = 2_000_000_000
 """Executions of the space of a point beyond which it is a problem: some minutes of work."""
@@ -29,6 +32,12 @@ FIELDS_KEPT: Final = (
 )  # fmt: skip
 """Fields of the best execution that stand in a row; its id says the others."""
 
+EXPLORED: Final = ("executions", "median_samples_per_s", "p90_samples_per_s", "no_offload_samples_per_s")
+"""What only a whole exploration knows of a point: executions of its space, median and 90th percentile of the rate of
+those that run [samples/s], and the best rate of those that offload nothing [samples/s]; absent where none runs."""
+
+_OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
+
 EXECUTIONS_REMEMBERED: Final = 4_096
 
 
@@ -37,7 +46,8 @@ def row_schema(study: Study) -> pa.Schema:
 
     `status` is "ok", "infeasible" where nothing fits, "problem" where there is no such scenario, with why, or "skipped"
     where bounds prove that the design loses; `bound` is what it could reach at most then [samples/s]. Of others it is,
-    where designs are skipped, the rate that neither they nor any worse design of their layout exceed.
+    where designs are skipped, the rate that neither they nor any worse design of their layout exceed. What whole
+    explorations are asked for has the columns `EXPLORED`, too.
 
     Args:
         study: the study.
@@ -48,22 +58,29 @@ def row_schema(study: Study) -> pa.Schema:
             ("id", pa.int64()), ("feasible", pa.int64()), ("bound", pa.float64()), ("problem", pa.string()),
             *((name, pa.int32()) for name in FIELDS_KEPT),
             *((name, pa.float64()) for name in study.document.statistics),
+            *((name, pa.float64()) for name in EXPLORED if study.document.evaluate == "exploration"),
         ],
         metadata={"study": study.key},
     )  # fmt: skip
 
 
-def rows_of(study: Study, numbers: Ints, skipped: Mapping[int, float] | None = None) -> pa.Table:
+def rows_of(
+    study: Study, numbers: Ints, skipped: Mapping[int, float] | None = None,
+    cancel: Callable[[], bool] | None = None,
+) -> pa.Table:  # fmt: skip
     """Returns the rows of designs, in order of their points' models and then of the designs.
 
     Args:
         study: the study.
         numbers: of designs.
         skipped: what points can reach at most that are proven to lose [samples/s], by their numbers.
+        cancel: says, between two points, whether to stop, which raises `StudyCancelled`.
     """
     lost = skipped or {}
 
     def row(number: int, model: int) -> dict[str, Any]:
+        if cancel is not None and cancel():
+            raise StudyCancelled("The search was stopped.")
         point = number * len(study.models) + model
         if point in lost:
             return {"point": point, "status": "skipped", "bound": lost[point]}
@@ -99,7 +116,7 @@ def _row(study: Study, design: Design, model: int) -> dict[str, Any]:
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         return {"point": point, "status": "problem", "problem": str(problem)}
     if found["id"] is None:
-        return {"point": point, "status": "infeasible", "feasible": 0}
+        return {"point": point, "status": "infeasible", "feasible": 0} | found
     return {"point": point, "status": "ok", **found}
 
 
@@ -107,10 +124,13 @@ def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> d
     """Id, rate and count of a point, and what is kept of the best execution."""
     number: int | None
     bound: float | None = None
+    known: dict[str, float] = {}
     if study.document.evaluate == "exploration":
-        explored = explore_scenario(scenario, workers=1)
-        best = explored.best or {}
-        number, rate, feasible = best.get("id"), best.get("sample_rate", math.nan), explored.feasible
+        rows = _Rates()
+        reductions, _ = explore_into(scenario, rows, workers=1)
+        best = Exploration(scenario, reductions, {}, _no_rows).best or {}
+        number, rate, feasible = best.get("id"), best.get("sample_rate", math.nan), int(reductions.feasible.sum())
+        known = {"executions": float(scenario.space.total)} | rows.known
     elif space is None:
         optimum = best_of(scenario)
         number, rate, feasible = optimum.get("id"), optimum.get("sample_rate", math.nan), optimum.feasible
@@ -119,13 +139,52 @@ def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> d
         number, rate, feasible = found.id, found.rate, found.feasible
         bound = found.reach if study.document.prune and found.id is not None else None
     if number is None:
-        return {"id": None}
+        return {"id": None} | known
     fields = _fields(scenario, space, number)
     kept: dict[str, Any] = {name: int(fields[name]) for name in FIELDS_KEPT}
     if study.document.statistics:
         whole = first_row(scenario.evaluate(pd.DataFrame([fields])))
         kept |= {name: float(whole[name]) for name in study.document.statistics}
-    return {"id": int(number), "samples_per_s": float(rate), "feasible": int(feasible), "bound": bound, **kept}
+    return {"id": int(number), "samples_per_s": float(rate), "feasible": int(feasible), "bound": bound, **kept, **known}
+
+
+class _Rates:
+    """Takes the rows of an exploration as they come, and keeps their rates: eight bytes of each."""
+
+    def __init__(self) -> None:
+        self._rates: list[Floats] = []
+        self._count = 0
+        self._plain = -math.inf
+
+    def append(self, rows: pa.Table) -> None:
+        """Takes rows. Raises `ExplorationTooLarge` beyond those that any exploration keeps in memory."""
+        self._count += len(rows)
+        if self._count > LARGEST_IN_MEMORY:
+            raise ExplorationTooLarge(
+                f"More than {LARGEST_IN_MEMORY:,} executions run, too many for a whole exploration of a point; limit "
+                "some fields, or evaluate the optimum."
+            )
+        rates = rows["sample_rate"].to_numpy()
+        offloads = [rows[name].to_numpy() for name in _OFFLOADS if name in rows.column_names]
+        plain = rates[~np.logical_or.reduce(offloads)] if offloads else rates
+        self._rates.append(rates)
+        self._plain = max(self._plain, float(plain.max(initial=-math.inf)))
+
+    def complete(self, **found: object) -> None:
+        """Takes what else is found, which is known by the reductions."""
+
+    @property
+    def known(self) -> dict[str, float]:
+        """What is kept of a point; nothing where nothing runs."""
+        if not self._rates:
+            return {}
+        median, high = np.quantile(np.concatenate(self._rates), (0.5, 0.9))
+        best = {"no_offload_samples_per_s": self._plain} if math.isfinite(self._plain) else {}
+        return {"median_samples_per_s": float(median), "p90_samples_per_s": float(high)} | best
+
+
+def _no_rows() -> Rows:
+    raise NotImplementedError("A point keeps no rows.")
 
 
 def _fields(scenario: Scenario, space: AnyReadySpace | None, number: int) -> Mapping[str, Any]:

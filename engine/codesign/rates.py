@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from engine.codesign.points import FIELDS_KEPT
+from engine.codesign.points import EXPLORED, FIELDS_KEPT
 from engine.codesign.study import Study
 from engine.executions.arrays import Ints
 from hardware import GIB
@@ -54,7 +54,8 @@ def rates_of(study: Study, rows: pd.DataFrame, complete: Ints, which: int | None
                 **{name: values[:, which] for name, values in memory.items()},
                 **{
                     name: rows[name].to_numpy(np.float64).reshape(shape)[:, which]
-                    for name in (*FIELDS_KEPT, *study.document.statistics)
+                    for name in ("feasible", *FIELDS_KEPT, *study.document.statistics, *EXPLORED)
+                    if name in rows
                 },
             }
         )

@@ -34,7 +34,8 @@ def results(folder: str | os.PathLike[str]) -> Results:
         raise FolderError(f"{shown(place.place)} holds no study; run one there first.")
     study = Study.from_json(content, f"study.json in {shown(place.place)}")
     tables = _tables(place, study)
-    whole = pa.concat_tables(tables) if tables else row_schema(study).empty_table()
+    # Parts of an earlier version have fewer columns of explorations.
+    whole = pa.concat_tables(tables, promote_options="default") if tables else row_schema(study).empty_table()
     listed = whole.unify_dictionaries().to_pandas()
     # Parts of runs that ended may overlap: what is in both is equal, and counts once.
     once = listed.drop_duplicates("point").sort_values("point", kind="stable").reset_index(drop=True)

@@ -41,6 +41,12 @@ AHEAD: Final = 2
 BETWEEN_TOLD: Final = 0.2
 """Seconds between two reports of progress."""
 
+ASKED_AGAIN: Final = 2.0
+"""Seconds between two questions to a scheduler about its workers: it has more to do than to answer every turn."""
+
+GONE_SECONDS: Final = 60.0
+"""How long all workers of a cluster may be gone before a run ends; one that is restarted is back in a few seconds."""
+
 Cancel = Callable[[], bool] | threading.Event
 
 
@@ -50,7 +56,7 @@ class Progress:
 
     `done` of `total` points are in the folder, `before` of them from earlier runs. Of this run: `found` points have a
     best execution, for `problems` there is no such scenario, `skipped` are proven by bounds to lose; `bytes` are
-    written.
+    written. For `waiting` seconds all workers of the cluster have been gone; 0 before the first one joins.
     """
 
     done: int
@@ -62,6 +68,7 @@ class Progress:
     tasks: int
     bytes: int
     seconds: float
+    waiting: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -188,6 +195,8 @@ class _Run:
         self._stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
         self._start, self._told = time.perf_counter(), 0.0
         self._pace: float | None = None
+        self._workers, self._asked, self._joined = 0, -ASKED_AGAIN, False
+        self._gone: float | None = None
         self._pruner = _pruner(study, place) if study.document.prune else None
         models = len(study.models)
         before = study.points - left * models
@@ -200,7 +209,7 @@ class _Run:
         self._tell(last=False)
         try:
             while True:
-                room = AHEAD * workers_of(self._executor) if not isinstance(self._executor, HereExecutor) else 1
+                room = self._room()
                 while len(running) < room and (task := next(tasks, None)) is not None:
                     running.add(self._executor.submit(work, task))
                 if not running:
@@ -222,13 +231,37 @@ class _Run:
         self._tell(last=True)
         return self._at
 
+    def _room(self) -> int:
+        """How many tasks may be under way. Raises `ClusterError` where all workers have been gone for too long."""
+        if isinstance(self._executor, HereExecutor):
+            return 1
+        now = time.perf_counter()
+        if now - self._asked >= ASKED_AGAIN:
+            self._asked, self._workers = now, workers_of(self._executor)
+            self._joined |= self._workers > 0
+            self._gone = None if self._workers or not self._joined else now if self._gone is None else self._gone
+            waiting = 0.0 if self._gone is None else now - self._gone
+            self._at = replace(self._at, waiting=waiting)
+            if waiting >= GONE_SECONDS:
+                raise ClusterError(
+                    f"All workers of the cluster have been gone for {waiting:,.0f} s; {self._at.done:,} of "
+                    f"{self._at.total:,} points are written and stay good: start workers and run the study again to "
+                    "go on."
+                )
+        return AHEAD * max(1, self._workers)
+
     def _merge(self) -> None:
         """Makes large parts of small ones, by whoever wrote them, and removes what killed writers left. Where that
         fails the small ones stay: they are as good."""
         with suppress(ClusterError, FolderError, OSError, CancelledError):
             listed = list(merges(self._place, len(self._study.models)))
-            for each in [self._executor.submit(merge, task, self._study.key) for task in listed]:
-                each.result()
+            left = {self._executor.submit(merge, task, self._study.key) for task in listed}
+            while left:
+                finished, left = wait(left, timeout=BETWEEN_TOLD, return_when=FIRST_COMPLETED)
+                for each in finished:
+                    each.result()
+                self._room()  # which ends it where all workers are gone
+                self._tell(last=False)
             self._place.sweep()
 
     def _tasks(self, gaps: list[tuple[int, int]]) -> Iterator[Task]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ def sensitivity(
     factor: float = 1.1,
     of: str = MIX,
     at: At = "middle",
+    cancel: Callable[[], bool] | None = None,
 ) -> pd.DataFrame:
     """Returns what more of each rate and capacity is worth to a design, the best use of money first.
 
@@ -42,9 +44,10 @@ def sensitivity(
         factor: by which each value is multiplied, or divided where less is better [dimensionless]; above 1.
         of: the mix, or the name of a model.
         at: which end of the ranges of prices counts.
+        cancel: says, between two searches, whether to stop.
 
     Raises `StudyError` for a design that there is not or that does not run, for a quantity that there is not, and for a
-    factor that is not above 1.
+    factor that is not above 1; `StudyCancelled` on `cancel`.
     """
     if isinstance(factor, bool) or not 1.0 < factor <= 100.0:
         raise StudyError(f"The factor is {shown(factor)}; it must be a number above 1 and at most 100.")
@@ -65,7 +68,8 @@ def sensitivity(
         "systems": [hardware.to_document(system) for system in systems],
         "objectives": [asked.name],
     }, "the designs around this one")  # fmt: skip
-    rows = rows_of(around, np.arange(around.designs)).to_pandas().sort_values("point").reset_index(drop=True)
+    rows = rows_of(around, np.arange(around.designs), cancel=cancel).to_pandas()
+    rows = rows.sort_values("point").reset_index(drop=True)
     table = Results(around, rows).designs(of, at)
     own, others = table.iloc[0], table.iloc[1:]
     if own["status"] != "ok":

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
+from dashboard.link.own_studies import packed_study
+from engine.codesign import Study
 from tests.browser.conftest import open_at, settled
 from tests.browser.test_click_flows import click_cell, expect_cell, expect_metric, metric
 
@@ -66,6 +68,46 @@ def test_a_zoom_outlives_what_does_not_change_the_axes(page: Page, server: str) 
     page.get_by_text("Critical path", exact=True).first.click()
     settled(page)
     assert page.evaluate(shown) == zoomed
+
+
+STUDY = {
+    "format": "shardscape-study/1", "models": ["megatron-126M"], "systems": ["h100_80g_nvl8"], "sizes": [4],
+    "edits": [{"parameter": "hbm_capacity", "values": [20, 40, 80]}], "datatypes": ["float16"], "batches": [4],
+    "cost_model": "calculon", "costs": {"preset": "h100_2024"},
+}  # fmt: skip
+
+
+def test_a_box_over_designs_is_a_brush_of_their_axes_and_the_other_way_round(page: Page, server: str) -> None:
+    own = packed_study(Study.from_document(STUDY))
+    open_at(page, f"{server}/codesign?codesign_study=own&codesign_own={own}")
+    page.get_by_role("button", name="Search the designs").click()
+    front = ".st-key-codesign_front .js-plotly-plot"
+    expect(page.locator(".ss-strip")).to_contain_text("3 of 3")
+    page.wait_for_selector(f"{front} .main-svg")
+    settled(page)
+    box = page.locator(f"{front} .nsewdrag").first.bounding_box()
+    assert box is not None
+    at = page.locator(front).evaluate("""plot => plot._fullLayout.xaxis.d2p(
+        Math.min(...plot.calcdata.flatMap(trace => trace.map(({x}) => x))))""")
+    page.mouse.move(box["x"] + at + 20, box["y"] + 1)
+    page.mouse.down()
+    page.mouse.move(box["x"] + at - 20, box["y"] + box["height"] - 2, steps=4)
+    page.mouse.up()
+    expect(page.locator(".st-key-codesign_kept_line")).to_contain_text("1 of 3 designs that run")
+    page.get_by_text("All choices", exact=True).first.click()
+    axes = ".st-key-codesign_parallel .js-plotly-plot"
+    page.wait_for_selector(f"{axes} .axis-brush")
+    settled(page)
+    held = "plot => plot.data[0].dimensions.filter(each => each.constraintrange).map(({name}) => name)"
+    assert page.locator(axes).evaluate(held) == ["usd"]
+    memory = page.locator(f"{axes} .axis-brush").first.bounding_box()
+    assert memory is not None
+    across = memory["x"] + memory["width"] / 2
+    page.mouse.move(across, memory["y"] + 0.4 * memory["height"])
+    page.mouse.down()
+    page.mouse.move(across, memory["y"] + 0.9 * memory["height"], steps=4)
+    page.mouse.up()
+    expect(page.locator(".st-key-codesign_kept_line")).to_contain_text("HBM")
 
 
 def test_charts_say_in_words_what_they_show_where_the_library_does_not_come(page: Page, server: str) -> None:

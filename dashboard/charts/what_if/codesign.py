@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.elements.palette import SCENARIOS, palette
+from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, log_ticks
 from dashboard.words.numbers import counted, plain
 from engine.codesign import Quantity
@@ -47,7 +47,7 @@ def written(value: Any) -> str:
 
 def designs_scatter(
     designs: pd.DataFrame, front: Sequence[int], across: Quantity, up: Quantity, words: Sequence[str],
-    chosen: int | None, mode: str = "light",
+    chosen: int | None, mode: str = "light", stretches: Mapping[str, tuple[float, float]] | None = None,
 ) -> Chart:
     """Draws every design that runs as a point, and those that none beats as a line of larger ones.
 
@@ -58,6 +58,7 @@ def designs_scatter(
         words: what is told of each design where one points at it, as long as `designs`.
         chosen: number of the design that is looked at.
         mode: the theme.
+        stretches: of the axes, which are framed; designs that are not `kept`, where there is such a column, are faint.
     """
     colours = palette(mode)
     told = designs.assign(words=list(words))
@@ -74,13 +75,14 @@ def designs_scatter(
     figure.add_trace(
         go.Scatter(x=others[across.name], y=others[up.name], mode="markers", name="beaten", hovertext=others["words"],
                    hovertemplate=hover, customdata=others[["design"]],
-                   marker={"size": 5, "color": colours.muted, "opacity": 0.55})
+                   marker={"size": 5, "color": colours.muted, "opacity": _opacity(others, 0.55)})
     )  # fmt: skip
     figure.add_trace(
         go.Scatter(x=best[across.name], y=best[up.name], mode="lines+markers", name="front", hovertext=best["words"],
                    hovertemplate=hover, customdata=best[["design"]], line={"color": shades[0], "width": 1.4},
-                   marker={"size": 8, "color": shades[0]})
+                   marker={"size": 8, "color": shades[0], "opacity": _opacity(best, 1.0)})
     )  # fmt: skip
+    _frame(figure, across.name, up.name, stretches or {}, colours)
     here = runs[runs["design"] == chosen]
     if len(here):
         figure.add_trace(
@@ -106,7 +108,7 @@ def designs_scatter(
 
 def best_of_choice(
     designs: pd.DataFrame, skipped: pd.DataFrame, choice: tuple[str, str], up: Quantity, chosen: int | None,
-    mode: str = "light",
+    mode: str = "light", stretches: Mapping[str, tuple[float, float]] | None = None,
 ) -> Chart:  # fmt: skip
     """Draws one figure of every design over one of its choices: the best found at each value larger, and skipped
     designs where bounds leave them at most.
@@ -121,6 +123,7 @@ def best_of_choice(
         up: the figure.
         chosen: number of the design that is looked at.
         mode: the theme.
+        stretches: of the axes, which are framed; designs that are not `kept`, where there is such a column, are faint.
     """
     colours = palette(mode)
     runs = designs[designs["status"] == "ok"]
@@ -133,19 +136,22 @@ def best_of_choice(
     beaten = f"skipped, bound {'below' if higher else 'above'} the best"
     hover = "%{hovertext}<extra></extra>"
     figure = base(colours, HEIGHT)
-    for table, called, marker in (
+    marks: tuple[tuple[pd.DataFrame, str, dict[str, Any]], ...] = (
         (others, "found", {"size": 5, "color": colours.muted, "opacity": 0.55}),
         (skipped, beaten, {"size": 8, "symbol": "diamond-open", "color": colours.muted, "line": {"width": 1.2}}),
         (best, "best found", {"size": 9, "color": SCENARIOS[colours.mode][0]}),
-    ):
+    )
+    for table, called, marker in marks:
         if len(table) > MOST_DRAWN:
             table = table.iloc[np.linspace(0, len(table) - 1, MOST_DRAWN).astype(int)]
         if len(table):
             told = [f"{words}<br>at most: not searched" if called == beaten else words for words in table["words"]]
             figure.add_trace(
                 go.Scatter(x=table[name], y=table[up.name], mode="markers", name=called, hovertext=told,
-                           hovertemplate=hover, customdata=table[["design"]], marker=marker)
+                           hovertemplate=hover, customdata=table[["design"]],
+                           marker=marker | {"opacity": _opacity(table, marker.get("opacity", 1.0))})
             )  # fmt: skip
+    _frame(figure, name if numbers else "", up.name, stretches or {}, colours)
     here = pd.concat([runs, skipped])
     here = here[here["design"] == chosen]
     if len(here):
@@ -167,7 +173,10 @@ def best_of_choice(
     )
 
 
-def parallel_choices(designs: pd.DataFrame, axes: Mapping[str, str], shade: Quantity, mode: str = "light") -> Chart:
+def parallel_choices(
+    designs: pd.DataFrame, axes: Mapping[str, str], shade: Quantity, mode: str = "light",
+    words_of: Mapping[str, Sequence[str]] | None = None, stretches: Mapping[str, tuple[float, float]] | None = None,
+) -> Chart:  # fmt: skip
     """Draws every design that runs as a line over its choices and figures; a stretch of an axis can be brushed.
 
     Args:
@@ -175,6 +184,8 @@ def parallel_choices(designs: pd.DataFrame, axes: Mapping[str, str], shade: Quan
         axes: columns with what they are called, in order.
         shade: what colours the lines.
         mode: the theme.
+        words_of: words of columns that have some, in order; in order of designs where it does not say.
+        stretches: least and most values that are brushed, by columns.
     """
     colours = palette(mode)
     runs = designs[designs["status"] == "ok"]
@@ -188,10 +199,13 @@ def parallel_choices(designs: pd.DataFrame, axes: Mapping[str, str], shade: Quan
         if column.dtype.kind in "ifub":
             dimensions.append({"label": label, "values": column.to_numpy(float)})
         else:
-            words = list(dict.fromkeys(column.astype(str)))
+            words = list((words_of or {}).get(name) or dict.fromkeys(column.astype(str)))
             places = {word: place for place, word in enumerate(words)}
             dimensions.append({"label": label, "values": [places[str(word)] for word in column],
                                "tickvals": list(places.values()), "ticktext": words})  # fmt: skip
+        dimensions[-1] |= {"name": name, "multiselect": False}
+        if name in (stretches or {}):
+            dimensions[-1]["constraintrange"] = _ends(dimensions[-1]["values"], *(stretches or {})[name])
     figure = base(colours, HEIGHT)
     figure.add_trace(
         go.Parcoords(
@@ -276,6 +290,27 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
     rest = f"; in {counted(open_cells, 'cell')} bounds leave skipped ones more" if open_cells else ""
     return Chart(figure, f"Best {shown.label.lower()} of every {across[1]} with every {up[1]}, of "
                          f"{counted(len(runs), 'design')}{rest}.")  # fmt: skip
+
+
+def _ends(values: Any, least: float, most: float) -> list[float]:
+    """A stretch as a brush: a hair beyond what ends it, which all values are where an end is open."""
+    low, high = float(np.min(values)), float(np.max(values))
+    more = 1e-6 * (high - low) or 1.0
+    return [max(least, low) - more, min(most, high) + more]
+
+
+def _opacity(table: pd.DataFrame, usual: float) -> Any:
+    return np.where(table["kept"], usual, 0.3 * usual) if "kept" in table else usual
+
+
+def _frame(
+    figure: go.Figure, across: str, up: str, stretches: Mapping[str, tuple[float, float]], colours: Palette
+) -> None:  # fmt: skip
+    """Draws lines at the ends of what is kept on the axes of a scatter."""
+    for name, add in ((across, figure.add_vline), (up, figure.add_hline)):
+        for end in stretches.get(name, ()):
+            if math.isfinite(end):
+                add(end, line={"color": colours.text, "width": 1, "dash": "dot"}, opacity=0.6)
 
 
 def _titled(quantity: Quantity) -> str:

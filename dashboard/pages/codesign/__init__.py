@@ -17,5 +17,6 @@ PAGE = Page(
         "codesign_up": "what is best", "codesign_across": "what it costs",
         "codesign_of": "model of the mix", "codesign_at": "end of the prices", "codesign_picture": "picture",
         "codesign_x": "choice across", "codesign_y": "choice up", "codesign_design": "design",
+        "codesign_kept": "designs that are kept", "codesign_worth": "where one more dollar goes",
     },
 )  # fmt: skip

@@ -35,6 +35,8 @@ def downloads(study: Study, found: Results, asked: Question, told: str, chosen: 
     """
     how: dict[str, Any] = {"on_click": "ignore", "icon": ":material/download:", "type": "tertiary"}
     with st.popover("Download", icon=":material/download:", help="Designs, the front, a report, and the study."):
+        if asked.stretches:
+            st.caption("Tables have the designs that are kept.")
         for title, part in (("All designs", "all_designs"), ("Front", "front")):
             for kind, ending in ENDINGS.items():
                 st.download_button(f"{title} ({exports.FORMATS[kind].label})", partial(_file, found, asked, part, kind),
@@ -52,7 +54,7 @@ def downloads(study: Study, found: Results, asked: Question, told: str, chosen: 
 
 def _file(found: Results, asked: Question, part: str, kind: str) -> bytes:
     table = asked.front(found) if part == "front" else found.designs(asked.of, asked.at)
-    return table_file(found, table, kind)
+    return table_file(found, asked.kept(found.study, table), kind)
 
 
 def table_file(found: Results, table: pd.DataFrame, kind: str) -> bytes:

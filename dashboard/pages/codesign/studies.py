@@ -37,7 +37,7 @@ def chosen_study() -> Study:
     """
     ready = titles()
     kept = {f"{KEPT}{each.ident}": each for each in user_files().studies()}
-    gone = ("codesign_own", "codesign_design")
+    gone = ("codesign_own", "codesign_design", "codesign_kept")
     words = {**ready, **{name: each.title for name, each in kept.items()}, OWN: "My own study"}
     name = choose("Study", words, "codesign_study", default=next(iter(ready)), width=420, gone=gone)
     if name in kept:
@@ -187,7 +187,8 @@ def _changed(study: Study, name: str, key: str) -> None:
 def _take(study: Study, text: str) -> None:
     st.session_state[OWN_TEXT] = text
     st.session_state.pop(_DRAFT, None)
-    state.set_url_values({"codesign_study": OWN, "codesign_own": packed_study(study), "codesign_design": None})
+    state.set_url_values({"codesign_study": OWN, "codesign_own": packed_study(study), "codesign_design": None,
+                          "codesign_kept": None})  # fmt: skip
 
 
 @cache

@@ -11,14 +11,16 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.what_if.codesign import choices_map, parallel_choices, written
+from dashboard.charts.what_if.codesign import choices_map, written
 from dashboard.files.codesign_report import Question, titles_of, with_errors
 from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
+from dashboard.pages.codesign import narrowing
 from dashboard.pages.codesign.downloads import downloads
 from dashboard.pages.codesign.phrases import phrases
 from dashboard.pages.codesign.studies import chosen_study, editor, keeper, sentence, share
+from dashboard.pages.codesign.worth import worth_of_more
 from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told, optimum
 from dashboard.widgets import uncertainty
 from dashboard.widgets.chart import clicked, show
@@ -107,11 +109,14 @@ def _page(view: View) -> None:
         return
     asked = _asked(found)
     _strip(asked)
+    narrowing.line(found.study, asked.question, asked.designs)
     left, right = st.columns([5, 3], gap="medium")
     with left, st.container(border=True, key="codesign_picture_card"):
         _picture(asked, view.mode)
     with right, st.container(border=True, key="codesign_design_card"):
         _design(asked)
+    if (chosen := _chosen(asked)) is not None:
+        worth_of_more(found, asked.question, chosen)
     _tables(asked, study)
 
 
@@ -209,7 +214,8 @@ def _asked(found: Results) -> Asked:
     # Where all that may be asked is one thing in several units, nothing stands against it but the choices.
     alone = len({one.rests_on for one in known.values()}) == 1
     choices = _choices(found)
-    with st.container(horizontal=True, gap="small", key="codesign_asked"):
+    asking = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="codesign_asked")
+    with asking:
         up = choose("Best in", words, "codesign_up", default=first, width=260)
         rest = choices if alone else {name: text for name, text in words.items() if name != up}
         across = choose("Against", rest, "codesign_across", default=second if second in rest else next(iter(rest)),
@@ -217,8 +223,12 @@ def _asked(found: Results) -> Asked:
         titles = {MIX: "The mix"} | {model.name: model.title or model.name for model in study.models}
         of = choose("Of", titles, "codesign_of", width=220) if len(study.models) > 1 else MIX
         at = cast(At, choose("Prices", ENDS, "codesign_at", width=200))
-    question = Question(known[up], None if alone else known[across], of, at, choices, across if alone else "")
-    return Asked(found, question, found.designs(of, at), question.front(found))
+    designs = found.designs(of, at)
+    question = Question(known[up], None if alone else known[across], of, at, choices, across if alone else "",
+                        narrowing.in_force({*choices, *known}))  # fmt: skip
+    with asking:
+        narrowing.menu(found, question, designs)
+    return Asked(found, question, designs, question.front(found))
 
 
 def _choices(found: Results) -> dict[str, str]:
@@ -258,16 +268,20 @@ def _picture(asked: Asked, mode: str) -> None:
     pictures = PICTURES if question.across is not None else PICTURES | {"front": "Best of a choice"}
     shown = segments("Picture", pictures, "codesign_picture")
     if shown == "front":
+        brushes = {"x": question.across.name if question.across is not None else question.choice,
+                   "y": asked.up.name}  # fmt: skip
+        if brushes["x"] in ("system", "datatype"):  # whose places on the axis are not those in the study
+            del brushes["x"]
         show(question.picture(asked.found, asked.designs, asked.front, _chosen(asked), mode), "codesign_front",
-             on_click=_pick)  # fmt: skip
+             on_click=_pick, brushes={} if is_narrow() else brushes,
+             on_brush=narrowing.on_brush("codesign_front", asked.found, question, asked.designs))  # fmt: skip
         if question.across is None:
             edge = "most" if asked.up.better == "higher" else "least"
             st.caption(f"Only the best was asked for. Hollow marks are designs that were skipped, where bounds leave "
                        f"them at {edge}; the best found at a value is proven only where no hollow mark is better.")
     elif shown == "parallel":
-        figures = {one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label
-                   for one in (question.across, asked.up) if one is not None}  # fmt: skip
-        show(parallel_choices(asked.designs, {**asked.names, **figures}, asked.up, mode), "codesign_parallel")
+        show(question.parallel(asked.found, asked.designs, mode), "codesign_parallel",
+             on_brush=narrowing.on_brush("codesign_parallel", asked.found, question, asked.designs))  # fmt: skip
     elif len(asked.names) < 2:
         st.markdown("A map needs two choices that differ between designs.")
     else:
@@ -341,9 +355,17 @@ def _tables(asked: Asked, study: Study) -> None:
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             title = "Designs that none beats" if across is not None else "The best design"
-            st.html(markup.head(title, _judged(asked)))
+            among = "; of these, the ones that are kept" if question.stretches else ""
+            st.html(markup.head(title, f"{_judged(asked)}{among}"))
             downloads(study, found, question, _sentence(study), _chosen(asked))
-        _table(asked.front, columns, asked, "codesign_front_table", f"{title}.")
+        _table(question.kept(study, asked.front), columns, asked, "codesign_front_table", f"{title}.")
+    if question.stretches:
+        kept = question.kept(study, asked.designs)
+        kept = kept[kept["status"] == "ok"].sort_values(asked.up.name, ascending=asked.up.better == "lower",
+                                                        kind="stable")  # fmt: skip
+        with st.container(border=True):
+            st.html(markup.head("Designs that are kept", "the best first"))
+            _table(kept, columns, asked, "codesign_kept_table", "Designs that are kept, the best first.")
     if across is not None and across.better == "lower" and asked.up.better == "higher":
         steps = found.best_per_budget(budget=across.name, objective=asked.up.name, of=asked.of, at=question.at)
         with st.container(border=True):

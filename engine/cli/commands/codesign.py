@@ -144,9 +144,16 @@ class _Line:
     """A line on a terminal that shows how far a study is."""
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
+        self._shown, self._gone = sys.stderr.isatty(), False
 
     def __call__(self, progress: Progress) -> None:
+        from engine.codesign.running import GONE_SECONDS
+
+        gone = progress.waiting > 0
+        if gone and not self._gone:
+            self.clear()
+            _say(f"All workers of the cluster are gone; the run ends if none joins within {GONE_SECONDS:.0f} s.")
+        self._gone = gone
         if self._shown:
             share = progress.done / progress.total
             left = progress.seconds_left
@@ -202,30 +209,40 @@ def _answers(found: Results, objectives: list[str] | None, budgets: list[float] 
 
 
 def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
-    """Prints the best design per budget, the front, what binds, and what more of everything is worth to a design."""
+    """Prints the best design per budget, the front, what binds, and what more of everything is worth to a design.
+
+    Raises `StudyError` for a design that does not run once all else is printed."""
     import pandas as pd
 
-    from engine.codesign import sensitivity
+    from engine.codesign import StudyError, sensitivity
 
-    found = told.found
-    worth = None
-    if design is not None and not csv:
-        worth = sensitivity(found, design, objective=told.objective, of=told.of, at=told.at)
+    found, refused = told.found, None
+
+    def worth() -> pd.DataFrame | None:
+        return None if design is None else sensitivity(found, design, objective=told.objective, of=told.of, at=told.at)
+
     alone = pd.DataFrame([told.best] if told.best is not None else [], columns=found.designs(told.of, told.at).columns)
     if json:
+        more = None
+        try:
+            more = worth()
+        except StudyError as problem:
+            refused = problem
         write(as_json({
             "study": found.study.document.name, "key": found.study.key, "complete": found.complete,
             "points": len(found.rows), "of": told.of, "at": told.at, "best": told.best,
             "best_per_budget": _records(told.per_budget), "front": _records(told.front),
-            "binding": _records(told.binding), "sensitivity": _records(worth),
+            "binding": _records(told.binding), "sensitivity": _records(more),
         }))  # fmt: skip
     elif csv:
         write_table(alone if told.front is None else told.front, json=False, csv=True)
     else:
         _print(told, alone)
-        if worth is not None:
+        if (more := worth()) is not None:
             write(f"\nWhere one more dollar goes from design {design:,}")
-            write_table(worth.drop(columns="label"), json=False, csv=False)
+            write_table(more.drop(columns="label"), json=False, csv=False)
+    if refused is not None:
+        raise refused
     if told.best is None:
         raise typer.Exit(ExitCode.NOTHING)
 

@@ -8,6 +8,7 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,9 +27,11 @@ from dashboard.jobs.server import server
 from dashboard.link.text_encoding import folded
 from dashboard.link.user_files import UserFiles
 from dashboard.pages.codesign import view
-from dashboard.pages.codesign.downloads import table_file
+from dashboard.pages.codesign import worth as view_of_worth
+from dashboard.pages.codesign.downloads import _file, table_file
 from dashboard.pages.codesign.phrases import changed, phrases
 from dashboard.pages.codesign.studies import document_of
+from dashboard.queries import design_stretches
 from dashboard.queries.design_accuracy import error_told
 from engine import codesign
 from tests.dashboard.files.test_round_trip import _sheet
@@ -44,7 +47,7 @@ SMALL = {
     "costs": {"preset": "h100_2024"}, "constraints": [{"quantity": "usd", "at_most": 400_000}],
 }  # fmt: skip
 NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500)
-NAMES = ("study", "own", "up", "across", "of", "at", "picture", "x", "y", "design")
+NAMES = ("study", "own", "up", "across", "of", "at", "picture", "x", "y", "design", "kept", "worth")
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +107,54 @@ def test_a_study_of_ones_own_is_counted_searched_and_answered(place: Path) -> No
     for value in NONSENSE:
         link = {f"codesign_{name}": value for name in NAMES} | {"codesign_study": "own"}
         assert plots(run(link, json.dumps(SMALL)))
+
+
+def test_what_is_kept_narrows_tables_files_and_choices_and_is_taken_back(place: Path) -> None:
+    study = codesign.Study.from_document(SMALL | {"systems": ["a100_80g", "h100_80g_nvl8"], "constraints": []})
+    codesign.run(study, place / study.key, workers=1)
+    found = codesign.results(place / study.key)
+    designs = found.designs()
+    middle = float(designs["usd"].median())
+    kept = {"system": (1.0, 1.0), "usd": (-np.inf, middle)}
+    inside = designs[(designs["system"] == "h100_80g_nvl8") & (designs["usd"] <= middle)]
+    assert 0 < len(inside) < len(designs) / 2
+    text = design_stretches.linked(kept)
+    assert text is not None
+    assert design_stretches.in_link(text, designs.columns) == (kept, None)
+    app = run({"codesign_study": "own", "codesign_kept": text}, document_of(study))
+    front, table = [each.value for each in app.dataframe if "Design" in each.value][:2]
+    assert sorted(table["Design"]) == inside[inside["status"] == "ok"]["design"].tolist()
+    assert set(front["Design"]) == set(found.front()["design"]) & set(inside["design"])
+    (chart,) = plots(app)
+    faint = [np.array(each["marker"]["opacity"]) for each in chart.figure["data"] if each["name"] != "chosen"]
+    assert faint
+    question = Question(*(codesign.QUANTITIES[name] for name in ("tokens_per_s", "usd")), codesign.MIX, "middle", {},
+                        stretches=kept)  # fmt: skip
+    rows = pd.read_csv(io.BytesIO(_file(found, question, "all_designs", "csv")))
+    assert rows["design"].tolist() == inside["design"].tolist()
+    assert "Only designs with system h100_80g_nvl8" in codesign_report.build(
+        found, replace(question, names={"system": "system"}), "", None).decode()  # fmt: skip
+    (lines,) = plots(run({"codesign_study": "own", "codesign_kept": text, "codesign_picture": "parallel"},
+                         document_of(study)))  # fmt: skip
+    brushed = {each["name"]: each["constraintrange"] for each in lines.figure["data"][0]["dimensions"]
+               if "constraintrange" in each}  # fmt: skip
+    assert brushed.keys() == kept.keys()
+    assert brushed["usd"][0] < designs[designs["status"] == "ok"]["usd"].min() < middle <= brushed["usd"][1]
+    # Back, word by word; what is written by the keyboard is the same.
+    app.button(key="codesign_drop_system").click().run()
+    assert app.session_state["_url"]["codesign_kept"] == f"usd::{middle!r}".removesuffix(".0")
+    app.button(key="codesign_clear").click().run()
+    assert "codesign_kept" not in app.session_state["_url"]
+    app.selectbox(key="codesign_keep_only_of").set_value("hbm_capacity").run()
+    app.number_input(key="codesign_keep_only_hbm_capacity_-inf_inf_least").set_value(30.0)
+    app.button(key="codesign_keep_only_use").click().run()
+    assert app.session_state["_url"]["codesign_kept"] == "hbm_capacity:30:"
+    # A brush of a choice ends at its values, and one of all designs is none.
+    column = designs["hbm_capacity"]
+    for ends, stretch in (((21, 90), (40.0, np.inf)), ((1, 99), None), ((41, 42), None), ((19, 41), (-np.inf, 40.0))):
+        assert design_stretches.brushed(study, column, *ends, choice=True) == stretch
+    app = run({"codesign_study": "own", "codesign_kept": "usd:5:4,nothing:1:2"}, document_of(study))
+    assert "'usd:5:4'" in app.session_state["_url_problems"]["codesign_kept"]
 
 
 def test_the_front_grows_while_designs_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +315,9 @@ def test_a_study_is_kept_and_chosen_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert not run({"codesign_study": name}).error
 
 
-def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_error(tmp_path: Path) -> None:
+def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = codesign.Study.from_document({key: value for key, value in ONE.items() if key != "costs"})
     codesign.run(study, tmp_path / study.key, workers=1, task_seconds=0.01)
     found = codesign.results(tmp_path / study.key)
@@ -302,6 +355,20 @@ def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_e
     values = np.frombuffer(base64.b64decode(heat["z"]["bdata"]), heat["z"]["dtype"]).reshape(len(heat["y"]), -1)
     for (row, column), value in np.ndenumerate(values):
         assert np.isnan(value) or value == true[heat["x"][column], heat["y"][row]]
+    (chart,) = plots(run({"codesign_study": "own", "codesign_kept": "hbm_capacity:20:40"}, document_of(study)))
+    marks = {trace["name"]: trace for trace in chart.figure["data"]}
+    assert "bdata" in marks["best found"]["marker"]["opacity"]
+    assert len(chart.figure["layout"]["shapes"]) == 2
+    # Where one more dollar goes: as the engine says of the study as it is asked.
+    number = int(best["design"])
+    worth = codesign.sensitivity(found, number)
+    app = run({"codesign_study": "own", "codesign_worth": "on"}, document_of(study))
+    assert all(job.wait(120) for job in server().board.jobs(server().design_sensitivity))
+    table = next(each.value for each in app.run().dataframe if "Gain [%]" in each.value)
+    assert table["Gain [%]"].tolist() == (100 * worth["gain"]).round(4).tolist()
+    monkeypatch.setattr(view_of_worth, "SEARCHES", 1e9)
+    app = run({"codesign_study": "own", "codesign_worth": "on"}, document_of(study))
+    assert "Run shardscape codesign with --sensitivity" in app.info[0].value
     # What follows from inputs alone is not off, and every design of this study can be looked at.
     assert error_told(found, int(best["design"]), codesign.QUANTITIES["processors"], codesign.MIX) == ""
     looked_at = run({"codesign_study": "own", "codesign_design": str(skipped["design"].iloc[0])}, document_of(study))

@@ -10,13 +10,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from engine import codesign
+from engine.cli.commands.codesign import _Line
+from engine.codesign.executors import HereExecutor
 from tests.engine.codesign.small_study import study
 
 distributed = pytest.importorskip("distributed")
@@ -123,6 +128,39 @@ def test_a_killed_client_goes_on_where_it_was(cluster: Cluster, expected: pd.Dat
     assert again.before > 0
     assert again.done == again.total == POINTS
     same(place, expected)
+
+
+def test_a_cluster_without_workers_is_told_and_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They do the first two tasks, and are gone; the scheduler, which is asked seldom, lives on."""
+    asked: list[int] = []
+
+    class Lonely(Executor):
+        _client = SimpleNamespace(nthreads=lambda: asked.append(0) or ({"worker": 1} if len(asked) < 2 else {}))
+        given = 0
+
+        def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+            self.given += 1
+            return HereExecutor().submit(function, *arguments) if self.given < 3 else Future()
+
+    monkeypatch.setattr("engine.codesign.running.of_client", lambda client: nullcontext(Lonely()))
+    monkeypatch.setattr("engine.codesign.running.ASKED_AGAIN", 0.02)
+    monkeypatch.setattr("engine.codesign.running.GONE_SECONDS", 0.2)
+    seen: list[codesign.Progress] = []
+    line = _Line()
+
+    def told(progress: codesign.Progress) -> None:
+        line(progress)
+        seen.append(progress)
+
+    with pytest.raises(codesign.ClusterError, match=r"All workers of the cluster have been gone for .* 16 of 40 point"):
+        codesign.run(study(**MANY), tmp_path, client="anywhere", progress=told)
+    assert seen[0].waiting == 0 < seen[-1].waiting
+    assert capsys.readouterr().err.count("All workers of the cluster are gone") == 1
+    turns = len(seen)
+    assert len(asked) < 0.5 * turns, "not at every turn"
+    assert len(codesign.results(tmp_path).rows) == 16
 
 
 def test_a_worker_of_another_version_is_refused(

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import engine
 from engine import codesign, whatif
 from engine.codesign.answers import Results
 from engine.codesign.points import rows_of
+from engine.exploration.run import explore_scenario
 from tests.engine.codesign.small_study import study
 
 
@@ -124,11 +126,48 @@ def test_budgets_constraints_and_what_binds(found: codesign.Results) -> None:
         found.front(of="gpt3-13b")
 
 
+def test_a_whole_exploration_keeps_what_only_it_knows(tmp_path: Path) -> None:
+    edits = [{"parameter": "hbm_capacity", "values": [0.1, 20, 80]}]
+    asked = study(models=["megatron-126M"], edits=edits, sizes=[8], batches=[16], evaluate="exploration")
+    codesign.run(asked, tmp_path, workers=1)
+    none, *some = codesign.results(tmp_path).designs("megatron-126M").to_dict("records")
+    assert none["feasible"] == 0 < none["executions"]
+    assert np.isnan(none["median_samples_per_s"])
+    for row in some:
+        explored = explore_scenario(asked.scenario_at(asked.design(row["design"]), 0))
+        rows = explored.rows.table(["sample_rate", *NO_OFFLOAD]).to_pandas()
+        assert (row["executions"], row["feasible"]) == (explored.total, len(rows))
+        assert row["median_samples_per_s"] == rows["sample_rate"].median()
+        assert row["p90_samples_per_s"] == rows["sample_rate"].quantile(0.9)
+        plain = rows[~rows[NO_OFFLOAD].any(axis=1)]
+        assert row["no_offload_samples_per_s"] == plain["sample_rate"].max() <= row["samples_per_s"]
+    # A part that an earlier version wrote is as good, but for these.
+    (part,) = (tmp_path / "parts").iterdir()
+    whole = pq.read_table(part)
+    pq.write_table(whole.drop_columns(["executions", "p90_samples_per_s"]), part)
+    again = codesign.results(tmp_path).designs("megatron-126M")
+    assert again["samples_per_s"].tolist()[1:] == [row["samples_per_s"] for row in some]
+    assert "executions" not in again
+
+
+def test_an_exploration_too_large_to_be_kept_is_a_problem_of_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.codesign.points.LARGEST_IN_MEMORY", 1_000)
+    asked = study(models=["megatron-126M"], edits=[], follow=[], sizes=[8], batches=[16], evaluate="exploration")
+    (row,) = rows_of(asked, np.arange(1)).to_pylist()
+    assert row["status"] == "problem"
+    assert row["problem"].startswith("More than 1,000 executions run, too many")
+
+
+NO_OFFLOAD = ["weight_offload", "activations_offload", "optimizer_offload"]
+
+
 def test_where_one_more_dollar_goes(tmp_path: Path) -> None:
     asked = study(sizes=[8], batches=[16])
     codesign.run(asked, tmp_path, workers=1)
     found = codesign.results(tmp_path)
     worth = codesign.sensitivity(found, 3).set_index("parameter")
+    with pytest.raises(codesign.StudyCancelled):
+        codesign.sensitivity(found, 3, cancel=lambda: True)
     scenario = asked.scenario_at(asked.design(3), 1)
     after = whatif.changed(scenario, {"hbm_capacity": 88.0})
     assert worth.loc["hbm_capacity", "higher"] == 88

@@ -224,8 +224,11 @@ def test_the_command_answers_whatever_a_study_asks(
     assert (code, "Where one more dollar goes from design 0\nparameter " in out) == (0, True)
     code, out, _ = told({"edits": [*none, {"parameter": "host_capacity", "values": [0]}]})
     assert (code, out) == (1, "No design runs.\n")
-    code, _, text = told({"edits": [*none, {"parameter": "host_capacity", "values": [0]}]}, "--sensitivity", "0")
-    assert (code, "Design 0 does not run" in text) == (2, True)
+    for more in ((), ("--json",)):  # the answers first
+        code, out, text = told({"edits": [*none, {"parameter": "host_capacity", "values": [0]}]}, "--sensitivity", "0",
+                               *more)  # fmt: skip
+        assert (code, "Design 0 does not run" in text) == (2, True)
+        assert json.loads(out)["best"] is None if more else out == "No design runs.\n"
     there = set(tmp_path.iterdir())
     for options, sentence in (
         (("--objective", "usdd"), "did you mean 'usd'"), (("--of", "gpt"), "no model 'gpt'"),

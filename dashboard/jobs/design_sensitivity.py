@@ -1,0 +1,67 @@
+"""Where one more dollar goes from a design of a co-design study, off the page: some twenty searches for every model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+import pandas as pd
+
+from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.worker import Task, Worker
+from dashboard.link.own_studies import document_of
+from engine import ExplorationCancelled
+from engine.codesign import Results, Study, StudyCancelled, sensitivity
+from engine.codesign.answers import At
+
+__all__ = ["SensitivityJob", "SensitivityQuestion", "design_sensitivity"]
+
+MOST_KEPT: Final = 64
+"""Designs of which it is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class SensitivityQuestion:
+    """What `engine.codesign.sensitivity` is asked."""
+
+    study: Study
+    design: int
+    objective: str
+    of: str
+    at: At
+
+    @property
+    def key(self) -> str:
+        """Tells it from others: prices, weights and tokens are no part of a study's own key."""
+        study = sha256(document_of(self.study).encode()).hexdigest()
+        return f"{study} {self.design} {self.objective} {self.of} {self.at}"
+
+
+def found_worth(task: Task, asked: SensitivityQuestion) -> pd.DataFrame:
+    """Returns what more of everything is worth to a design; for a worker."""
+    found = Results(asked.study, pd.DataFrame())
+    try:
+        return sensitivity(found, asked.design, objective=asked.objective, of=asked.of, at=asked.at, cancel=task.stops)
+    except StudyCancelled:
+        raise ExplorationCancelled from None
+
+
+class SensitivityJob(Job):
+    """One design on its way."""
+
+    worth: pd.DataFrame | None
+
+    def __init__(self, kind: Kind, question: SensitivityQuestion) -> None:
+        super().__init__(kind, question.key, "Searching around the design", f"Design {question.design:,}")
+        self.question, self.worth = question, None
+
+    def work(self) -> bool:
+        """Searches."""
+        self.worth = self.run(found_worth, self.question)
+        return False
+
+
+def design_sensitivity(worker: Worker) -> Kind:
+    """Returns the kind of such jobs, worked on by a worker."""
+    return Kind(name="sensitivity", doing="Searching", unit="design", most_kept=MOST_KEPT, workers={"": worker})

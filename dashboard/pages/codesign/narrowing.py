@@ -1,0 +1,142 @@
+"""Designs that are kept: stretches of choices and figures, brushed or written, each a button that takes it back."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.files.codesign_report import Question
+from dashboard.link import state
+from dashboard.queries import design_stretches as stretches
+from dashboard.widgets.chart import brushed
+from dashboard.widgets.controls import menu_key, shut
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted
+from engine.codesign import QUANTITIES, Results, Study
+
+__all__ = ["in_force", "line", "menu", "on_brush"]
+
+LINK: Final = "codesign_kept"
+_TEXT: Final = re.compile(r"[-+.:,0-9a-z_]{1,2000}")
+_MENU: Final = "codesign_keep_only"
+
+
+def in_force(known: Collection[str]) -> dict[str, tuple[float, float]]:
+    """Returns the stretches that the link names.
+
+    Args:
+        known: names of the choices and quantities that there are.
+    """
+    text = state.url_value(LINK, "", _TEXT)
+    found, problem = stretches.in_link(text, known)
+    if problem is not None:
+        state.complain(LINK, problem)
+    return found
+
+
+def on_brush(key: str, found: Results, question: Question, designs: pd.DataFrame) -> Callable[[], None]:
+    """Returns what a brush in a chart does: what it keeps is in force beside what is.
+
+    Args:
+        key: of the chart.
+        found: the points that are there.
+        question: what is asked of them.
+        designs: rows of `Results.designs`.
+    """
+
+    def kept() -> None:
+        now = dict(question.stretches)
+        for name, ends in brushed(key).items():
+            if name not in designs:
+                continue
+            _put(now, name, None if ends is None else stretches.brushed(
+                found.study, designs[name], *ends, choice=name in question.names))  # fmt: skip
+        _set(now)
+
+    return kept
+
+
+def _put(now: dict[str, tuple[float, float]], name: str, ends: tuple[float, float] | None) -> None:
+    if ends is None or ends == (-math.inf, math.inf):
+        now.pop(name, None)
+    else:
+        now[name] = ends
+
+
+def _set(now: stretches.Stretches) -> None:
+    state.set_url_value(LINK, stretches.linked(now))
+
+
+def line(study: Study, question: Question, designs: pd.DataFrame) -> None:
+    """Draws what is kept as a sentence whose words take it back; nothing where nothing is in force.
+
+    Args:
+        study: the study.
+        question: what is asked of it.
+        designs: rows of `Results.designs`.
+    """
+    told = question.told(study)
+    if not told:
+        return
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="codesign_kept_line"):
+        for number, (name, words) in enumerate(told.items()):
+            st.markdown("and" if number else "Of designs with", width="content")
+            left = {each: ends for each, ends in question.stretches.items() if each != name}
+            st.button(literal(words), key=f"codesign_drop_{name}", icon=":material/close:", on_click=_set,
+                      args=(left,), help="Remove this filter")  # fmt: skip
+        st.button("Clear", key="codesign_clear", type="tertiary", on_click=_set, args=({},),
+                  help="Remove every filter")  # fmt: skip
+        runs = designs[designs["status"] == "ok"]
+        text = f"{len(question.kept(study, runs)):,} of {counted(len(runs), 'design')} that run"
+        st.markdown(f":gray[{text}]", width="content")
+
+
+def menu(found: Results, question: Question, designs: pd.DataFrame) -> None:
+    """Draws the menu in which what is kept can be written: the same as a brush, by the keyboard.
+
+    Args:
+        found: the points that are there.
+        question: what is asked of them.
+        designs: rows of `Results.designs`.
+    """
+    figures = {name: f"{one.label} [{one.unit}]" if one.unit else one.label for name, one in QUANTITIES.items()
+               if name in designs}  # fmt: skip
+    named = {**figures, **question.names}
+    about = "Designs with a stretch of a choice or figure; so does a box drawn over the front, or a brushed axis."
+    with st.popover("Keep only", icon=":material/filter_alt:", type="tertiary", help=about, key=menu_key(_MENU)):
+        first = [name for name in (question.up.name, question.across.name if question.across else "") if name]
+        options = list(dict.fromkeys([*first, *question.names, *figures]))
+        name = str(st.selectbox("Of", options, format_func=lambda each: named[each], key=f"{_MENU}_of"))
+        words = stretches.words_of(found.study).get(name)
+        with st.form(f"{_MENU}_form", border=False):
+            least, most = question.stretches.get(name, (-math.inf, math.inf))
+            key = f"{_MENU}_{name}_{least}_{most}"  # other fields once others have set it
+            if words is not None:
+                st.selectbox("Only", words, key=f"{key}_word")
+            else:
+                for end, value in (("At least", least), ("At most", most)):
+                    st.number_input(end, value=value if math.isfinite(value) else None, format="%.12g",
+                                    key=f"{key}_{end[3:]}", placeholder="open")  # fmt: skip
+            st.form_submit_button("Keep", key=f"{_MENU}_use", type="primary", on_click=_keep,
+                                  args=(question, name, words, key))  # fmt: skip
+
+
+def _keep(question: Question, name: str, words: list[str] | None, key: str) -> None:
+    now = dict(question.stretches)
+    if words is not None:
+        place = float(words.index(str(st.session_state[f"{key}_word"])))
+        ends = place, place
+    else:
+        least, most = (st.session_state[f"{key}_{end}"] for end in ("least", "most"))
+        ends = (-math.inf if least is None else float(least), math.inf if most is None else float(most))
+        if ends[0] > ends[1]:
+            st.toast("At least is above at most, so that no design would be kept.", icon=":material/error:")
+            return
+    _put(now, name, ends)
+    _set(now)
+    shut(_MENU)

@@ -1,0 +1,72 @@
+"""Where one more dollar goes from the design that is looked at."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.files.codesign_report import Question
+from dashboard.jobs.design_sensitivity import SensitivityJob, SensitivityQuestion
+from dashboard.jobs.server import server
+from dashboard.link import state
+from dashboard.widgets.controls import switch
+from dashboard.widgets.job_card import found_soon
+from dashboard.widgets.tables import height_of
+from dashboard.words.numbers import plain
+from engine.codesign import Results, estimate
+
+__all__ = ["worth_of_more"]
+
+MILLION: Final = 1e6
+SEARCHES: Final = 20
+"""Searches of every model that it takes about: systems have so many rates and capacities."""
+
+
+def worth_of_more(found: Results, question: Question, design: int) -> None:
+    """Draws what ten per cent more of every rate and capacity is worth to a design, where that is asked for.
+
+    Args:
+        found: the points that are there.
+        question: what is asked of them.
+        design: its number.
+    """
+    with st.container(border=True, key="codesign_worth"):
+        st.html(markup.head("Where one more dollar goes", f"from design {design:,}, in {question.up.label.lower()}"))
+        if not switch("Search around this design", "codesign_worth", help="Every rate and capacity of the design ten "
+                      "per cent higher, or a tenth less of a latency, one after the other, and searched again."):
+            return  # fmt: skip
+        row = found.rows[found.rows["point"] // len(found.study.models) == design]
+        if row["status"].isin(["infeasible", "problem"]).any():
+            st.markdown("The design does not run, so nothing can be better by a share.")
+            return
+        longest = server().settings.longest_seconds
+        if SEARCHES * estimate(found.study, 1).seconds / found.study.designs > longest:
+            st.info(f"It takes longer than the {longest:,.0f} s that this server gives a search. Run "
+                    f"shardscape codesign with --sensitivity {design}.", icon=":material/block:")  # fmt: skip
+            return
+        asked = SensitivityQuestion(found.study, design, question.up.name, question.of, question.at)
+        shared, watcher = server(), state.watcher()
+        job = shared.board.post(SensitivityJob(shared.design_sensitivity, asked), watcher)
+        worth = found_soon(job, SensitivityJob, watcher, lambda one: one.worth)
+        if worth is not None:
+            _table(worth, design)
+
+
+def _table(worth: pd.DataFrame, design: int) -> None:
+    labels = [f"{label} [{unit}]" if unit else label for label, unit in zip(worth["label"], worth["unit"], strict=True)]
+    shown = pd.DataFrame({
+        "Ten per cent better": labels,
+        "From": [plain(each, 4) for each in worth["value"]],
+        "To": [plain(each, 4) for each in worth["higher"]],
+        "Gain [%]": (100 * worth["gain"]).round(4),
+        "Costs [USD]": worth["more"].round(),
+        "Gain [%] per million USD": [float(f"{100 * MILLION * each:.4g}") for each in worth["gain_per_usd"]],
+    })  # fmt: skip
+    formats = {name: st.column_config.NumberColumn(format="localized") for name in shown.columns[3:]}
+    st.dataframe(shown, hide_index=True, column_config=formats, height=height_of(len(shown), 420), placeholder="–",
+                 key="codesign_worth_table", alt=f"What more of everything is worth to design {design}, the best use "
+                 "of money first.")  # fmt: skip
+    st.caption("What has no price in this study has no gain per dollar and stands last.")
