@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import plotly
 import plotly.graph_objects as go
 import plotly.offline
-from _plotly_utils.utils import convert_to_base64
+from plotly.basedatatypes import convert_to_base64
 
 __all__ = ["PROMPT", "VERSION", "address", "as_json", "library", "name", "prompt_library", "unchecked"]
 
