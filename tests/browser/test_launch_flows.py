@@ -47,4 +47,4 @@ def test_the_card_has_a_file_that_opens_as_the_execution_shown(page: Page, serve
     page.locator("[data-testid=stFileUploaderDropzoneInput]").set_input_files(file)
     expect(page.get_by_text("llama-3-8B · 8 GPUs")).to_be_visible()
     assert stands.faster is not None
-    expect(page.get_by_text(f"rank {stands.faster + 1:,} of {stands.feasible:,}")).to_be_visible()
+    expect(page.get_by_text(f"place {stands.faster + 1:,} of {stands.feasible:,}")).to_be_visible()

@@ -346,6 +346,7 @@ def test_opening_a_launch_script(place: Place) -> None:
     stands = launch.standing(launch.read_text(written.text, "train.sh").execution, "llama-3-8B", now.system,
                              cost_model=now.cost_model)  # fmt: skip
     assert stands.steps
+    assert stands.faster is not None
     for flags in launch.flag_changes(stands, framework="megatron"):
         assert all(each.flag in told for each in flags)
     link = launch_file.parameters(stands)
@@ -354,6 +355,8 @@ def test_opening_a_launch_script(place: Place) -> None:
     assert link["cell"] == "2x2"
     (row,) = opened.space.table([int(link["id"])]).to_dict("records")
     assert row["tensor_par_comm_type"] == "rs_ag"
+    assert link["own"] == link["id"]
+    assert f"place {stands.faster + 1:,} of {stands.feasible:,} that run" in told
     app.file_uploader[0].set_value(("train.sh", b"echo nothing here", "text/plain")).run()
     assert "is no launch configuration" in app.error[0].value
 
