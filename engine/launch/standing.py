@@ -239,8 +239,8 @@ def _number_of(scenario: Scenario, fields: Mapping[str, Any]) -> int | None:
     alike = ids[same][:_MOST_ALIKE]
     if not len(alike):
         return None
-    found = scenario.evaluate(space.table(alike))
-    rates = np.where(found["status"] == "ok", found["sample_rate"], 0.0)
+    evaluated = scenario.evaluate(space.table(alike))
+    rates = np.where(evaluated["status"] == "ok", evaluated["sample_rate"], 0.0)
     return int(alike[rates.argmax()]) if rates.any() else None
 
 

@@ -112,9 +112,9 @@ def _stands(stands: Standing, framework: str) -> None:
     if not stands.runs:
         st.markdown(f"**It does not run there.** {literal(str(row['reason_text']))}")
     elif best is not None:
-        known = stands.faster is not None and stands.feasible is not None
-        place = (placed(stands.faster, stands.feasible) if known else
-                 "its place is counted on Explore, once all executions are evaluated there")  # fmt: skip
+        place = "its place is counted on Explore, once all executions are evaluated there"
+        if stands.faster is not None and stands.feasible is not None:
+            place = placed(stands.faster, stands.feasible)
         st.markdown(f"**{format_value('sample_rate', row['sample_rate'])}**, {place}.")
     if best is None:
         st.markdown("Nothing runs there.")
