@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.elements.label_placement import Place, Room, annotation
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted, trace
 from dashboard.words.numbers import format_value, gibibytes, percent, scale_for
 from engine.serving import MEMORY_PARTS, STEP_PARTS, by_name
 
@@ -81,7 +80,8 @@ def serving_frontier(
         best = part["on_frontier"].to_numpy(bool)
         ring = (part["id"] == selected).to_numpy(bool)
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=x.tolist(), y=y.tolist(), mode="lines+markers", line={"color": tone, "width": 1.4},
                 marker={
                     "size": [14 if r else 9 if b else 4 for r, b in zip(ring, best, strict=True)], "color": tone,
@@ -96,7 +96,8 @@ def serving_frontier(
         lines[degree] = [(math.log10(a), math.log10(b)) for a, b in zip(x, y, strict=True)]
     if aside is not None:
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=[float(aside[_USER.name]) / x_scale.factor], y=[float(aside[_PROCESSOR.name]) / y_scale.factor],
                 mode="markers", customdata=[[selected]], hovertext=_titles(pd.DataFrame([dict(aside)])),
                 hovertemplate="%{hovertext}<extra></extra>", name="chosen",
@@ -176,7 +177,8 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
     for kind in MEMORY:
         sizes = rows[kind.key].to_numpy(float)
         figure.add_trace(
-            go.Bar(
+            trace(
+                "bar",
                 x=(sizes / scale.factor).tolist(), y=places, orientation="h", width=0.62, name=kind.name,
                 marker={"color": kind.colour(colours), "line": {"color": colours.background, "width": 1}},
                 text=[scale.number(size) if size > 0.07 * reach else "" for size in sizes], textposition="inside",
@@ -237,7 +239,8 @@ def _parts(what: str, total: float, bars: list[tuple[str, float, str | None, str
     time = by_name("decode_step_time")
     figure = base(colours, 10 + 21 * len(bars))
     figure.add_trace(
-        go.Bar(
+        trace(
+            "bar",
             x=[seconds for _, seconds, _, _ in bars], y=list(range(len(bars))), orientation="h", width=0.62,
             marker={"color": [_colour(kind, colours) for _, _, kind, _ in bars]},
             hovertext=[told for _, _, _, told in bars], hovertemplate="%{hovertext}<extra></extra>",

@@ -14,8 +14,9 @@ from typing import Any, Final, cast
 import plotly
 import plotly.graph_objects as go
 import plotly.offline
+from _plotly_utils.utils import convert_to_base64
 
-__all__ = ["PROMPT", "VERSION", "address", "library", "name", "prompt_library", "unchecked"]
+__all__ = ["PROMPT", "VERSION", "address", "as_json", "library", "name", "prompt_library", "unchecked"]
 
 VERSION: Final[str] = plotly.__version__
 """Of Plotly, with which its JavaScript comes."""
@@ -31,6 +32,16 @@ def unchecked(**parts: Any) -> go.Figure:
     The tests of charts have every figure checked. parts: `data` and `layout` of `plotly.graph_objects.Figure`.
     """
     return go.Figure(**parts, _validate=False)
+
+
+def as_json(figure: go.Figure) -> str:
+    """Returns a figure that is not needed any more as its `to_json(validate=False)` does, arrays as bytes.
+
+    That one copies the whole figure first, which was an eighth of the server's work for a page with charts.
+    """
+    parts = {"data": figure._data, "layout": figure._layout}
+    convert_to_base64(parts)
+    return cast(str, plotly.io.to_json(parts, validate=False))
 
 
 def library() -> str:

@@ -41,7 +41,7 @@ def show(
     figure = stacked(chart.figure) if chart.rows and is_narrow() else chart.figure
     named = {"toImageButtonOptions": CONFIG["toImageButtonOptions"] | {"filename": f"shardscape_{key}"}}
     told = {
-        "figure": figure.to_json(validate=False), "alt": chart.alt, "config": {**CONFIG, **named, **(config or {})},
+        "figure": plotly_figures.as_json(figure), "alt": chart.alt, "config": {**CONFIG, **named, **(config or {})},
         "height": figure.layout.height or _HEIGHT, "clickable": on_click is not None, "script": front_end.SCRIPT,
         "library": plotly_figures.address(figure),
     }  # fmt: skip

@@ -57,8 +57,7 @@ def running(*options: str, agents: bool = False, variables: Mapping[str, str] | 
         log = Path(folder) / "log.txt"
         command = [
             sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
-            "--server.address", "127.0.0.1", "--server.fileWatcherType", "none",
-            "--server.enableAgentApi", str(agents).lower(), *options,
+            "--server.address", "127.0.0.1", "--server.enableAgentApi", str(agents).lower(), *options,
         ]  # fmt: skip
         environment = {**os.environ, "SHARDSCAPE_STORE": str(Path(folder) / "results.duckdb"), **(variables or {})}
         with log.open("w") as output:

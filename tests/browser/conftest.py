@@ -73,8 +73,7 @@ class Server:
         self.address = f"http://127.0.0.1:{port}"
         self._log = folder / "log.txt"
         self._command = [
-            sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
-            "--server.fileWatcherType", "none", *options,
+            sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port), *options,
         ]  # fmt: skip
         store = {"SHARDSCAPE_STORE": str(folder / "results.duckdb"), "SHARDSCAPE_PROCESS": "on" if apart else "off"}
         self._environment = {**os.environ, **store}

@@ -9,11 +9,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.accuracy.measured import BAND, shown_marks
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
 from dashboard.words.numbers import format_value, percent, signed_percent
 
 __all__ = ["Moved", "before_and_after", "parameters_moved"]
@@ -57,7 +56,8 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
         (after, new, {"symbol": "circle", "size": 8, "color": colours.ramp(0.65)}),
     ):
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=times.tolist(), y=values.tolist(), mode="markers", name=name, marker=look,
                 hovertext=[_hover(row, after) for row in shown.to_dict("records")],
                 hovertemplate="%{hovertext}<extra></extra>", customdata=[[int(row)] for row in shown["row"]],
@@ -84,7 +84,7 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
     return Chart(figure, _finding(rows, after, len(shown)))
 
 
-def _moves(times: Sequence[float] | np.ndarray[Any, Any], old: Any, new: Any, colours: Palette) -> go.Scatter:
+def _moves(times: Sequence[float] | np.ndarray[Any, Any], old: Any, new: Any, colours: Palette) -> dict[str, Any]:
     """A line from every error before to the one after, where there is one."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -92,7 +92,8 @@ def _moves(times: Sequence[float] | np.ndarray[Any, Any], old: Any, new: Any, co
         if math.isfinite(last):
             x += [float(time), float(time), None]
             y += [float(first), float(last), None]
-    return go.Scatter(
+    return trace(
+        "scatter",
         x=x, y=y, mode="lines", line={"color": colours.muted, "width": 1}, opacity=0.6, hoverinfo="skip",
         showlegend=False,
     )  # fmt: skip
@@ -132,10 +133,12 @@ def parameters_moved(moved: Sequence[Moved], mode: str = "light") -> Chart:
             x += [100 * (low - 1), 100 * (high - 1), None]
             y += [place, place, None]
         figure.add_trace(
-            go.Scatter(x=x, y=y, mode="lines", line={"color": colour, "width": width}, name=name, hoverinfo="skip")
-        )
+            trace("scatter", x=x, y=y, mode="lines", line={"color": colour, "width": width}, name=name,
+                  hoverinfo="skip")
+        )  # fmt: skip
     figure.add_trace(
-        go.Scatter(
+        trace(
+            "scatter",
             x=[100 * (item.value - 1) for item in moved], y=places, mode="markers", showlegend=False,
             marker={"color": colours.ramp(0.8), "size": 10, "line": {"color": colours.background, "width": 1.5}},
             hovertext=[f"<b>{escape(item.label)}</b><br>{escape(item.told)}" for item in moved],

@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted, trace
 from dashboard.words.numbers import format_value, percent, signed_percent
 
 __all__ = ["BAND", "MAX_MARKS", "PARTS", "measured", "shown_marks", "step_parts"]
@@ -74,7 +74,8 @@ def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = 
         part = shown[which]
         ring = [int(value) == selected for value in part["row"]]
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=part["measured_step_time_s"].tolist(), y=part["predicted_step_time_s"].tolist(), mode="markers",
                 name=f"{name} ({len(part):,})",
                 marker={
@@ -99,12 +100,12 @@ def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 def _guides(figure: go.Figure, low: float, high: float, colours: Palette) -> None:
     """The band of ±10 %, the diagonal, and their names at the upper end."""
     figure.add_trace(
-        go.Scatter(x=[low, high, high, low], y=[low * (1 - BAND), high * (1 - BAND), high * (1 + BAND),
+        trace("scatter", x=[low, high, high, low], y=[low * (1 - BAND), high * (1 - BAND), high * (1 + BAND),
                    low * (1 + BAND)], fill="toself", mode="lines", line={"width": 0}, fillcolor=colours.grid,
                    hoverinfo="skip", showlegend=False)
     )  # fmt: skip
     figure.add_trace(
-        go.Scatter(x=[low, high], y=[low, high], mode="lines", line={"color": colours.muted, "width": 1.2},
+        trace("scatter", x=[low, high], y=[low, high], mode="lines", line={"color": colours.muted, "width": 1.2},
                    hoverinfo="skip", showlegend=False)
     )  # fmt: skip
     place = math.log10(low) + 0.6 * math.log10(high / low)
@@ -148,7 +149,8 @@ def step_parts(parts: Mapping[str, float], taken: float, mode: str = "light") ->
         return empty(colours, 120, "This run has no prediction.")
     figure = base(colours, 34 + 21 * len(bars))
     figure.add_trace(
-        go.Bar(
+        trace(
+            "bar",
             x=[seconds for _, seconds, _ in bars], y=list(range(len(bars))), orientation="h", width=0.62,
             marker={
                 "color": [colour or colours.muted for _, _, colour in bars],

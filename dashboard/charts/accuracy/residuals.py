@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from dashboard.charts.accuracy.measured import BAND, shown_marks
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, signed_percent
 
@@ -60,7 +60,8 @@ def residuals(
     for which, colour, symbol in ((close, colours.ramp(0.65), "circle"), (~close, colours.worse, "diamond")):
         part = shown[which]
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=places.loc[part.index].tolist(), y=(100 * part["error"]).clip(*bounds).tolist(), mode="markers",
                 marker={"size": 5, "color": colour, "symbol": symbol, "opacity": 0.6},
                 customdata=[[int(row)] for row in part["row"]],
@@ -154,7 +155,7 @@ def _medians(
         found.append((median, len(index)))
         ends = [float(where.min()), float(where.max())]
         figure.add_trace(
-            go.Scatter(x=ends, y=[100 * median] * 2, mode="lines+markers", hoverinfo="skip",
+            trace("scatter", x=ends, y=[100 * median] * 2, mode="lines+markers", hoverinfo="skip",
                        line={"color": colours.text, "width": 2.5}, marker={"size": 3, "color": colours.text})
         )  # fmt: skip
         middle = math.log10(ends[0] * ends[1]) / 2 if logarithmic else sum(ends) / 2

@@ -6,10 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-import plotly.graph_objects as go
-
 from dashboard.charts.elements.palette import TIME_KINDS, palette
-from dashboard.charts.elements.template import Chart, base, empty
+from dashboard.charts.elements.template import Chart, base, empty, trace
 from dashboard.words.numbers import percent, plain
 
 __all__ = ["Curve", "efficiency_curve"]
@@ -43,7 +41,8 @@ def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *,
         colour = kinds[_ORDER[index % len(_ORDER)]] or colours.text
         label = _plain(_together(names))
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=x, y=y, mode="lines", name=label,
                 line={"shape": "hv", "width": 2, "color": colour, "dash": _DASHES[index % len(_DASHES)]},
                 hovertemplate=f"<b>{label}</b><br>from %{{x:.4~g}} {unit}: %{{y:.1%}}<extra></extra>",

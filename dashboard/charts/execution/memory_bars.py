@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import MEMORY_KINDS, Kind, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, noted, style_axes
+from dashboard.charts.elements.template import Chart, base, empty, noted, style_axes, trace
 from dashboard.words.names import degrees, in_sentence
 from dashboard.words.numbers import UNLIMITED, Scale, format_value, gibibytes, percent, scale_for
 
@@ -267,7 +267,7 @@ def _piece(
     colours: Palette,
     suffix: str,
     thickness: float,
-) -> go.Bar:
+) -> dict[str, Any]:
     """Return the pieces of one kind over all bars of a panel."""
     hovers = [
         "<br>".join(
@@ -281,7 +281,8 @@ def _piece(
         )
         for bar, size, total in zip(bars, sizes, totals, strict=True)
     ]
-    return go.Bar(
+    return trace(
+        "bar",
         x=[size / scale.factor for size in sizes],
         y=rows,
         orientation="h",

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import plotly.graph_objects as go
-
 from dashboard.charts.elements.palette import TIME_KINDS, palette
-from dashboard.charts.elements.template import Chart, base, empty, note
+from dashboard.charts.elements.template import Chart, base, empty, note, trace
 from dashboard.words.numbers import format_value, scale_for
 from engine.cost_models.account import LinkTime, RankGroup
 
@@ -41,7 +39,8 @@ def partners(
             note(figure, "no partners", colours, x=0, y=row, xanchor="left")
             continue
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=list(shown), y=[row] * len(shown), mode="markers",
                 marker={"symbol": "line-ns", "size": 17,
                         "line": {"width": 2.5, "color": _KINDS[LOOK[group.name]].colour(colours)}},
@@ -78,7 +77,8 @@ def traffic(rows: Sequence[LinkTime], where: Mapping[str, str], mode: str = "lig
         hidden = max(0.0, row.link - row.exposed)
         for size, begin, opacity, word in ((row.exposed, 0.0, 1.0, "exposed"), (hidden, row.exposed, 0.35, "hidden")):
             figure.add_trace(
-                go.Bar(
+                trace(
+                    "bar",
                     x=[size / scale.factor], base=[begin / scale.factor], y=[place + 0.14], orientation="h", width=0.42,
                     marker={"color": colour, "opacity": opacity, "line": {"width": 0}},
                     hovertext=f"<b>{row.name}, {word}</b><br>{format_value(_UNIT, size)}",

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, note
+from dashboard.charts.elements.template import Chart, base, empty, note, trace
 from dashboard.words.numbers import format_value, plain, scale_for
 from engine.cost_models.account import Roofs
 
@@ -54,7 +54,8 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
         chosen = [mark for mark in marks if mark["stage"] == stage]
         colour, symbol = looks[stage]
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=[mark["intensity"] for mark in chosen],
                 y=[mark["rate"] / 1e12 for mark in chosen],
                 mode="markers",
@@ -104,7 +105,7 @@ def _roofs(figure: go.Figure, roofs: Roofs, left: float, right: float, colours: 
     for peak, name, dash in zip((roofs.matrix, roofs.lower), roofs.names, ("solid", "dash"), strict=True):
         knee = peak / roofs.bandwidth
         figure.add_trace(
-            go.Scatter(x=[knee, right], y=[peak / 1e12] * 2, mode="lines", hoverinfo="skip", showlegend=False,
+            trace("scatter", x=[knee, right], y=[peak / 1e12] * 2, mode="lines", hoverinfo="skip", showlegend=False,
                        line={"color": colours.muted, "width": 1.3, "dash": dash})
         )  # fmt: skip
         note(
@@ -114,7 +115,7 @@ def _roofs(figure: go.Figure, roofs: Roofs, left: float, right: float, colours: 
         )  # fmt: skip
     knee = roofs.matrix / roofs.bandwidth
     figure.add_trace(
-        go.Scatter(x=[left, knee], y=[roofs.bandwidth * left / 1e12, roofs.matrix / 1e12], mode="lines",
+        trace("scatter", x=[left, knee], y=[roofs.bandwidth * left / 1e12, roofs.matrix / 1e12], mode="lines",
                    hoverinfo="skip", showlegend=False, line={"color": colours.muted, "width": 1.3})
     )  # fmt: skip
     scale = scale_for("offload_mem_bw_req", [roofs.bandwidth])

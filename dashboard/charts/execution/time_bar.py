@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-import plotly.graph_objects as go
-
 from dashboard.charts.elements.palette import TIME_KINDS, Kind, Palette, common_kinds, palette
-from dashboard.charts.elements.template import Chart, base, noted
+from dashboard.charts.elements.template import Chart, noted, written
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, Scale, format_delta, format_value, percent, scale_for
 
@@ -63,32 +61,29 @@ def waterfall(
     total = float(execution[_TOTAL])
     longest = max(total, float(other[_TOTAL]) if other is not None else 0.0)
     scale = scale_for(_TOTAL, [longest])
-    figure = base(colours, 46 + _ROW * len(rows))
     sizes = [total, *_sizes(execution, kinds)]
     others = None if other is None else [float(other[_TOTAL]), *_sizes(other, kinds)]
     places = [len(rows) - 1 - index for index in range(len(rows))]
     lift = 0.1 if others is not None else 0.0
-    _draw(figure, rows, sizes, [place + lift for place in places], total, scale, colours, names[0], thin=False)
+    bars = [_bars(rows, sizes, [place + lift for place in places], total, scale, colours, names[0], thin=False)]
     if others is not None:
         below = [place - 0.29 for place in places]
-        _draw(figure, rows, others, below, others[0], scale, colours, names[1], thin=True)
+        bars.append(_bars(rows, others, below, others[0], scale, colours, names[1], thin=True))
     starts = _starts(sizes)
     steps: list[dict[str, Any]] = []
     for index in range(1, len(rows) - 1):
         end = (starts[index] + sizes[index]) / scale.factor
         steps.append({"type": "line", "x0": end, "x1": end, "y0": places[index] + lift, "y1": places[index + 1] + lift,
                       "layer": "below", "line": {"color": colours.muted, "width": 1, "dash": "dot"}})  # fmt: skip
-    figure.update_layout(shapes=steps, annotations=_columns(sizes, others, places, colours, names))
-    figure.update_xaxes(
-        range=[0, longest * 1.01 / scale.factor], ticksuffix=scale.suffix, nticks=6, showgrid=True, zeroline=False
-    )
-    figure.update_yaxes(
-        tickvals=places, ticktext=[label for label, _ in rows], range=[-0.55, len(rows) - 0.45],
-        tickfont={"size": 12, "color": colours.text},
-    )  # fmt: skip
-    figure.update_layout(
-        barmode="overlay", margin={"t": 26, "r": 216 if others is not None else 138}, uniformtext={"mode": False}
-    )
+    figure = written(colours, 46 + _ROW * len(rows), bars, {
+        "shapes": steps, "annotations": _columns(sizes, others, places, colours, names),
+        "xaxis": {"range": [0, longest * 1.01 / scale.factor], "ticksuffix": scale.suffix, "nticks": 6,
+                  "showgrid": True},
+        "yaxis": {"tickvals": places, "ticktext": [label for label, _ in rows], "range": [-0.55, len(rows) - 0.45],
+                  "tickfont": {"size": 12, "color": colours.text}},
+        "barmode": "overlay", "margin": {"t": 26, "r": 216 if others is not None else 138},
+        "uniformtext": {"mode": False},
+    })  # fmt: skip
     return Chart(figure, _alt(sizes, others, names, kinds), rows=True)
 
 
@@ -108,8 +103,7 @@ def _starts(sizes: list[float]) -> list[float]:
     return starts
 
 
-def _draw(
-    figure: go.Figure,
+def _bars(
     rows: list[tuple[str, Kind | None]],
     sizes: list[float],
     places: list[float],
@@ -119,35 +113,34 @@ def _draw(
     name: str,
     *,
     thin: bool,
-) -> None:
-    """Add one trace with a bar per row."""
+) -> dict[str, Any]:
+    """Return one trace with a bar per row."""
     drawn = [colours.text if kind is None else kind.colour(colours) for _, kind in rows]
     hatched = [colour is None and not thin for colour in drawn]
-    figure.add_trace(
-        go.Bar(
-            x=[size / scale.factor for size in sizes],
-            base=[start / scale.factor for start in _starts(sizes)],
-            y=places,
-            orientation="h",
-            width=_THIN if thin else _THICK,
-            name=name,
-            opacity=0.75 if thin else 1,
-            marker={
-                # Hatched where a colour is missing; see the cell map for why it is the bar's colour that hatches.
-                "color": [colour or colours.muted for colour in drawn],
-                "line": {
-                    "color": [colours.muted if flag else colours.background for flag in hatched],
-                    "width": [1 if flag else 0 for flag in hatched],
-                },
-                "pattern": colours.hatch_some(hatched, size=5, opacity=0.9),
+    return {
+        "type": "bar",
+        "x": [size / scale.factor for size in sizes],
+        "base": [start / scale.factor for start in _starts(sizes)],
+        "y": places,
+        "orientation": "h",
+        "width": _THIN if thin else _THICK,
+        "name": name,
+        "opacity": 0.75 if thin else 1,
+        "marker": {
+            # Hatched where a colour is missing; see the cell map for why it is the bar's colour that hatches.
+            "color": [colour or colours.muted for colour in drawn],
+            "line": {
+                "color": [colours.muted if flag else colours.background for flag in hatched],
+                "width": [1 if flag else 0 for flag in hatched],
             },
-            hovertext=[
-                f"<b>{label}</b><br>{format_value(_TOTAL, size)}<br>{_share(size, total)} of the step"
-                for (label, _), size in zip(rows, sizes, strict=True)
-            ],
-            hovertemplate="%{hovertext}<extra>" + name + "</extra>",
-        )
-    )
+            "pattern": colours.hatch_some(hatched, size=5, opacity=0.9),
+        },
+        "hovertext": [
+            f"<b>{label}</b><br>{format_value(_TOTAL, size)}<br>{_share(size, total)} of the step"
+            for (label, _), size in zip(rows, sizes, strict=True)
+        ],
+        "hovertemplate": "%{hovertext}<extra>" + name + "</extra>",
+    }
 
 
 def _columns(

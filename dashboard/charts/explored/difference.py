@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import palette
-from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted
+from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted, trace
 from dashboard.charts.execution.time_bar import time_kinds, time_pieces
 from dashboard.charts.what_if.surface import MOST_LABELS
 from dashboard.words.names import degrees
@@ -58,7 +57,8 @@ def difference_map(
     x = [pipelines.index(cell[1]) for cell in cells]
     y = [tensors.index(cell[0]) for cell in cells]
     figure.add_trace(
-        go.Bar(
+        trace(
+            "bar",
             x=x,
             y=[_SIDE] * len(cells),
             base=[row - _SIDE / 2 for row in y],
@@ -156,7 +156,8 @@ def aligned_steps(
         drawn = [colours.text, *(kind.colour(colours) for kind in kinds)]
         axis = "" if number == 0 else str(number + 1)
         figure.add_trace(
-            go.Bar(
+            trace(
+                "bar",
                 x=[piece / scale.factor for piece in pieces],
                 base=[start / scale.factor for start in starts],
                 y=places,

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, note
+from dashboard.charts.elements.template import Chart, base, empty, note, trace
 from dashboard.words.names import degrees
 from dashboard.words.numbers import UNLIMITED, gibibytes, scale_for
 
@@ -39,7 +39,8 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
     over = [need > capacity for need in needs]
     figure = base(colours, 34 + _ROW * len(needs) + 26)
     figure.add_trace(
-        go.Bar(
+        trace(
+            "bar",
             x=[min(need, reach) / scale.factor for need in needs],
             y=rows,
             orientation="h",

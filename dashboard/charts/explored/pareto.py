@@ -10,11 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.elements.colour_scale import colour_bar, ramp_for
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, trace
 from dashboard.words.names import execution_name, in_sentence
 from dashboard.words.numbers import Scale, column_of, count, counted, format_value, scale_for
 from engine.columns import Column
@@ -118,7 +117,7 @@ def _other(
     z_column: Column | None,
     scales: tuple[Scale, Scale],
     colours: Palette,
-) -> go.Scatter:
+) -> dict[str, Any]:
     """Return the frontier of another scenario, with a colour, a mark and a dash of its own."""
     rows = thinned(one.frontier.sort_values(x_column.name, kind="stable"))
     number = "ABCD".index(one.letter)
@@ -132,7 +131,8 @@ def _other(
         )
         for row in rows.to_dict("records")
     ]  # fmt: skip
-    return go.Scatter(
+    return trace(
+        "scatter",
         x=[float(value) / scales[0].factor for value in rows[x_column.name]],
         y=[float(value) / scales[1].factor for value in rows[y_column.name]],
         mode="lines+markers" if z_column is None else "markers", name=f"{one.letter} · {one.name}", showlegend=True,
@@ -153,13 +153,14 @@ def thinned(rows: pd.DataFrame, most: int = MAX_MARKS) -> pd.DataFrame:
 
 def _density(
     density: Density, x_column: Column, y_column: Column, scales: tuple[Scale, Scale], colours: Palette
-) -> go.Heatmap:
+) -> dict[str, Any]:
     """Return the counts per bin, coloured by their logarithm so that rare regions stay visible."""
     counts = np.asarray(density.counts, dtype=float)
     with np.errstate(divide="ignore"):
         shade = np.where(counts > 0, np.log10(counts), np.nan)
     top = float(np.nanmax(shade)) if (counts > 0).any() else 1.0
-    return go.Heatmap(
+    return trace(
+        "heatmap",
         x=[edge / scales[0].factor for edge in density.x_edges],
         y=[edge / scales[1].factor for edge in density.y_edges],
         z=np.round(shade, 3),
@@ -187,7 +188,7 @@ def _marks(
     scales: tuple[Scale, Scale],
     colours: Palette,
     selected: int | None,
-) -> go.Scatter:
+) -> dict[str, Any]:
     """Return the frontier: joined marks for two metrics, marks coloured by the third for three."""
     columns = [column for column in (x_column, y_column, z_column) if column is not None]
     hovers = [
@@ -226,7 +227,8 @@ def _marks(
             }},
         }  # fmt: skip
         marker["line"]["color"] = [colours.text if flag else colours.muted for flag in ring]
-    return go.Scatter(
+    return trace(
+        "scatter",
         x=[float(value) / scales[0].factor for value in shown[x_column.name]],
         y=[float(value) / scales[1].factor for value in shown[y_column.name]],
         mode="lines+markers" if z_column is None else "markers",

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
 from dashboard.words.numbers import counted, plain
 from engine.planners.elastic import Timeline
 from engine.planners.elastic.plan_names import plan_title
@@ -38,7 +37,8 @@ def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
     for place, name in enumerate(names):
         times, rates = found.steps(name)
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=[time / 60 for time in times], y=rates, mode="lines", name=name,
                 line={"color": SCENARIOS[colours.mode][place] if place < 4 else colours.muted,
                       "width": 2.8 if place == 0 else 1.6, "dash": _DASHES[place % len(_DASHES)]},
@@ -91,7 +91,7 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
         return empty(colours, HEIGHT, "No plan runs anywhere along this resource.")
     figure = base(colours, HEIGHT)
     figure.add_trace(
-        go.Scatter(x=curve[over], y=curve["stored_best"], mode="lines", name="best up to here", hoverinfo="skip",
+        trace("scatter", x=curve[over], y=curve["stored_best"], mode="lines", name="best up to here", hoverinfo="skip",
                    line={"color": colours.muted, "width": 1, "shape": "hv"})
     )  # fmt: skip
     shades = SCENARIOS[colours.mode]
@@ -102,7 +102,8 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
     if not named.all():
         rest = runs[~named]
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=rest[over], y=rest["raw_best"], mode="markers", name="others",
                 marker={"size": 5, "color": colours.muted}, customdata=rest[["raw_plan"]].map(plan_title),
                 hovertemplate=f"<b>%{{customdata[0]}}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
@@ -110,7 +111,8 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
         )  # fmt: skip
     for place, (plan, own) in enumerate(groups):
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=own[over], y=own["raw_best"], mode="markers", name=plan_title(str(plan)),
                 marker={"size": 8, "color": shades[place % len(shades)], "symbol": place % 8},
                 customdata=own[["gain"]],
@@ -147,7 +149,7 @@ def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
         hours += [start + paused, end]
         rates += [float(row["throughput"])] * 2
     figure.add_trace(
-        go.Scatter(x=hours, y=rates, mode="lines", line={"color": SCENARIOS[colours.mode][0], "width": 2.4},
+        trace("scatter", x=hours, y=rates, mode="lines", line={"color": SCENARIOS[colours.mode][0], "width": 2.4},
                    hovertemplate="%{x:.3g} h: %{y:.4g} samples/s<extra></extra>")
     )  # fmt: skip
     end = float(phases["end_s"].iloc[-1]) / 3600
@@ -179,13 +181,14 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
     figure = base(colours, HEIGHT)
     low, high = min(every) / 1.2, max(every) * 1.2
     figure.add_trace(
-        go.Scatter(x=[low, high], y=[low, high], mode="lines", name="equal", hoverinfo="skip",
+        trace("scatter", x=[low, high], y=[low, high], mode="lines", name="equal", hoverinfo="skip",
                    line={"color": colours.muted, "width": 1, "dash": "dot"})
     )  # fmt: skip
     told = []
     for place, (title, each) in enumerate(known.items()):
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=each["measured_ms"] / 1e3, y=each["predicted_ms"] / 1e3, mode="markers", name=title,
                 marker={"size": 7, "color": SCENARIOS[colours.mode][place], "symbol": ("circle", "diamond")[place % 2],
                         "opacity": 0.75},

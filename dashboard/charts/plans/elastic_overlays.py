@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import SCENARIOS, palette
-from dashboard.charts.elements.template import Chart, base, empty
+from dashboard.charts.elements.template import Chart, base, empty, trace
 from dashboard.words.numbers import counted, plain
 from engine.planners.elastic.plan_names import plan_title
 
@@ -34,7 +33,8 @@ def loss_curves(table: pd.DataFrame, label: str, mode: str = "light") -> Chart:
     runs = [str(name) for name in table.columns if name != "minibatch"]
     for place, run in enumerate(runs):
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=table["minibatch"], y=table[run], mode="lines", name=run.replace("_", ", "),
                 line={"color": shades[place % len(shades)], "width": 1.6, "dash": _DASHES[place % len(_DASHES)]},
                 hovertemplate=f"<b>{run.replace('_', ', ')}</b><br>minibatch %{{x}}: %{{y:.4g}}<extra></extra>",
@@ -68,7 +68,8 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
             continue
         times = rows["stored_best"] / rows["stored_best"].iloc[0]
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=rows[over], y=times, mode="lines+markers", name=job,
                 line={"color": shades[place % len(shades)], "width": 1.8, "dash": _DASHES[place % len(_DASHES)],
                       "shape": "hv"},

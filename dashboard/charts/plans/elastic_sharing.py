@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
-from dashboard.charts.elements.template import Chart, base
+from dashboard.charts.elements.template import Chart, base, trace
 from dashboard.words.numbers import plain
 from engine.planners.elastic.plan_names import plan_title
 
@@ -37,7 +36,8 @@ def split_bars(table: pd.DataFrame, mode: str = "light") -> Chart:
         shade = shades[place % len(shades)]
         ink = max((colours.text, colours.background), key=lambda each: contrast(each, shade))
         figure.add_trace(
-            go.Bar(
+            trace(
+                "bar",
                 x=own["normalised"], y=[WAYS[way] for way in own["way"]], orientation="h", name=str(job), width=0.6,
                 marker={"color": shade, "line": {"color": colours.background, "width": 1}},
                 text=[f"{job}: {int(gpus)}" for gpus in own["gpus"]], textposition="inside", textangle=0,
@@ -74,7 +74,8 @@ def cluster_over_time(
     for place, (title, rows) in enumerate(lines.items()):
         shown = _averaged(rows, column)
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=shown["time_s"] / 3600, y=shown[column], mode="lines", name=title,
                 line={"color": SCENARIOS[colours.mode][place % 4], "width": 2.4 if title == strong else 1.3,
                       "dash": _DASHES[place % 4]},

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import SCENARIOS, TIME_KINDS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, noted
+from dashboard.charts.elements.template import Chart, base, empty, noted, trace
 from dashboard.words.numbers import counted, percent, plain
 from dashboard.words.strategies import short_solution, vector_text
 
@@ -73,7 +73,8 @@ def vector_points(
         rows = shown[shown["solution"] == name].sort_values(up).head(1)
         _mark(figure, rows, across, up, (factor, scale), colour, symbol, name, colours)
     if frontier is not None and len(frontier):
-        figure.add_trace(go.Scatter(
+        figure.add_trace(trace(
+            "scatter",
             x=frontier["memory"] / factor, y=frontier["seconds"] * scale, mode="lines", name="layers may differ",
             line={"shape": "hv", "width": 2, "color": colours.accent}, showlegend=True,
             hovertemplate=f"least step within %{{x:.4g}} GiB: %{{y:.4g}} {ticks}<extra></extra>",
@@ -84,7 +85,8 @@ def vector_points(
                        "line": {"color": colours.worse, "width": 1.6, "dash": "dot"}})  # fmt: skip
     _measured(figure, shown, measured, (factor, scale), colours)
     if chosen:
-        figure.add_trace(go.Scatter(
+        figure.add_trace(trace(
+            "scatter",
             x=[chosen[across] / factor], y=[chosen[up] * scale], mode="markers", name="chosen", showlegend=True,
             marker={"size": 17, "color": colours.text, "symbol": "circle-open", "line": {"width": 2.5}},
             hovertemplate=f"chosen plan: %{{x:.4g}} {unit}, %{{y:.4g}} {ticks}<extra></extra>",
@@ -120,7 +122,8 @@ def _cloud(
 ) -> None:
     many = len(rows) > 200
     name = "other vectors" if (rows["solution"] != MIXED).any() else MIXED
-    figure.add_trace(go.Scatter(
+    figure.add_trace(trace(
+        "scatter",
         x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=name, showlegend=True,
         marker={"size": 3 if many else 6, "color": colours.muted, "opacity": 0.5, "line": {"width": 0}},
         hovertext=[vector_text(each) for each in rows["vector"]],
@@ -132,7 +135,8 @@ def _mark(
     figure: go.Figure, rows: pd.DataFrame, across: str, up: str, scales: tuple[float, float], colour: str,
     symbol: str, name: str, colours: Palette,
 ) -> None:  # fmt: skip
-    figure.add_trace(go.Scatter(
+    figure.add_trace(trace(
+        "scatter",
         x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=short_solution(name, ROOM),
         showlegend=True,
         marker={"size": 11, "color": colour, "symbol": symbol, "line": {"width": 1, "color": colours.background}},
@@ -155,11 +159,13 @@ def _measured(
         if own is not None:
             x += [float(own["volume"]) / scales[0], one.volume / scales[0], None]
             y += [float(own["communication_seconds"]) * scales[1], one.seconds * scales[1], None]
-    figure.add_trace(go.Scatter(
+    figure.add_trace(trace(
+        "scatter",
         x=x, y=y, mode="lines", hoverinfo="skip", showlegend=False,
         line={"color": colours.muted, "width": 1, "dash": "dot"},
     ))  # fmt: skip
-    figure.add_trace(go.Scatter(
+    figure.add_trace(trace(
+        "scatter",
         x=[one.volume / scales[0] for one in measured], y=[one.seconds * scales[1] for one in measured],
         mode="markers+text", name="measured", showlegend=True, text=[one.vector for one in measured],
         textposition=["middle left" if one.volume > 8e9 else "top center" for one in measured],
@@ -182,7 +188,8 @@ def time_bars(rows: pd.DataFrame, mode: str = "light") -> Chart:
     scale, unit = _time_unit(rows["seconds"])
     places = list(range(len(rows)))[::-1]
     traces = [
-        go.Bar(
+        trace(
+            "bar",
             x=rows[column] * scale, y=places, orientation="h", width=0.62, name=word, showlegend=True,
             marker={"color": _KINDS[kind].colour(colours), "line": {"color": colours.background, "width": 0.6}},
             hovertext=list(rows["label"]),
@@ -205,7 +212,7 @@ def time_bars(rows: pd.DataFrame, mode: str = "light") -> Chart:
 
 
 def _named_rows(
-    traces: Sequence[go.Bar], names: Sequence[str], figures: Sequence[str], room: int, colours: Palette
+    traces: Sequence[dict[str, Any]], names: Sequence[str], figures: Sequence[str], room: int, colours: Palette
 ) -> go.Figure:
     """Bars from the top, each with its name before and its figure behind, as `stacked` takes them.
 
@@ -259,13 +266,15 @@ def along_curves(
     others = [name for name in dict.fromkeys(rows["name"]) if name != "best"][: len(LOOKS)]
     for name, colour, (symbol, dash) in zip(others, SCENARIOS[colours.mode], LOOKS, strict=False):
         own = rows[rows["name"] == name]
-        figure.add_trace(go.Scatter(
+        figure.add_trace(trace(
+            "scatter",
             x=own["value"], y=own[shown] * scale, mode="lines+markers", name=short_solution(name, ROOM),
             showlegend=True,
             line={"color": colour, "dash": dash, "width": 1.6}, marker={"symbol": symbol, "size": 8},
             hovertemplate=f"{name}, %{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
         ))  # fmt: skip
-    figure.add_trace(go.Scatter(
+    figure.add_trace(trace(
+        "scatter",
         x=best["value"], y=best[shown] * scale, mode="lines" if steps else "lines+markers", name="best plan",
         showlegend=True, line={"color": colours.accent, "width": 2.4, "shape": "hv" if steps else "linear"},
         marker={"size": 5}, hovertext=list(best["solution"]),
@@ -317,7 +326,8 @@ def rate_bars(rows: pd.DataFrame, here: str, mode: str = "light") -> Chart:
              for label, devices in zip(shown["label"], shown["devices"], strict=True)]  # fmt: skip
     figures = [f"{plain(rate)}, {solution}" if solution else "does not fit"
                for rate, solution in zip(rates, shown["solution"], strict=True)]  # fmt: skip
-    bars = go.Bar(
+    bars = trace(
+        "bar",
         x=rates, y=list(range(len(shown)))[::-1], orientation="h", width=0.62,
         marker={"color": [deep if each == here else forward for each in shown["label"]], "line": {"width": 0}},
         hovertext=[f"<b>{name}</b><br>{told}" for name, told in zip(names, figures, strict=True)],

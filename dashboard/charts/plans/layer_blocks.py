@@ -7,10 +7,9 @@ from itertools import cycle
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import TIME_KINDS, palette
-from dashboard.charts.elements.template import Chart, base
+from dashboard.charts.elements.template import Chart, base, trace
 from dashboard.words.numbers import counted
 from dashboard.words.strategies import vector_text
 
@@ -42,7 +41,8 @@ def segment_map(
     figure = base(colours, 16 + 34 * rows)
     for name in kinds:
         cells = [at for at, each in enumerate(names[: rows * _ACROSS]) if each == name]
-        figure.add_trace(go.Bar(
+        figure.add_trace(trace(
+            "bar",
             x=[0.94] * len(cells), base=[at % _ACROSS + 0.03 for at in cells], y=[at // _ACROSS for at in cells],
             orientation="h", width=0.84, marker={"color": fills[name], "line": {"width": 0}},
             text=["" if vectors is None else vector_text(vectors[at]) for at in cells],

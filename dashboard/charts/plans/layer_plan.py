@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import SCENARIOS, TIME_KINDS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty
+from dashboard.charts.elements.template import Chart, base, empty, trace
 from dashboard.words.numbers import plain
 from engine.planners.layerwise import LayerwisePlan
 from engine.planners.layerwise.timeline import Timeline
@@ -36,7 +35,8 @@ def device_grid(plan: LayerwisePlan, mode: str = "light") -> Chart:
     shown = rows[:16]
     forward = _KINDS["forward"].colour(colours) or colours.muted
     for row, (_, devices) in enumerate(shown):
-        figure.add_trace(go.Bar(
+        figure.add_trace(trace(
+            "bar",
             x=[0.94] * len(devices), base=[column + 0.03 for column in range(len(devices))], y=[row] * len(devices),
             orientation="h", width=0.86,
             marker={
@@ -57,7 +57,7 @@ def device_grid(plan: LayerwisePlan, mode: str = "light") -> Chart:
         tickfont={"color": colours.text},
     )  # fmt: skip
     figure.update_xaxes(visible=False, range=[0, max(len(devices) for _, devices in shown)])
-    figure.update_layout(barmode="overlay", bargap=0, uniformtext=None)
+    figure.update_layout(barmode="overlay", bargap=0, uniformtext={"mode": False})
     idle = cluster.size - len(stage_of)
     told = f"{len(plan.stages)} stages on {len(stage_of)} of {cluster.size} devices"
     return Chart(figure, told + (f"; {idle} stay idle." if idle else "."))
@@ -100,14 +100,16 @@ def stage_timeline(plan: LayerwisePlan, found: Timeline, mode: str = "light") ->
                 bars["y"].append(at)
                 bars["text"].append(str(number + 1))
                 bars["hover"].append(f"stage {at + 1}, {title} of microbatch {number + 1}: {took * scale:.4g} {unit}")
-        figure.add_trace(go.Bar(
+        figure.add_trace(trace(
+            "bar",
             x=bars["x"], base=bars["base"], y=bars["y"], orientation="h", width=0.8, hovertext=bars["hover"],
             hoverinfo="text", text=bars["text"], textposition="inside", insidetextanchor="middle", textangle=0,
             textfont={"size": 11, "color": colours.ink_on(colour)},
             marker={"color": colour, "line": {"color": colours.background, "width": 0.6}},
         ))  # fmt: skip
     reduces = [(at, found.works[2 * at].reduce) for at in range(len(plan.stages)) if found.works[2 * at].reduce]
-    figure.add_trace(go.Bar(
+    figure.add_trace(trace(
+        "bar",
         x=[took * scale for _, took in reduces],
         base=[float(found.backward_end[2 * at, -1]) * scale for at, _ in reduces], y=[at for at, _ in reduces],
         orientation="h", width=0.8, hoverinfo="text",
@@ -139,7 +141,8 @@ def stage_memory_bars(plan: LayerwisePlan, mode: str = "light") -> Chart:
         ("activations in flight", [n - s for n, s in zip(needs, states, strict=True)],
          _KINDS["forward"].colour(colours), states),
     ):  # fmt: skip
-        figure.add_trace(go.Bar(
+        figure.add_trace(trace(
+            "bar",
             x=values, base=at, y=names, orientation="h", width=0.7, marker={"color": colour},
             hovertemplate=f"{title}: %{{x:.3g}} GB<extra></extra>",
         ))  # fmt: skip
@@ -170,7 +173,8 @@ def plan_curves(rows: pd.DataFrame, here: int, mode: str = "light") -> Chart:
         return empty(colours, 300, "Nothing runs at any of these points.")
     figure = base(colours, 300)
     for (name, title, dash), colour in zip(CURVES, SCENARIOS[colours.mode], strict=True):
-        figure.add_trace(go.Scatter(
+        figure.add_trace(trace(
+            "scatter",
             x=rows[key], y=rows[name], mode="lines", name=title,
             line={"color": colour, "dash": dash, "width": 2},
             hovertemplate=f"{title}, {value_of} %{{x:,}}: %{{y:.4g}}<extra></extra>",

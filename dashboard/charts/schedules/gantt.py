@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
-from dashboard.charts.elements.template import Chart, base, nice_steps, note
+from dashboard.charts.elements.template import Chart, base, nice_steps, note, trace
 from dashboard.words.numbers import Scale, format_value, percent, scale_for
 from engine.simulate.schedule import Schedule
 
@@ -164,7 +164,8 @@ def _bars(
         )
         hovers.append("<br>".join(lines))
     figure.add_trace(
-        go.Bar(
+        trace(
+            "bar",
             x=(end - start) / scale.factor,
             base=start / scale.factor,
             y=[place[int(stage)] + shift for stage, shift in zip(tasks["stage"], half, strict=True)],
@@ -202,7 +203,8 @@ def _frames(figure: go.Figure, critical: pd.DataFrame, place: dict[int, int], sc
     """Frames the tasks of the critical path."""
     shown = critical[critical["stage"].isin(place)]
     figure.add_trace(
-        go.Bar(
+        trace(
+            "bar",
             x=(shown["end"] - shown["start"]).to_numpy() / scale.factor, base=shown["start"].to_numpy() / scale.factor,
             y=[place[int(stage)] for stage in shown["stage"]], orientation="h", width=0.84, name="Critical path",
             marker={"color": "rgba(0,0,0,0)", "line": {"color": colours.worse, "width": 2}}, hoverinfo="skip",
@@ -215,7 +217,8 @@ def _idle(figure: go.Figure, idle: pd.DataFrame, place: dict[int, int], scale: S
         return
     length = (idle["end"] - idle["start"]).to_numpy()
     figure.add_trace(
-        go.Bar(
+        trace(
+            "bar",
             x=length / scale.factor,
             base=idle["start"].to_numpy() / scale.factor,
             y=[place[int(stage)] for stage in idle["stage"]],

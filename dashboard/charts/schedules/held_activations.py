@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import MEMORY_KINDS, palette
-from dashboard.charts.elements.template import Chart, base
+from dashboard.charts.elements.template import Chart, base, trace
 from dashboard.charts.schedules.gantt import LEFT
 from dashboard.words.numbers import plain, scale_for
 
@@ -47,10 +46,11 @@ def held_activations(
         row = len(ranks) - 1 - place
         x = [0.0, *(own["time"] / scale.factor), end / scale.factor]
         values = [0.0, *(own["held"] / per_rank), 0.0]
-        figure.add_trace(go.Scatter(x=[x[0], x[-1]], y=[row - 0.42, row - 0.42], mode="lines", hoverinfo="skip",
+        figure.add_trace(trace("scatter", x=[x[0], x[-1]], y=[row - 0.42, row - 0.42], mode="lines", hoverinfo="skip",
                                     line={"width": 0.5, "color": colours.grid}))  # fmt: skip
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=x, y=[row - 0.42 + 0.84 * value / top for value in values], mode="lines", fill="tonexty",
                 line={"shape": "hv", "width": 1, "color": colour}, fillcolor=colour, name=f"rank {rank}",
                 customdata=values,

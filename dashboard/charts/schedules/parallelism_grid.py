@@ -13,7 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
 from dashboard.words.numbers import counted, format_value, percent, plain
 
 __all__ = ["envelope_scatter", "memory_scatter", "simulated_overlay", "speedup_curves"]
@@ -51,7 +51,8 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
     for number, (name, own) in enumerate(known.sort_values("devices").groupby("series", sort=True)):
         colour = colours.ramp(0.35 + 0.65 * (number + 1) / len(names))
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=own["devices"], y=own["speedup"], mode="lines+markers", name=f"{label} {plain(float(str(name)))}",
                 line={"color": colour, "width": 2, "dash": DASHES[number % 4]},
                 marker={"symbol": SYMBOLS[number % 4], "size": 7, "color": colour},
@@ -73,7 +74,7 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
 def _ideal(figure: go.Figure, devices: Sequence[int], most: float, colours: Palette) -> None:
     """The line of as many times as devices, as far as the plot goes."""
     figure.add_trace(
-        go.Scatter(x=devices, y=devices, mode="lines", line={"color": colours.muted, "width": 1, "dash": "dot"},
+        trace("scatter", x=devices, y=devices, mode="lines", line={"color": colours.muted, "width": 1, "dash": "dot"},
                    hoverinfo="skip", showlegend=False)
     )  # fmt: skip
     inside = [number for number in devices if number <= most]
@@ -103,7 +104,8 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
         return empty(colours, HEIGHT, "No configuration runs, or the one on one device does not.")
     figure = base(colours, HEIGHT)
     figure.add_trace(
-        go.Scatter(
+        trace(
+            "scatter",
             x=known["devices"], y=known["speedup"], mode="markers", name=f"all {len(known):,}",
             marker={"size": 5, "color": colours.muted, "opacity": 0.35},
             hovertext=[_named(row) for row in _rows(known)],
@@ -116,7 +118,8 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
             continue
         colour = SCENARIOS[colours.mode][number]
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=own["devices"], y=own["speedup"], mode="lines+markers+text" if name == "P" else "lines+markers",
                 name=label, text=[f"m {m}" if name == "P" and m > 1 else "" for m in own["m"]],
                 textposition=["bottom right"] * (len(own) - 1) + ["bottom left"],
@@ -161,7 +164,7 @@ def memory_scatter(table: pd.DataFrame, front: pd.DataFrame, mode: str = "light"
     figure = base(colours, HEIGHT)
     edge = front.sort_values("peak_memory")
     figure.add_trace(
-        go.Scatter(x=edge["peak_memory"] / GIB, y=edge["throughput"], mode="lines", name="frontier",
+        trace("scatter", x=edge["peak_memory"] / GIB, y=edge["throughput"], mode="lines", name="frontier",
                    line={"color": colours.accent, "width": 2, "shape": "hv"}, hoverinfo="skip")
     )  # fmt: skip
     for name, (number, symbol) in STYLES.items():
@@ -170,7 +173,8 @@ def memory_scatter(table: pd.DataFrame, front: pd.DataFrame, mode: str = "light"
             continue
         colour = colours.muted if number is None else SCENARIOS[colours.mode][number]
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=own["peak_memory"] / GIB, y=own["throughput"], mode="markers", name=f"{name} ({len(own):,})",
                 marker={"symbol": symbol, "size": 8, "color": colour, "opacity": 0.8,
                         "line": {"width": 2 if name == "Base" else 1.2, "color": colour}},
@@ -208,13 +212,14 @@ def simulated_overlay(table: pd.DataFrame, agreement: pd.DataFrame, mode: str = 
     times = pd.concat([table["seconds"], table["simulated"]])
     low, high = float(times.min()) / 1.4 * 1e3, float(times.max()) * 1.4 * 1e3
     figure.add_trace(
-        go.Scatter(x=[low, high], y=[low, high], mode="lines", line={"color": colours.muted, "width": 1.2},
+        trace("scatter", x=[low, high], y=[low, high], mode="lines", line={"color": colours.muted, "width": 1.2},
                    hoverinfo="skip", showlegend=False)
     )  # fmt: skip
     for number, (devices, own) in enumerate(table.groupby("D", sort=True)):
         colour = SCENARIOS[colours.mode][number % 4]
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=1e3 * own["seconds"], y=1e3 * own["simulated"], mode="markers",
                 name=counted(int(str(devices)), "device"),
                 marker={"symbol": SYMBOLS[number % 4], "size": 7, "color": colour, "opacity": 0.85},

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, noted
+from dashboard.charts.elements.template import Chart, base, empty, noted, trace
 from dashboard.words.numbers import percent, plain
 
 __all__ = ["best_bands", "schedule_curves"]
@@ -69,7 +68,8 @@ def schedule_curves(
         strong = name in marks
         letter = " and ".join("AB"[place] for place in (0, 1) if chosen[place] == name)
         figure.add_trace(
-            go.Scatter(
+            trace(
+                "scatter",
                 x=own["value"] * factor, y=100 * own["share"], mode="lines+markers" if len(own) < 2 else "lines",
                 line={"color": marks.get(str(name), colours.muted), "width": 2.4 if strong else 1,
                       "dash": "dash" if strong and name == chosen[1] and chosen[0] != chosen[1] else "solid"},

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import plotly.graph_objects as go
-
 from dashboard.charts.elements.palette import TIME_KINDS, Kind, palette
-from dashboard.charts.elements.template import Chart, base
+from dashboard.charts.elements.template import Chart, base, trace
 from dashboard.words.numbers import format_value, scale_for
 
 __all__ = ["stage_bars", "stage_kinds"]
@@ -46,7 +44,8 @@ def stage_bars(ranks: Sequence[Mapping[str, float]], mode: str = "light") -> Cha
     scale = scale_for(_UNIT, [max(totals)])
     for kind in stage_kinds(ranks):
         took = [parts.get(kind.key, 0.0) for parts in ranks]
-        figure.add_trace(go.Bar(
+        figure.add_trace(trace(
+            "bar",
             x=[each / scale.factor for each in took], y=list(range(len(ranks))), orientation="h", width=0.8,
             name=kind.name, marker={"color": kind.colour(colours), "line": {"color": colours.background, "width": 0.6}},
             hovertext=[f"rank {rank}: {kind.name} {format_value(_UNIT, each)} of {format_value(_UNIT, whole)}"

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import plotly.graph_objects as go
 
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, noted, tick_texts
+from dashboard.charts.elements.template import Chart, empty, noted, tick_texts, written
 from dashboard.words.numbers import Scale, count, counted, format_value, percent, scale_for
 
 HEIGHT: Final = 330
@@ -60,34 +60,24 @@ def size_chart(
         for size in shown
     ]
     slots = sorted({*every, *(size.procs for size in shown)})
-    draw = _bars if len(slots) <= MOST_BARS else _points
-    figure = draw(shown, heights, slots, colours, here, show, best, scale)
-    if narrow and draw is _bars and len(slots) > _ABREAST:
-        figure.update_layout(annotations=[
-            {**note.to_plotly_json(), "textangle": -90} for note in figure.layout.annotations
-        ])  # fmt: skip
-        figure.update_xaxes(tickangle=-90)
+    if len(slots) <= MOST_BARS:
+        figure = _bars(shown, heights, slots, colours, here, show, best, scale, narrow and len(slots) > _ABREAST)
+    else:
+        figure = _points(shown, heights, slots, colours, here, show, best, scale)
     return Chart(figure, _finding(known, best))
 
 
 def _bars(
     shown: Sequence[Size], heights: Sequence[float], slots: Sequence[int], colours: Palette, here: int, show: Show,
-    best: float, scale: Scale,
+    best: float, scale: Scale, upwards: bool,
 ) -> go.Figure:  # fmt: skip
     places = [slots.index(size.procs) for size in shown]
-    figure = base(colours, HEIGHT)
     fills = [colours.ramp(0.92) if size.procs == here else colours.ramp(0.55) for size in shown]
-    figure.add_trace(
-        go.Bar(
-            x=places,
-            y=heights,
-            width=0.86,
-            marker={"color": fills, "line": {"width": 0}},
-            hovertext=[_hover(size, best) for size in shown],
-            hovertemplate="%{hovertext}<extra></extra>",
-            customdata=[[size.procs] for size in shown],
-        )
-    )
+    bars = {
+        "type": "bar", "x": places, "y": heights, "width": 0.86, "marker": {"color": fills, "line": {"width": 0}},
+        "hovertext": [_hover(size, best) for size in shown], "hovertemplate": "%{hovertext}<extra></extra>",
+        "customdata": [[size.procs] for size in shown],
+    }  # fmt: skip
     top = max(heights)
     notes = []
     for index, size, height in zip(places, shown, heights, strict=True):
@@ -102,18 +92,19 @@ def _bars(
                            colour=ink if inside else colours.text))  # fmt: skip
         if roomy:
             notes.append(noted(size.name, colours, x=index, y=0, yanchor="bottom", colour=ink))
-    figure.update_layout(annotations=notes)
-    figure.update_xaxes(
-        tickvals=list(range(len(slots))), ticktext=[_short(procs) for procs in slots],
-        range=[-0.6, len(slots) - 0.4], title_text="GPUs (best TP·PP at the foot)",
-    )  # fmt: skip
-    if show == "per GPU":
-        figure.update_yaxes(range=[0, 1.08], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],
-                             ticktext=["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"], showgrid=True)  # fmt: skip
-    else:
-        figure.update_yaxes(range=[0, top * 1.1], title_text=scale.unit, showgrid=True, nticks=6)
-    figure.update_layout(uniformtext={"mode": False}, bargap=0)
-    return figure
+    shares = {"range": [0, 1.08], "tickvals": [0, 0.2, 0.4, 0.6, 0.8, 1],
+              "ticktext": ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]}  # fmt: skip
+    totals = {"range": [0, top * 1.1], "title": {"text": scale.unit}, "nticks": 6}
+    across: dict[str, Any] = {
+        "tickvals": list(range(len(slots))), "ticktext": [_short(procs) for procs in slots],
+        "range": [-0.6, len(slots) - 0.4], "title": {"text": "GPUs (best TP·PP at the foot)"},
+    }  # fmt: skip
+    return written(colours, HEIGHT, [bars], {
+        "annotations": [{**note, "textangle": -90} for note in notes] if upwards else notes,
+        "xaxis": {**across, "tickangle": -90} if upwards else across,
+        "yaxis": {"showgrid": True, **(shares if show == "per GPU" else totals)},
+        "uniformtext": {"mode": False}, "bargap": 0,
+    })  # fmt: skip
 
 
 def _told_share(share: float) -> str:
@@ -126,59 +117,53 @@ def _points(
     shown: Sequence[Size], heights: Sequence[float], slots: Sequence[int], colours: Palette, here: int, show: Show,
     best: float, scale: Scale,
 ) -> go.Figure:  # fmt: skip
-    figure = base(colours, HEIGHT)
     runs = [math.isfinite(size.rate) for size in shown]
     known = [height for height, fine in zip(heights, runs, strict=True) if fine]
     beaten = set(slower(shown))
     # A line may begin above zero; what does not run stands on its ground.
     ground = 0.1 * math.floor(10 * min(known) - 0.5) if show == "per GPU" and min(known) > 0.15 else 0.0
-    figure.add_trace(
-        go.Scatter(
-            x=[size.procs for size in shown],
-            y=[height if fine else None for height, fine in zip(heights, runs, strict=True)],
-            mode="lines", line={"color": colours.grid, "width": 1.2}, hoverinfo="skip",
-        )
-    )  # fmt: skip
+    line = {
+        "type": "scatter", "x": [size.procs for size in shown],
+        "y": [height if fine else None for height, fine in zip(heights, runs, strict=True)],
+        "mode": "lines", "line": {"color": colours.grid, "width": 1.2}, "hoverinfo": "skip",
+    }  # fmt: skip
     looks = [
         ("x-thin-open", colours.muted) if not fine
         else ("circle-open", colours.worse) if size.procs in beaten
         else ("circle", colours.ramp(0.92) if size.procs == here else colours.ramp(0.55))
         for size, fine in zip(shown, runs, strict=True)
     ]  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=[size.procs for size in shown],
-            y=[height if fine else ground for height, fine in zip(heights, runs, strict=True)],
-            mode="markers",
-            marker={"symbol": [symbol for symbol, _ in looks], "color": [colour for _, colour in looks],
-                    "size": [10 if size.procs == here else 5 for size in shown],
-                    "line": {"width": 1.5, "color": [colour for _, colour in looks]}},
-            hovertext=[_hover(size, best) for size in shown],
-            hovertemplate="%{hovertext}<extra></extra>",
-            customdata=[[size.procs] for size in shown],
-        )
-    )  # fmt: skip
+    points = {
+        "type": "scatter", "x": [size.procs for size in shown],
+        "y": [height if fine else ground for height, fine in zip(heights, runs, strict=True)],
+        "mode": "markers",
+        "marker": {"symbol": [symbol for symbol, _ in looks], "color": [colour for _, colour in looks],
+                   "size": [10 if size.procs == here else 5 for size in shown],
+                   "line": {"width": 1.5, "color": [colour for _, colour in looks]}},
+        "hovertext": [_hover(size, best) for size in shown], "hovertemplate": "%{hovertext}<extra></extra>",
+        "customdata": [[size.procs] for size in shown],
+    }  # fmt: skip
     notes, shapes = [], []
     margin = 0.03 * (slots[-1] - slots[0])
     if show == "per GPU":
-        figure.update_yaxes(range=[ground - 0.02, 1.04], showgrid=True, **_shares(ground))
+        up: dict[str, Any] = {"range": [ground - 0.02, 1.04], **_shares(ground)}
         if ground < FALLS:
             shapes.append({"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": FALLS, "y1": FALLS,
                            "layer": "below", "line": {"color": colours.muted, "width": 1, "dash": "dash"}})  # fmt: skip
     else:
         top = max(heights) * 1.08
-        figure.update_yaxes(range=[0, top], title_text=scale.unit, showgrid=True, **tick_texts(0, top))
+        up = {"range": [0, top], "title": {"text": scale.unit}, **tick_texts(0, top)}
     if slots[0] <= here <= slots[-1]:
         shapes.append({"type": "line", "x0": here, "x1": here, "y0": 0, "y1": 1, "yref": "paper", "layer": "below",
                        "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
         left = here > (slots[0] + slots[-1]) / 2
         notes.append(noted(f"{here:,}", colours, x=here, y=0, yref="paper", yanchor="bottom",
                            xanchor="right" if left else "left", xshift=-3 if left else 3))  # fmt: skip
-    figure.update_layout(annotations=notes, shapes=shapes)
-    across = slots[0] - margin, slots[-1] + margin
-    figure.update_xaxes(range=list(across), title_text="GPUs", showgrid=False,
-                        **tick_texts(slots[0], slots[-1], 6))  # fmt: skip
-    return figure
+    across = [slots[0] - margin, slots[-1] + margin]
+    return written(colours, HEIGHT, [line, points], {
+        "annotations": notes, "shapes": shapes, "yaxis": {"showgrid": True, **up},
+        "xaxis": {"range": across, "title": {"text": "GPUs"}, **tick_texts(slots[0], slots[-1], 6)},
+    })  # fmt: skip
 
 
 def _shares(ground: float) -> dict[str, Any]:

@@ -4,10 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-import plotly.graph_objects as go
-
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty
+from dashboard.charts.elements.template import TICK_SIZE, Chart, empty, written
 from dashboard.words.numbers import SPACE, format_value, plain, signed_percent
 
 HEIGHT: Final = 330
@@ -61,78 +59,76 @@ def gain_map(
     if not known and len(spots) == len(columns) * len(rows):
         return empty(colours, HEIGHT, _finding(spots, gains, x, y, against))
     span = max([_LEAST_SPAN, *known])
-    figure = base(colours, HEIGHT)
     labelled = len(columns) * len(rows) <= MOST_LABELS
     places = [(columns[spot.x], rows[spot.y]) for spot in spots]
     hovers = [_hover(spot, gain, x, y) for spot, gain in zip(spots, gains, strict=True)]
     custom = [[spot.x, spot.y] for spot in spots]
     if labelled:
-        _cells(figure, places, gains, span, hovers, custom, colours)
+        traces = _cells(places, gains, span, hovers, custom, colours)
     else:
-        _pixels(figure, places, gains, span, hovers, custom, (len(columns), len(rows)), colours)
-    figure.add_trace(_colour_bar(span, colours, against, narrow))
+        traces = _pixels(places, gains, span, hovers, custom, (len(columns), len(rows)), colours)
+    frames = []
     for at, dash in (((x.at_base, y.at_base), "dot"), ((x.whatif, y.whatif), "solid")):
         place = columns.get(at[0]), rows.get(at[1])  # type: ignore[arg-type]
         if None not in place and not (dash == "solid" and at == (x.at_base, y.at_base)):
-            _frame(figure, place, dash, colours)
-    figure.update_xaxes(**_axis(x, 9), range=[-0.52, len(columns) - 0.48], title_text=f"{x.label}, {x.unit}")
-    figure.update_yaxes(**_axis(y, 10), range=[-0.52, len(rows) - 0.48], title_text=f"{y.label}, {y.unit}")
-    figure.update_layout(uniformtext={"mode": False}, bargap=0, barmode="overlay")
+            frames.append(_frame(place, dash, colours))
+    figure = written(colours, HEIGHT, [*traces, _colour_bar(span, colours, against, narrow)], {
+        "xaxis": {**_axis(x, 9), "range": [-0.52, len(columns) - 0.48]},
+        "yaxis": {**_axis(y, 10), "range": [-0.52, len(rows) - 0.48]},
+        "shapes": frames, "uniformtext": {"mode": False}, "bargap": 0, "barmode": "overlay",
+    })  # fmt: skip
     return Chart(figure, _finding(spots, gains, x, y, against))
 
 
 def _cells(
-    figure: go.Figure, places: Sequence[tuple[int, int]], gains: Sequence[float], span: float, hovers: Sequence[str],
+    places: Sequence[tuple[int, int]], gains: Sequence[float], span: float, hovers: Sequence[str],
     custom: Sequence[Sequence[float]], colours: Palette,
-) -> None:  # fmt: skip
+) -> list[dict[str, Any]]:  # fmt: skip
     fills = [colours.diverge(gain / span) if math.isfinite(gain) else colours.muted for gain in gains]
-    figure.add_trace(
-        go.Bar(
-            x=[place[0] for place in places],
-            y=[_SIDE] * len(places),
-            base=[place[1] - _SIDE / 2 for place in places],
-            width=_SIDE,
-            marker={"color": fills, "line": {"width": 0},
-                    "pattern": colours.hatch_some([not math.isfinite(gain) for gain in gains])},
-            hovertext=list(hovers),
-            hovertemplate="%{hovertext}<extra></extra>",
-            customdata=[list(each) for each in custom],
-        )
-    )  # fmt: skip
+    cells = {
+        "type": "bar",
+        "x": [place[0] for place in places],
+        "y": [_SIDE] * len(places),
+        "base": [place[1] - _SIDE / 2 for place in places],
+        "width": _SIDE,
+        "marker": {"color": fills, "line": {"width": 0},
+                   "pattern": colours.hatch_some([not math.isfinite(gain) for gain in gains])},
+        "hovertext": list(hovers),
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "customdata": [list(each) for each in custom],
+    }  # fmt: skip
     inks = [colours.ink_on(fill) for fill in fills]
+    labels = []
     for ink in dict.fromkeys(inks):
         mine = [index for index, other in enumerate(inks) if other == ink]
-        figure.add_trace(
-            go.Scatter(
-                x=[places[index][0] for index in mine],
-                y=[places[index][1] for index in mine],
-                mode="text",
-                text=[_label(gains[index]) for index in mine],
-                textfont={"size": TICK_SIZE, "color": ink},
-                hoverinfo="skip",
-            )
-        )
+        labels.append({
+            "type": "scatter",
+            "x": [places[index][0] for index in mine],
+            "y": [places[index][1] for index in mine],
+            "mode": "text",
+            "text": [_label(gains[index]) for index in mine],
+            "textfont": {"size": TICK_SIZE, "color": ink},
+            "hoverinfo": "skip",
+        })  # fmt: skip
+    return [cells, *labels]
 
 
 def _pixels(
-    figure: go.Figure, places: Sequence[tuple[int, int]], gains: Sequence[float], span: float, hovers: Sequence[str],
+    places: Sequence[tuple[int, int]], gains: Sequence[float], span: float, hovers: Sequence[str],
     custom: Sequence[Sequence[float]], size: tuple[int, int], colours: Palette,
-) -> None:  # fmt: skip
-    """Draw many spots as a heatmap without labels; an invisible scatter over it answers hovers and clicks."""
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return many spots as a heatmap without labels; an invisible scatter over it answers hovers and clicks."""
     grid: list[list[float | None]] = [[None] * size[0] for _ in range(size[1])]
     for (column, row), gain in zip(places, gains, strict=True):
         grid[row][column] = gain if math.isfinite(gain) else None
-    figure.add_trace(
-        go.Heatmap(z=grid, zmin=-span, zmax=span, colorscale=_scale(colours), showscale=False, hoverinfo="skip",
-                   xgap=0.5, ygap=0.5)
-    )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=[place[0] for place in places], y=[place[1] for place in places], mode="markers",
-            marker={"symbol": "square", "size": 13, "opacity": 0, "color": colours.text}, hovertext=list(hovers),
-            hovertemplate="%{hovertext}<extra></extra>", customdata=[list(each) for each in custom],
-        )
-    )  # fmt: skip
+    drawn = {"type": "heatmap", "z": grid, "zmin": -span, "zmax": span, "colorscale": _scale(colours),
+             "showscale": False, "hoverinfo": "skip", "xgap": 0.5, "ygap": 0.5}  # fmt: skip
+    answering = {
+        "type": "scatter", "x": [place[0] for place in places], "y": [place[1] for place in places], "mode": "markers",
+        "marker": {"symbol": "square", "size": 13, "opacity": 0, "color": colours.text}, "hovertext": list(hovers),
+        "hovertemplate": "%{hovertext}<extra></extra>", "customdata": [list(each) for each in custom],
+    }  # fmt: skip
+    return [drawn, answering]
 
 
 def _scale(colours: Palette) -> list[list[float | str]]:
@@ -140,11 +136,11 @@ def _scale(colours: Palette) -> list[list[float | str]]:
     return [[index / (len(stops) - 1), colour] for index, colour in enumerate(stops)]
 
 
-def _colour_bar(span: float, colours: Palette, against: str, narrow: bool) -> go.Scatter:
+def _colour_bar(span: float, colours: Palette, against: str, narrow: bool) -> dict[str, Any]:
     ticks = [-span, -span / 2, 0, span / 2, span]
-    return go.Scatter(
-        x=[None], y=[None], mode="markers", hoverinfo="skip",
-        marker={
+    return {
+        "type": "scatter", "x": [None], "y": [None], "mode": "markers", "hoverinfo": "skip",
+        "marker": {
             "color": [0], "cmin": -span, "cmax": span, "colorscale": _scale(colours), "showscale": True,
             "colorbar": {
                 "thickness": 8, "outlinewidth": 0, "len": 0.98, "xpad": 8, "ypad": 0, "tickvals": ticks,
@@ -154,23 +150,24 @@ def _colour_bar(span: float, colours: Palette, against: str, narrow: bool) -> go
                 **({"orientation": "h", "y": 1.0, "yanchor": "bottom", "xpad": 0} if narrow else {}),
             },
         },
-    )  # fmt: skip
+    }  # fmt: skip
 
 
-def _frame(figure: go.Figure, place: Any, dash: str, colours: Palette) -> None:
+def _frame(place: Any, dash: str, colours: Palette) -> dict[str, Any]:
     column, row = place
-    figure.add_shape(
-        type="rect", x0=column - 0.485, x1=column + 0.485, y0=row - 0.485, y1=row + 0.485, layer="above",
-        line={"color": colours.text, "width": 2.5 if dash == "solid" else 1.6, "dash": dash},
-    )  # fmt: skip
+    return {
+        "type": "rect", "x0": column - 0.485, "x1": column + 0.485, "y0": row - 0.485, "y1": row + 0.485,
+        "layer": "above", "line": {"color": colours.text, "width": 2.5 if dash == "solid" else 1.6, "dash": dash},
+    }  # fmt: skip
 
 
 def _axis(side: Side, most: int) -> dict[str, Any]:
-    """Return ticks at some of the values, the base's among them where it is one."""
+    """Return the axis's title, and ticks at some of the values, the base's among them where it is one."""
     every = max(1, math.ceil(len(side.values) / most))
     start = list(side.values).index(side.at_base) % every if side.at_base in side.values else 0
     shown = range(start, len(side.values), every)
-    return {"tickvals": list(shown), "ticktext": [plain(side.values[index]) for index in shown]}
+    return {"tickvals": list(shown), "ticktext": [plain(side.values[index]) for index in shown],
+            "title": {"text": f"{side.label}, {side.unit}"}}  # fmt: skip
 
 
 def _label(gain: float) -> str:

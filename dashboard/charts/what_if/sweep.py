@@ -4,11 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-import plotly.graph_objects as go
-
 from dashboard.charts.elements.label_placement import Place, Room, annotation
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, noted, tick_texts
+from dashboard.charts.elements.template import Chart, empty, noted, tick_texts, written
 from dashboard.words.names import FIXED
 from dashboard.words.numbers import format_value, plain, relative, scale_for
 
@@ -54,29 +52,22 @@ def sweep_line(
         sentence = "Nothing runs anywhere along this parameter." if shown else "Nothing has been computed yet."
         return empty(colours, HEIGHT, sentence)
     logarithmic = logarithmic and all(stop.value > 0 for stop in shown)
-    figure = base(colours, HEIGHT)
     rates = [rate for stop in shown for rate in (stop.best, stop.kept) if math.isfinite(rate)]
     rates += [whatif[1]] if whatif is not None and math.isfinite(whatif[1]) else []
     scale = scale_for(RATE, rates)
     place = math.log10 if logarithmic else float
     bands = _bands(shown)
     shapes, notes = _draw_bands(bands, colours, logarithmic)
-    _line(figure, shown, "kept", scale.factor, colours)
-    _line(figure, shown, "best", scale.factor, colours)
+    traces = [_line(shown, which, scale.factor, colours) for which in ("kept", "best")]
     low, high = min(rates), max(rates)
     pad = 0.08 * (high - low or high)
     bottom = 0.0 if low < 0.25 * high else low - pad
     up = bottom / scale.factor, (high + pad) / scale.factor
-    figure.update_yaxes(range=list(up), title_text=scale.unit, showgrid=True, **tick_texts(*up))
     first, last = shown[0].value, shown[-1].value
     # Labels at either end must lie within the chart: Plotly leaves out those that do not, and if none is left it looks
     # in vain for where to put the title of the axis.
     margin = 0.04 * (place(last) - place(first)) or 0.1
     across = place(first) - margin, place(last) + margin
-    figure.update_xaxes(
-        type="log" if logarithmic else "linear", range=list(across),
-        title_text=f"{label}, {unit}", showgrid=False, **_ticks(shown, logarithmic),
-    )  # fmt: skip
     room = Room(across, up, _WIDTH, HEIGHT - _TOP - _BELOW)
     for which in ("best", "kept"):
         rated = [(stop.value, float(getattr(stop, which))) for stop in shown]
@@ -93,29 +84,33 @@ def sweep_line(
                  for end in (0, 1) for anchor, shift in sides]  # fmt: skip
         notes.append(noted("base", colours, **annotation(room.put("base", spots))))
     if whatif is not None and ringed:
-        notes.append(_ring(figure, whatif, scale.factor, place(whatif[0]), room, colours))
+        traces.append(_ring(whatif, scale.factor, colours))
+        notes.append(_ring_name(whatif[1] / scale.factor, place(whatif[0]), room, colours))
     notes += _names(shown, scale.factor, place, room, colours)
-    figure.update_layout(margin={"t": _TOP}, shapes=shapes, annotations=notes)
+    figure = written(colours, HEIGHT, traces, {
+        "margin": {"t": _TOP}, "shapes": shapes, "annotations": notes,
+        "xaxis": {"type": "log" if logarithmic else "linear", "range": list(across),
+                  "title": {"text": f"{label}, {unit}"}, **_ticks(shown, logarithmic)},
+        "yaxis": {"range": list(up), "title": {"text": scale.unit}, "showgrid": True, **tick_texts(*up)},
+    })  # fmt: skip
     return Chart(figure, _finding(shown, label, unit, bands))
 
 
-def _line(figure: go.Figure, shown: Sequence[Stop], which: str, factor: float, colours: Palette) -> None:
+def _line(shown: Sequence[Stop], which: str, factor: float, colours: Palette) -> dict[str, Any]:
     best = which == "best"
     rates = [float(getattr(stop, which)) for stop in shown]
-    figure.add_trace(
-        go.Scatter(
-            x=[stop.value for stop in shown],
-            y=[rate / factor if math.isfinite(rate) else None for rate in rates],
-            mode="lines+markers" if best else "lines",
-            line={"color": colours.accent if best else colours.muted, "width": 2.2 if best else 1.6,
-                  "dash": "solid" if best else "dash"},
-            marker={"size": 6, "color": colours.accent},
-            hovertext=[_hover(stop) for stop in shown] if best else None,
-            hovertemplate="%{hovertext}<extra></extra>" if best else None,
-            hoverinfo=None if best else "skip",
-            customdata=[[stop.value] for stop in shown],
-        )
-    )  # fmt: skip
+    told = {"hovertext": [_hover(stop) for stop in shown], "hovertemplate": "%{hovertext}<extra></extra>"}
+    return {
+        "type": "scatter",
+        "x": [stop.value for stop in shown],
+        "y": [rate / factor if math.isfinite(rate) else None for rate in rates],
+        "mode": "lines+markers" if best else "lines",
+        "line": {"color": colours.accent if best else colours.muted, "width": 2.2 if best else 1.6,
+                 "dash": "solid" if best else "dash"},
+        "marker": {"size": 6, "color": colours.accent},
+        "customdata": [[stop.value] for stop in shown],
+        **(told if best else {"hoverinfo": "skip"}),
+    }  # fmt: skip
 
 
 def _hover(stop: Stop) -> str:
@@ -179,17 +174,16 @@ def _ticks(shown: Sequence[Stop], logarithmic: bool) -> dict[str, Any]:
     return {"tickvals": chosen, "ticktext": [plain(value) for value in chosen]}
 
 
-def _ring(
-    figure: go.Figure, whatif: tuple[float, float], factor: float, place: float, room: Room, colours: Palette
-) -> dict[str, Any]:
-    """Draw the ring of the what-if; returns its name."""
-    figure.add_trace(
-        go.Scatter(
-            x=[whatif[0]], y=[whatif[1] / factor], mode="markers", hoverinfo="skip",
-            marker={"size": _RING, "color": colours.background, "line": {"color": colours.text, "width": 2.5}},
-        )
-    )  # fmt: skip
-    rate = whatif[1] / factor
+def _ring(whatif: tuple[float, float], factor: float, colours: Palette) -> dict[str, Any]:
+    """Return the ring of the what-if."""
+    return {
+        "type": "scatter", "x": [whatif[0]], "y": [whatif[1] / factor], "mode": "markers", "hoverinfo": "skip",
+        "marker": {"size": _RING, "color": colours.background, "line": {"color": colours.text, "width": 2.5}},
+    }  # fmt: skip
+
+
+def _ring_name(rate: float, place: float, room: Room, colours: Palette) -> dict[str, Any]:
+    """Return the name of the ring at a rate, where it covers nothing."""
     spots = [
         Place(place, rate, yanchor="top", yshift=-8), Place(place, rate, yanchor="bottom", yshift=8),
         Place(place, rate, "left", "top", 8, -2), Place(place, rate, "right", "top", -8, -2),

@@ -4,10 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-import plotly.graph_objects as go
-
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, noted
+from dashboard.charts.elements.template import Chart, empty, noted, written
 from dashboard.words.names import FIXED
 from dashboard.words.numbers import ABSENT, SPACE, signed_percent
 
@@ -54,16 +52,13 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
     names = [index for index, swing in enumerate(shown)
              if len(groups) > 1 and (not index or swing.group != shown[index - 1].group)]  # fmt: skip
     rows = len(shown) + len(names)
-    figure = base(colours, 60 + _ROW * rows)
     places = [rows - 1 - index - sum(first <= index for first in names) for index in range(len(shown))]
     heads = {places[index] + 1: f"<b>{shown[index].group}</b>" for index in names}
     known = [gain for swing in shown for gain in swing.known]
     low, high = min(0.0, *known), max(0.0, *known)
     reach = max(high - low, 0.01)
     # Down below up: where both go the same way, the longer is drawn first so that the shorter stays visible.
-    for step, pick in ((steps[0], 2), (steps[1], 3)):
-        if step:
-            _bars(figure, shown, places, step, pick, colours)
+    bars = [_bars(shown, places, step, pick, colours) for step, pick in ((steps[0], 2), (steps[1], 3)) if step]
     ticks: list[dict[str, Any]] = []
     notes = [_legend(steps, colours)]
     for row, swing in zip(places, shown, strict=True):
@@ -74,44 +69,40 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
         ]
         notes += _labels(swing, row, reach, colours)
     ticks.append(_upright(0, -0.6, rows - 0.4, colours.muted, 1))
-    figure.update_layout(
-        barmode="overlay", uniformtext={"mode": False}, margin={"t": 26, "b": 4}, shapes=ticks, annotations=notes
-    )
     # Room for the numbers beyond the bars; where there are two, for both.
     left, right = (0.36 if any(" | " in note["text"] and note["xanchor"] == side for note in notes) else 0.2
                    for side in ("right", "left"))  # fmt: skip
-    figure.update_xaxes(
-        range=[100 * (low - left * reach), 100 * (high + right * reach)], ticksuffix=" %", showgrid=True, nticks=6,
-    )  # fmt: skip
-    figure.update_yaxes(
-        tickvals=[*places, *heads], ticktext=[*(swing.label for swing in shown), *heads.values()],
-        range=[-0.6, rows - 0.4],
-        tickfont={"size": 12, "color": colours.text},
-    )  # fmt: skip
+    figure = written(colours, 60 + _ROW * rows, bars, {
+        "barmode": "overlay", "uniformtext": {"mode": False}, "margin": {"t": 26, "b": 4}, "shapes": ticks,
+        "annotations": notes,
+        "xaxis": {"range": [100 * (low - left * reach), 100 * (high + right * reach)], "ticksuffix": " %",
+                  "showgrid": True, "nticks": 6},
+        "yaxis": {"tickvals": [*places, *heads], "ticktext": [*(swing.label for swing in shown), *heads.values()],
+                  "range": [-0.6, rows - 0.4], "tickfont": {"size": 12, "color": colours.text}},
+    })  # fmt: skip
     return Chart(figure, _finding(shown, steps))
 
 
 def _bars(
-    figure: go.Figure, shown: Sequence[Swing], places: Sequence[int], step: str, pick: int, colours: Palette
-) -> None:
+    shown: Sequence[Swing], places: Sequence[int], step: str, pick: int, colours: Palette
+) -> dict[str, Any]:
     gains = [swing.down if pick == 2 else swing.up for swing in shown]
     kept = [swing.down_kept if pick == 2 else swing.up_kept for swing in shown]
-    figure.add_trace(
-        go.Bar(
-            x=[100 * gain if gain is not None and math.isfinite(gain) else 0.0 for gain in gains],
-            y=list(places),
-            orientation="h",
-            width=_THICK,
-            marker={"color": _colour(colours, pick), "line": {"width": 0}},
-            hovertext=[
-                f"<b>{swing.label} {step}</b><br>" + ("not computed" if gain is None or same is None else
-                f"{_told(gain)} re-optimised<br>{_told(same)} with a {FIXED}")
-                for swing, gain, same in zip(shown, gains, kept, strict=True)
-            ],
-            hovertemplate="%{hovertext}<extra></extra>",
-            customdata=[[swing.name] for swing in shown],
-        )
-    )
+    return {
+        "type": "bar",
+        "x": [100 * gain if gain is not None and math.isfinite(gain) else 0.0 for gain in gains],
+        "y": list(places),
+        "orientation": "h",
+        "width": _THICK,
+        "marker": {"color": _colour(colours, pick), "line": {"width": 0}},
+        "hovertext": [
+            f"<b>{swing.label} {step}</b><br>" + ("not computed" if gain is None or same is None else
+            f"{_told(gain)} re-optimised<br>{_told(same)} with a {FIXED}")
+            for swing, gain, same in zip(shown, gains, kept, strict=True)
+        ],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "customdata": [[swing.name] for swing in shown],
+    }  # fmt: skip
 
 
 def _colour(colours: Palette, pick: int) -> str:

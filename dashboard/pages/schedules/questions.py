@@ -191,10 +191,11 @@ def _outcome(question: Question, name: str) -> Outcome:
     return made
 
 
-def outcomes(question: Question) -> list[Outcome]:
-    """Returns what comes of every schedule, the fastest first, then those that cannot be used."""
+@st.cache_resource(show_spinner=False, max_entries=4)
+def outcomes(question: Question) -> tuple[Outcome, ...]:
+    """Returns what comes of every schedule, the fastest first, then those that cannot be used; remembered."""
     found = [outcome(question, name) for name in OFFERED]
-    return sorted(found, key=lambda each: (not each.runs, each.took if each.found else 0.0))
+    return tuple(sorted(found, key=lambda each: (not each.runs, each.took if each.found else 0.0)))
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)

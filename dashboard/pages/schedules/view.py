@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -110,7 +111,7 @@ def _times(scenario: Scenario) -> ExecutionTimes | None:
 
 
 def _tiles(
-    scenario: Scenario, question: Question, one: Outcome, other: Outcome, found: list[Outcome],
+    scenario: Scenario, question: Question, one: Outcome, other: Outcome, found: Sequence[Outcome],
     times: ExecutionTimes | None,
 ) -> list[markup.Tile]:
     """The page's answers: the fastest schedule, both chosen ones, and what the times are of."""

@@ -9,6 +9,7 @@ import threading
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 import streamlit as st
@@ -203,6 +204,11 @@ def test_plotly_writes_figures_unchecked_and_gives_its_library() -> None:
     with pytest.raises(ValueError, match="no such thing"):
         go.Figure(data=[strange])
     assert go.Figure(data=[strange], _validate=False).to_plotly_json()["data"][0]["no such thing"] == 1
+    drawn = go.Figure(data=[{"type": "bar", "x": np.arange(3), "y": [1.5, None, 2], "customdata": [["a", 1]]}],
+                      layout={"title": {"text": "A"}, "shapes": [{"type": "line", "x0": 0.5}]})  # fmt: skip
+    expected = drawn.to_json(validate=False)
+    assert '"bdata"' in expected
+    assert plotly_figures.as_json(drawn) == expected
     library = plotly_figures.library()
     for name in ("Plotly", "react", "newPlot"):
         assert name in library

@@ -144,7 +144,7 @@ def test_it_is_off_unless_asked_for() -> None:
 def test_a_server_answers_and_stops_in_the_midst_of_a_question(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
-               "--server.fileWatcherType", "none", "--server.headless", "true"]  # fmt: skip
+               "--server.headless", "true"]  # fmt: skip
     environment = {**os.environ, "SHARDSCAPE_STORE": "off", "SHARDSCAPE_PROCESS": "off", "SHARDSCAPE_API": "on"}
     address, ended = f"http://127.0.0.1:{port}/api", list[int]()
     with (tmp_path / "log.txt").open("w") as log:
