@@ -25,12 +25,12 @@ from dashboard.link import scenario_parameters, vocabulary
 from engine import Scenario
 
 __all__ = [
-    "before_switching", "begin", "complain", "current_scenario", "link_parameters", "one_step", "open_scenario", "page",
-    "problems", "rerun", "reset_selection", "select", "select_cell", "selected_cell", "selected_id", "set_scenario",
-    "set_url_value", "set_url_values", "settle", "theme_mode", "url_value", "watcher",
+    "before_switching", "begin", "complain", "current_scenario", "link_parameters", "one_step", "open_scenario",
+    "own_id", "page", "problems", "rerun", "reset_selection", "select", "select_cell", "selected_cell", "selected_id",
+    "set_scenario", "set_url_value", "set_url_values", "settle", "theme_mode", "url_value", "watcher",
 ]  # fmt: skip
 
-_SHARED: Final = (*scenario_parameters.NAMES, "cell", "id")
+_SHARED: Final = (*scenario_parameters.NAMES, "cell", "id", "own")
 """Parameters that every page carries on."""
 _COPY: Final = "_url"
 _WRITTEN: Final = "_url_written"
@@ -91,8 +91,8 @@ def complain(name: str, sentence: str | None) -> None:
 
 
 def set_scenario(scenario: Scenario) -> None:
-    """Makes a scenario the current one. The selected execution is given up, because ids mean other executions now, and
-    a cell that it has not.
+    """Makes a scenario the current one. The selected execution and the reader's own are given up, because ids mean
+    other executions now, and a cell that it has not.
 
     Call it in a widget's callback, or follow it with `st.rerun()`.
     """
@@ -100,6 +100,7 @@ def set_scenario(scenario: Scenario) -> None:
     gone = (
         *scenario_parameters.NAMES,
         "id",
+        "own",
         *(() if _cell_of(copy.get("cell", "")) in _cells(scenario) else ("cell",)),
     )
     for name in gone:
@@ -150,16 +151,24 @@ def select_cell(tensor_par: int | None, pipeline_par: int | None = None) -> None
 
 def selected_id() -> int | None:
     """Returns id of the selected execution in the current exploration; None when none is selected."""
-    text = _copy().get("id", "")
+    return _id_in("id", "None is selected.")
+
+
+def own_id() -> int | None:
+    """Returns id of the execution that the reader runs, read from a launch configuration; None when there is none."""
+    return _id_in("own", "None is marked as yours.")
+
+
+def _id_in(name: str, instead: str) -> int | None:
+    text = _copy().get(name, "")
     if not text:
-        _content("id")
+        _content(name)
         return None
     if not (text.isdecimal() and len(text) <= 18 and int(text) < current_scenario().space.total):
         last = current_scenario().space.total - 1
-        sentence = f"The link's execution {text[:40]!r} does not exist; ids run from 0 to {last:,}. None is selected."
-        complain("id", sentence)
+        complain(name, f"The link's execution {text[:40]!r} does not exist; ids run from 0 to {last:,}. {instead}")
         return None
-    _content("id")
+    _content(name)
     return int(text)
 
 

@@ -18,7 +18,8 @@ _FEW: Final = 5
 _MOST_TOLD: Final = 3
 _SHOWN: Final = 40
 
-_WORDS: Final = {**{name: name for name in scenario_parameters.NAMES}, "cell": "cell", "id": "execution"}
+_WORDS: Final = {**{name: name for name in scenario_parameters.NAMES}, "cell": "cell", "id": "execution",
+                 "own": "your execution"}  # fmt: skip
 WORDS: Final[Mapping[str, str]] = MappingProxyType(_WORDS)
 """Every parameter that some page reads -> what it is: those of all pages, and those that `learn` was told of."""
 

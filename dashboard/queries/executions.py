@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
@@ -12,8 +12,10 @@ from dashboard.compat.caches import remembered
 from engine import Exploration
 from engine.columns import fields_of, statistics_of
 from engine.exploration.result import first_row
+from engine.launch.standing import SAME_RATE
+from engine.store import Condition
 
-__all__ = ["evaluated", "several"]
+__all__ = ["Faster", "evaluated", "faster_than", "several"]
 
 _MEMORY: Final = ("memory_tier1", "memory_tier2")
 _ENDLESS: Final = 1e12
@@ -27,6 +29,22 @@ def evaluated(_exploration: Exploration, key: str, execution: int) -> dict[str, 
     if row["reason"] in _MEMORY:
         row |= _figures(_exploration, row)
     return row
+
+
+class Faster(NamedTuple):
+    """How many executions are faster than one, and the throughput of the best [samples/s]."""
+
+    number: int
+    best: float
+
+
+@remembered(entries=64)
+def faster_than(_exploration: Exploration, key: str, rate: float) -> Faster:
+    """Returns how many executions have a higher throughput, by one query of what is stored. key: of the exploration.
+    rate: throughput of one that runs [samples/s]."""
+    best = _exploration.reductions.best("sample_rate")
+    above = Condition("sample_rate", ">", rate * (1 + SAME_RATE))
+    return Faster(_exploration.rows.count([above]), rate if best is None else best[1])
 
 
 def several(exploration: Exploration, executions: Sequence[int]) -> dict[int, Mapping[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dashboard.link.document_validation import PROBLEMS, Refused, checked, sentence
 from engine import Scenario
 from engine.columns import fields_of
 from engine.cost_models.registry import able, chosen_cost_model, cost_model_of, named
@@ -12,7 +13,7 @@ from engine.executions.limits import OPTIONS
 from hardware import Calibration, System
 from models import Model
 
-__all__ = ["altered", "datatypes_of", "on_same_accelerator", "switch"]
+__all__ = ["altered", "datatypes_of", "on_same_accelerator", "scenario_with", "switch"]
 
 _KEPT: Final = "kept"
 
@@ -81,3 +82,23 @@ def switch(scenario: Scenario, cost_model: str) -> Scenario:
     if datatype not in accepted:
         datatype = next((name for name in scenario.system.matrix if name in accepted), datatype)
     return altered(scenario, cost_model=cost_model, datatype=datatype)
+
+
+def scenario_with(now: Scenario, thing: Model | System) -> Scenario:
+    """Returns the scenario with another model or system. Raises `Refused` where that cannot be explored.
+
+    Limits on networks go with the system they were for; a datatype that the new system has no rates for gives way to
+    its first.
+    """
+    model, system, datatype, limits = now.model, now.system, now.datatype, dict(now.limits)
+    if isinstance(thing, Model):
+        model = thing
+    else:
+        system = thing
+        limits = {field: limit for field, limit in limits.items() if not field.endswith("_net")}
+        if datatype not in system.matrix:
+            datatype = next(iter(system.matrix))
+    try:
+        return checked(altered(now, model=model, system=system, datatype=datatype, limits=limits))
+    except PROBLEMS as problem:
+        raise Refused(sentence(problem)) from None

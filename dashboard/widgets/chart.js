@@ -53,6 +53,52 @@ const brushed = ({data}, [changes, [trace] = [0]]) => Object.fromEntries(Object.
 
 const plain = (value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 
+// The page's font as text: an image that is made of a drawing reads no file beside it.
+const face = async (family) => {
+  const wanted = family.split(",")[0].replace(/["']/g, "").trim();
+  const rules = [...document.styleSheets].flatMap((sheet) => {
+    try { return [...sheet.cssRules]; } catch { return []; } // of another origin
+  });
+  const found = rules.find((rule) => rule instanceof CSSFontFaceRule
+    && rule.style.getPropertyValue("font-family").replace(/["']/g, "") === wanted);
+  const address = found?.style.getPropertyValue("src").match(/url\("?([^")]+)"?\)/)?.[1];
+  if (!address) return "";
+  const file = await (await fetch(new URL(address, found.parentStyleSheet.href ?? document.baseURI))).blob();
+  const text = await new Promise((done) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.readAsDataURL(file);
+  });
+  return `<style>@font-face{font-family:"${wanted}";font-weight:100 900;src:url(${text})}</style>`;
+};
+
+const ground = (element) => {
+  for (let each = element; each; each = each.parentElement) {
+    const colour = getComputedStyle(each).backgroundColor;
+    if (!/^(transparent|rgba\(.*, 0\))$/.test(colour)) return colour;
+  }
+  return "white";
+};
+
+// Plotly's own picture has no ground and another font, whose wider letters its margins cut off.
+async function save(Plotly, {place, config}) {
+  const {filename, scale} = config.toImageButtonOptions;
+  const {_fullLayout: {width, height}, data, layout} = place;
+  const drawing = await Plotly.toImage({data, layout, config}, {format: "svg", width, height});
+  const font = await face(getComputedStyle(place).fontFamily).catch(() => "");
+  const text = decodeURIComponent(drawing.slice(drawing.indexOf(",") + 1)).replace(/<svg[^>]*>/, `$&${font}`);
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  await image.decode();
+  const canvas = Object.assign(document.createElement("canvas"), {width: width * scale, height: height * scale});
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = ground(place);
+  pen.fillRect(0, 0, canvas.width, canvas.height);
+  pen.drawImage(image, 0, 0, canvas.width, canvas.height);
+  const link = Object.assign(document.createElement("a"), {download: `${filename}.png`, href: canvas.toDataURL()});
+  link.click();
+}
+
 async function step(Plotly, own) {
   const width = own.place.clientWidth;
   const family = getComputedStyle(own.place).fontFamily;
@@ -80,7 +126,9 @@ async function step(Plotly, own) {
     }
   }
   own.bars = bars(figure);
-  await Plotly.react(own.place, figure.data, layout, own.config);
+  const camera = {name: "toImage", title: "Download as PNG", icon: Plotly.Icons.camera,
+    click: () => save(Plotly, own).catch(console.warn)};
+  await Plotly.react(own.place, figure.data, layout, {...own.config, modeBarButtons: [[camera]]});
   if (own.listens) return;
   own.listens = true;
   listenToBrushes(Plotly, own);

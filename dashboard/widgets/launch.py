@@ -68,7 +68,7 @@ def _content(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None
             f"Download {file.name}", file.text, file.name, "text/plain", key=f"{key}_download_{number}",
             on_click="ignore", icon=":material/download:",
         )  # fmt: skip
-    with st.container(horizontal=True, gap="medium", key=f"{key}_lists"):
+    with st.container(horizontal=not is_narrow(), gap="medium", key=f"{key}_lists"):
         _list("Not expressible there", made.not_expressible, "Everything that is modelled is said.")
         _list("Set there, not modelled here", made.not_modelled, "Nothing beyond the execution is set.")
         _list("Remarks", made.remarks, "")

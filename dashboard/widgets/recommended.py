@@ -93,7 +93,7 @@ def _sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side
     if not found.difference:
         alike = f"the simplest of {counted(found.close, 'execution')} too close to call"
         return [_side(scenario, "Recommended, and fastest", own, alike, selected)]
-    behind = f"{percent(found.difference)} behind the fastest" if found.difference < 10 else "far behind the fastest"
+    behind = f"{percent(1.0 - 1.0 / (1.0 + found.difference))} behind the fastest"
     within = found.difference <= found.terms.error
     close = f", too close to call; simplest of {found.close:,} such" if within else f"; simplest of {found.close:,}"
     further = tuple(words for words in found.takes if "offload" not in words)

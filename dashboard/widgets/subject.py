@@ -21,7 +21,7 @@ class Subject:
     row: dict[str, Any]
     """Id, fields, outcome and statistics. An execution that memory alone keeps from running has statistics too."""
     why: str
-    """"selected", "best of its cell" or "best of all"."""
+    """"selected", "your execution", "best of its cell" or "best of all"."""
 
     @property
     def runs(self) -> bool:
@@ -43,7 +43,8 @@ def subject(exploration: Exploration) -> Subject | None:
     """Returns the execution that the page is about; None when nothing is selected and nothing is feasible."""
     chosen = state.selected_id()
     if chosen is not None:
-        return Subject(evaluated(exploration, exploration.key, chosen), "selected")
+        why = "your execution" if chosen == state.own_id() else "selected"
+        return Subject(evaluated(exploration, exploration.key, chosen), why)
     cell = state.selected_cell()
     if cell is not None:
         cells = exploration.by_cell()

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from engine.columns import Column, choice_label
 
-__all__ = ["degrees", "execution_name", "in_sentence", "named_value"]
+__all__ = ["FIXED", "FIXED_MEANS", "degrees", "execution_name", "in_sentence", "named_value"]
+
+
+FIXED: Final = "fixed layout"
+"""The execution that was best before a change, kept as it is."""
+FIXED_MEANS: Final = "The execution that was best before the change, kept as it is."
 
 
 def degrees(tensor: Any, pipeline: Any, data: Any = None) -> str:

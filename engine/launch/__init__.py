@@ -9,7 +9,7 @@ names them. Facts about the frameworks, their flags, defaults and silent correct
     >>> engine.launch.read_flags("megatron", written.flags, gpus=64).execution            # doctest: +SKIP
 """
 
-from engine.launch.contract import Framework, LaunchError, LaunchFile, Reading, Written
+from engine.launch.contract import Framework, LaunchError, LaunchFile, OnlyModelError, Reading, Written
 from engine.launch.conversion import complete, evaluable, read, read_flags, read_text, write
 from engine.launch.flag_changes import FlagChange, flag_changes
 from engine.launch.registry import FRAMEWORKS, framework_of
@@ -23,6 +23,7 @@ __all__ = [
     "Framework",
     "LaunchError",
     "LaunchFile",
+    "OnlyModelError",
     "Reading",
     "Standing",
     "Step",

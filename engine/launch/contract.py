@@ -20,6 +20,10 @@ class LaunchError(ValueError):
     """A configuration cannot be written or read; the message is one sentence that says what would be right."""
 
 
+class OnlyModelError(LaunchError):
+    """A file describes a model, as a `config.json` of Hugging Face does, and nothing of how it is trained."""
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchFile:
     """A file of a launch configuration: its name, its text, and the language it is highlighted in."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from engine.columns import ALL_FIELDS, Column
 from engine.columns.fields import CHOICE_LABELS
 from engine.executions.field_values import flag, whole_number
-from engine.launch.contract import LaunchError, Order, Reading, Written
+from engine.launch.contract import LaunchError, OnlyModelError, Order, Reading, Written
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import shape_of
 from models import ModelLike, model_of
@@ -254,8 +254,8 @@ def read_text(content: bytes | str, name: str, *, framework: str | None = None, 
             reading.not_modelled, (*found.unread, *reading.unread), (*found.remarks, *reading.remarks),
             reading.left, reading.refused, reading.flags,
         )  # fmt: skip
-    if '"model_type"' in content and '"architectures"' in content:
-        raise LaunchError(
+    if '"model_type"' in content and content.lstrip().startswith("{"):
+        raise OnlyModelError(
             f"{shown(name)[1:-1]} is a Hugging Face config.json, which says how a model is built, not how it is "
             "trained; give it where a model is asked for."
         )

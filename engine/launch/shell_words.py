@@ -2,12 +2,14 @@
 
 Of `if` and `case` the branch counts that the script takes where nothing is given from outside. Where files or programs
 decide, all branches are gone through, the last assignment counting, and `Script.open_conditions` says so; `$(...)` and
-files that a script includes are unknown. Work is bounded by the length of the text and by `MOST_WORDS`.
+files that a script includes are unknown. What stands in the script as input of a command (`<<EOF`) is read as commands,
+because it often is some; its quotes end with it. Work is bounded by the length of the text and by `MOST_WORDS`.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -28,6 +30,8 @@ _SIMPLE: Final = re.compile(r"[0-9A-Za-z_$+\-*/%() \t]{1,200}")
 _USED: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]{0,100}|[0-9])(?![A-Za-z0-9_]|:?[-=])")
 """A variable without a default."""
 _BEFORE: Final = frozenset({"export", "declare", "local", "readonly", "then", "else", "do", "-x", "-r", "-a"})
+_INPUT: Final = re.compile(r"<<-?[ \t]*(?:'([^'\n]{1,100})'|\"([^\"\n]{1,100})\"|\\?([A-Za-z0-9_]{1,100}))")
+"""Input of a command that stands in the lines below, up to one that has the same word alone."""
 HIDDEN: Final = "\ue000"
 """Stands for a dollar sign that is text."""
 _ESCAPED: Final = {"$": HIDDEN, '"': '"', "\\": "\\", "`": "`", "\n": " "}
@@ -89,9 +93,11 @@ class _Statement:
     """What stands between this statement and the next one."""
 
 
-def _tokens(text: str) -> Iterator[Word | str]:
+def _tokens(text: str, depth: int = 0) -> Iterator[Word | str]:
     """Yields words, and separators as text: line ends, `;`, `&`, `|`, and parentheses that stand alone."""
     place, size = 0, len(text)
+    inputs: list[str] = []
+    starts: dict[str, list[int]] | None = None
     pieces: list[tuple[str, bool]] = []
     plain: list[str] = []
 
@@ -153,14 +159,39 @@ def _tokens(text: str) -> Iterator[Word | str]:
         elif letter in " \t":
             yield from close()
             place += 1
+        elif letter == "<" and depth < DEEPEST and (found := _INPUT.match(text, place)):
+            yield from close()
+            inputs.append(found[1] or found[2] or found[3])
+            place = found.end()
         elif letter in "\n;&|()":
             yield from close()
             yield letter
             place += 1
+            if letter == "\n" and inputs:
+                starts = _lines(text) if starts is None else starts
+                for word in inputs:
+                    ends = starts.get(word, [])
+                    after = bisect_left(ends, place)
+                    if after < len(ends):
+                        yield from _tokens(text[place : ends[after]], depth + 1)
+                        yield "\n"
+                        place = text.find("\n", ends[after])
+                        place = size if place < 0 else place + 1
+                inputs.clear()
         else:
             plain.append(letter)
             place += 1
     yield from close()
+
+
+def _lines(text: str) -> dict[str, list[int]]:
+    """Where the lines of a text begin, by what stands on them without space around it."""
+    found: dict[str, list[int]] = {}
+    place = 0
+    for line in text.split("\n"):
+        found.setdefault(line.strip(), []).append(place)
+        place += len(line) + 1
+    return found
 
 
 def _statements(text: str) -> Iterator[_Statement]:

@@ -14,13 +14,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from engine.columns import by_name, choice_label, fields_of, stored_of
+from engine.columns import by_name, choice_label, fields_of
+from engine.cost_models.registry import cost_model_of
 from engine.exploration.proven_optimum import best_of
-from engine.exploration.result import Exploration
-from engine.exploration.run import explore_scenario
+from engine.exploration.run import slabs
 from engine.launch.conversion import evaluable
 from engine.scenarios.scenario import Scenario
-from engine.store import Condition
+from engine.space.rows import chunks_of
 from hardware import Calibration, SystemLike
 from models import ModelLike
 
@@ -72,10 +72,13 @@ NOT_COMPARED: Final = frozenset({"seq_par_ag_redo", "tensor_par_net", "pipeline_
 """Fields that follow from others, or that no configuration states."""
 KEPT: Final = ("attention_kernel", "launch", "gradient_datatype", "optimizer_datatype", "pipeline_overlap")
 """Choices of software that are kept as they are, unless asked otherwise."""
-LARGEST_RANKED: Final = 3_000_000
-"""Executions up to which all are evaluated to say the place; of more, the best is proven only."""
+LARGEST_RANKED: Final = 20_000_000
+"""Executions up to which all are evaluated to say the place, some two seconds of work; of more, the best is proven
+only."""
+SAME_RATE: Final = 1e-9
+"""Share of a throughput within which another is the same: the way an execution is given decides about its rounding."""
 _MOST_ALIKE: Final = 64
-"""Executions that differ in nothing but what no configuration states; the first of them that runs is taken."""
+"""Executions that differ in nothing but what no configuration states; the fastest of them is taken."""
 _MOST_OF_DEGREES: Final = 3_000_000
 """Executions that are looked through for one."""
 _OF_A_CELL: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size", "context_par", "expert_par",
@@ -180,37 +183,43 @@ def standing(
     (row,) = scenario.evaluate(table).to_dict("records")
     own = {str(name): value for name, value in row.items()}
     total = scenario.space.total
-    faster = feasible = ident = None
+    runs = own["status"] == "ok"
+    faster = feasible = None
     if total <= LARGEST_RANKED:
-        found = explore_scenario(scenario)
-        feasible, best = found.feasible, found.best
-        if own["status"] == "ok":
-            faster = found.rows.count([Condition("sample_rate", ">", float(own["sample_rate"]) * (1 + 1e-9))])
-            ident = _id_of(found, {name: own[name] for name in names})
+        above, feasible, first = _counted(scenario, float(own["sample_rate"]) if runs else float("inf"))
+        faster = above if runs else None
     else:
-        optimum = best_of(scenario)
-        best = dict(optimum) if len(optimum) else None
-        if own["status"] == "ok":
-            ident = _number_of(scenario, {name: own[name] for name in names})
-    if best is not None:
-        (evaluated,) = scenario.evaluate(pd.DataFrame([best])[list(known)]).to_dict("records")
-        best = {str(name): value for name, value in evaluated.items()}
+        first = best_of(scenario).get("id")
+    ident = _number_of(scenario, {name: own[name] for name in names}) if runs else None
+    best = (None if first is None
+            else cost_model_of(scenario.space).row(scenario.space, first, scenario.calibration))  # fmt: skip
     steps = _steps(scenario, own, best) if best is not None else ()
     return Standing(scenario, own, best, total, faster, feasible, steps, ident)
 
 
-def _id_of(found: Exploration, fields: Mapping[str, Any]) -> int | None:
-    """The number of an execution among those that run, None where none has all of its fields."""
-    stored = {column.name for column in stored_of(found.scenario.cost_model)}
-    where = [Condition(name, "=", value) for name, value in fields.items()
-             if name in stored and name not in NOT_COMPARED]  # fmt: skip
-    rows = found.rows.top(1, where=where, names=["id"])["id"].to_pylist()
-    return int(rows[0]) if rows else None
+def _counted(scenario: Scenario, rate: float) -> tuple[int, int, int | None]:
+    """How many executions are faster than a throughput [samples/s] and how many run, and the number of the best, of
+    equal ones the first; None where nothing runs. No row is kept."""
+    space, cost_model = scenario.space, cost_model_of(scenario.space)
+    faster = feasible = 0
+    best: tuple[float, int] | None = None
+    for numbers in slabs(space):
+        prepared = cost_model.prepare(space, numbers)
+        for group, chunk in chunks_of(prepared.groups):
+            for variant in cost_model.evaluate_rows(prepared, group, chunk).variants:
+                rates = variant.metrics["sample_rate"]
+                faster += int(np.count_nonzero(rates > rate * (1 + SAME_RATE)))
+                feasible += len(rates)
+                top = rates.max(initial=0.0)
+                if len(rates) and (best is None or top >= -best[0]):
+                    here = (-float(top), int(variant.ids[rates == top].min()))
+                    best = here if best is None else min(best, here)
+    return faster, feasible, None if best is None else best[1]
 
 
 def _number_of(scenario: Scenario, fields: Mapping[str, Any]) -> int | None:
-    """The number of an execution in a space of which nothing was evaluated; None where no execution that runs has all
-    of its fields, or too many share its degrees."""
+    """The number of an execution in its space, of those that differ in nothing that is compared the fastest; None where
+    none that runs has all of its fields, or too many share its degrees."""
     space = scenario.space
     firsts = [*map(int, space.first_ids), space.total]
     numbers = [
@@ -230,8 +239,9 @@ def _number_of(scenario: Scenario, fields: Mapping[str, Any]) -> int | None:
     alike = ids[same][:_MOST_ALIKE]
     if not len(alike):
         return None
-    runs = scenario.evaluate(space.table(alike))["status"].to_numpy() == "ok"
-    return int(alike[runs][0]) if runs.any() else None
+    evaluated = scenario.evaluate(space.table(alike))
+    rates = np.where(evaluated["status"] == "ok", evaluated["sample_rate"], 0.0)
+    return int(alike[rates.argmax()]) if rates.any() else None
 
 
 def _worded(name: str, value: Any) -> str:

@@ -238,7 +238,7 @@ class _Judge:
                 )
         rate, own = float(row["sample_rate"]), float(chosen["sample_rate"])
         more = more_than(row, chosen)
-        apart = f"{100 * abs(own / rate - 1.0):.1f} %"
+        apart = f"{100 * abs(rate / own - 1.0):.1f} %"
         if rate < own:
             return f"{apart} slower" + (f", and takes {_listed(more)}" if more else "")
         return f"{apart} faster is too close to call, and takes {_listed(more) if more else 'more'}"

@@ -127,18 +127,20 @@ def shown(value: object) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def near_matches(word: str, known: Sequence[str]) -> list[str]:
+def near_matches(word: str, known: Sequence[str], alike: float | None = None) -> list[str]:
     """Returns up to three of `known` that look like `word`, letter case ignored: those it begins first, then the
     closest.
 
     Args:
         word: what was written.
         known: words that would have been right.
+        alike: least likeness [fraction of the letters of both that are in both, in order], also for those that it
+            begins; None for what suits a few short words. Of hundreds of words some look a little like anything.
     """
     folded = {name.lower(): name for name in known}
     wanted = word[:100].lower()
-    begun = [name for name in folded if len(wanted) > 1 and name.startswith(wanted)]
-    close = difflib.get_close_matches(wanted, folded, n=3, cutoff=0.55)
+    begun = [name for name in folded if len(wanted) > 1 and name.startswith(wanted)] if alike is None else []
+    close = difflib.get_close_matches(wanted, folded, n=3, cutoff=0.55 if alike is None else alike)
     return [folded[match] for match in dict.fromkeys(begun + close)][:3]
 
 

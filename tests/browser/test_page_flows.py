@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
 import hardware
@@ -123,6 +124,14 @@ def test_the_frontier_is_walked_shared_and_downloaded(
     open_at(stranger, page.url)
     expect(stranger.locator(".st-key-pareto_panel .ss-head").first).to_contain_text(number.group(0))
     expect(stranger.locator(".st-key-pareto_plot .legendtext")).to_have_count(2)
+    # The picture of a chart stands on the page's ground: Plotly's own is transparent.
+    page.locator(".st-key-pareto_plot .ss-chart").hover()
+    with page.expect_download() as picture:
+        page.locator(".st-key-pareto_plot .modebar-btn").click()
+    assert picture.value.suggested_filename == "shardscape_pareto_plot.png"
+    picture.value.save_as(tmp_path / "frontier.png")
+    with Image.open(tmp_path / "frontier.png") as image:
+        assert image.convert("RGBA").getpixel((1, 1)) == (255, 255, 255, 255)
     with page.expect_download() as file:
         page.locator(".st-key-pareto_download_csv button").click()
     file.value.save_as(tmp_path / "frontier.zip")

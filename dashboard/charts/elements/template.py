@@ -75,6 +75,7 @@ def _house(colours: Palette, height: int) -> dict[str, Any]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "dragmode": False,
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": colours.muted, "activecolor": colours.text},
         "showlegend": False,
         "hoverlabel": {
             "font": {"size": TEXT_SIZE, "color": colours.text},

@@ -1,4 +1,4 @@
-"""One parameter swept: the best throughput along it, the same execution kept, and where the best changes."""
+"""One parameter swept: the best throughput along it, that of a fixed layout, and where the best changes."""
 
 import math
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from dashboard.charts.elements.label_placement import Place, Room, annotation
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import Chart, empty, noted, tick_texts, written
+from dashboard.words.names import FIXED
 from dashboard.words.numbers import format_value, plain, relative, scale_for
 
 HEIGHT: Final = 348
@@ -115,9 +116,9 @@ def _line(shown: Sequence[Stop], which: str, factor: float, colours: Palette) ->
 def _hover(stop: Stop) -> str:
     if not math.isfinite(stop.best):
         return f"<b>{plain(stop.value)}</b><br>nothing runs"
-    kept = "the same execution does not run"
+    kept = f"the {FIXED} does not run"
     if math.isfinite(stop.kept):
-        kept = f"{format_value(RATE, stop.kept)} with the same execution ({relative(stop.best, stop.kept)} by changing)"
+        kept = f"{format_value(RATE, stop.kept)} with a {FIXED} ({relative(stop.best, stop.kept)} by changing)"
     words = f"<br>{stop.words}" if stop.words else ""
     return f"<b>{plain(stop.value)}</b><br>{format_value(RATE, stop.best)} re-optimised<br>{kept}{words}"
 
@@ -208,10 +209,10 @@ def _names(shown: Sequence[Stop], factor: float, place: Any, room: Room, colours
         return noted(text, colours, colour=colour, **annotation(room.put(text, spots)))
 
     if apart[0].best - apart[0].kept < 0.03 * apart[0].best:
-        return [put("re-optimised, same execution", "best", ("top", "bottom"), colours.accent)]
+        return [put(f"re-optimised, {FIXED}", "best", ("top", "bottom"), colours.accent)]
     return [
         put("re-optimised", "best", ("bottom",), colours.accent),
-        put("same execution", "kept", ("top",), colours.muted),
+        put(FIXED, "kept", ("top",), colours.muted),
     ]
 
 

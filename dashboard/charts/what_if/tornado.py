@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import Chart, empty, noted, written
+from dashboard.words.names import FIXED
 from dashboard.words.numbers import ABSENT, SPACE, signed_percent
 
 _ROW: Final = 30
@@ -96,7 +97,7 @@ def _bars(
         "marker": {"color": _colour(colours, pick), "line": {"width": 0}},
         "hovertext": [
             f"<b>{swing.label} {step}</b><br>" + ("not computed" if gain is None or same is None else
-            f"{_told(gain)} re-optimised<br>{_told(same)} with the same execution")
+            f"{_told(gain)} re-optimised<br>{_told(same)} with a {FIXED}")
             for swing, gain, same in zip(shown, gains, kept, strict=True)
         ],
         "hovertemplate": "%{hovertext}<extra></extra>",
@@ -135,7 +136,7 @@ def _labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict
         place = left - gap if worse else right + gap
         label = _number(gain)
         kept = swing.down_kept if gain == swing.down else swing.up_kept
-        # The line of the same execution is between the bar and the number, which would be taken for the line's.
+        # The line of the fixed layout is between the bar and the number, which would be taken for the line's.
         beyond = kept is not None and math.isfinite(kept) and (kept < gain if worse else kept > gain)
         if kept is not None and beyond and _number(kept) != label:
             label = f"{_number(kept)} | {label}" if worse else f"{label} | {_number(kept)}"
@@ -154,7 +155,7 @@ def _legend(steps: tuple[str, str], colours: Palette) -> dict[str, Any]:
         for step, pick in zip(steps, (2, 3), strict=True)
         if step
     ]
-    parts.append(f'<span style="color:{colours.text}"><b>|</b></span> fixed layout')
+    parts.append(f'<span style="color:{colours.text}"><b>|</b></span> {FIXED}')
     return noted("     ".join(parts), colours, x=0.0, y=1, xref="paper", yref="paper", xanchor="left",
                  yanchor="bottom", yshift=4)  # fmt: skip
 

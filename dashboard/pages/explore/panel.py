@@ -19,7 +19,7 @@ from dashboard.link import page_links, state
 from dashboard.pages.explore import prefetch
 from dashboard.queries import accuracy, explorations
 from dashboard.queries.economics import Metric, told, utilisation
-from dashboard.queries.executions import evaluated
+from dashboard.queries.executions import evaluated, faster_than
 from dashboard.queries.filters import Filter
 from dashboard.queries.memory_requirements import REMEDIES
 from dashboard.queries.scenario_edits import altered
@@ -29,7 +29,7 @@ from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.chart import show
 from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.tables import width_of_words
-from dashboard.words.executions import choices, recomputed
+from dashboard.words.executions import choices, placed, recomputed
 from dashboard.words.markdown import literal
 from dashboard.words.names import degrees, in_sentence
 from dashboard.words.numbers import count, decimals_for, format_value, percent, scale_for
@@ -95,6 +95,7 @@ def _fits(
     group = group._replace(id=tie.id)
     execution = _execution(exploration, state.selected_id(), group)
     own = int(execution["id"]) == group.id
+    yours = state.own_id()
     rate = float(execution["sample_rate"])
     value = metric.of(float(value_of(metric.statistic, execution)))
     pairs = [
@@ -108,6 +109,12 @@ def _fits(
              ("cost of 1 T tokens", told(scenario, "usd", rate)),
              ("energy of 1 T tokens", told(scenario, "energy", rate))]
     st.html(facts(pairs) + facts(rates))
+    if yours == int(execution["id"]):
+        found = faster_than(exploration, exploration.key, rate)
+        st.markdown(f"**Your execution**: {placed(found.number, exploration.feasible, found.best / rate - 1)}.")
+    elif yours is not None:
+        st.button("Back to your execution", type="tertiary", icon=":material/undo:", key="panel_yours",
+                  on_click=_back_to, args=(yours, again))  # fmt: skip
     others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
     uncertainty.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")
     if others:
@@ -121,7 +128,8 @@ def _fits(
     st.html(bars + legend(_kinds(execution, first, second)))
     st.caption(_why(exploration, metric, execution, " without filters" if filtered else ""))
     rank = by_name(metric.ranked_by) if metric.of_fastest else metric.column
-    which = f"best by {in_sentence(rank.label)}" if own else "selected below"
+    which = f"best by {in_sentence(rank.label)}" if own else (
+        "your execution" if yours == int(execution["id"]) else "selected below")  # fmt: skip
     if own and tie.number > 1:
         which += f", simplest of {tie.number:,} equal layouts"
     st.html(head("Settings", which) + chips(choices(execution, scenario.system)))
@@ -137,6 +145,12 @@ def _fits(
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _links(None if usual else execution, group.members)
         launch.popover(scenario, execution, "explore_launch", plain=True)
+
+
+def _back_to(execution: int, again: Callable[[], None]) -> None:
+    """Selects an execution."""
+    state.select(execution)
+    again()
 
 
 def _why(exploration: Exploration, metric: Metric, execution: Mapping[str, Any], among: str) -> str:

@@ -16,9 +16,9 @@ from dashboard.link import page_links, state
 from dashboard.link.document_validation import PROBLEMS, Refused, sentence
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.library.curves import curves
-from dashboard.pages.library.use import scenario_with
 from dashboard.queries.document_fields import MIRRORED, Field, fields_of, value_at
 from dashboard.queries.document_sheets import shown_value
+from dashboard.queries.scenario_edits import scenario_with
 from dashboard.widgets.controls import whole, whole_field
 from dashboard.words.markdown import literal
 from hardware import System

@@ -12,8 +12,8 @@ from dashboard.link import page_links, state
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import MOST_MEGABYTES, PROBLEMS, Refused, read, sentence
 from dashboard.link.user_files import LONGEST_TITLE, user_files
-from dashboard.pages.library.use import scenario_with
 from dashboard.queries.document_sheets import MORE_THAN_CALCULON, key_facts, representation
+from dashboard.queries.scenario_edits import scenario_with
 from dashboard.widgets.controls import whole, whole_field
 from dashboard.words.markdown import literal
 from engine import Scenario

@@ -22,7 +22,6 @@ from dashboard.pages.library.curves import curves
 from dashboard.pages.library.editor import editor
 from dashboard.pages.library.listing import Item
 from dashboard.pages.library.upload import uploader
-from dashboard.pages.library.use import scenario_with
 from dashboard.queries.document_sheets import (
     MORE_THAN_CALCULON,
     changes_in_words,
@@ -31,6 +30,7 @@ from dashboard.queries.document_sheets import (
     representation,
     sheet,
 )
+from dashboard.queries.scenario_edits import scenario_with
 from dashboard.widgets.controls import segments
 from dashboard.words.markdown import literal
 from hardware import System

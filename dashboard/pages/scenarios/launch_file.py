@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.link import scenario_parameters, state
 from dashboard.link.document_validation import PROBLEMS, Refused, sentence
-from dashboard.words.executions import choices, title
+from dashboard.words.executions import choices, placed, title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, format_value, percent, signed_percent
 from engine import Scenario, launch
@@ -70,11 +70,12 @@ def _standing(content: bytes, name: str, _now: Scenario, key: str) -> Standing:
 
 
 def parameters(stands: Standing) -> dict[str, str]:
-    """Returns the parameters of a link to the scenario with the execution selected, or its cell where it has no id."""
+    """Returns the parameters of a link to the scenario with the execution selected and marked as the reader's own, or
+    its cell where it has no id."""
     scenario = scenario_parameters.carried(stands.scenario)
     row = stands.row
     found = {**scenario_parameters.parameters_of(scenario), "cell": f"{row['tensor_par']}x{row['pipeline_par']}"}
-    return found if stands.id is None else {**found, "id": str(stands.id)}
+    return found if stands.id is None else {**found, "id": str(stands.id), "own": str(stands.id)}
 
 
 def _said(reading: Reading) -> None:
@@ -111,10 +112,10 @@ def _stands(stands: Standing, framework: str) -> None:
     if not stands.runs:
         st.markdown(f"**It does not run there.** {literal(str(row['reason_text']))}")
     elif best is not None:
-        place = ""
+        place = "its place is counted on Explore, once all executions are evaluated there"
         if stands.faster is not None and stands.feasible is not None:
-            place = f", rank {count(stands.faster + 1)} of {count(stands.feasible)}"
-        st.markdown(f"**{format_value('sample_rate', row['sample_rate'])}**{place}.")
+            place = placed(stands.faster, stands.feasible)
+        st.markdown(f"**{format_value('sample_rate', row['sample_rate'])}**, {place}.")
     if best is None:
         st.markdown("Nothing runs there.")
         return

@@ -6,18 +6,22 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from dashboard.link import page_links, scenario_parameters
+from dashboard.link import page_links, scenario_parameters, state
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import MOST_MEGABYTES, Refused, read
 from dashboard.pages.scenarios import launch_file
 from dashboard.pages.scenarios.studies import open_study
 from dashboard.queries import compared_scenarios
+from dashboard.queries.document_sheets import key_facts
+from dashboard.queries.scenario_edits import scenario_with
 from dashboard.widgets import compared_scenarios as compare_scenarios
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from dashboard.words.scenarios import name_of, sentence_of
 from engine import Scenario, launch
 from engine.codesign import Study
+from hardware import System
+from models import Model
 
 __all__ = ["opener"]
 
@@ -31,9 +35,9 @@ def opener() -> None:
         file = st.file_uploader(
             f"Scenario, comparison, study or launch configuration, up to {MOST_MEGABYTES} MB",
             type=["json", *launch_file.ENDINGS], key="scenarios_upload", max_upload_size=MOST_MEGABYTES,
-            help="JSON with model, system and limits of each scenario; or a script, recipe or configuration of "
-            f"{_FRAMEWORKS}, which is placed on the system above. It is checked before anything is done with it, and "
-            "nothing in it is run.",
+            help="JSON with model, system and limits of each scenario; config.json of Hugging Face; or a script, "
+            f"recipe or configuration of {_FRAMEWORKS}, which is placed on the system above. It is checked before "
+            "anything is done with it, and nothing in it is run.",
         )  # fmt: skip
         if file is None:
             _pasted()
@@ -42,15 +46,7 @@ def opener() -> None:
             if launch_file.is_launch(file.name, file.getvalue()):
                 _launch(file.name, file.getvalue())
                 return
-            found = read(file.getvalue(), file.name)
-            if isinstance(found, Scenario):
-                _scenario(scenario_parameters.carried(found))
-            elif isinstance(found, Comparison):
-                _comparison(found)
-            elif isinstance(found, Study):
-                open_study(found)
-            else:
-                st.info("This file is a model or a system, not a scenario; the Library page opens it.")
+            _document(file.getvalue(), file.name)
         except Refused as problem:
             st.error(literal(str(problem)), icon=":material/error:")
 
@@ -63,8 +59,12 @@ def _pasted() -> None:
     )  # fmt: skip
     if not text or not text.strip():
         return
+    content, name = text.encode(), "What was pasted"
     try:
-        _launch("What was pasted", text.encode())
+        if text.lstrip().startswith("{") and not launch_file.is_launch(name, content):
+            _document(content, name)
+        else:
+            _launch(name, content)
     except Refused as problem:
         st.error(literal(str(problem)), icon=":material/error:")
 
@@ -74,6 +74,31 @@ def _launch(name: str, content: bytes) -> None:
     link = launch_file.draw(name, content)
     if link is not None:
         _open("explore", link)
+
+
+def _document(content: bytes, name: str) -> None:
+    """Draws what a document of ours, or of a model or system, is, and the button that opens it. Raises `Refused`."""
+    found = read(content, name)
+    if isinstance(found, Scenario):
+        _scenario(scenario_parameters.carried(found))
+    elif isinstance(found, Comparison):
+        _comparison(found)
+    elif isinstance(found, Study):
+        open_study(found)
+    else:
+        _thing(found)
+
+
+def _thing(found: Model | System) -> None:
+    """A model, as a config.json of Hugging Face is one, or a system, which takes its place in the scenario above."""
+    noun = "model" if isinstance(found, Model) else "system"
+    named = launch.named_shape(launch.shape_of(found)) if isinstance(found, Model) else None
+    known = f"; {named} of the library has the same shape" if named not in (None, found.name) else ""
+    st.markdown(f"**{literal(found.title or found.name)}**")
+    st.caption(literal(" · ".join(f"{label} {value}" for label, value in key_facts(found))))
+    st.caption(literal(f"A {noun}, which says nothing of how anything is trained{known}. It opens in place of the "
+                       f"{noun} of the scenario above; the Library keeps it."))  # fmt: skip
+    _open("explore", scenario_parameters.parameters_of(scenario_with(state.current_scenario(), found)))
 
 
 def _scenario(found: Scenario) -> None:

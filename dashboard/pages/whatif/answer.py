@@ -24,6 +24,7 @@ from dashboard.widgets.hardware_changes import current, put
 from dashboard.words.changes import described
 from dashboard.words.executions import choices, differences, title
 from dashboard.words.markdown import literal
+from dashboard.words.names import FIXED, FIXED_MEANS
 from dashboard.words.numbers import (
     ABSENT,
     MINUS,
@@ -113,11 +114,11 @@ def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
             "" if tied else _tone(found.gain),
         ),
         markup.Tile(
-            "Same execution", format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,
+            FIXED.capitalize(), format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,
             "" if unchanged else f"{signed_percent(found.kept_gain)} kept as it is" if same
             else "does not run any more",
             "" if tied and same else _tone(found.kept_gain) if same else "worse",
-            **(accuracy.founded(after, found.kept, "rate") if same and found.kept else {}),
+            formula=FIXED_MEANS, **(accuracy.founded(after, found.kept, "rate") if same and found.kept else {}),
         ),
         markup.Tile("MFU", percent(mfu), "" if unchanged else _points(mfu - old_mfu), formula=MFU_FORMULA),
         markup.Tile("1 T tokens take", days(long), "" if unchanged else _sooner(long - old_long),
@@ -198,7 +199,7 @@ def _why(scenario: Scenario, found: Answer) -> None:
 
 
 def sentences(found: Answer) -> list[str]:
-    """Returns what the change does to the same execution, and what re-optimising does on top, as Markdown."""
+    """Returns what the change does to the fixed layout, and what re-optimising does on top, as Markdown."""
     best, base, kept = found.best, found.base, found.kept
     assert best is not None
     if base is None:
@@ -220,7 +221,7 @@ def sentences(found: Answer) -> list[str]:
             f"**The change by itself** makes the old best take {after} a step instead of {before}: {terms}."
         )
         if not differences(base, best):
-            lines.append("**The same execution stays best**: nothing of the whole space is faster.")
+            lines.append(f"**The {FIXED} stays best**: nothing of the whole space is faster.")
         else:
             gain = float(best[RATE]) / float(kept[RATE]) - 1
             lines.append(f"**Re-optimising adds {signed_percent(gain)}**: {differences_in_time(kept, best)}.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from dashboard.files import exports
+from dashboard.words.names import FIXED
 from engine.columns import by_name, fields_of
 from engine.whatif import Point
 
@@ -25,6 +26,7 @@ _ABOUT: Final = {
 }
 
 
+_FIXED: Final = FIXED.replace(" ", "_")
 _BATCHES: Final = {
     "kept": "up to the scenario's largest at every size",
     "scaled": "up to the scenario's largest in proportion to the GPUs",
@@ -41,9 +43,9 @@ def file(board: Board) -> bytes:
         "changed_in_all": {exports.heading(board.every[name]): value for name, value in board.around.items()},
         "files": {f"{name}.csv": _account(board, name, len(table)) for name, table in found.items()},
         "batch_of_sizes": _BATCHES[board.asked.batch],
-        "same_execution": "an execution kept as it is: of the parameters the best with what is changed in all, of the "
+        _FIXED: "an execution kept as it is: of the parameters the best with what is changed in all, of the "
         "sweeps the best of the scenario",
-        "same_executions": _same_executions(board),
+        f"{_FIXED}s": _fixed_layouts(board),
         "columns": [
             *(exports.described(which) for which in board.every.values()),
             *(exports.described(by_name(name)) for name in names),
@@ -52,7 +54,7 @@ def file(board: Board) -> bytes:
     return exports.archive(account, found)
 
 
-def _same_executions(board: Board) -> dict[str, dict[str, Any]]:
+def _fixed_layouts(board: Board) -> dict[str, dict[str, Any]]:
     """The executions that are kept as they are, by file; nothing where none runs."""
     kept = {
         "parameters.csv": board.answer.best if board.around else board.answer.base,
@@ -99,9 +101,9 @@ def _swept(board: Board, points: list[Point], names: list[str]) -> pd.DataFrame:
 
 
 def _row(board: Board, point: Point, values: dict[str, Any], sized: bool = False) -> dict[str, Any]:
-    """A point as a row. sized: whether it tells efficiency in place of what the same execution does."""
+    """A point as a row. sized: whether it tells efficiency in place of what the fixed layout does."""
     rate = exports.heading(by_name(RATE))
-    more = {exports.heading(by_name(EFFICIENCY)): point.efficiency} if sized else {f"same_execution_{rate}": point.kept}
+    more = {exports.heading(by_name(EFFICIENCY)): point.efficiency} if sized else {f"{_FIXED}_{rate}": point.kept}
     best = point.execution or {}
     fields = fields_of(board.scenario.cost_model)
     return {

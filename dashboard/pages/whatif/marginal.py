@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import streamlit as st
 
@@ -17,6 +17,12 @@ from engine.economics import RunInputs
 from engine.whatif import Parameter
 
 __all__ = ["Marginal", "draw", "marginal"]
+
+
+_WITHIN: Final = "≈"
+"""Marks a gain below the error."""
+_LEAST: Final = 5e-4
+"""Gain below which there is none."""
 
 
 class Marginal(NamedTuple):
@@ -62,7 +68,8 @@ def marginal(
 
 
 def draw(board: Board, swings: Sequence[Swing], factor: float) -> None:
-    """Draws the table, with what lies below the error marked."""
+    """Draws the table, with what lies below the error marked where it stands: a column of its own would be the one that
+    a narrow card cuts off."""
     price = RunInputs.of(board.scenario.system).usd_middle
     rows = marginal(board.every.values(), swings, factor, price)
     if not rows:
@@ -71,23 +78,26 @@ def draw(board: Board, swings: Sequence[Swing], factor: float) -> None:
     error = None if best is None else accuracy.error_of(board.scenario, best)
     with st.expander("What a unit is worth", key="whatif_marginal"):
         st.html(rows_table(
-            ("Parameter", "Gain", "Per unit", "Worth, USD per GPU-hour", ""),
-            [(one.label, signed_percent(one.gain), f"{_fine(one.per_step)} per {plain(one.step)} {one.unit}",
-              ABSENT if math.isnan(one.worth) else f"{one.worth:+.3f}".replace("-", "\u2212"),
-              "below the error" if error is not None and abs(one.gain) < error.width else "")
+            ("Parameter", "Gain", "Per unit", "Worth, USD/h"),
+            [(one.label,
+              f"{_WITHIN}\u00a0" * (error is not None and _LEAST < abs(one.gain) < error.width)
+              + signed_percent(one.gain),
+              f"{_fine(one.per_step)} per {'' if one.step == 1 else plain(one.step)} {one.unit}",
+              ABSENT if math.isnan(one.worth) else f"{one.worth:+.3f}".replace("-", "\u2212"))
              for one in rows],
-            texts=(0, 4),
+            texts=(0,),
         ))  # fmt: skip
         told = "" if price is None else (
             f" A gain is worth what it may add to the {plain(price)} USD of a GPU-hour before a token costs more."
         )  # fmt: skip
         within = "" if error is None else (
-            f" Below {percent(error.width)}, half the width of the interval of measured runs, a gain is below the "
-            "error of one prediction; two predictions for the same GPUs err alike, so their order is better known."
+            f" {_WITHIN} marks a gain below {percent(error.width)}, half the width of the interval of measured runs: "
+            "below the error of one prediction; two predictions for the same GPUs err alike, so their order is better "
+            "known."
         )  # fmt: skip
         st.markdown(f":small[Gain per unit is as if it grew in proportion.{told}{within}]")
 
 
 def _fine(gain: float) -> str:
-    """A gain that may be small: three digits of it in percent, with its sign."""
-    return f"{gain * 100:+.3g}\u00a0%".replace("-", "\u2212")
+    """A gain that may be small: two digits of it in percent, with its sign."""
+    return f"{gain * 100:+.2g}\u00a0%".replace("-", "\u2212")

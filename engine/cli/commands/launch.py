@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -108,7 +109,8 @@ def import_(
     Read are scripts and command lines of Megatron-LM, recipes of Megatron-Bridge and NeMo (Python, commands, YAML), and
     configurations of torchtitan, DeepSpeed and MaxText. The frameworks' own silent corrections are applied. With
     --system it is evaluated: its place among all executions of that model, batch and number of GPUs, how much faster
-    the best is, and which changes lead there with the framework's flags: what a flag or two bring comes first.
+    the best is, and which changes lead there with the framework's flags: what a flag or two bring comes first. Of a
+    config.json of Hugging Face the model is told.
 
     \b
     Examples:
@@ -123,11 +125,15 @@ def import_(
     standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, steps (changes,
     flags, sample_rate, gain), execution and best (fields and statistics).
     """
-    from engine.launch import LaunchError, named_shape, read
+    from engine.launch import LaunchError, OnlyModelError, named_shape, read
 
     if system is None and (limit or cost_model or calibration):
         raise LaunchError("--limit, --cost-model and --calibration are about a system; name it with --system.")
-    found = read(file, framework=framework, gpus=procs)
+    try:
+        found = read(file, framework=framework, gpus=procs)
+    except OnlyModelError:
+        _tell_model(file, system, procs, json)
+        return
     named = named_shape(found.model)
     stands = None if system is None else _standing(found, file, system, model, limit, cost_model, calibration)
     if json:
@@ -146,6 +152,27 @@ def import_(
             _print_standing(stands, found.framework)
     if out is not None:
         _write_execution(found, out)
+
+
+def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -> None:
+    """Tells which model a file is that describes one and nothing of how it is trained, and how to go on."""
+    import models
+    from engine.launch import named_shape, shape_of
+
+    model = models.load(file)
+    shape = shape_of(model)
+    named = named_shape(shape)
+    if json:
+        write(as_json({"framework": None, "model_name": named, "model": shape, "execution": {}}))
+        return
+    size = "" if model.parameters is None else f", {model.parameters / 1e9:.4g} billion parameters"
+    known = "which the library does not have" if named is None else f"{named} of the library"
+    write(f"Hugging Face config.json: {model.title}, {known}; {shape['layers']:,} blocks{size}, sequences of "
+          f"{model.seq_size:,} tokens")  # fmt: skip
+    write("It says how a model is built, not how it is trained. Wherever a command asks for a model, give the file:")
+    write()
+    write(f"  shardscape best {shlex.quote(str(file))} {shlex.quote(system or 'h100_80g_sxm')} --procs {procs or 64} "
+          "--max-batch 256 --datatype bfloat16")  # fmt: skip
 
 
 def _standing(

@@ -35,6 +35,11 @@ OLD_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
 """Flags of earlier versions: destination, and the value of a bare one, None where it has a value."""
 
 
+_ALIKE: Final = 0.75
+"""Likeness from which an unknown flag may mean a known one; below it, of some 800 flags the nearest means something
+else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     """A flag as the parser declares it. `kind` says what it takes: a "value", "many" or "three", or nothing, where it
@@ -100,8 +105,8 @@ def parsed(flags: Mapping[str, Any], report: Report) -> dict[str, Any]:
             old.append(name)
             continue
         if flag is None:
-            near = near_matches(name, list(known))
-            report.unread(f"{name[:80]} is no flag of this version" + (f"; did you mean {near[0]}?" if near else "."))
+            near = near_matches(name[2:], [each[2:] for each in known], _ALIKE)
+            report.unread(f"{name[:80]} is no flag of this version" + (f"; did you mean --{near[0]}?" if near else "."))
             continue
         try:
             found[flag.destination] = _value(flag, name, value)

@@ -23,7 +23,7 @@ def test_the_tornado_puts_the_widest_first_and_says_what_is_kept(mode: str) -> N
     ticks = [shape for shape in chart.figure.layout.shapes if shape.line.color == palette(mode).text]
     assert sorted(shape.x0 for shape in ticks) == pytest.approx([-2, 0, 5])
     assert "Much matters most" in chart.alt
-    # Beside the line of the same execution stands its own number, not the bar's.
+    # Beside the line of the fixed layout stands its own number, not the bar's.
     texts = [note.text for note in chart.figure.layout.annotations]
     assert {"−2.0 | −1.0", "−20.0", "+10.0", "+1.0"} <= set(texts)
     partly = tornado([Swing("a", "Half", -0.1, None, -0.1, None)], ("−10 %", "+10 %"), mode).figure

@@ -196,7 +196,7 @@ def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
         tables = {name: pd.read_csv(packed.open(name)) for name in about["files"]}
     scenario, seen = Scenario.from_document(about["scenario"]), 0
     assert set(tables) >= {"parameters.csv", "sweep.csv", "sweep_two.csv"}
-    kept = f"same_execution_{exports.heading(by_name('sample_rate'))}"
+    kept = f"fixed_layout_{exports.heading(by_name('sample_rate'))}"
     for name, table in tables.items():
         every = 5 if len(table) > 20 else 1  # a table of two parameters has the values of both early and late
         for row in table.dropna(subset=["tensor_par"]).iloc[::every].to_dict("records"):
@@ -209,7 +209,7 @@ def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
             back = comes_back(other, pd.DataFrame([row]))
             seen += len(back)
             if kept in row and row[kept] == row[kept]:
-                (same,) = other.evaluate(pd.DataFrame([about["same_executions"][name]]))["sample_rate"]
+                (same,) = other.evaluate(pd.DataFrame([about["fixed_layouts"][name]]))["sample_rate"]
                 np.testing.assert_allclose(row[kept], same, rtol=1e-12)
     assert seen > 30
 

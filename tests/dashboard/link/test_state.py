@@ -195,7 +195,7 @@ def test_limits_read_as_they_were_written(given_limits: dict[str, Any]) -> None:
     assert scenario_parameters.limits_from_text(scenario_parameters.limits_to_text(normal), "calculon") == normal
 
 
-@given(st.dictionaries(st.sampled_from([*scenario_parameters.NAMES, "cell", "id"]), st.text(max_size=80)))
+@given(st.dictionaries(st.sampled_from([*scenario_parameters.NAMES, "cell", "id", "own"]), st.text(max_size=80)))
 def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
     found = scenario_parameters.read_scenario(parameters)
     assert found.scenario.space.total >= 0

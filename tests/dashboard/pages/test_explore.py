@@ -194,6 +194,20 @@ def test_a_selected_execution_takes_the_place_of_the_best() -> None:
     app = opened(**SMALL, cell=f"{table['tensor_par']}x{table['pipeline_par']}", id=str(table["id"]))
     assert f"<b>{format_value('total_time', table['total_time'])}</b>" in html(app)
     assert "selected below" in html(app)
+    # One that was read from a launch configuration is called the reader's own, with its place, and is easy to find.
+    rate = expected().evaluate_ids([table["id"]])["sample_rate"].iloc[0]
+    faster = expected().rows.count([Condition("sample_rate", ">", rate)])
+    link = {**SMALL, "cell": f"{table['tensor_par']}x{table['pipeline_par']}", "own": str(table["id"])}
+    app = opened(**link, id=link["own"])
+    assert "your execution" in html(app)
+    assert "selected below" not in html(app)
+    said = f"**Your execution**: place {faster + 1:,} of {expected().feasible:,} that run, the best is"
+    assert any(part.value.startswith(said) for part in app.markdown)
+    app = opened(**link)
+    app.button(key="panel_yours").click()
+    settled(app)
+    assert app.query_params["id"] == link["own"]
+    assert "your execution" in html(app)
 
 
 def test_a_cell_in_which_nothing_fits_says_why_and_what_helps() -> None:

@@ -18,9 +18,9 @@ from dashboard.link.document_validation import Refused, read
 from dashboard.pages.execution.files import execution_json
 from dashboard.pages.library.editor import copy_of, table_from_text
 from dashboard.pages.library.listing import items, searched
-from dashboard.pages.library.use import scenario_with
 from dashboard.queries.document_fields import fields_of, marks_of, value_at
 from dashboard.queries.document_sheets import changes_in_words, not_represented, representation, sheet
+from dashboard.queries.scenario_edits import scenario_with
 from engine import Scenario
 from tests.dashboard.page_runs import SMALL, html, page_alone, plainly, plots
 from tests.dashboard.server import Place, own_server

@@ -19,7 +19,7 @@ from dashboard.pages.contract import Group, Needs, Page
 from dashboard.pages.registry import PAGES
 
 FOLDER = Path(dashboard.pages.__file__).parent
-OF_ALL = {*scenario_parameters.NAMES, "cell", "id"}
+OF_ALL = {*scenario_parameters.NAMES, "cell", "id", "own"}
 """Parameters of the link that every page carries on."""
 READ = re.compile(rf"""["']((?:metric|download|(?:map|{"|".join(each.name for each in PAGES)})_\w+))["']""")
 """A name in the code that looks like a page's parameter."""

@@ -21,6 +21,7 @@ from dashboard.link.document_validation import Refused
 from dashboard.link.own_studies import document_of, unpacked_study
 from dashboard.link.user_files import MOST_FILES, UserFiles
 from dashboard.pages.scenarios import launch_file
+from dashboard.pages.scenarios import upload as scenarios_upload
 from dashboard.pages.scenarios import view as scenarios_view
 from dashboard.shell.search import everything
 from dashboard.widgets import share
@@ -329,6 +330,24 @@ def test_opening_a_file(place: Place) -> None:
     upload.set_value(("sent.json", b'{"format": "shardscape-scenario/2"}', "application/json")).run()
     assert "newer" in app.error[0].value
     assert not app.exception
+    # A config.json of Hugging Face is a model: it is told, and opens in place of the scenario's.
+    config = {
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+        "max_position_embeddings": 8192,
+    }  # fmt: skip
+    now = Scenario.of("gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16")
+    app = page(scenario_parameters.parameters_of(now))
+    app.text_area(key="scenarios_pasted").set_value(json.dumps(config)).run()
+    app.file_uploader[0].set_value(("config.json", json.dumps(config).encode(), "application/json")).run()
+    assert not app.error
+    assert any("llama-3-8B of the library has the same shape" in each.value.replace("\\", "") for each in app.caption)
+    app.session_state["_pages"] = {"explore": "the page Explore"}
+    opened: list[dict[str, str]] = []
+    with patch.object(scenarios_upload.st, "switch_page", lambda _, query_params: opened.append(query_params)):
+        app.button(key="scenarios_open_file").click().run()
+    model = scenario_parameters.read_scenario(opened[0]).scenario.model
+    assert (model.architecture_or_assumed().kv_heads, model.seq_size) == (8, 8192)
 
 
 def test_opening_a_launch_script(place: Place) -> None:
@@ -346,6 +365,7 @@ def test_opening_a_launch_script(place: Place) -> None:
     stands = launch.standing(launch.read_text(written.text, "train.sh").execution, "llama-3-8B", now.system,
                              cost_model=now.cost_model)  # fmt: skip
     assert stands.steps
+    assert stands.faster is not None
     for flags in launch.flag_changes(stands, framework="megatron"):
         assert all(each.flag in told for each in flags)
     link = launch_file.parameters(stands)
@@ -354,6 +374,8 @@ def test_opening_a_launch_script(place: Place) -> None:
     assert link["cell"] == "2x2"
     (row,) = opened.space.table([int(link["id"])]).to_dict("records")
     assert row["tensor_par_comm_type"] == "rs_ag"
+    assert link["own"] == link["id"]
+    assert f"place {stands.faster + 1:,} of {stands.feasible:,} that run" in told
     app.file_uploader[0].set_value(("train.sh", b"echo nothing here", "text/plain")).run()
     assert "is no launch configuration" in app.error[0].value
 

@@ -204,5 +204,5 @@ def test_what_the_studies_found_is_a_file_that_explains_itself() -> None:
     assert list(tables["parameters"])[: len(shared)] == shared
     assert len(tables["sweep_two"]) == len(COARSE) ** 2
     known = {column["name"] for column in about["columns"]}
-    named = {name.partition(" [")[0].removeprefix("same_execution_") for table in tables.values() for name in table}
+    named = {name.partition(" [")[0].removeprefix("fixed_layout_") for table in tables.values() for name in table}
     assert named <= known | {*shared, "feasible", "problem"}

@@ -30,6 +30,21 @@ def test_an_exported_execution_is_imported_as_it_was(framework: str, tmp_path: P
     assert DENSE.items() <= json.loads(again.read_text("utf-8")).items()
 
 
+def test_of_a_configuration_of_hugging_face_the_model_is_told(tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192,
+    }  # fmt: skip
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config), "utf-8")
+    told = run("import", str(file)).stdout
+    assert "llama-3-8B of the library" in told
+    assert f"shardscape best {file} h100_80g_sxm" in told
+    assert json.loads(run("import", str(file), "--json").stdout)["model_name"] == "llama-3-8B"
+    file.write_text(json.dumps({**config, "model_type": "unheard_of"}), "utf-8")
+    assert "'unheard_of' is not among the families" in run("import", str(file)).stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

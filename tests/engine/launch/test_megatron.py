@@ -70,6 +70,9 @@ SCRIPT = r"""#!/bin/bash
 GPUS_PER_NODE=8   # of each
 NUM_NODES=${SLURM_NNODES:-8}
 WORLD=$(($GPUS_PER_NODE * NUM_NODES))
+cat <<-'NOTE' > about.txt; echo "$((1 << 3))"
+It's a run of "70B (
+NOTE
 TP=4; export CUDA_DEVICE_MAX_CONNECTIONS=1
 DISTRIBUTED_ARGS=(
     --nproc_per_node $GPUS_PER_NODE
@@ -136,6 +139,9 @@ def test_scripts_are_read_as_people_write_them(wrapped: bool, tmp_path: Path) ->
         ("--num-layers 8 --attention-backend magic", "must be one of flash, fused"),
         ("--num-layers 8 --lr", "--lr has no value"),
         ("--num-layers 8 --bf16 yes", "takes no value"),
+        ("--num-layers 8 --tensor-parallel-size 4", "did you mean --tensor-model-parallel-size?"),
+        ("--num-layers 8 --seqlen 4", "did you mean --seq-length?"),
+        ("--num-layers 8 --zero-stage 3", "--zero-stage is no flag of this version."),  # nothing there is alike
     ],
 )
 def test_what_is_wrong_is_named(text: str, problem: str) -> None:
@@ -173,7 +179,10 @@ def test_hostile_flags_are_refused_or_read_quickly(flags: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("text", ["$((" * 3000, "${" * 3000, "a=$a$a\n" * 200 + "x --num-layers $a", "'" + "x" * 9999,
                                   "[ a = b ] && " * 9999, "if [ a ]; then\n" * 9999 + "x --num-layers 2\n" * 9999,
-                                  "A=(" + "--num-layers $B " * 500 + ")\n" + "B=1\n" * 10])  # fmt: skip
+                                  "A=(" + "--num-layers $B " * 500 + ")\n" + "B=1\n" * 10,
+                                  "<<A\n" * 99999, "".join(f"<<A{n}\n" for n in [*range(9999), *range(9999)]),
+                                  "".join(f"cat <<A{n}\n" for n in range(9999))
+                                  + "".join(f"A{n}\n" for n in range(9998, -1, -1))])  # fmt: skip
 def test_hostile_scripts_take_no_time(text: str) -> None:
     start = time.process_time()
     try:

@@ -120,8 +120,9 @@ def test_every_contender_but_the_recommended_one_has_a_reason_that_holds(name: s
         elif "too close" in one.reason:
             assert own <= float(row["sample_rate"]) <= own * (1 + found.terms.error)
             assert more_than(row, found.execution)
+            assert one.reason.startswith(f"{100 * (float(row['sample_rate']) / own - 1):.1f} % faster")
         else:
-            assert "slower" in one.reason
+            assert one.reason.startswith(f"{100 * (1 - float(row['sample_rate']) / own):.1f} % slower")
             assert float(row["sample_rate"]) < own
 
 
