@@ -20,6 +20,7 @@ if not runs_page():
     from dashboard.compat.addresses import ask_nobody
     from dashboard.compat.memory_allocator import few_arenas
     from dashboard.compat.message_queue import keep_whole
+    from dashboard.compat.session_values import listed_while_they_change
     from dashboard.files import downloads, plotly_library
     from dashboard.settings import settings_from
     from dashboard.shell import middleware, root_address
@@ -27,6 +28,7 @@ if not runs_page():
     few_arenas()
     ask_nobody()
     keep_whole()
+    listed_while_they_change()
     settings, api = settings_from(os.environ), []
     if settings.api:
         from dashboard.shell import json_api

@@ -126,9 +126,10 @@ async function step(Plotly, own) {
     }
   }
   own.bars = bars(figure);
-  const camera = {name: "toImage", title: "Download as PNG", icon: Plotly.Icons.camera,
-    click: () => save(Plotly, own).catch(console.warn)};
-  await Plotly.react(own.place, figure.data, layout, {...own.config, modeBarButtons: [[camera]]});
+  // The same ones every time: a chart whose buttons are others is made anew.
+  own.buttons ??= [[{name: "toImage", title: "Download as PNG", icon: Plotly.Icons.camera,
+    click: () => save(Plotly, own).catch(console.warn)}]];
+  await Plotly.react(own.place, figure.data, layout, {...own.config, modeBarButtons: own.buttons});
   if (own.listens) return;
   own.listens = true;
   listenToBrushes(Plotly, own);

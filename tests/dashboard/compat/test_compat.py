@@ -15,12 +15,14 @@ import pytest
 import streamlit as st
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
+from streamlit.runtime.state.session_state import SessionState
 from streamlit.testing.v1 import AppTest, local_script_runner
 
 import dashboard
 from dashboard.compat import front_end, plotly_figures
 from dashboard.compat.caches import computed, remembered
 from dashboard.compat.message_queue import keep_whole
+from dashboard.compat.session_values import listed_while_they_change
 from dashboard.compat.types import Place, StyledTable
 from tests.dashboard.page_runs import wait_for_the_end
 
@@ -168,6 +170,26 @@ def test_nothing_that_waits_for_a_browser_is_placed_where_that_knows_of_nothing(
     monkeypatch.setattr(ForwardMsgQueue, "clear", ForwardMsgQueue.clear)
     keep_whole()
     assert len(waiting(ForwardMsgQueue())) == 4
+
+
+def test_values_of_a_session_are_listed_while_another_run_adds_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = SessionState._get_widget_id
+
+    def named_late(self: SessionState, key: str) -> str:
+        self._new_session_state.setdefault("c", 3)
+        return named(self, key)
+
+    def changing() -> SessionState:
+        state = SessionState()
+        state["a"], state["b"] = 1, 2
+        return state
+
+    monkeypatch.setattr(SessionState, "_get_widget_id", named_late)
+    with pytest.raises(RuntimeError, match="changed size"):  # else compat/session_values.py can go
+        changing().filtered_state  # noqa: B018
+    monkeypatch.setattr(SessionState, "_keys", SessionState._keys)
+    listed_while_they_change()
+    assert changing().filtered_state == {"a": 1, "b": 2, "c": 3}
 
 
 def test_outside_a_page_there_is_no_run() -> None:
