@@ -142,7 +142,7 @@ def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page
 
 
 def test_choosing_another_model_explores_it(visit: Visit) -> None:
-    page = visit()
+    page = visit(LIMITED)
     settled(page)
     page.locator(".st-key-sentence [data-testid=stPopover]").first.locator("button >> visible=true").click()
     page.get_by_role("combobox", name="Model").click()

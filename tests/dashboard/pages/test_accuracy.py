@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,12 @@ def dense() -> Exploration:
     """The scenario of `offloading` without any, as the runs were that were measured."""
     found = offloading().scenario
     return engine.explore_scenario(replace(found, limits={**found.limits, **dict.fromkeys(NO_OFFLOAD, (False,))}))
+
+
+@functools.cache
+def shown(page: str, of: Callable[[], Exploration]) -> str:
+    """All text of a page on one of the explorations, which several tests read."""
+    return words(run(page, of()))
 
 
 def test_labels_say_what_was_measured() -> None:
@@ -63,8 +70,8 @@ def test_what_was_never_measured_stands_beside_the_figure_on_every_page() -> Non
     assert "Never measured: offloading" in build(offloading(), "").decode()
     assert "Never measured" not in build(dense(), "").decode()
     for page in ("explore", "execution", "memory", "whatif"):  # the last goes on searching
-        assert "never measured: offload" in words(run(page, offloading())), page
-        assert "never measured" not in words(run(page, dense())), page
+        assert "never measured: offload" in shown(page, offloading), page
+        assert "never measured" not in shown(page, dense), page
 
 
 def test_rates_err_the_other_way_round() -> None:
@@ -131,11 +138,11 @@ def test_ties_are_the_executions_within_half_the_interval() -> None:
 def test_pages_show_labels_and_ties() -> None:
     best = experts().best
     assert best is not None
-    text = words(run("execution", experts()))
+    text = shown("execution", experts)
     assert "measured runs" in text
     assert "other executions lie within the error" in text
     assert "mixtures of experts on any generation" in text
-    assert "others here are too close to call" in words(run("explore", dense()))
+    assert "others here are too close to call" in shown("explore", dense)
     assert "to the last digit" in words(run("execution", exploration()))
 
 

@@ -210,7 +210,7 @@ def test_a_selected_execution_takes_the_place_of_the_best() -> None:
     assert "your execution" in html(app)
 
 
-def test_a_cell_in_which_nothing_fits_says_why_and_what_helps() -> None:
+def test_a_cell_in_which_nothing_fits_says_why_and_what_helps_and_fits_with_the_limit_lifted() -> None:
     app = opened(**SMALL, limits=BARE, cell="1x1")
     text = html(app)
     assert "What would make it fit" in text
@@ -218,10 +218,6 @@ def test_a_cell_in_which_nothing_fits_says_why_and_what_helps() -> None:
     assert any("needs" in part.value and "too much" in part.value for part in app.markdown)
     button = next(one for one in app.button if (one.key or "").startswith("remedy_"))
     assert "instead of" in button.label or "Allow" in button.label
-
-
-def test_lifting_a_limit_makes_the_cell_fit() -> None:
-    app = opened(**SMALL, limits=BARE, cell="1x1")
     next(one for one in app.button if one.label.startswith("Allow")).click()
     settled(app)
     assert app.query_params.get("limits", "") != BARE

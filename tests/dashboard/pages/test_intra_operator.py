@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from dashboard.pages.intra_operator.tables import json_text, vectors_csv
 from dashboard.words.numbers import format_value
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator import (
+    IntraOperatorPlan,
     blocks,
     fit_rates,
     log_text,
@@ -53,6 +55,18 @@ def run(link: Mapping[str, str]) -> AppTest:
     return app
 
 
+@functools.cache
+def opened(**link: str) -> AppTest:
+    """A page that several tests read; one that is clicked on is run anew."""
+    return run(link)
+
+
+@functools.cache
+def planned() -> IntraOperatorPlan:
+    """GPT F in two layers on four devices."""
+    return search("gpt F", MESH, batch=16, layers=2)
+
+
 def said(app: AppTest) -> str:
     """All that a page says besides its tables."""
     told = [html(app), *(each.value for each in (*app.caption, *app.error, *app.warning))]
@@ -60,7 +74,7 @@ def said(app: AppTest) -> str:
 
 
 def test_the_published_solution_of_gpt_is_what_the_page_says() -> None:
-    app = run({"batch": "24"})
+    app = opened(batch="24")
     told = said(app)
     assert "Data parallel" in told
     assert "294 ms" in told  # CFP measured 0.2920 to 0.2926 s
@@ -73,9 +87,9 @@ def test_the_published_solution_of_gpt_is_what_the_page_says() -> None:
 
 
 def test_measured_points_stand_beside_the_vectors_that_were_measured() -> None:
-    drawn = figure(run({}), "intra_operator_volume")["data"]
+    drawn = figure(opened(), "intra_operator_volume")["data"]
     assert next(each["text"] for each in drawn if each.get("name") == "measured") == ["0,0,0,0", "0,0,0,1", "0,0,0,2"]
-    assert not [each for each in figure(run({"batch": "24"}), "intra_operator_volume")["data"]
+    assert not [each for each in figure(opened(batch="24"), "intra_operator_volume")["data"]
                 if each.get("name") == "measured"]  # fmt: skip
 
 
@@ -181,7 +195,7 @@ def test_a_file_that_names_a_path_as_its_model_is_refused() -> None:
 
 
 def test_vectors_are_kept_in_the_store_once(tmp_path: Path) -> None:
-    plan = search("gpt F", MESH, batch=16, layers=2)
+    plan = planned()
     with Store(tmp_path / "kept.duckdb") as store:
         records = VectorRecords(store)
         assert (records.add(plan), records.add(search("gpt F", MESH, batch=16, layers=2, memory_limit=7e9))) == (81, 0)
@@ -211,7 +225,7 @@ def test_block_tables_hold_the_published_plans() -> None:
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_charts_say_what_they_show(mode: str) -> None:
-    plan = search("gpt F", MESH, batch=16, layers=2)
+    plan = planned()
     points = vector_points(plan.vectors, "volume", "communication_seconds", mode, chosen={}, measured=[
         Measured("0,0,0,0", 16.3e9, 0.79)])  # fmt: skip
     assert points.alt.startswith("81 vectors; time of collectives: ")

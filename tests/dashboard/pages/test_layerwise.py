@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.plans.layer_plan import device_grid, plan_curves, stage_memory_bars, stage_timeline
-from dashboard.jobs.layer_plans import ModelQuestion, found_plan
+from dashboard.jobs.layer_plans import ModelQuestion, Planned, found_plan
 from dashboard.jobs.worker import Task
 from dashboard.link.scenario_parameters import read_scenario
 from engine.planners.layerwise import LayerwiseProblem, plan
@@ -56,9 +57,17 @@ def test_a_link_that_cannot_be_is_a_sentence() -> None:
     assert not run({"layerwise_from": "file"}).exception
 
 
+PROBLEM = LayerwiseProblem(example("bert_48"), 2, 64, PRESETS["A"], mode="paper")
+
+
+@functools.cache
+def planned() -> Planned:
+    """What is found of the problem that most tests look at."""
+    return found_plan(Task(), PROBLEM)
+
+
 def test_charts_show_the_plan() -> None:
-    problem = LayerwiseProblem(example("bert_48"), 2, 64, PRESETS["A"], mode="paper")
-    found = found_plan(Task(), problem)
+    found = planned()
     grid = device_grid(found.plan)
     assert "2 stages on 16 of 16" in grid.alt
     assert [list(trace.text) for trace in grid.figure.data] == [["1"] * 8, ["2"] * 8]
@@ -75,11 +84,10 @@ def test_charts_show_the_plan() -> None:
 
 def test_files_of_a_plan_come_back() -> None:
     """The strategy as a plan of one's own, the profile as one that is planned alike, tables as they were."""
-    problem = LayerwiseProblem(example("bert_48"), 2, 64, PRESETS["A"], mode="paper")
-    found = found_plan(Task(), problem)
+    found = planned()
     stages = user_stages(json.loads(strategy_text(found.plan)), 16, len(found.plan.states))
     assert valued(found.plan, stages) == pytest.approx(found.plan.speedup)
-    profile = profile_text(csv_text(problem.profile))
+    profile = profile_text(csv_text(PROBLEM.profile))
     again = plan(profile, profile_batch=2, global_batch=64, machines=[8, 16], mode="paper")
     assert again.speedup == pytest.approx(found.plan.speedup)
     assert found.batches is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from itertools import pairwise
@@ -39,6 +40,12 @@ def asked(**changes: object) -> Question:
     return Question(**given | changes)  # type: ignore[arg-type]
 
 
+@functools.cache
+def numbers() -> str:
+    """What the page says of plain numbers."""
+    return html(run(NUMBERS))
+
+
 def run(link: Mapping[str, str]) -> AppTest:
     app = page_alone("schedules")
     app.session_state["_url"] = dict(link)
@@ -48,7 +55,7 @@ def run(link: Mapping[str, str]) -> AppTest:
 
 
 def test_the_page_answers_with_plain_numbers() -> None:
-    told = html(run(NUMBERS))
+    told = numbers()
     assert "33.8" in told  # 1F1B: 11 (f + x) and 16 sends of 0.05
     assert "ZB-V" in told
     assert "idle 29.0" in told
@@ -66,7 +73,7 @@ def test_the_page_takes_the_times_of_the_scenario() -> None:
     first, second = (told.partition(f"Step with {letter}")[2] for letter in "AB")
     assert span(*error.most[:2]) in first.partition("Step with B")[0]
     assert "never measured: schedule V-Half" in second.partition("B against A")[0]
-    assert "never measured" not in html(run(NUMBERS))
+    assert "never measured" not in numbers()
 
 
 def test_a_schedule_that_does_not_run_says_why_and_the_page_goes_on() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import Any
@@ -34,9 +35,15 @@ def told(page: AppTest) -> str:
     return "\n".join(part for part in html(page).splitlines() if "Wall-clock time" in part)
 
 
+@functools.cache
+def opened() -> AppTest:
+    """The page as it opens, for all tests that only look at it."""
+    return run("execution", exploration())
+
+
 def test_the_panel_tells_the_engine_s_figures() -> None:
     found = exploration()
-    page, figures = run("execution", found), expected(found)
+    page, figures = opened(), expected(found)
     text = told(page)
     assert f"Wall-clock time {days(figures.wall_s)}, {days(figures.compute_s)} without failures" in text
     assert f"GPU-hours {_large(figures.proc_hours)}" in text
@@ -54,7 +61,7 @@ def test_the_panel_tells_the_engine_s_figures() -> None:
 
 def test_every_input_is_visible_with_its_default_and_its_source() -> None:
     found = exploration()
-    page = run("execution", found)
+    page = opened()
     for one in INPUTS.values():
         field = page.number_input(key=f"_execution_run_{one.name}")
         assert one.unit in ("", "tokens") or f"[{one.unit.replace('processor', 'GPU')}]" in field.label
@@ -102,7 +109,7 @@ def test_a_link_with_nonsense_falls_back_to_the_default() -> None:
     nonsense = {"pue": "0.2", "mtbf_h": "1e300", "usd_low": "-3", "usd_high": "nan", "tokens": "<b>",
                 "interval_s": "1e999"}  # fmt: skip
     page = run("execution", found, {f"execution_run_{name}": value for name, value in nonsense.items()})
-    default = run("execution", found)
+    default = opened()
     for name in nonsense:
         key = f"_execution_run_{name}"
         assert page.number_input(key=key).value == default.number_input(key=key).value, name

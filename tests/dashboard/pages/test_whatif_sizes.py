@@ -138,10 +138,10 @@ def test_where_nothing_runs_the_smallest_size_that_does_is_told() -> None:
     hopeless = exploration("hopeless")
     runs = {count: bool(best_of(whatif.changed(hopeless.scenario, {"procs": count}))) for count in range(28, 41, 4)}
     assert not all(runs[count] for count in runs if count > min(count for count in runs if runs[count]))
-    app = again(settled(run("whatif", hopeless, {"whatif_range": "28..40:4"}), hopeless), hopeless)
+    app = settled(run("whatif", hopeless, {"whatif_range": "28..40:4"}), hopeless)
     told = plainly([each.value for each in app.caption])
     assert f"The smallest that runs has {min(count for count in runs if runs[count])} GPUs." in told
-    app = again(settled(run("whatif", hopeless, {"whatif_range": "8..16:8"}), hopeless), hopeless)
+    app = settled(run("whatif", hopeless, {"whatif_range": "8..16:8"}), hopeless)
     assert "Nothing runs at any of them." in plainly([each.value for each in app.caption])
 
 
@@ -179,9 +179,9 @@ def test_what_is_no_range_leaves_the_likely_sizes(text: str) -> None:
 def test_what_the_studies_found_is_a_file_that_explains_itself() -> None:
     link = {"whatif_range": "8..24:8", "whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif",
             "whatif_one": "hbm_capacity"}  # fmt: skip
-    page(**link)
+    app = run("whatif", found(), link)
     with patch("dashboard.pages.whatif.studies.st.download_button") as button:
-        run("whatif", found(), link)
+        settled(app, found())
     assert button.call_args.kwargs["file_name"].endswith("_studies.csv.zip")
     with zipfile.ZipFile(io.BytesIO(button.call_args.kwargs["data"]())) as packed:
         about = json.loads(packed.read("about.json"))

@@ -100,7 +100,8 @@ def test_a_part_that_is_only_another_name_is_no_formula() -> None:
 @pytest.mark.parametrize("offloads", [True, False])
 def test_bandwidths_are_of_what_the_execution_does(offloads: bool) -> None:
     limits = {"weight_offload": offloads, "activations_offload": False, "optimizer_offload": False,
-              "tensor_par_overlap": "none", "data_par_overlap": False, "microbatch_size": 1}  # fmt: skip
+              "tensor_par_overlap": "none", "data_par_overlap": False, "microbatch_size": 1,
+              "tensor_par": [4, 8]}  # fmt: skip
     found = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=limits)
     app = run("execution", found)
     tables = [table.value for table in app.dataframe if "needed" in table.value]
