@@ -51,6 +51,11 @@ def test_every_page_is_two_clicks_away_and_named_in_its_section_and_the_keyboard
     expect(page.locator(".st-key-sentence")).to_contain_text("Megatron 1T")
 
 
+CALLED = """name => getComputedStyle(document.querySelector("[data-testid=stExpandSidebarButton]"), "::after").content
+  === name"""
+"""Whether the button that opens the navigation is called so."""
+
+
 def test_on_a_phone_every_page_is_behind_one_button(browser: Browser, server: str) -> None:
     context = new_context(browser, user_agent=PHONE, is_mobile=True, has_touch=True)
     page = context.new_page()
@@ -58,7 +63,8 @@ def test_on_a_phone_every_page_is_behind_one_button(browser: Browser, server: st
     page.goto(f"{server}/memory?{LINK}")
     settled(page)
     opener = page.get_by_test_id("stExpandSidebarButton")
-    assert opener.evaluate("each => getComputedStyle(each, '::after').content") == '"Memory"'
+    expect(opener).to_be_visible()
+    page.wait_for_function(CALLED, arg='"Memory"')  # its style comes with the page, which may come after the button
     opener.click()
     menu = page.get_by_test_id("stSidebarNav")
     for each in PAGES:
