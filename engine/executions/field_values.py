@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.executions.arrays import Flags
 from models.documents import shown
 
 __all__ = [
-    "MISSING", "Fault", "absent", "column_names", "convert", "distinct", "flag", "number_in", "objects", "quoted",
+    "MISSING", "Fault", "column_names", "convert", "distinct", "flag", "number_in", "objects", "quoted",
     "to_flag", "to_open_word", "to_whole", "to_word", "whole_number",
 ]  # fmt: skip
 
@@ -38,6 +37,8 @@ _PLAIN: Final = (
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 _EXACT: Final = "biuf"
 """Kinds of NumPy arrays that are told apart value by value without going through Python, up to 64 bits."""
+_FEW: Final = 16
+"""Rows that are told apart sooner one by one than by what it takes pandas to begin."""
 
 
 class Fault(NamedTuple):
@@ -202,17 +203,6 @@ def objects(series: pd.Series[Any]) -> npt.NDArray[np.object_]:
     return np.fromiter(series, object, len(series))
 
 
-def absent(series: pd.Series[Any]) -> Flags:
-    """Tells which rows of a column have no value [rows].
-
-    Args:
-        series: the column [rows].
-    """
-    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biu":
-        return np.zeros(len(series), bool)
-    return distinct(series)[0] < 0
-
-
 def distinct(series: pd.Series[Any]) -> tuple[Codes, list[Any]]:
     """Returns the codes [rows] and the values that they stand for, few whatever the number of rows; -1 is no value at
     all.
@@ -235,23 +225,28 @@ def _told_apart(series: pd.Series[Any]) -> tuple[Codes, list[Any]]:
         codes, values = _told_apart(pd.Series(dtype.categories))
         return np.append(codes, -1)[series.cat.codes.to_numpy(np.intp)], values
     exact = dtype.kind in _EXACT and dtype.itemsize <= 8 if isinstance(dtype, np.dtype) else True
-    if exact:
+    if exact and len(series) > _FEW:
         try:
             found, uniques = pd.factorize(series)
             return found, list(uniques)
         except Exception:  # what pandas cannot tell apart, such as lists, it says in many ways
             pass
-    return _objects_told_apart(objects(series))
-
-
-def _objects_told_apart(values: npt.NDArray[np.object_]) -> tuple[Codes, list[Any]]:
-    """Told apart by identity first, which most equal objects of a column share, then by type and value."""
-    same, _ = pd.factorize(np.fromiter(map(id, values), np.int64, len(values)))
+    cells = objects(series)
+    if len(cells) <= _FEW:
+        return _values_told_apart(cells)
+    # By identity first, which most equal objects of a column share.
+    same, _ = pd.factorize(np.fromiter(map(id, cells), np.int64, len(cells)))
     _, first = np.unique(same, return_index=True)
+    codes, apart = _values_told_apart(cells[first])
+    return codes[same], apart
+
+
+def _values_told_apart(values: npt.NDArray[np.object_]) -> tuple[Codes, list[Any]]:
+    """Told apart by type and value."""
     apart: list[Any] = []
     known: dict[tuple[type, Any], int] = {}
-    place = np.empty(len(first), np.intp)
-    for number, value in enumerate(values[first]):
+    place = np.empty(len(values), np.intp)
+    for number, value in enumerate(values):
         new = len(apart)
         try:
             place[number] = known.setdefault((type(value), value), new)
@@ -259,7 +254,7 @@ def _objects_told_apart(values: npt.NDArray[np.object_]) -> tuple[Codes, list[An
             place[number] = new
         if place[number] == new:
             apart.append(value)
-    return place[same], apart
+    return place, apart
 
 
 def _is_missing(value: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ __all__ = [
     "ExecutionTableError",
     "Executions",
     "Malformed",
+    "Parsed",
     "check_fields",
     "mark",
     "parse",
@@ -100,6 +101,18 @@ class Malformed:
     values: list[str]
 
 
+class Parsed(NamedTuple):
+    """Columns of a table, and what is wrong with its rows."""
+
+    arrays: dict[str, npt.NDArray[Any]]
+    """By the name of the column, each [rows]."""
+    reason: npt.NDArray[np.int16]
+    """Number of the first reason of each row, 0 where every value is well formed [rows]."""
+    malformed: list[Malformed]
+    gaps: dict[str, Flags]
+    """Where optional columns that the table has hold no value, by name, each [rows], of those that do somewhere."""
+
+
 def words_of(column: Column, datatypes: Sequence[str] = tuple(DATATYPES)) -> tuple[str, ...]:
     """Returns the words a text field may hold, in the order of their positions.
 
@@ -119,8 +132,8 @@ def parse(table: pd.DataFrame) -> tuple[Executions, npt.NDArray[np.int16], list[
     Args:
         table: whatever was given.
     """
-    arrays, reason, malformed = parse_columns(table, FIELDS)
-    return Executions(**arrays), reason, malformed
+    parsed = parse_columns(table, FIELDS)
+    return Executions(**parsed.arrays), parsed.reason, parsed.malformed
 
 
 def parse_columns(
@@ -128,8 +141,8 @@ def parse_columns(
     wanted: Sequence[Column],
     datatypes: Sequence[str] = tuple(DATATYPES),
     optional: Collection[str] = (),
-) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int16], list[Malformed]]:
-    """Reads columns of a table: arrays [rows] by name, the reason number of each row, and what is malformed.
+) -> Parsed:
+    """Reads columns of a table.
 
     Raises `ExecutionTableError` as `parse` does.
 
@@ -156,6 +169,7 @@ def parse_columns(
     reason = np.zeros(len(table), np.int16)
     malformed: list[Malformed] = []
     arrays: dict[str, npt.NDArray[Any]] = {}
+    gaps: dict[str, Flags] = {}
     for column in wanted:
         if column.name not in names:
             continue
@@ -163,6 +177,8 @@ def parse_columns(
         arrays[column.name], faults = _parse_column(column, table[column.name], words)
         for code, rows, values in faults:
             if code == MISSING and column.name in optional:
+                gaps[column.name] = np.zeros(len(table), bool)
+                gaps[column.name][rows] = True
                 continue
             first = reason[rows] == reasons.FITS
             if first.any():
@@ -171,7 +187,7 @@ def parse_columns(
                 accepted = ", ".join(words) if column.dtype == "str" else f"{LARGEST:,}"
                 kept = [value for value, chosen in zip(values, first.tolist(), strict=True) if chosen]
                 malformed.append(Malformed(number, column.name, accepted, new, kept))
-    return arrays, reason, malformed
+    return Parsed(arrays, reason, malformed, gaps)
 
 
 def _parse_column(column: Column, series: pd.Series[Any], words: Sequence[str]) -> tuple[npt.NDArray[Any], list[Fault]]:

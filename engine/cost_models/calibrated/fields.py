@@ -39,10 +39,9 @@ from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held
 from engine.cost_models.calibrated.systems import fastest_attention
 from engine.executions.arrays import Flags, Ints, distinct
 from engine.executions.codes import ALL_REDUCE, ATTENTION_ONLY, FULL, NONE, RS_AG
-from engine.executions.field_values import absent
 from engine.executions.reasons import FITS
 from engine.executions.rules import offloads, tokens_undivided, too_few_to_offload, undivided
-from engine.executions.table import Executions, Malformed, check_fields, mark, parse_columns
+from engine.executions.table import Executions, Parsed, check_fields, mark, parse_columns
 from hardware import System
 from models import Model
 
@@ -99,8 +98,8 @@ def defaults(system: System, table: Mapping[str, Any]) -> Fields:
     }
 
 
-def read(model: Model, system: System, table: pd.DataFrame) -> tuple[Fields, Numbers, list[Malformed]]:
-    """Returns the fields of a table, the reason number of each row [rows], and what is malformed.
+def read(model: Model, system: System, table: pd.DataFrame) -> Parsed:
+    """Returns every field of a table, with the defaults of extensions where it says nothing, and what is wrong with it.
 
     Args:
         model: the model that is trained.
@@ -111,15 +110,17 @@ def read(model: Model, system: System, table: pd.DataFrame) -> tuple[Fields, Num
         engine.ExecutionTableError: it is not a table, lacks one of the 23 columns or repeats a column.
     """
     optional = {column.name for column in EXTENSIONS}
-    found, reason, malformed = parse_columns(table, ALL_FIELDS, DATATYPES, optional)
+    parsed = parse_columns(table, ALL_FIELDS, DATATYPES, optional)
+    found, reason = parsed.arrays, parsed.reason
     base = {name: array for name, array in found.items() if name not in optional}
-    fields = {**base, **defaults(system, base)}
-    for name in optional & set(found):
-        fields[name] = np.where(absent(table[name]), fields[name], found[name])
+    added = defaults(system, base)
+    fields = {**base, **added, **{name: found[name] for name in added if name in found}}
+    for name, gap in parsed.gaps.items():
+        fields[name] = np.where(gap, added[name], found[name])
     context = fields["context_par"]
     _check_plain(base, context, reason)
     check(model, system, fields, reason)
-    return fields, reason, malformed
+    return parsed._replace(arrays=fields)
 
 
 def _check_plain(base: Fields, context: Ints, reason: Numbers) -> None:

@@ -142,7 +142,7 @@ def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list
     if not len(executions):
         return []
     names = [column.name for column in ALL_FIELDS if column.name in executions]
-    fields, *_ = read(model, system, executions[names])
+    fields = read(model, system, executions[names]).arrays
     case = case_of_fields(model, system, fields)
     found = aspects(case, {name: fields[name] for name in OFFLOADS}, len(executions))
     measured, other = measured_kinds(), generation_words("other")

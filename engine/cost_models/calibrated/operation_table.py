@@ -37,7 +37,7 @@ def case_of_execution(model: Model, system: System, execution: Mapping[str, Any]
         system: the system that it runs on.
         execution: its fields by name, well formed.
     """
-    found, _, _ = read(model, system, pd.DataFrame([dict(execution)], dtype=object))
+    found = read(model, system, pd.DataFrame([dict(execution)], dtype=object)).arrays
     return case_of_fields(model, system, found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
 from typing import Any
@@ -33,8 +34,9 @@ from engine.cost_models.calibrated.physics.step import pipeline_level, stragglin
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.cost_models.calibrated.step_figures import flow_part, step_part, with_exchange
 from engine.executions import reasons
+from engine.executions.arrays import Flags
 from engine.executions.codes import OFFLOADS
-from engine.executions.field_values import absent, objects
+from engine.executions.field_values import objects
 from engine.executions.outcome import given_words, outcome_table, running_row, words_array
 from engine.executions.sentences import excesses, network_subjects
 from hardware import GIB, System
@@ -93,9 +95,9 @@ def evaluate_calibrated(model: Model, system: System, table: pd.DataFrame, p: Pa
     Raises:
         engine.ExecutionTableError: it is not a table, lacks one of the 23 columns or repeats a column.
     """
-    found, reason, malformed = read(model, system, table)
+    found, reason, malformed, gaps = read(model, system, table)
     values, needs = _evaluated(model, system, found, reason, p)
-    given = _given(system, table, found)
+    given = _given(system, table, found, gaps)
 
     def quantities(chosen: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
         return _quantities(model, system, given, found, needs, chosen, code)
@@ -147,30 +149,28 @@ def _evaluated(
     return values, needs
 
 
-def _given(system: System, table: pd.DataFrame, found: Fields) -> pd.DataFrame:
+def _given(system: System, table: pd.DataFrame, found: Fields, gaps: Mapping[str, Flags]) -> pd.DataFrame:
     """The fields as given, with what extensions are where they were not."""
+    names = [column.name for column in ALL_FIELDS]
+    filled = [column for column in EXTENSIONS if column.name in gaps or column.name not in table.columns]
+    if not filled:
+        return table[names]
     added = defaults(system, found)
     columns: dict[str, Any] = {}
-    for column in ALL_FIELDS:
-        if column.name not in added:
-            columns[column.name] = table[column.name]
-            continue
-        if column.name in table.columns and not absent(table[column.name]).any():
-            columns[column.name] = table[column.name]
-            continue
+    for column in filled:
         default: Any = added[column.name]
         if column.choices:
             default = pd.array(np.array(column.words, object)[default], dtype="str")
         default = pd.Series(default, index=table.index)
-        given = table[column.name] if column.name in table.columns else default
-        empty = absent(given)
-        if empty.any():
+        if column.name in gaps:
             # Not every type of column can hold what a default is.
-            given = pd.Series(np.where(empty, objects(default), objects(given)), index=table.index, dtype=object)
+            values = np.where(gaps[column.name], objects(default), objects(table[column.name]))
+            default = pd.Series(values, index=table.index, dtype=object)
             with suppress(UnicodeEncodeError):  # half a character is no text to pandas
-                given = given.infer_objects()
-        columns[column.name] = given
-    return pd.DataFrame(columns, index=table.index)
+                default = default.infer_objects()
+        columns[column.name] = default
+    kept = table[[name for name in names if name not in columns]]
+    return pd.concat([kept, pd.DataFrame(columns, index=table.index)], axis=1)[names]
 
 
 def _figures(model: Model, system: System, part: Fields, case: Case, p: Parameters) -> dict[str, Floats]:

@@ -62,7 +62,7 @@ def test_nothing_shows_more_than_is_sent(model: str, system: str, procs: int, li
     rows = scenario.evaluate(scenario.space.table(list(chosen)))
     rows = rows[rows["total_time"].notna()].reset_index(drop=True)
     assert len(rows) > 500
-    found, _, _ = read(scenario.model, scenario.system, rows[[column.name for column in fields_of("calibrated")]])
+    found = read(scenario.model, scenario.system, rows[[column.name for column in fields_of("calibrated")]]).arrays
     links = link_times(case_of_fields(scenario.model, scenario.system, found), parameters_of(scenario.used_calibration))
     hidden = 0
     for kind, name in EXPOSED.items():
