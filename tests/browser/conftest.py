@@ -143,8 +143,8 @@ FLAGS = (
     "--disable-gpu",
     # The pages of a context share a process, which has read the application's scripts once for all of them ...
     "--process-per-site",
-    # ... and do not live long enough for compiling them better to pay.
-    "--js-flags=--no-opt --no-maglev",
+    # ... and do not live long enough for the last of the compilers to pay, though for the one before it.
+    "--js-flags=--no-opt",
 )
 """With these, opening a page takes the browser half the work."""
 
