@@ -3,7 +3,7 @@
 Names of columns come only from the register and values travel only as parameters.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
@@ -41,18 +41,20 @@ class Source:
 
     scan: str
     """What SQL reads them from: a table, or shards given as parameter `files`."""
-    stored: tuple[str, ...]
-    """SQL of the columns of every query."""
+    stored: Mapping[str, str]
+    """SQL of every column of `STORED`, by name."""
     files: list[str] | None = None
     beside: bool = True
     """Whether added columns are in files of their own; else they are in the table."""
 
-    def clause(self, added: Sequence[str]) -> str:
-        """Returns the FROM clause, whose added columns are read from the files of the parameters `added_0`, ..."""
+    def clause(self, names: Iterable[str], added: Sequence[str]) -> str:
+        """Returns the FROM clause with some of the columns and the id: naming all of them takes DuckDB longer than to
+        read a hundred thousand rows. Added ones are read from the files of the parameters `added_0`, ..."""
+        chosen = [self.stored[name] for name in dict.fromkeys(["id", *names])]
         scans = [f"{self.scan} AS stored"]
         if self.beside:  # in the order of the rows, so that no key has to be looked up
             scans += [f"read_parquet($added_{number}) AS added_{number}" for number in range(len(added))]
-        return f"(SELECT {', '.join([*self.stored, *map(quoted, added)])} FROM {' POSITIONAL JOIN '.join(scans)})"
+        return f"(SELECT {', '.join([*chosen, *map(quoted, added)])} FROM {' POSITIONAL JOIN '.join(scans)})"
 
 
 class Query:
@@ -66,7 +68,7 @@ class Query:
         used = dict.fromkeys([*(condition.column for condition in wanted), *names])
         self.added = [name for name in used if name not in STORED]
         """Columns that are not stored."""
-        rows = source.clause(self.added)
+        rows = source.clause((name for name in used if name in STORED), self.added)
         self.rows = f"{rows} WHERE {' AND '.join(conditions)}" if conditions else rows
 
     def _condition(self, number: int, condition: Condition) -> str:
@@ -98,15 +100,15 @@ def source_of_shards(cost_model: str, files: list[str], there: Collection[str] |
         files: paths of the shards, in order.
         there: as for `source_of_table`.
     """
-    selected = [
-        _neutral(column)
+    selected = {
+        column.name: _neutral(column)
         if _is_missing(column, there)
         else f"CAST({quoted(column.name)} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
         if column.choices
         else quoted(column.name)
         for column in columns.stored_of(cost_model)
-    ]
-    return Source("read_parquet($files)", (*selected, *_further(cost_model)), files)
+    }
+    return Source("read_parquet($files)", selected | _further(cost_model), files)
 
 
 def source_of_table(
@@ -121,23 +123,24 @@ def source_of_table(
             none is given stands for those.
         beside: whether added columns are in files beside it.
     """
-    selected = [
-        _neutral(column) if _is_missing(column, there) else quoted(column.name)
+    selected = {
+        column.name: _neutral(column) if _is_missing(column, there) else quoted(column.name)
         for column in columns.stored_of(cost_model)
-    ]
-    return Source(table, (*selected, *_further(cost_model)), beside=beside)
+    }
+    return Source(table, selected | _further(cost_model), beside=beside)
 
 
-def _further(cost_model: str) -> list[str]:
-    """SQL of the columns that rows of a cost model do not have, so that every question can be asked of every row."""
+def _further(cost_model: str) -> dict[str, str]:
+    """SQL of the columns that rows of a cost model do not have, by name, so that every question can be asked of every
+    row."""
     there = {column.name for column in columns.stored_of(cost_model)}
-    found = []
+    found = {}
     for column in STORED.values():
         if column in columns.SHARES:
             parts = " + ".join(map(quoted, columns.parts_of(column.name, cost_model)))
-            found.append(f"({parts}) / {quoted('total_time')} AS {quoted(column.name)}")
+            found[column.name] = f"({parts}) / {quoted('total_time')} AS {quoted(column.name)}"
         elif column.name not in there:
-            found.append(_neutral(column))
+            found[column.name] = _neutral(column)
     return found
 
 
