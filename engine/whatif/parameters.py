@@ -173,7 +173,14 @@ def parameter(scenario: Scenario, name: str) -> Parameter:
         scenario: the scenario before any change.
         name: of a parameter.
     """
-    every = {each.name: each for each in parameters(scenario)}
+    return _named(_by_name(scenario), name)
+
+
+def _by_name(scenario: Scenario) -> dict[str, Parameter]:
+    return {each.name: each for each in parameters(scenario)}
+
+
+def _named(every: Mapping[str, Parameter], name: str) -> Parameter:
     if name not in every:
         hint = did_you_mean(name, list(every)) or f"; there are {', '.join(every)}"
         raise ChangeError(f"Nothing called {str(name)[:40]!r} can be changed here{hint}.")
@@ -189,10 +196,14 @@ def otherwise(scenario: Scenario, changes: Mapping[str, float], name: str) -> fl
         changes: values by name of `parameters`.
         name: of the parameter that is asked about.
     """
-    which = parameter(scenario, name)
+    return _otherwise(_by_name(scenario), changes, name)
+
+
+def _otherwise(every: Mapping[str, Parameter], changes: Mapping[str, float], name: str) -> float:
+    which = _named(every, name)
     if which.part_of not in changes:
         return which.value
-    return which.value * changes[which.part_of] / parameter(scenario, which.part_of).value
+    return which.value * changes[which.part_of] / _named(every, which.part_of).value
 
 
 def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
@@ -207,13 +218,16 @@ def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
         scenario: the scenario before any change.
         changes: values by name of `parameters`.
     """
-    real = {name: _checked(parameter(scenario, name), value) for name, value in changes.items()}
-    real = {name: value for name, value in real.items() if value != otherwise(scenario, real, name)}
+    if not changes:
+        return scenario
+    every = _by_name(scenario)
+    real = {name: _checked(_named(every, name), value) for name, value in changes.items()}
+    real = {name: value for name, value in real.items() if value != _otherwise(every, real, name)}
     result = scenario
-    to_system = system_changes(scenario, real)
+    to_system = _system_changes(scenario, every, real)
     if to_system:
         result = replace(result, system=hardware.edited(scenario.system, to_system))
-    to_model = {name: int(value) for name, value in real.items() if parameter(scenario, name).about == "model"}
+    to_model = {name: int(value) for name, value in real.items() if every[name].about == "model"}
     if to_model:
         result = replace(result, model=_changed_model(scenario.model, to_model))
     if "procs" in real:
@@ -230,13 +244,19 @@ def system_changes(scenario: Scenario, changes: Mapping[str, float]) -> dict[str
         scenario: the scenario before any change.
         changes: values by name of `parameters`.
     """
+    return _system_changes(scenario, _by_name(scenario), changes) if changes else {}
+
+
+def _system_changes(
+    scenario: Scenario, every: Mapping[str, Parameter], changes: Mapping[str, float]
+) -> dict[str, float | int]:
     found: dict[str, float | int] = {}
-    for name, value in sorted(changes.items(), key=lambda change: bool(parameter(scenario, change[0]).part_of)):
-        which = parameter(scenario, name)
+    for name, value in sorted(changes.items(), key=lambda change: bool(_named(every, change[0]).part_of)):
+        which = _named(every, name)
         if name == "compute":
             factor = value / which.value
             found |= {f"matrix.{one}.tflops": each.tflops * factor for one, each in scenario.system.matrix.items()}
-            found[POWER] = parameter(scenario, "power").value * factor
+            found[POWER] = _named(every, "power").value * factor
         if which.about == "system":
             found[which.path] = int(value) if which.discrete else value / which.scale
         if name == "matrix" and scenario.datatype in (unit := cost_model_of(scenario).one_unit):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +33,9 @@ COLUMNS: Final = (
 """Columns of a profile: GPUs, CPU threads per GPU, parameters / 2^20, kind (0 plain, 1 ZeRO-Offload, 2 ZeRO-DP),
 multipliers of forward and backward, and what was measured [ms]."""
 
+WHOLE: Final = ("gpus", "cpu_threads", "zero")
+"""Those of them that are whole numbers."""
+
 MOST_RUNS: Final = 500
 """Runs of a profile at most: sets of parameters are tried on all of them at once."""
 
@@ -56,15 +59,24 @@ class Profile:
         Args:
             column: one of `COLUMNS`.
         """
-        return self.table[column].to_numpy(np.float64)
+        return self._floats[column]
 
     def ints(self, column: str) -> Ints:
         """Returns a column of whole numbers [runs].
 
         Args:
-            column: one of `COLUMNS`.
+            column: one of `WHOLE`.
         """
-        return self.table[column].to_numpy(np.int64)
+        return self._ints[column]
+
+    @cached_property
+    def _floats(self) -> dict[str, Floats]:
+        """The columns as a fit reads them, some thousand times."""
+        return {name: self.table[name].to_numpy(np.float64) for name in COLUMNS}
+
+    @cached_property
+    def _ints(self) -> dict[str, Ints]:
+        return {name: self.table[name].to_numpy(np.int64) for name in WHOLE}
 
     def without(self, rows: set[int]) -> Profile:
         """Returns a profile without some of its runs.
@@ -97,7 +109,7 @@ def profile_table(source: pd.DataFrame | str | os.PathLike[str], name: str = "pr
 
 def _number(row: Mapping[str, str], column: str, where: str) -> float:
     value = number(row, column, where, low=LEAST.get(column, 1e-9))
-    if column in ("gpus", "cpu_threads", "zero") and value != int(value):
+    if column in WHOLE and value != int(value):
         raise MeasurementError(f"{where}: {column!r} is {shown(row[column])}; it must be a whole number.")
     if column == "zero" and value > 2:
         raise MeasurementError(f"{where}: 'zero' is {shown(row[column])}; it must be 0, 1 or 2.")
@@ -149,7 +161,7 @@ def _profile(name: str, rows: list[dict[str, Any]], where: str, read: int | None
         raise MeasurementError(
             f"{where} has {'more than ' + str(MOST_RUNS) if rows else 'no'} rows; a profile has a few."
         )
-    table = pd.DataFrame(rows).astype({"gpus": np.int64, "cpu_threads": np.int64, "zero": np.int64})
+    table = pd.DataFrame(rows).astype(dict.fromkeys(WHOLE, np.int64))
     notes = []
     if read is not None and read > len(rows):
         notes.append(f"{read - len(rows)} of {read} runs have the configuration of a later one, and do not count.")
