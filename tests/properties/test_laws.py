@@ -50,8 +50,8 @@ def test_permuting_rows_permutes_results(files: worlds.Files, random: Random) ->
 def test_more_memory_keeps_what_fitted(files: worlds.Files) -> None:
     random = Random("memory")
     kept, gained = 0, dict.fromkeys(("mem1", "mem2"), 0)
-    for _ in range(20):
-        shape, machine, executions = _world(random, 60)
+    for _ in range(10):
+        shape, machine, executions = _world(random, 120)
         if machine["mem2"]["GBps"] == 0:
             machine["mem2"]["GBps"] = 100
         before = _evaluate(files, (shape, machine, executions))
@@ -91,8 +91,8 @@ def test_better_hardware_is_never_slower_without_overlap(files: worlds.Files) ->
     """With overlap it can be: faster exchange leaves a shorter window for another one to hide in."""
     random = Random("bandwidth")
     compared, faster = Counter[str](), Counter[str]()
-    for _ in range(27):
-        shape, machine, executions = _world(random, 60, tensor_par_overlap="none", data_par_overlap=False)
+    for _ in range(14):
+        shape, machine, executions = _world(random, 120, tensor_par_overlap="none", data_par_overlap=False)
         before = _evaluate(files, (shape, machine, executions))
         for improve in IMPROVEMENTS:
             better = copy.deepcopy(machine)
@@ -116,8 +116,8 @@ def test_better_hardware_is_never_slower_without_overlap(files: worlds.Files) ->
 
 def test_memory_does_not_depend_on_networks_or_overlap_of_gradients(files: worlds.Files) -> None:
     random = Random("independence")
-    for _ in range(10):
-        shape, machine, executions = _world(random, 40)
+    for _ in range(6):
+        shape, machine, executions = _world(random, 80)
         machine["networks"] = [{**network, "size": 2**20, "must_be_filled": False} for network in machine["networks"]]
         moved = [{**e, "tensor_par_net": 0, "pipeline_par_net": 0, "data_par_net": 0} for e in executions]
         moved = [{**e, "data_par_overlap": False} for e in moved]

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+from functools import cache
 
 import pandas as pd
 import pytest
@@ -30,6 +31,12 @@ def golden():
     return reference.golden()[NAMES].head(60)
 
 
+@cache
+def _explored():
+    """What the small exploration finds, for all who only read it."""
+    return engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS)
+
+
 @pytest.fixture
 def one_execution(tmp_path):
     """A Calculon execution file that runs on its own systems."""
@@ -39,14 +46,14 @@ def one_execution(tmp_path):
 
 
 def _running_execution():
-    found = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS).best
+    found = _explored().best
     return {name: found[name] for name in NAMES}
 
 
 def test_explore_as_json(shardscape):
     code, out, _ = shardscape(*SMALL, "--top", 3, "--json")
     document = json.loads(out)
-    expected = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS)
+    expected = _explored()
     assert code == 0
     assert document["total"] == expected.total
     assert document["feasible"] == expected.feasible
@@ -70,7 +77,7 @@ def test_explore_as_text(shardscape):
     assert "step [s]" in out
     assert "HBM [GiB]" in out
     assert "TP net NVLink" in out
-    found = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS)
+    found = _explored()
     assert quantity(by_name("sample_rate"), found.best["sample_rate"]) in out
     derived = derived_of(found.scenario)
     assert set(BESIDE_RATE) <= set(derived)
@@ -105,10 +112,12 @@ def test_explore_remembers_in_a_store(shardscape, tmp_path):
 @pytest.mark.parametrize(("suffix", "read"), [("csv", pd.read_csv), ("parquet", pd.read_parquet)])
 def test_explore_exports_every_feasible_execution(shardscape, tmp_path, suffix, read):
     path = tmp_path / f"rows.{suffix}"
-    code, _, err = shardscape(*SMALL, "--top", 1, "--export", path)
+    few = ("--limit", "tensor_par=2", "--limit", "weight_offload=off")
+    code, _, err = shardscape(*SMALL, *few, "--top", 1, "--export", path)
     assert code == 0
     assert str(path) in err
-    expected = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS)
+    limits = {"tensor_par": 2, "weight_offload": False}
+    expected = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL_ARGUMENTS, limits=limits)
     assert len(read(path)) == expected.feasible
 
 

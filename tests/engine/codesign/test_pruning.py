@@ -130,10 +130,11 @@ def test_no_calibrated_system_exceeds_a_better_one(model: str, procs: int) -> No
 
 
 @pytest.mark.parametrize("more", [
-    {"objectives": ["tokens_per_s", "usd"], "edits": [*WIDE["edits"][:3], WIDE["edits"][4]]},
+    {"objectives": ["tokens_per_s", "usd"],
+     "edits": [{"parameter": "hbm_bandwidth", "values": [1500, 6000]}, WIDE["edits"][0], *WIDE["edits"][2::2]]},
     {"models": ["megatron-126M"], "systems": ["h100_80g_sxm"], "datatypes": ["bfloat16"], "cost_model": "calibrated",
      "edits": [{"parameter": "hbm_capacity", "values": [4, 20, 80]},
-               {"parameter": "net0_bandwidth", "values": [100, 300, 450]},
+               {"parameter": "net0_bandwidth", "values": [100, 450]},
                {"parameter": "compute", "values": [500, 990]}, {"parameter": "host_capacity", "values": [0, 64]}]},
     {"objectives": ["tokens_per_joule", "days", "usd"],
      "models": [{"model": "megatron-126M", "weight": 2}, {"model": "megatron-5B"}], "sizes": [4, 8],

@@ -128,16 +128,17 @@ def test_placements_and_bandwidth_count() -> None:
 
 def test_jobs_are_split_on_their_own_curves() -> None:
     jobs = [
-        model_job(**ASKED, gpus=16),
-        model_job("llama-2-13B", "h100_80g_sxm", batch=32, gpus=16, guarantee=4.0),
+        model_job(**ASKED, gpus=10),
+        model_job("llama-2-13B", "h100_80g_sxm", batch=32, gpus=10, guarantee=4.0),
     ]
-    found = split(jobs, 16)
+    found = split(jobs, 10)
     rates = [[0.0, *(0.0 if math.isnan(rate) else rate for rate in job.rates)] for job in jobs]
-    kept = [max(rates[1][: 17 - n]) >= 4.0 for n in range(17)]
+    kept = [max(rates[1][: 11 - n]) >= 4.0 for n in range(11)]
     best = max(
-        max(rates[0][: n + 1]) / rates[0][16] + max(rates[1][: 17 - n]) / rates[1][16] for n in range(17) if kept[n]
+        max(rates[0][: n + 1]) / rates[0][10] + max(rates[1][: 11 - n]) / rates[1][10] for n in range(11) if kept[n]
     )
     assert found.totals()["exact"] == pytest.approx(best)
+    assert found.totals()["exact"] > 1.1 * found.totals()[["equal", "greedy"]].max()
     assert found.exact["kept"].all()
 
 

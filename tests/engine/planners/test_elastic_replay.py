@@ -71,10 +71,12 @@ def test_every_policy_finishes_the_jobs_within_the_cluster(policy: str) -> None:
 
 
 def test_guaranteed_jobs_come_first_and_keep_what_they_asked_for_by_the_published_rules() -> None:
-    result = replayed("mt", "published")
+    # The first half of the jobs fills the cluster, and is replayed in a quarter of the time.
+    lines = (WORKLOADS / "workload_mt.csv").read_text().splitlines(keepends=True)
+    result = replay("".join(lines[:200]), "8x8", "published")
     means = result.summary["avg_jct_by_is_sla_s"]
     assert means["1"] < means["0"]
-    assert result.utilisation["gpus_occupied"].max() <= 64
+    assert result.utilisation["gpus_occupied"].max() == 64
     guaranteed = result.jobs[result.jobs["is_sla"] == 1].set_index("name")
     known = applications()
     jobs = {each.name: each for each in workload_from("mt").jobs}
