@@ -1,6 +1,6 @@
-"""Charts: data in, Plotly figure out. No Streamlit, no queries; every function is pure.
+"""Charts: data in, drawings out, as Plotly takes them. No Streamlit, no queries; every function is pure.
 
-Every chart function returns a `Chart`: the figure and a sentence that states its finding, meant for `alt=`.
+Every chart function returns a `Chart`: the drawing and a sentence that states its finding, meant for `alt=`.
 Show it with `dashboard.widgets.chart.show`.
 """
 

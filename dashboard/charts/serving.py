@@ -110,7 +110,7 @@ def serving_frontier(
         air = 0.05 * (high - low) or 0.1
         ranges.append((low - air, high + 2 * air))
         update(
-            title_text=scale.title(f"{column.label}, modelled"), showgrid=True, fixedrange=False, type="log",
+            title=scale.title(f"{column.label}, modelled"), showgrid=True, fixedrange=False, type="log",
             range=ranges[-1], **log_ticks(10 ** ranges[-1][0], 10 ** ranges[-1][1]),
         )  # fmt: skip
     for degree, spot in _ends(lines, ranges, narrow).items():

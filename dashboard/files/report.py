@@ -101,11 +101,10 @@ def drawn(shown: Sequence[Figure]) -> tuple[str, dict[str, Any]]:
     """Returns the sections of figures as HTML, and the figures themselves by key and mode, as `page` takes them."""
     charts = {figure.key: {mode: figure.draw(mode) for mode in ("light", "dark")} for figure in shown}
     data = {
-        key: {mode: json.loads(each.figure.to_json()) for mode, each in modes.items()} for key, modes in charts.items()
+        key: {mode: json.loads(each.drawing.to_json()) for mode, each in modes.items()} for key, modes in charts.items()
     }
     for modes in data.values():
         for figure in modes.values():
-            figure["layout"].pop("template", None)
             figure["layout"].setdefault("font", {})["family"] = "Inter, system-ui, sans-serif"
     sections = "".join(
         f'<section>{head(figure.title, figure.scope)}<div id="figure-{figure.key}" role="img" '

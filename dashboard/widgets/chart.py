@@ -42,15 +42,15 @@ def show(
             drawn over a plot, which `brushed` tells.
         brushes: what a box drawn over the plot is about, such as {"x": "usd"}; none can be drawn where it is empty.
     """
-    figure = stacked(chart.figure) if chart.rows and is_narrow() else chart.figure
+    drawing = stacked(chart.drawing) if chart.rows and is_narrow() else chart.drawing
     if brushes:
-        figure.update_layout(dragmode="select")
+        drawing.update_layout(dragmode="select")
     named = {"toImageButtonOptions": CONFIG["toImageButtonOptions"] | {"filename": f"shardscape_{key}"}}
     told = {
-        "figure": plotly_figures.as_json(figure), "alt": chart.alt, "config": {**CONFIG, **named, **(config or {})},
-        "height": figure.layout.height or _HEIGHT, "clickable": on_click is not None,
+        "figure": drawing.to_json(), "alt": chart.alt, "config": {**CONFIG, **named, **(config or {})},
+        "height": drawing.layout.get("height") or _HEIGHT, "clickable": on_click is not None,
         "brushes": None if on_brush is None else dict(brushes or {}), "script": front_end.SCRIPT,
-        "library": plotly_figures.address(figure),
+        "library": plotly_figures.address(each["type"] for each in drawing.traces),
     }  # fmt: skip
     _CHART(key=key, data=told, height="content", on_clicked_change=on_click or _nothing,
            on_brushed_change=on_brush or _nothing)  # fmt: skip

@@ -12,9 +12,9 @@ import streamlit as st
 
 from dashboard.compat.session import in_browser
 
-__all__ = ["filled", "forget"]
+__all__ = ["OPENED", "filled", "forget"]
 
-_OPENED: Final = "_menu_opened_"
+OPENED: Final = "_menu_opened_"
 """Begins the keys that say of which menus the content is drawn."""
 _SIGNAL: Final = st.components.v2.component(
     "shardscape_menu",
@@ -36,7 +36,7 @@ def filled(name: str) -> bool:
 
     name: of the menu, unlike all others of the page.
     """
-    key = _OPENED + name
+    key = OPENED + name
     if st.session_state.get(key) or not in_browser():
         return True
 
@@ -52,7 +52,7 @@ def forget() -> bool:
 
     Returns whether the content of any was drawn, which is of what was before.
     """
-    every = [key for key in st.session_state if str(key).startswith(_OPENED) and not str(key).endswith("_signal")]
+    every = [key for key in st.session_state if str(key).startswith(OPENED) and not str(key).endswith("_signal")]
     drawn = any(st.session_state[key] for key in every)
     for key in every:
         st.session_state[key] = False

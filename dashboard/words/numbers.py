@@ -132,8 +132,7 @@ def _step(steps: tuple[tuple[str, float], ...], magnitude: float, at_zero: str) 
     """Return the largest step that leaves at least 1 before the point, after rounding to three digits."""
     if magnitude == 0 or not math.isfinite(magnitude):
         return at_zero, dict(steps)[at_zero]
-    fitting = [step for step in steps if float(f"{magnitude / step[1]:.2e}") >= 1]
-    return fitting[-1] if fitting else steps[0]
+    return next((step for step in reversed(steps) if float(f"{magnitude / step[1]:.2e}") >= 1), steps[0])
 
 
 def format_value(column: Column | str, value: Any, digits: int = 3) -> str:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any
 from weakref import WeakSet
 
-import plotly.graph_objects as go
 import pytest
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import local_script_runner
 
-from dashboard.compat import plotly_figures
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.jobs import server
 from dashboard.pages import registry
 from dashboard.pages.whatif import board
 from dashboard.settings import Settings
+from dashboard.widgets import menus
 from tests.dashboard.page_runs import COARSE, wait_for_the_end
 
 
@@ -70,13 +68,15 @@ def _nobody_looks_any_more(_servers: WeakSet[server.Server]) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _checked_charts() -> Iterator[None]:
-    """Has Plotly check every chart that a test draws, also those that servers send unchecked."""
+    """Has Plotly check every chart that a test draws, which servers send unchecked."""
+    send = Drawing.to_json
 
-    def figure(*args: Any, _validate: bool = True, **more: Any) -> go.Figure:
-        return go.Figure(*args, **more)
+    def checked(drawing: Drawing) -> str:
+        assert drawing.figure is not None  # or Plotly says which property it does not know
+        return send(drawing)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plotly_figures, "go", SimpleNamespace(Figure=figure))
+        patch.setattr(Drawing, "to_json", checked)
         yield
 
 
@@ -105,4 +105,13 @@ def _pages_are_waited_for() -> Iterator[None]:
     """Has AppTest wait for the end of a page's thread, where it would look every millisecond whether it is there."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_script_runner, "require_widgets_deltas", wait_for_the_end)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _menus_are_shut() -> Iterator[None]:
+    """Has menus be shut until a test opens them with `page_runs.open_menu`, as a browser has them: what reads pages
+    without drawing them would get all that is in them, which takes a tenth of the time of a page."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(menus, "in_browser", lambda: True)
         yield

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from streamlit.util import calc_hash
 
 import engine
 from dashboard.link import page_links
+from dashboard.widgets import menus
 from dashboard.widgets.chart import NAME
 from engine import Exploration
 
@@ -90,11 +91,21 @@ def visit(app: AppTest, name: str) -> AppTest:
     return app.run()
 
 
-def run(page: str, found: Exploration, link: Mapping[str, str] | None = None) -> AppTest:
-    """A page, run on an exploration that is ready. link: parameters of the page's own and the selection."""
+def run(page: str, found: Exploration, link: Mapping[str, str] | None = None, *, opened: Iterable[str] = ()) -> AppTest:
+    """A page, run on an exploration that is ready.
+
+    link: parameters of the page's own and the selection. opened: menus that are, by name; others are shut.
+    """
     app = page_alone(page)
     app.session_state["_url"] = dict(link or {})
+    for menu in opened:
+        open_menu(app, menu)
     return again(app, found)
+
+
+def open_menu(app: AppTest, name: str) -> None:
+    """Has a menu of a page be open when the page runs next."""
+    app.session_state[f"{menus.OPENED}{name}"] = True
 
 
 def again(app: AppTest, found: Exploration) -> AppTest:

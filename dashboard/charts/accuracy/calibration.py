@@ -66,7 +66,7 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
     low, high = math.log10(times.min()), math.log10(times.max())
     air = max(0.06 * (high - low), 0.08)
     figure.update_layout(
-        showlegend=True, legend_itemsizing="constant", margin={"t": 28},
+        showlegend=True, legend={"itemsizing": "constant"}, margin={"t": 28},
         shapes=[
             {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": -100 * BAND, "y1": 100 * BAND, "layer": "below",
              "fillcolor": colours.grid, "opacity": 0.6, "line": {"width": 0}},
@@ -75,11 +75,11 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
         ],
     )  # fmt: skip
     figure.update_xaxes(
-        type="log", range=[low - air, high + air], showgrid=True, title_text="Step time, measured, s",
+        type="log", range=[low - air, high + air], showgrid=True, title="Step time, measured, s",
         **log_ticks(10 ** (low - air), 10 ** (high + air)),
     )  # fmt: skip
     figure.update_yaxes(
-        range=[-100 * edge, 100 * edge], ticksuffix=" %", showgrid=True, title_text="Predicted over measured, minus 1"
+        range=[-100 * edge, 100 * edge], ticksuffix=" %", showgrid=True, title="Predicted over measured, minus 1"
     )
     return Chart(figure, _finding(rows, after, len(shown)))
 

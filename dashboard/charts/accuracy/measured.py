@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted, trace
 from dashboard.words.numbers import format_value, percent, signed_percent
@@ -88,8 +88,8 @@ def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = 
         )  # fmt: skip
     span = [math.log10(low), math.log10(high)]
     for update, told in ((figure.update_xaxes, "measured"), (figure.update_yaxes, "calibrated")):
-        update(type="log", range=span, title_text=f"Step time, {told}, s", showgrid=True, **log_ticks(low, high))
-    figure.update_layout(showlegend=True, legend_itemsizing="constant", margin={"t": 28})
+        update(type="log", range=span, title=f"Step time, {told}, s", showgrid=True, **log_ticks(low, high))
+    figure.update_layout(showlegend=True, legend={"itemsizing": "constant"}, margin={"t": 28})
     return Chart(figure, _finding(rows, len(shown)))
 
 
@@ -97,7 +97,7 @@ def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
 
 
-def _guides(figure: go.Figure, low: float, high: float, colours: Palette) -> None:
+def _guides(figure: Drawing, low: float, high: float, colours: Palette) -> None:
     """The band of ±10 %, the diagonal, and their names at the upper end."""
     figure.add_trace(
         trace("scatter", x=[low, high, high, low], y=[low * (1 - BAND), high * (1 - BAND), high * (1 + BAND),

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from dashboard.charts.accuracy.measured import BAND, shown_marks
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
 from dashboard.words.names import in_sentence
@@ -54,7 +54,8 @@ def residuals(
     else:
         places, groups, axis = _classes(values, numeric)
     bounds = _bounds(rows.loc[values.index, "error"])
-    figure.add_hrect(y0=-100 * BAND, y1=100 * BAND, fillcolor=colours.grid, opacity=0.6, line_width=0, layer="below")
+    figure.add_shape(type="rect", x0=0, x1=1, xref="x domain", y0=-100 * BAND, y1=100 * BAND, yref="y",
+                     fillcolor=colours.grid, opacity=0.6, line={"width": 0}, layer="below")  # fmt: skip
     figure.add_hline(y=0, line={"color": colours.muted, "width": 1.2}, layer="below")
     close = (shown["error"].abs() <= BAND).to_numpy(bool)
     for which, colour, symbol in ((close, colours.ramp(0.65), "circle"), (~close, colours.worse, "diamond")):
@@ -76,9 +77,9 @@ def residuals(
     medians = _medians(
         rows.loc[values.index, "error"], groups, places, figure, colours, bounds[1], axis.get("type") == "log"
     )
-    figure.update_xaxes(title_text=label, **axis)
+    figure.update_xaxes(title=label, **axis)
     figure.update_yaxes(
-        title_text="Calibrated over measured", ticksuffix=" %", showgrid=True, range=[bounds[0] * 1.05, bounds[1] * 1.3]
+        title="Calibrated over measured", ticksuffix=" %", showgrid=True, range=[bounds[0] * 1.05, bounds[1] * 1.3]
     )
     return Chart(figure, _finding(medians, label))
 
@@ -145,7 +146,7 @@ def _range(values: pd.Series[Any]) -> tuple[pd.Series[Any], pd.Series[Any], dict
 
 
 def _medians(
-    error: pd.Series[Any], groups: pd.Series[Any], places: pd.Series[Any], figure: go.Figure, colours: Palette,
+    error: pd.Series[Any], groups: pd.Series[Any], places: pd.Series[Any], figure: Drawing, colours: Palette,
     top: float, logarithmic: bool,
 ) -> list[tuple[float, int]]:  # fmt: skip
     """Draw the median error of every group and print it above; returns median [fraction] and rows of each."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any, Final, NamedTuple
 
-import plotly.graph_objects as go
+from dashboard.charts.elements.drawing import Drawing
 
 __all__ = ["is_drawable", "still"]
 
@@ -43,24 +43,23 @@ class _Plot(NamedTuple):
         return (*self.at(x[0], y[0]), _share(width), _share(height))
 
 
-def is_drawable(figure: go.Figure) -> bool:
+def is_drawable(figure: Drawing) -> bool:
     """Returns whether `still` can draw a figure: large maps are drawn as heatmaps, and there is nothing on an empty
     one."""
-    return bool(figure.data) and all(trace.type in ("bar", "scatter") for trace in figure.data)
+    return bool(figure.traces) and all(trace["type"] in ("bar", "scatter") for trace in figure.traces)
 
 
-def still(figure: go.Figure) -> str:
+def still(figure: Drawing) -> str:
     """Returns a figure as HTML of the figure's height that fills the width it is given.
 
     Draws what maps are made of: bars, texts, round markers, rectangles, notes at points, the ticks and titles of one
     pair of axes, and one colour bar. The margins and the ranges of the axes must be stated in the layout.
     """
-    drawn = figure.to_dict()
-    layout: Mapping[str, Any] = drawn["layout"]
+    layout = figure.layout
     plot = _Plot(tuple(layout["xaxis"]["range"]), tuple(layout["yaxis"]["range"]))
     margin = {side: round(room) for side, room in layout["margin"].items()}  # as Plotly does
     marks: list[str] = []
-    for trace in drawn["data"]:
+    for trace in figure.traces:
         if trace["type"] == "bar":
             marks += _bars(plot, trace)
         elif trace.get("marker", {}).get("showscale"):

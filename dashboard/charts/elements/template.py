@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 
+from dashboard.charts.elements.drawing import Drawing, merged
 from dashboard.charts.elements.palette import Palette
-from dashboard.compat.plotly_figures import unchecked
 
 CONFIG: Final[dict[str, Any]] = {
     "displayModeBar": "hover", "displaylogo": False, "modeBarButtons": [["toImage"]], "scrollZoom": False,
@@ -22,52 +23,48 @@ _LINE: Final = 16
 _FOOT: Final = 24
 """Height of the ticks below a plot [px]."""
 TEXT_SIZE: Final = 12
+_TEMPLATE: Final = {"data": {"scatter": [{"marker": {"line": {"width": 0}}}]}}
+"""No rings around markers whose sizes differ, which Plotly's JavaScript draws unasked."""
 
 
 class Chart(NamedTuple):
-    """A figure and the sentence that says what it shows."""
+    """A drawing and the sentence that says what it shows."""
 
-    figure: go.Figure
+    drawing: Drawing
     alt: str
     rows: bool = False
     """Whether it has named rows with figures behind them, which `stacked` puts above the bars."""
 
+    @property
+    def figure(self) -> go.Figure:
+        """The drawing as a figure of Plotly's, which has looked at every property."""
+        return self.drawing.figure
+
 
 def written(
     colours: Palette, height: int, traces: Iterable[Mapping[str, Any]], layout: Mapping[str, Any]
-) -> go.Figure:
-    """Returns a figure of `height` [px] in the house style from all that is on it, as Plotly's dictionaries.
+) -> Drawing:
+    """Returns a drawing of `height` [px] in the house style from all that is on it.
 
-    layout: what differs from the house style, at any depth. Plotly does not check any of it: for charts that are drawn
-    at every click that took twelve times as long as writing them. Tests check what such charts write.
+    layout: what differs from the house style, at any depth.
     """
-    return unchecked(data=list(traces), layout=_merged(_house(colours, height), layout))
+    return Drawing(traces, merged(_house(colours, height), layout))
 
 
-def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with others laid over them, at any depth."""
-    both = {name: _merged(base[name], value) if isinstance(value, Mapping) and isinstance(base.get(name), Mapping)
-            else value for name, value in more.items()}  # fmt: skip
-    return {**base, **both}
-
-
-def base(colours: Palette, height: int) -> go.Figure:
-    """Returns an empty figure of `height` [px] in the house style: no grid, no zero line, nothing to drag."""
-    return unchecked(layout=_house(colours, height))
+def base(colours: Palette, height: int) -> Drawing:
+    """Returns an empty drawing of `height` [px] in the house style: no grid, no zero line, nothing to drag."""
+    return Drawing(layout=_house(colours, height))
 
 
 def trace(kind: str, **parts: Any) -> dict[str, Any]:
-    """Returns a trace, such as "bar", as Plotly's dictionary.
-
-    Classes such as `go.Bar` look at every property by itself, which takes some ms for each trace. What is None counts
-    as not given.
-    """
+    """Returns a trace, such as "bar". What is None counts as not given."""
     return {"type": kind} | {name: part for name, part in parts.items() if part is not None}
 
 
 def _house(colours: Palette, height: int) -> dict[str, Any]:
     """The layout of every chart."""
     return {
+        "template": _TEMPLATE,
         "height": height,
         "margin": {"l": 0, "r": 0, "t": 8, "b": 0, "pad": 2},
         "minreducedheight": 16,  # else the labels of an axis below one or two bars get no room
@@ -97,7 +94,7 @@ def _house(colours: Palette, height: int) -> dict[str, Any]:
     }
 
 
-def style_axes(figure: go.Figure, colours: Palette) -> None:
+def style_axes(figure: Drawing, colours: Palette) -> None:
     """Gives every axis of a figure the house style; call after axes were added."""
     figure.update_xaxes(axis_style(colours, 10))
     figure.update_yaxes(axis_style(colours, 12), ticklabelstandoff=3)
@@ -118,14 +115,15 @@ def axis_style(colours: Palette, standoff: int) -> dict[str, Any]:
     }
 
 
-def stacked(figure: go.Figure) -> go.Figure:
+def stacked(figure: Drawing) -> Drawing:
     """Returns a chart of named rows as it is drawn where it is narrow: names and figures above the bars, not beside.
 
     The names are the ticks of the vertical axes, the figures are notes right of the plot at the height of a row. Bars
     keep their thickness, and rows become higher by a line of text.
     """
-    wide = figure.to_dict()
-    layout, margin = wide["layout"], wide["layout"]["margin"]
+    traces = [dict(each) for each in figure.traces]
+    layout = deepcopy(figure.layout)
+    margin = layout["margin"]
     axes = {name: axis for name, axis in layout.items() if name.startswith("yaxis")}
     plot = layout["height"] - margin["t"] - margin["b"] - (0 if len(axes) > 1 else _FOOT)
     notes: list[dict[str, Any]] = layout.get("annotations", [])
@@ -139,7 +137,7 @@ def stacked(figure: go.Figure) -> go.Figure:
         row = plot * (share[1] - share[0]) / (high - low)
         scale = (row + _LINE) / row
         grown = max(grown, scale)
-        bars = [trace for trace in wide["data"] if trace["type"] == "bar" and trace.get("yaxis", "y") == reference]
+        bars = [trace for trace in traces if trace["type"] == "bar" and trace.get("yaxis", "y") == reference]
         for bar in bars:
             bar["width"] /= scale
         reach = max((max(place - round(place) for place in bar["y"]) * (row + _LINE) + bar["width"] * (row + _LINE) / 2
@@ -165,7 +163,7 @@ def stacked(figure: go.Figure) -> go.Figure:
     layout["annotations"] = notes
     layout["height"] += round(plot * (grown - 1) + above)
     margin.update(l=0, r=0 if heads else margin["r"], t=margin["t"] + above)
-    return unchecked(data=wide["data"], layout=layout)
+    return Drawing(traces, layout)
 
 
 def noted(
@@ -178,7 +176,7 @@ def noted(
     font_size: int = TICK_SIZE,
     **more: Any,
 ) -> dict[str, Any]:
-    """Returns a small annotation without an arrow, for charts that write many of them and add them at once."""
+    """Returns a small annotation without an arrow."""
     return {
         "x": x,
         "y": y,
@@ -190,10 +188,10 @@ def noted(
 
 
 def note(
-    figure: go.Figure, text: str, colours: Palette, *, x: float, y: float, colour: str | None = None, **more: Any
+    figure: Drawing, text: str, colours: Palette, *, x: float, y: float, colour: str | None = None, **more: Any
 ) -> None:
-    """Adds a small annotation without an arrow. Some 3 ms each, since Plotly checks all others again: see `noted`."""
-    figure.add_annotation(noted(text, colours, x=x, y=y, colour=colour, **more))
+    """Adds a small annotation without an arrow."""
+    figure.notes.append(noted(text, colours, x=x, y=y, colour=colour, **more))
 
 
 def empty(colours: Palette, height: int, sentence: str) -> Chart:

@@ -48,7 +48,7 @@ def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *,
                 hovertemplate=f"<b>{label}</b><br>from %{{x:.4~g}} {unit}: %{{y:.1%}}<extra></extra>",
             )
         )  # fmt: skip
-    figure.update_xaxes(type="log", range=[low, high], title_text=unit, dtick=1, tickformat=",~g")
+    figure.update_xaxes(type="log", range=[low, high], title=unit, dtick=1, tickformat=",~g")
     figure.update_yaxes(range=[-0.03, 1.04], showgrid=True, tickvals=[0, 0.25, 0.5, 0.75, 1],
                         ticktext=["0 %", "25 %", "50 %", "75 %", "100 %"])  # fmt: skip
     figure.update_layout(showlegend=True, margin={"t": 26})

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
-import plotly.graph_objects as go
 
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import MEMORY_KINDS, Kind, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, noted, style_axes, trace
 from dashboard.words.names import degrees, in_sentence
@@ -196,7 +196,7 @@ def _panels(panels: list[tuple[str, float, list[MemoryBar]]], colours: Palette, 
 
 
 def _draw_panel(
-    figure: go.Figure,
+    figure: Drawing,
     suffix: str,
     name: str,
     capacity: float,

@@ -53,7 +53,7 @@ def partners(
         ticktext=[f"{group.name} {group.degree:,} · {where[group.name]}" if group.degree > 1 else f"{group.name} 1"
                   for group in groups],
     )  # fmt: skip
-    figure.update_xaxes(range=[-0.02 * num_procs, 1.01 * num_procs], nticks=9, title_text="GPU number", tickformat=",d")
+    figure.update_xaxes(range=[-0.02 * num_procs, 1.01 * num_procs], nticks=9, title="GPU number", tickformat=",d")
     said = [
         f"{group.name} over {group.degree:,} GPUs on {where[group.name]}" for group in groups if group.degree > 1
     ]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, note, trace
 from dashboard.words.numbers import format_value, plain, scale_for
@@ -73,11 +73,11 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
         )
     bottom = min(min(mark["rate"] for mark in marks) / 1e12, roofs.bandwidth * left / 1e12)
     figure.update_xaxes(
-        type="log", title_text="Arithmetic intensity, FLOP/B", range=[math.log10(left), math.log10(right)],
+        type="log", title="Arithmetic intensity, FLOP/B", range=[math.log10(left), math.log10(right)],
         dtick=1, tickformat=",~g",
     )  # fmt: skip
     figure.update_yaxes(
-        type="log", title_text="Rate reached, TFLOP/s", showgrid=True, dtick=1, tickformat=",~g",
+        type="log", title="Rate reached, TFLOP/s", showgrid=True, dtick=1, tickformat=",~g",
         range=[math.log10(bottom / 2), math.log10(roofs.matrix / 1e12 * 4)],
     )  # fmt: skip
     figure.update_layout(showlegend=True, margin={"t": 28})
@@ -99,7 +99,7 @@ def points(layers: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def _roofs(figure: go.Figure, roofs: Roofs, left: float, right: float, colours: Palette) -> None:
+def _roofs(figure: Drawing, roofs: Roofs, left: float, right: float, colours: Palette) -> None:
     """The slope of the memory and the two flat roofs, each named on its line."""
     close = roofs.matrix < _APART * roofs.lower
     for peak, name, dash in zip((roofs.matrix, roofs.lower), roofs.names, ("solid", "dash"), strict=True):

@@ -77,11 +77,11 @@ def difference_map(
         figure.update_layout(annotations=notes)
     figure.update_xaxes(
         tickvals=list(range(len(pipelines))), ticktext=[f"{value:,}" for value in pipelines],
-        range=[-0.52, len(pipelines) - 0.48], title_text="Pipeline parallel (PP)",
+        range=[-0.52, len(pipelines) - 0.48], title="Pipeline parallel (PP)",
     )  # fmt: skip
     figure.update_yaxes(
         tickvals=list(range(len(tensors))), ticktext=[f"{value:,}" for value in tensors],
-        range=[-0.52, len(tensors) - 0.48], title_text="Tensor parallel (TP)",
+        range=[-0.52, len(tensors) - 0.48], title="Tensor parallel (TP)",
     )  # fmt: skip
     figure.update_layout(uniformtext={"mode": False}, bargap=0, barmode="overlay")
     return Chart(figure, _finding(gains, names, column))

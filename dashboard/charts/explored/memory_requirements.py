@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, note, trace
 from dashboard.words.names import degrees
@@ -82,11 +82,11 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
 
 
 def _values(
-    figure: go.Figure, needs: Sequence[float], over: Sequence[bool], remedies: Sequence[str], rows: Sequence[int],
+    figure: Drawing, needs: Sequence[float], over: Sequence[bool], remedies: Sequence[str], rows: Sequence[int],
     colours: Palette,
 ) -> None:  # fmt: skip
-    """Write the need and the remedy at the right of every bar; at once, as Plotly checks all notes for each new one."""
-    notes: list[dict[str, Any]] = [note_of.to_plotly_json() for note_of in figure.layout.annotations]
+    """Writes the need and the remedy at the right of every bar."""
+    notes = figure.notes
     place: dict[str, Any] = {"x": 1, "xref": "paper", "showarrow": False}
     for need, flag, remedy, row in zip(needs, over, remedies, rows, strict=True):
         tone = colours.worse if flag else colours.text
@@ -95,7 +95,6 @@ def _values(
         if remedy:
             notes.append({**place, "text": remedy, "xanchor": "left", "xshift": 80, "y": row,
                           "font": {"size": 12, "color": colours.muted}})  # fmt: skip
-    figure.update_layout(annotations=notes)
 
 
 def _hovers(cells: pd.DataFrame, capacity: float, name: str) -> list[str]:

@@ -93,12 +93,12 @@ def pareto(
         figure.add_trace(_other(one, x_column, y_column, z_column, scales, colours))
     figure.add_trace(_marks(shown, x_column, y_column, z_column, scales, colours, selected))
     if others:
-        figure.data[-1].update(name=f"A · {name}", showlegend=True, legendrank=1)
+        figure.traces[-1].update(name=f"A · {name}", showlegend=True, legendrank=1)
         figure.update_layout(showlegend=True, legend={"itemclick": False, "itemdoubleclick": False}, margin={"t": 28})
     for update, column, scale, extent, log in zip(
         (figure.update_xaxes, figure.update_yaxes), (x_column, y_column), scales, extents, logarithmic, strict=True
     ):
-        update(title_text=scale.title(column.label), showgrid=True, fixedrange=False, **_axis(extent, scale, log))
+        update(title=scale.title(column.label), showgrid=True, fixedrange=False, **_axis(extent, scale, log))
     if z_column is not None and shown[z_column.name].nunique() == 1:
         same = f"All marks: {in_sentence(z_column.label)} {format_value(z_column, shown[z_column.name].iloc[0])}"
         note(figure, same, colours, x=1, y=1, xref="paper", yref="paper", xanchor="right", yanchor="bottom")

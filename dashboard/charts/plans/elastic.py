@@ -48,8 +48,8 @@ def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
     phases = found.table[found.table["strategy"] == names[0]].to_dict("records")
     end = phases[-1]["end_s"] / 60
     shapes, notes = _phases(phases, end, colours)
-    figure.update_xaxes(title_text="time [min]", range=[0, end])
-    figure.update_yaxes(title_text="throughput [samples/s]", rangemode="tozero", showgrid=True)
+    figure.update_xaxes(title="time [min]", range=[0, end])
+    figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(
         showlegend=True, legend=_BELOW, margin={"t": 34, "b": 104}, shapes=shapes,
         annotations=notes,
@@ -120,8 +120,8 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
                 "%{customdata[0]:+.3g} by the last<extra></extra>",
             )
         )  # fmt: skip
-    figure.update_xaxes(title_text=label, nticks=10)
-    figure.update_yaxes(title_text="throughput [samples/s]", rangemode="tozero", showgrid=True)
+    figure.update_xaxes(title=label, nticks=10)
+    figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
     best = runs.sort_values("raw_best", kind="stable").iloc[-1]
     gains = curve["gain"].iloc[1:].dropna()
@@ -157,8 +157,8 @@ def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
         [{**row, "start_s": row["start_s"] / 60, "end_s": row["end_s"] / 60,
           "placement": f"{row['gpus']} GPUs"} for row in phases.to_dict("records")], end, colours,
     )  # fmt: skip
-    figure.update_xaxes(title_text="time [h]", range=[0, end])
-    figure.update_yaxes(title_text="throughput [samples/s]", rangemode="tozero", showgrid=True)
+    figure.update_xaxes(title="time [h]", range=[0, end])
+    figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(margin={"t": 34}, shapes=shapes, annotations=notes)
     samples, still = float(phases["samples"].sum()), float(phases["paused_s"].sum())
     told = f"{counted(round(samples), 'sample')} in {plain(end, 3)} h, {plain(still, 3)} s of it standing still"
@@ -203,7 +203,7 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
         if len(error):
             told.append(f"{title} {plain(float(error.mean()), 3)} %, at most {plain(float(error.max()), 3)} %")
     for update, name in ((figure.update_xaxes, "measured"), (figure.update_yaxes, "predicted")):
-        update(title_text=f"{name} iteration [s]", type="log", range=[math.log10(low), math.log10(high)],
+        update(title=f"{name} iteration [s]", type="log", range=[math.log10(low), math.log10(high)],
                showgrid=True, **log_ticks(low, high))  # fmt: skip
     figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
     runs = counted(max(len(each) for each in known.values()), "run")

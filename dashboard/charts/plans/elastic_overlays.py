@@ -40,8 +40,8 @@ def loss_curves(table: pd.DataFrame, label: str, mode: str = "light") -> Chart:
                 hovertemplate=f"<b>{run.replace('_', ', ')}</b><br>minibatch %{{x}}: %{{y:.4g}}<extra></extra>",
             )
         )  # fmt: skip
-    figure.update_xaxes(title_text="minibatch")
-    figure.update_yaxes(title_text=label, rangemode="tozero", showgrid=True)
+    figure.update_xaxes(title="minibatch")
+    figure.update_yaxes(title=label, rangemode="tozero", showgrid=True)
     figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
     means = ", ".join(f"{run.replace('_', ', ')} {plain(float(table[run].mean()), 3)}" for run in runs)
     return Chart(figure, f"{label[:1].upper()}{label[1:]}, mean of {counted(len(table), 'point')}: {means}.")
@@ -83,9 +83,9 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
         )  # fmt: skip
         low, high = rows[over].iloc[0], rows[over].iloc[-1]
         told.append(f"{job} {plain(float(times.max()), 3)} times from {low:g} to {high:g}")
-    if not figure.data:
+    if not figure.traces:
         return empty(colours, HEIGHT, "No job runs anywhere along this resource.")
-    figure.update_xaxes(title_text=label, nticks=10)
-    figure.update_yaxes(title_text="throughput over that at the smallest", rangemode="tozero", showgrid=True)
+    figure.update_xaxes(title=label, nticks=10)
+    figure.update_yaxes(title="throughput over that at the smallest", rangemode="tozero", showgrid=True)
     figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
     return Chart(figure, f"Best throughput grows: {'; '.join(told)}.")

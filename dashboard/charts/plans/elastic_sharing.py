@@ -48,7 +48,7 @@ def split_bars(table: pd.DataFrame, mode: str = "light") -> Chart:
             )
         )  # fmt: skip
     figure.update_layout(barmode="stack")
-    figure.update_xaxes(title_text="throughput over that alone on all GPUs, summed", showgrid=True)
+    figure.update_xaxes(title="throughput over that alone on all GPUs, summed", showgrid=True)
     figure.update_yaxes(autorange="reversed")
     totals = table.groupby("way", sort=False)["normalised"].sum()
     told = ", ".join(f"{WAYS[str(way)].lower()} {plain(float(total), 3)}" for way, total in totals.items())
@@ -86,8 +86,8 @@ def cluster_over_time(
         means.append(f"{title} {plain(float(rows[column].mean()), 3)} over {end} h")
     if most is not None:
         figure.add_hline(y=most, line={"color": colours.muted, "width": 1, "dash": "dot"})
-    figure.update_xaxes(title_text="time [h]")
-    figure.update_yaxes(title_text=label, rangemode="tozero", showgrid=True)
+    figure.update_xaxes(title="time [h]")
+    figure.update_yaxes(title=label, rangemode="tozero", showgrid=True)
     figure.update_layout(
         showlegend=True, margin={"t": 8, "b": 96},
         legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},

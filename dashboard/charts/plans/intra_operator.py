@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import SCENARIOS, TIME_KINDS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, noted, trace
 from dashboard.words.numbers import counted, percent, plain
@@ -91,10 +91,10 @@ def vector_points(
             marker={"size": 17, "color": colours.text, "symbol": "circle-open", "line": {"width": 2.5}},
             hovertemplate=f"chosen plan: %{{x:.4g}} {unit}, %{{y:.4g}} {ticks}<extra></extra>",
         ))  # fmt: skip
-    figure.update_xaxes(title_text=f"{label}, {unit}", showgrid=True, nticks=7)
+    figure.update_xaxes(title=f"{label}, {unit}", showgrid=True, nticks=7)
     if across == "volume":
         figure.update_xaxes(rangemode="tozero")
-    figure.update_yaxes(title_text=f"Time of {title}, {ticks}", showgrid=True, rangemode="tozero", nticks=7)
+    figure.update_yaxes(title=f"Time of {title}, {ticks}", showgrid=True, rangemode="tozero", nticks=7)
     figure.update_layout(showlegend=True, shapes=shapes, margin={"t": 42}, legend=_legend(colours))
     told = [
         f"{name} {plain(float(rows[up].min()) * scale)} {ticks}, {plain(float(rows[across].iloc[0]) / factor)} {unit}"
@@ -118,7 +118,7 @@ def _apart(rows: pd.DataFrame, across: str, up: str) -> pd.DataFrame:
 
 
 def _cloud(
-    figure: go.Figure, rows: pd.DataFrame, across: str, up: str, scales: tuple[float, float], colours: Palette
+    figure: Drawing, rows: pd.DataFrame, across: str, up: str, scales: tuple[float, float], colours: Palette
 ) -> None:
     many = len(rows) > 200
     name = "other vectors" if (rows["solution"] != MIXED).any() else MIXED
@@ -132,7 +132,7 @@ def _cloud(
 
 
 def _mark(
-    figure: go.Figure, rows: pd.DataFrame, across: str, up: str, scales: tuple[float, float], colour: str,
+    figure: Drawing, rows: pd.DataFrame, across: str, up: str, scales: tuple[float, float], colour: str,
     symbol: str, name: str, colours: Palette,
 ) -> None:  # fmt: skip
     figure.add_trace(trace(
@@ -146,7 +146,7 @@ def _mark(
 
 
 def _measured(
-    figure: go.Figure, rows: pd.DataFrame, measured: Sequence[Measured], scales: tuple[float, float], colours: Palette
+    figure: Drawing, rows: pd.DataFrame, measured: Sequence[Measured], scales: tuple[float, float], colours: Palette
 ) -> None:
     """Crosses for measured points, each joined to what is computed of the same vector."""
     if not measured:
@@ -200,7 +200,7 @@ def time_bars(rows: pd.DataFrame, mode: str = "light") -> Chart:
     figures = [f"{plain(float(each) * scale)} {unit}" for each in rows["seconds"]]
     figure = _named_rows(traces, list(rows["label"]), figures, 62, colours)
     figure.update_xaxes(
-        range=[0, float(rows["seconds"].max()) * scale * 1.01], title_text=f"Time of a step, {unit}", showgrid=True,
+        range=[0, float(rows["seconds"].max()) * scale * 1.01], title=f"Time of a step, {unit}", showgrid=True,
         nticks=6,
     )  # fmt: skip
     figure.update_layout(barmode="stack", showlegend=True, margin={"t": 42}, legend=_legend(colours))
@@ -213,7 +213,7 @@ def time_bars(rows: pd.DataFrame, mode: str = "light") -> Chart:
 
 def _named_rows(
     traces: Sequence[dict[str, Any]], names: Sequence[str], figures: Sequence[str], room: int, colours: Palette
-) -> go.Figure:
+) -> Drawing:
     """Bars from the top, each with its name before and its figure behind, as `stacked` takes them.
 
     room: for the figures [px].
@@ -224,7 +224,7 @@ def _named_rows(
         noted(text, colours, x=1, xref="paper", xanchor="right", xshift=room, y=place, colour=colours.text)
         for text, place in zip(figures, places, strict=True)
     ]
-    figure.add_traces(list(traces))
+    figure.add_trace(*traces)
     figure.update_yaxes(
         tickvals=places, ticktext=list(names), range=[-0.55, len(names) - 0.45],
         tickfont={"size": 12, "color": colours.text},
@@ -282,10 +282,10 @@ def along_curves(
     ))  # fmt: skip
     values = sorted(set(rows["value"]))
     if steps:
-        figure.update_xaxes(title_text=label, nticks=8)
+        figure.update_xaxes(title=label, nticks=8)
     else:
-        figure.update_xaxes(title_text=label, type="log", tickvals=values, ticktext=[plain(each) for each in values])
-    figure.update_yaxes(title_text=f"{RESULTS[shown]}, {unit}", rangemode="tozero", showgrid=True, nticks=6)
+        figure.update_xaxes(title=label, type="log", tickvals=values, ticktext=[plain(each) for each in values])
+    figure.update_yaxes(title=f"{RESULTS[shown]}, {unit}", rangemode="tozero", showgrid=True, nticks=6)
     figure.update_layout(
         showlegend=True, margin={"t": 42}, legend=_legend(colours),
         shapes=[{"type": "line", "x0": here, "x1": here, "y0": 0, "y1": 1, "yref": "paper",
@@ -334,7 +334,7 @@ def rate_bars(rows: pd.DataFrame, here: str, mode: str = "light") -> Chart:
         hovertemplate="%{hovertext}<extra></extra>",
     )  # fmt: skip
     figure = _named_rows([bars], names, figures, 8 + round(6.2 * max(map(len, figures))), colours)
-    figure.update_xaxes(range=[0, max(float(rates.max()), 1e-9) * 1.01], title_text="TFLOP/s of a device", nticks=5)
+    figure.update_xaxes(range=[0, max(float(rates.max()), 1e-9) * 1.01], title="TFLOP/s of a device", nticks=5)
     told = f"{names[0]} comes first with {plain(float(rates.iloc[0]))} TFLOP/s of a device"
     return Chart(figure, f"{told}, {shown['solution'].iloc[0]}." if figures[0] != "does not fit" else
                  "The model fits none of these systems.", rows=True)  # fmt: skip

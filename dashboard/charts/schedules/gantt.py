@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
 from dashboard.charts.elements.template import Chart, base, nice_steps, note, trace
 from dashboard.words.numbers import Scale, format_value, percent, scale_for
@@ -140,7 +141,7 @@ def true_time(schedule: Schedule, value: float) -> float:
 
 
 def _bars(
-    figure: go.Figure, schedule: Schedule, tasks: pd.DataFrame, place: dict[int, int], scale: Scale, name: str,
+    figure: Drawing, schedule: Schedule, tasks: pd.DataFrame, place: dict[int, int], scale: Scale, name: str,
     look: Kind, colours: Palette, word: str,
 ) -> None:  # fmt: skip
     colour = look.colour(colours) or colours.muted
@@ -151,6 +152,7 @@ def _bars(
     step = min(0.16, 0.64 / max(1, schedule.chunks - 1))
     counts = tasks["count"].to_numpy() if "count" in tasks else np.ones(len(tasks), int)
     hovers = []
+    words = cache(partial(format_value, _UNIT))  # most tasks begin when another ends
     for row, times in zip(tasks.to_dict("records"), counts, strict=True):
         head = f"<b>{word} {row['stage']} · {name.lower()}</b>"
         first = int(row["microbatch"])
@@ -159,15 +161,14 @@ def _bars(
         what = f"microbatch {first + 1}" if times == 1 else f"{times} microbatches from {first + 1}"
         lines = [head] + ([what + (f", chunk {row['chunk'] + 1}" if schedule.chunks > 1 else "")] if first >= 0 else [])
         lines.append(
-            f"{format_value(_UNIT, true_time(schedule, row['start']))} to "
-            f"{format_value(_UNIT, true_time(schedule, row['end']))}"
+            f"{words(true_time(schedule, row['start']))} to {words(true_time(schedule, row['end']))}"
         )
         hovers.append("<br>".join(lines))
     figure.add_trace(
         trace(
             "bar",
             x=(end - start) / scale.factor,
-            base=start / scale.factor,
+            base=(start / scale.factor).tolist(),
             y=[place[int(stage)] + shift for stage, shift in zip(tasks["stage"], half, strict=True)],
             orientation="h",
             width=np.where(paired, 0.4, 0.8).tolist(),
@@ -199,20 +200,20 @@ def _numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: Palette) -> 
     }  # fmt: skip
 
 
-def _frames(figure: go.Figure, critical: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette) -> None:
+def _frames(figure: Drawing, critical: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette) -> None:
     """Frames the tasks of the critical path."""
     shown = critical[critical["stage"].isin(place)]
     figure.add_trace(
         trace(
             "bar",
-            x=(shown["end"] - shown["start"]).to_numpy() / scale.factor, base=shown["start"].to_numpy() / scale.factor,
+            x=(shown["end"] - shown["start"]).to_numpy() / scale.factor, base=(shown["start"] / scale.factor).tolist(),
             y=[place[int(stage)] for stage in shown["stage"]], orientation="h", width=0.84, name="Critical path",
             marker={"color": "rgba(0,0,0,0)", "line": {"color": colours.worse, "width": 2}}, hoverinfo="skip",
         )
     )  # fmt: skip
 
 
-def _idle(figure: go.Figure, idle: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette) -> None:
+def _idle(figure: Drawing, idle: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette) -> None:
     if not len(idle):
         return
     length = (idle["end"] - idle["start"]).to_numpy()
@@ -220,7 +221,7 @@ def _idle(figure: go.Figure, idle: pd.DataFrame, place: dict[int, int], scale: S
         trace(
             "bar",
             x=length / scale.factor,
-            base=idle["start"].to_numpy() / scale.factor,
+            base=(idle["start"] / scale.factor).tolist(),
             y=[place[int(stage)] for stage in idle["stage"]],
             orientation="h",
             width=0.8,
@@ -242,7 +243,7 @@ def _why(idle: pd.DataFrame) -> list[str]:
     return [f"<br>{CAUSES[cause].format(of)}" for cause, of in zip(idle["cause"], idle["of"], strict=True)]
 
 
-def _axis(figure: go.Figure, schedule: Schedule, scale: Scale, colours: Palette, until: float | None = None) -> None:
+def _axis(figure: Drawing, schedule: Schedule, scale: Scale, colours: Palette, until: float | None = None) -> None:
     """The time axis, from 0 to exactly the end of the step, in true time on both sides of a break."""
     end = schedule.end / scale.factor
     if not schedule.skipped:

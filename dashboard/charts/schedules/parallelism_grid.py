@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
-import plotly.graph_objects as go
 
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
 from dashboard.words.numbers import counted, format_value, percent, plain
@@ -61,7 +61,7 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
         )  # fmt: skip
     _ideal(figure, sorted(known["devices"].unique()), most, colours)
     _device_axis(figure, sorted(known["devices"].unique()))
-    figure.update_yaxes(range=[0, 1.12 * most], showgrid=True, title_text="speedup", nticks=6)
+    figure.update_yaxes(range=[0, 1.12 * most], showgrid=True, title="speedup", nticks=6)
     figure.update_layout(showlegend=True, margin={"t": 44})
     top = known.sort_values("speedup").iloc[-1]
     return Chart(
@@ -71,7 +71,7 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
     )
 
 
-def _ideal(figure: go.Figure, devices: Sequence[int], most: float, colours: Palette) -> None:
+def _ideal(figure: Drawing, devices: Sequence[int], most: float, colours: Palette) -> None:
     """The line of as many times as devices, as far as the plot goes."""
     figure.add_trace(
         trace("scatter", x=devices, y=devices, mode="lines", line={"color": colours.muted, "width": 1, "dash": "dot"},
@@ -79,15 +79,15 @@ def _ideal(figure: go.Figure, devices: Sequence[int], most: float, colours: Pale
     )  # fmt: skip
     inside = [number for number in devices if number <= most]
     if inside:
-        figure.add_annotation(noted("ideal", colours, x=math.log10(inside[-1]), y=inside[-1], xanchor="right",
-                                    yanchor="bottom"))  # fmt: skip
+        figure.notes.append(noted("ideal", colours, x=math.log10(inside[-1]), y=inside[-1], xanchor="right",
+                                  yanchor="bottom"))  # fmt: skip
 
 
-def _device_axis(figure: go.Figure, devices: Sequence[int]) -> None:
+def _device_axis(figure: Drawing, devices: Sequence[int]) -> None:
     first, last = math.log10(devices[0]), math.log10(devices[-1])
     pad = 0.1 * (last - first) or 0.1
     figure.update_xaxes(type="log", tickvals=list(devices), ticktext=[f"{number:,}" for number in devices],
-                        title_text="devices", range=[first - 0.5 * pad, last + pad])  # fmt: skip
+                        title="devices", range=[first - 0.5 * pad, last + pad])  # fmt: skip
 
 
 def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "light") -> Chart:
@@ -133,7 +133,7 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
     devices = sorted(known["devices"].unique())
     _ideal(figure, devices, float(known["speedup"].max()), colours)
     _device_axis(figure, devices)
-    figure.update_yaxes(range=[0, 1.12 * float(known["speedup"].max())], showgrid=True, title_text="speedup", nticks=6)
+    figure.update_yaxes(range=[0, 1.12 * float(known["speedup"].max())], showgrid=True, title="speedup", nticks=6)
     figure.update_layout(showlegend=True, margin={"t": 62})
     return Chart(figure, _finding(known, lines))
 
@@ -182,9 +182,9 @@ def memory_scatter(table: pd.DataFrame, front: pd.DataFrame, mode: str = "light"
                 hovertemplate="%{hovertext}<br>%{y:.4g} samples/s, %{x:.3g} GiB<extra></extra>",
             )
         )  # fmt: skip
-    figure.update_xaxes(type="log", title_text="peak memory of a device, GiB", showgrid=True,
+    figure.update_xaxes(type="log", title="peak memory of a device, GiB", showgrid=True,
                         **_log(table["peak_memory"] / GIB))  # fmt: skip
-    figure.update_yaxes(type="log", title_text="samples/s", showgrid=True, **_log(table["throughput"]))
+    figure.update_yaxes(type="log", title="samples/s", showgrid=True, **_log(table["throughput"]))
     figure.update_layout(showlegend=True, margin={"t": 62})
     fast, lean = edge.iloc[-1], edge.iloc[0]
     if len(edge) == 1:
@@ -228,7 +228,7 @@ def simulated_overlay(table: pd.DataFrame, agreement: pd.DataFrame, mode: str = 
             )
         )  # fmt: skip
     for update, name in ((figure.update_xaxes, "measured"), (figure.update_yaxes, "simulated")):
-        update(type="log", range=[math.log10(low), math.log10(high)], title_text=f"step, {name}, ms", showgrid=True,
+        update(type="log", range=[math.log10(low), math.log10(high)], title=f"step, {name}, ms", showgrid=True,
                **log_ticks(low, high))  # fmt: skip
     figure.update_layout(showlegend=True, margin={"t": 44})
     told = [

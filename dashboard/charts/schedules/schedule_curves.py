@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import pandas as pd
@@ -20,17 +22,22 @@ _ROOM: Final = {False: 440.0, True: 270.0}
 """Width of the plot at least, in a window 1,280 wide and on a phone [px]."""
 
 
-def best_bands(curves: pd.DataFrame) -> list[tuple[float, float, str]]:
+Band = tuple[float, float, str]
+"""A stretch along the parameter, from and to, and the schedule that is the fastest in it."""
+
+
+def best_bands(curves: pd.DataFrame) -> list[Band]:
     """Returns the stretches along the parameter in which one schedule is the fastest: from, to, name."""
     if not len(curves):
         return []
     ranked = curves.sort_values(["value", "makespan"], kind="stable")
-    bands: list[tuple[float, float, str]] = []
-    for value, group in ranked.groupby("value", sort=True):
-        at, least = float(str(value)), float(group["makespan"].iloc[0])
-        level = set(group["name"][group["makespan"] <= least * (1 + 1e-9)])
+    bands: list[Band] = []
+    for at, group in groupby(zip(*(ranked[each].tolist() for each in ("value", "makespan", "name")), strict=True),
+                             key=itemgetter(0)):  # fmt: skip
+        spans = [(span, str(name)) for _, span, name in group]
+        level = {name for span, name in spans if span <= spans[0][0] * (1 + 1e-9)}
         # Of schedules that tie the one that was best before goes on.
-        name = bands[-1][2] if bands and bands[-1][2] in level else str(group["name"].iloc[0])
+        name = bands[-1][2] if bands and bands[-1][2] in level else spans[0][1]
         if bands and bands[-1][2] == name:
             bands[-1] = bands[-1][0], at, name
         else:
@@ -78,7 +85,8 @@ def schedule_curves(
                               "work of %{y:.1f} % of the step<extra></extra>",
             )
         )  # fmt: skip
-    shapes, notes = _bands(curves, titles, factor, colours, _ROOM[narrow])
+    bands = best_bands(curves)
+    shapes, notes = _bands(bands, curves, titles, factor, colours, _ROOM[narrow])
     shapes.append({"type": "line", "x0": here * factor, "x1": here * factor, "y0": 0, "y1": 1, "yref": "paper",
                    "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
     for letter, name in zip("AB", chosen, strict=True):
@@ -90,16 +98,16 @@ def schedule_curves(
     low = max(0.0, 100 * float(curves["share"].min()) - 4)
     pad = 0.02 * (last - first) or 1.0
     figure.update_xaxes(
-        range=[first - pad, last + pad], title_text=label, nticks=8, ticksuffix=" %" if as_percent else ""
+        range=[first - pad, last + pad], title=label, nticks=8, ticksuffix=" %" if as_percent else ""
     )
     figure.update_yaxes(range=[low, 100 * float(curves["share"].max()) + 3], ticksuffix=" %", showgrid=True,
-                        title_text="work per time of a step", nticks=6)  # fmt: skip
+                        title="work per time of a step", nticks=6)  # fmt: skip
     figure.update_layout(margin={"t": 40, "r": 18}, shapes=shapes, annotations=notes)
-    return Chart(figure, _finding(curves, titles, label, factor, as_percent))
+    return Chart(figure, _finding(bands, curves, titles, label, factor, as_percent))
 
 
 def _bands(
-    curves: pd.DataFrame, titles: Mapping[str, str], factor: float, colours: Palette, room: float
+    bands: Sequence[Band], curves: pd.DataFrame, titles: Mapping[str, str], factor: float, colours: Palette, room: float
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns the grounds of the stretches and the names on top of them, in the first of two lines that has room.
 
@@ -107,7 +115,6 @@ def _bands(
     """
     shapes: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
-    bands = best_bands(curves)
     taken = [0.0, 0.0]
     for place, (start, end, name) in enumerate(bands):
         if place % 2 == 0:
@@ -132,11 +139,13 @@ def _bands(
     return shapes, notes
 
 
-def _finding(curves: pd.DataFrame, titles: Mapping[str, str], label: str, factor: float, as_percent: bool) -> str:
+def _finding(
+    bands: Sequence[Band], curves: pd.DataFrame, titles: Mapping[str, str], label: str, factor: float, as_percent: bool
+) -> str:
     unit = " %" if as_percent else ""
     parts = [
         f"{titles[name]} from {plain(start * factor)}{unit} to {plain(end * factor)}{unit}"
-        for start, end, name in best_bands(curves)
+        for start, end, name in bands
     ]
     top = curves.sort_values("share").iloc[-1]
     return (

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, log_ticks
+from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, log_ticks, trace
 from dashboard.words.numbers import counted, plain
 from engine.codesign import Quantity
 
@@ -73,27 +73,28 @@ def designs_scatter(
     figure = base(colours, HEIGHT)
     hover = "%{hovertext}<extra></extra>"
     figure.add_trace(
-        go.Scatter(x=others[across.name], y=others[up.name], mode="markers", name="beaten", hovertext=others["words"],
-                   hovertemplate=hover, customdata=others[["design"]],
-                   marker={"size": 5, "color": colours.muted, "opacity": _opacity(others, 0.55)})
+        trace("scatter", x=others[across.name], y=others[up.name], mode="markers", name="beaten",
+              hovertext=others["words"], hovertemplate=hover, customdata=others[["design"]],
+              marker={"size": 5, "color": colours.muted, "opacity": _opacity(others, 0.55)})
     )  # fmt: skip
     figure.add_trace(
-        go.Scatter(x=best[across.name], y=best[up.name], mode="lines+markers", name="front", hovertext=best["words"],
-                   hovertemplate=hover, customdata=best[["design"]], line={"color": shades[0], "width": 1.4},
-                   marker={"size": 8, "color": shades[0], "opacity": _opacity(best, 1.0)})
+        trace("scatter", x=best[across.name], y=best[up.name], mode="lines+markers", name="front",
+              hovertext=best["words"], hovertemplate=hover, customdata=best[["design"]],
+              line={"color": shades[0], "width": 1.4},
+              marker={"size": 8, "color": shades[0], "opacity": _opacity(best, 1.0)})
     )  # fmt: skip
     _frame(figure, across.name, up.name, stretches or {}, colours)
     here = runs[runs["design"] == chosen]
     if len(here):
         figure.add_trace(
-            go.Scatter(x=here[across.name], y=here[up.name], mode="markers", name="chosen", hoverinfo="skip",
-                       marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}})
+            trace("scatter", x=here[across.name], y=here[up.name], mode="markers", name="chosen", hoverinfo="skip",
+                  marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}})
         )  # fmt: skip
     for name, axis, update in ((across, "x", figure.update_xaxes), (up, "y", figure.update_yaxes)):
         values = runs[name.name].to_numpy(float)
         low, high = float(values.min()), float(values.max())
         scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
-        update(title_text=_titled(name), showgrid=True, **scale)
+        update(title=_titled(name), showgrid=True, **scale)
         if not scale and axis == "y":
             update(rangemode="tozero")
     figure.update_layout(showlegend=True, margin={"t": 30, "b": 40})
@@ -147,22 +148,22 @@ def best_of_choice(
         if len(table):
             told = [f"{words}<br>at most: not searched" if called == beaten else words for words in table["words"]]
             figure.add_trace(
-                go.Scatter(x=table[name], y=table[up.name], mode="markers", name=called, hovertext=told,
-                           hovertemplate=hover, customdata=table[["design"]],
-                           marker=marker | {"opacity": _opacity(table, marker.get("opacity", 1.0))})
+                trace("scatter", x=table[name], y=table[up.name], mode="markers", name=called, hovertext=told,
+                      hovertemplate=hover, customdata=table[["design"]],
+                      marker=marker | {"opacity": _opacity(table, marker.get("opacity", 1.0))})
             )  # fmt: skip
     _frame(figure, name if numbers else "", up.name, stretches or {}, colours)
     here = pd.concat([runs, skipped])
     here = here[here["design"] == chosen]
     if len(here):
         figure.add_trace(
-            go.Scatter(x=here[name], y=here[up.name], mode="markers", name="chosen", hoverinfo="skip",
-                       marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}})
+            trace("scatter", x=here[name], y=here[up.name], mode="markers", name="chosen", hoverinfo="skip",
+                  marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}})
         )  # fmt: skip
     low, high = (float(edge) for edge in (runs[name].min(), runs[name].max())) if numbers else (0.0, 0.0)
     scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
-    figure.update_xaxes(title_text=choice[1], showgrid=numbers, **(scale if numbers else {"type": "category"}))
-    figure.update_yaxes(title_text=_titled(up), showgrid=True, rangemode="tozero")
+    figure.update_xaxes(title=choice[1], showgrid=numbers, **(scale if numbers else {"type": "category"}))
+    figure.update_yaxes(title=_titled(up), showgrid=True, rangemode="tozero")
     figure.update_layout(showlegend=True, margin={"t": 30, "b": 40})
     top = best.sort_values(up.name, ascending=not higher, kind="stable").iloc[0]
     left_out = f"; {counted(len(skipped), 'design')} skipped, which bounds prove to lose" if len(skipped) else ""
@@ -208,8 +209,8 @@ def parallel_choices(
             dimensions[-1]["constraintrange"] = _ends(dimensions[-1]["values"], *(stretches or {})[name])
     figure = base(colours, HEIGHT)
     figure.add_trace(
-        go.Parcoords(
-            dimensions=dimensions, labelfont={"size": TICK_SIZE, "color": colours.text},
+        trace(
+            "parcoords", dimensions=dimensions, labelfont={"size": TICK_SIZE, "color": colours.text},
             tickfont={"size": TICK_SIZE - 1, "color": colours.muted}, rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
             line={"color": runs[shade.name].to_numpy(float), "colorscale": colours.colorscale(shade.better == "lower")},
         )
@@ -263,8 +264,8 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
     here = f"{across[1]} %{{x}}<br>{up[1]} %{{y}}<br>{shown.label} "
     figure = base(colours, HEIGHT)
     figure.add_trace(
-        go.Heatmap(
-            x=xs, y=ys, z=values, colorscale=colours.colorscale(shown.better == "lower"),
+        trace(
+            "heatmap", x=xs, y=ys, z=values, colorscale=colours.colorscale(shown.better == "lower"),
             xgap=2, ygap=2,
             text=None if crowded else [[text(*each) for each in row] for row in cells],
             texttemplate="" if crowded else "%{text}", textfont={"size": TICK_SIZE},
@@ -276,16 +277,17 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
     empty_cells = np.argwhere(np.isnan(values) & np.isfinite(bounds))
     if len(empty_cells) and not crowded:  # a heat map writes nothing where it has no value
         figure.add_trace(
-            go.Scatter(
-                x=[xs[column] for _, column in empty_cells], y=[ys[row] for row, _ in empty_cells], mode="text",
+            trace(
+                "scatter", mode="text",
+                x=[xs[column] for _, column in empty_cells], y=[ys[row] for row, _ in empty_cells],
                 text=[text(*cells[row][column]) for row, column in empty_cells], showlegend=False,
                 textfont={"size": TICK_SIZE, "color": colours.muted},
                 hovertext=[words(*cells[row][column]) for row, column in empty_cells],
                 hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
             )
         )  # fmt: skip
-    figure.update_xaxes(title_text=across[1], type="category", categoryorder="array", categoryarray=xs)
-    figure.update_yaxes(title_text=up[1], type="category", categoryorder="array", categoryarray=ys)
+    figure.update_xaxes(title=across[1], type="category", categoryorder="array", categoryarray=xs)
+    figure.update_yaxes(title=up[1], type="category", categoryorder="array", categoryarray=ys)
     open_cells = int(np.isfinite(bounds).sum())
     rest = f"; in {counted(open_cells, 'cell')} bounds leave skipped ones more" if open_cells else ""
     return Chart(figure, f"Best {shown.label.lower()} of every {across[1]} with every {up[1]}, of "
@@ -304,7 +306,7 @@ def _opacity(table: pd.DataFrame, usual: float) -> Any:
 
 
 def _frame(
-    figure: go.Figure, across: str, up: str, stretches: Mapping[str, tuple[float, float]], colours: Palette
+    figure: Drawing, across: str, up: str, stretches: Mapping[str, tuple[float, float]], colours: Palette
 ) -> None:  # fmt: skip
     """Draws lines at the ends of what is kept on the axes of a scatter."""
     for name, add in ((across, figure.add_vline), (up, figure.add_hline)):

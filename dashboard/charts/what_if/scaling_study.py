@@ -7,8 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-import plotly.graph_objects as go
-
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import Chart, empty, noted, tick_texts, written
 from dashboard.words.numbers import Scale, count, counted, format_value, percent, scale_for
@@ -70,7 +69,7 @@ def size_chart(
 def _bars(
     shown: Sequence[Size], heights: Sequence[float], slots: Sequence[int], colours: Palette, here: int, show: Show,
     best: float, scale: Scale, upwards: bool,
-) -> go.Figure:  # fmt: skip
+) -> Drawing:  # fmt: skip
     places = [slots.index(size.procs) for size in shown]
     fills = [colours.ramp(0.92) if size.procs == here else colours.ramp(0.55) for size in shown]
     bars = {
@@ -116,7 +115,7 @@ def _told_share(share: float) -> str:
 def _points(
     shown: Sequence[Size], heights: Sequence[float], slots: Sequence[int], colours: Palette, here: int, show: Show,
     best: float, scale: Scale,
-) -> go.Figure:  # fmt: skip
+) -> Drawing:  # fmt: skip
     runs = [math.isfinite(size.rate) for size in shown]
     known = [height for height, fine in zip(heights, runs, strict=True) if fine]
     beaten = set(slower(shown))

@@ -223,15 +223,15 @@ def _map_of_all(exploration: Exploration, view: View) -> None:
         return
     chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain_of(metric),
                        narrow=is_narrow())  # fmt: skip
-    pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.figure)
+    pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.drawing)
     with st.container(key="map_place"):
         show(chart, "explore_map", on_click=partial(_clicked, view))
         if pictured:
-            st.html(still(chart.figure))
+            st.html(still(chart.drawing))
     unit = scale_for(metric.column, cells["value"]).unit
     runs = exploration.feasible > 0
     st.html(map_legend(exploration.scenario.num_procs, unit, fastest=metric.of_fastest, runs=runs,
-                       numbered=is_drawable(chart.figure) or not len(cells)))  # fmt: skip
+                       numbered=is_drawable(chart.drawing) or not len(cells)))  # fmt: skip
 
 
 def _clicked(view: View) -> None:

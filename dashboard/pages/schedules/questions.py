@@ -172,7 +172,11 @@ def replayed(question: Question, name: str) -> Replay:
     )  # fmt: skip
 
 
-@st.cache_resource(show_spinner=False, max_entries=96)
+_AS_TEXT: Final[dict[Any, Any]] = {Question: repr}
+"""How Streamlit tells questions apart: part by part took it a fifth of a run of the page."""
+
+
+@st.cache_resource(show_spinner=False, max_entries=96, hash_funcs=_AS_TEXT)
 def outcome(question: Question, name: str) -> Outcome:
     """Returns what comes of a schedule, remembered."""
     return _outcome(question, name)
@@ -191,14 +195,14 @@ def _outcome(question: Question, name: str) -> Outcome:
     return made
 
 
-@st.cache_resource(show_spinner=False, max_entries=4)
+@st.cache_resource(show_spinner=False, max_entries=4, hash_funcs=_AS_TEXT)
 def outcomes(question: Question) -> tuple[Outcome, ...]:
     """Returns what comes of every schedule, the fastest first, then those that cannot be used; remembered."""
     found = [outcome(question, name) for name in OFFERED]
     return tuple(sorted(found, key=lambda each: (not each.runs, each.took if each.found else 0.0)))
 
 
-@st.cache_resource(show_spinner=False, max_entries=64)
+@st.cache_resource(show_spinner=False, max_entries=64, hash_funcs=_AS_TEXT)
 def drawn_replay(question: Question, name: str) -> tuple[Replay, int]:
     """Returns a replay to draw, of few enough actions, and how many microbatches it leaves out.
 
@@ -227,7 +231,7 @@ def plans_along(question: Question) -> bool:
     return question.ranks * question.microbatches <= PLANNED
 
 
-@st.cache_resource(show_spinner=False, max_entries=64)
+@st.cache_resource(show_spinner=False, max_entries=64, hash_funcs=_AS_TEXT)
 def along(question: Question, which: str) -> pd.DataFrame:
     """Returns the makespan, or longest span, of every schedule along a slider: `name`, `value`, `makespan` [s], `share`
     of work in it.

@@ -201,9 +201,9 @@ def test_maps_with_a_legend_for_all_have_no_bars_of_their_own() -> None:
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_the_picture_of_a_map_has_its_colours_and_words(mode: str) -> None:
     table = cells(MAP).iloc[:-1]
-    figure = degree_map(table, "sample_rate", mode, selected=(2, 4)).figure
-    assert is_drawable(figure)
-    picture = still(figure)
+    chart = degree_map(table, "sample_rate", mode, selected=(2, 4))
+    assert is_drawable(chart.drawing)
+    picture, figure = still(chart.drawing), chart.figure
     trace = bars(figure)
     plain = [colour for colour, shape in zip(trace.marker.color, trace.marker.pattern.shape, strict=True) if not shape]
     assert re.findall(r"background:(#\w{6})\"", picture) == plain
@@ -217,13 +217,13 @@ def test_the_picture_of_a_map_has_its_colours_and_words(mode: str) -> None:
 
 
 def test_a_picture_is_of_small_maps_and_its_words_are_not_markup() -> None:
-    assert not is_drawable(degree_map(cells([[1.0]]).iloc[:0], "sample_rate").figure)
+    assert not is_drawable(degree_map(cells([[1.0]]).iloc[:0], "sample_rate").drawing)
     side = math.isqrt(MOST_LABELS) + 1
-    assert not is_drawable(degree_map(cells([[1.0] * side] * side), "sample_rate").figure)
-    figure = degree_map(cells(MAP), "sample_rate").figure
-    figure.update_xaxes(title_text="<script>")
-    assert "<script>" not in still(figure)
-    assert "&lt;script&gt;" in still(figure)
+    assert not is_drawable(degree_map(cells([[1.0] * side] * side), "sample_rate").drawing)
+    drawing = degree_map(cells(MAP), "sample_rate").drawing
+    drawing.update_xaxes(title="<script>")
+    assert "<script>" not in still(drawing)
+    assert "&lt;script&gt;" in still(drawing)
 
 
 def test_maps_without_any_value_say_so() -> None:

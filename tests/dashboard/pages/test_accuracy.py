@@ -37,7 +37,7 @@ def dense() -> Exploration:
 @functools.cache
 def shown(page: str, of: Callable[[], Exploration]) -> str:
     """All text of a page on one of the explorations, which several tests read."""
-    return words(run(page, of()))
+    return words(run(page, of(), opened=[f"{page}_accuracy"]))
 
 
 def test_labels_say_what_was_measured() -> None:
@@ -143,7 +143,7 @@ def test_pages_show_labels_and_ties() -> None:
     assert "other executions lie within the error" in text
     assert "mixtures of experts on any generation" in text
     assert "others here are too close to call" in shown("explore", dense)
-    assert "to the last digit" in words(run("execution", exploration()))
+    assert "to the last digit" in words(run("execution", exploration(), opened=["execution_accuracy"]))
 
 
 def test_pareto_and_compare_mark_ties() -> None:

@@ -97,7 +97,7 @@ def test_costs_with_filters_are_those_of_the_rows_that_meet_them() -> None:
 
 def test_a_filter_is_added_by_a_pill_and_removed_by_its_chip() -> None:
     found = exploration()
-    app = run("explore", found)
+    app = run("explore", found, opened=["filter"])
     assert figure(app, "explore_map")["data"]
     app.button_group(key="_explore_pick_tensor_par_overlap").set_value(["ring"])
     again(app, found)
@@ -213,7 +213,7 @@ def test_small_multiples_of_a_field_with_many_values_are_those_with_the_best(mon
 
 def test_choosing_the_field_of_the_other_axis_swaps_them() -> None:
     found = exploration()
-    app = run("explore", found)
+    app = run("explore", found, opened=["view"])
     app.selectbox(key="_map_x").set_value("tensor_par")
     again(app, found)
     check_cells(app, ["pipeline_par", "tensor_par"], [], "sample_rate")
@@ -244,7 +244,7 @@ def test_several_ranges_hold_at_once_on_results_fields_and_what_follows_from_the
     found = exploration()
     half = 0.5 * metrics(found.scenario)["mfu"].factor * found.best["sample_rate"]  # type: ignore[index]
     link = f"mfu:{half!r}..;proc_mem_tier1_cap_req:..{30 * 2.0**30!r};microbatch_size:2..8"
-    app = run("explore", found, {"results_where": link})
+    app = run("explore", found, {"results_where": link}, opened=["filter"])
     rows = found.rows.table(["sample_rate", "proc_mem_tier1_cap_req", "microbatch_size"]).to_pandas()
     mine = rows[
         (utilisation(found.scenario, 1.0) * rows["sample_rate"] >= half)
@@ -263,7 +263,7 @@ def test_several_ranges_hold_at_once_on_results_fields_and_what_follows_from_the
 
 def test_a_range_is_added_in_its_own_unit_and_dropped_with_its_row() -> None:
     found = exploration()
-    app = run("explore", found, {"results_where": NONE_OR_FULL})
+    app = run("explore", found, {"results_where": NONE_OR_FULL}, opened=["filter"])
     app.multiselect(key="_explore_ranges").set_value(["total_time", "tensor_par"])
     again(app, found)
     app.number_input(key="_explore_high_tensor_par").set_value(4)
@@ -282,7 +282,7 @@ def test_a_range_is_added_in_its_own_unit_and_dropped_with_its_row() -> None:
 def test_the_other_rows_stay_where_the_first_range_is_typed() -> None:
     """Whoever goes on to the next row would otherwise type into one that is taken away."""
     found = exploration()
-    app = run("explore", found)
+    app = run("explore", found, opened=["filter"])
     rows = app.multiselect(key="_explore_ranges").value
     assert set(rows) == {"proc_mem_tier1_cap_req", "mfu"}
     app.number_input(key="_explore_high_proc_mem_tier1_cap_req").set_value(30.0)

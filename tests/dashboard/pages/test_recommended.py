@@ -12,7 +12,7 @@ from dashboard.queries.accuracy import marked
 from engine import Exploration, explore
 from engine.recommendation import recommend
 from hardware import GIB
-from tests.dashboard.page_runs import again, html, plainly, run
+from tests.dashboard.page_runs import again, html, open_menu, plainly, run
 
 
 @functools.cache
@@ -26,7 +26,7 @@ def test_the_recommended_stands_beside_the_fastest_one_click_away(page: str) -> 
     found = recommend(measured())
     assert found.execution is not None
     assert found.difference
-    app = run(page, measured())
+    app = run(page, measured(), opened=[f"{page}_why"])
     told = plainly(html(app))
     assert f"{found.close:,}" in told
     assert f"{100 - 100 / (1 + found.difference):.1f} % behind the fastest" in told
@@ -49,6 +49,8 @@ def test_terms_are_of_the_link() -> None:
     assert found.execution is not None
     app = run("explore", measured(), link)
     app.button(key="explore_take").click()
+    again(app, measured())
+    open_menu(app, "explore_why")
     again(app, measured())
     assert app.session_state["_url"]["id"] == str(found.execution["id"])
     [field] = [one for one in app.number_input if one.label.startswith("Memory kept free")]

@@ -137,7 +137,7 @@ def test_picking_a_row_does_not_change_the_table_it_is_in() -> None:
 
 def test_applying_a_filter() -> None:
     found = exploration("none")
-    page = run("results", found)
+    page = run("results", found, opened=["filter"])
     page.button_group(key="_explore_pick_activation_recompute").set_value(["none"])
     page = again(page, found)
     assert set(page.dataframe[0].value["activation_recompute"]) == {"none"}
@@ -400,7 +400,7 @@ def test_several_ranges_of_another_page_are_carried_over_and_can_be_added_to() -
     found = exploration("none")
     best = utilisation(found.scenario, found.best["sample_rate"])  # type: ignore[index]
     link = f"mfu:{best / 2!r}..{best * 0.9!r};proc_mem_tier1_cap_req:..{30 * 2.0**30!r};microbatch_size:2..8"
-    page = run("results", found, {"results_where": link})
+    page = run("results", found, {"results_where": link}, opened=["filter"])
     rows = found.rows.table(["id", "sample_rate", "proc_mem_tier1_cap_req", "microbatch_size"]).to_pandas()
     mfu = rows["sample_rate"] * utilisation(found.scenario, 1.0)
     mine = rows[mfu.between(best / 2, best * 0.9) & (rows["proc_mem_tier1_cap_req"] <= 30 * 2**30)

@@ -187,12 +187,12 @@ def test_choosers_say_the_group_and_what_asking_takes(server: UnstoredStatistics
     # The same in every chooser, each of which has all of them once.
     names = set(unstored_metrics(found.scenario))
     assert names == {column.name for column in defined_of("calculon") if not is_stored(column.name)}
-    page = run("explore", found)
+    page = run("explore", found, opened=["filter", "view"])
     lists = {box.label: box.options for box in (*page.selectbox, *page.multiselect)}
     for label in ("Metric", "Ranges of fields and results"):
         assert lists[label].count(f"Weights · Memory{quick}") == 1
         assert sum(quick in option for option in lists[label]) == len(names) - 1
-    page = run("results", found)
+    page = run("results", found, opened=["filter"])
     lists = {box.label: box.options for box in (*page.selectbox, *page.multiselect)}
     for label in ("Ranges of fields and results", "Sort by"):
         assert sum(quick in option for option in lists[label]) == len(names) - 1
@@ -200,7 +200,7 @@ def test_choosers_say_the_group_and_what_asking_takes(server: UnstoredStatistics
 
 def test_a_range_can_be_had_before_it_is_in_force(server: UnstoredStatistics) -> None:
     found, every = fresh(), table_of("calculon")
-    page = run("explore", found)
+    page = run("explore", found, opened=["filter"])
     chooser = next(box for box in page.multiselect if box.label.startswith("Ranges"))
     chooser.set_value([*chooser.value, "act_space"])
     page = again(page, found)
