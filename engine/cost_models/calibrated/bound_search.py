@@ -298,8 +298,8 @@ class CalibratedBoundSearch:
         points = self.point_table.points
         rest = execution - points.first
         position, other = np.divmod(rest, points.stride)
-        modes_of = np.array([(table >= 0).sum(axis=1) for table in self.point_table.modes.position]).sum(axis=0)
-        return np.flatnonzero((rest >= 0) & (other == 0) & (position < modes_of[points.kind]))
+        executions = self._modes.count.sum(axis=1)[points.kind]
+        return np.flatnonzero((rest >= 0) & (other == 0) & (position < executions))
 
     def _fits(self, space: CalibratedSpace) -> _Fitting:
         capacities = _capacities(space)

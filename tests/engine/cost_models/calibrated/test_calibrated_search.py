@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterable
 from functools import cache
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from engine.cost_models.calibrated import bound_search, point_bounds
 from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.rows.row_tables import calibrated_row_table
 from engine.cost_models.calibrated.space import CalibratedSpace
+from engine.executions.arrays import Floats, Ints
 from engine.exploration import proven_optimum
 from engine.whatif.prepared_spaces import Found, made_ready
 from tests.engine.cost_models.calibrated.small import NAMES, explored, named
@@ -52,12 +54,12 @@ def rate_of(found: Exploration, execution: int) -> float:
 
 
 def assert_found(
-    answer: Found, found: Exploration, kept: int, evaluated: dict[str, Any] | None = None
+    answer: Found, found: Exploration, kept_rate: float, evaluated: dict[str, Any] | None = None
 ) -> None:
     """The first of the best executions, how many run, and the kept execution, each as exploring has it, to the bit."""
     best = evaluated or found.best or {"id": None, "sample_rate": float("nan")}
     assert (answer.id, answer.feasible) == (best["id"], found.feasible)
-    np.testing.assert_array_equal([answer.rate, answer.kept], [best["sample_rate"], rate_of(found, kept)])
+    np.testing.assert_array_equal([answer.rate, answer.kept], [best["sample_rate"], kept_rate])
     assert answer.evaluated <= answer.feasible
 
 
@@ -76,7 +78,7 @@ def test_searching_is_exploring_whatever_the_system(name: str) -> None:
         mock.patch.object(bound_search, "POINTS_AT_ONCE", random.choice((16, 50, 1024))),
         mock.patch.object(bound_search, "BOUNDS_AT_ONCE", random.choice((300, 3_000, 262_144))),
         mock.patch.object(bound_search, "FIRST_BOUNDS", random.choice((1, 7, 64))),
-        mock.patch.object(bound_search, "POINTS_BOUNDED", random.choice((5, 16_384))),
+        mock.patch.object(bound_search, "POINTS_BOUNDED", random.choice((20, 16_384))),
         mock.patch.object(point_bounds, "TABLE_CHUNK", random.choice((500, 16_384))),
         mock.patch.object(bound_search, "FITTING_KEPT", random.choice((0, MIB))),
     ):
@@ -85,7 +87,7 @@ def test_searching_is_exploring_whatever_the_system(name: str) -> None:
             changed = another(base, random)
             found = engine.explore_scenario(changed)
             best = found.best
-            assert_found(ready.best(changed.system, kept), found, kept, best)
+            assert_found(ready.best(changed.system, kept), found, rate_of(found, kept), best)
             optimum = engine.best_of(changed, k=k)
             top = found.rows.top(k, names=["id", "sample_rate"]).to_pandas()
             assert optimum.top["id"].tolist() == top["id"].tolist()
@@ -95,12 +97,26 @@ def test_searching_is_exploring_whatever_the_system(name: str) -> None:
             kept = kept if best is None else int(best["id"])
 
 
+def by_pair(parts: Iterable[tuple[Ints, Ints, Floats]]) -> dict[tuple[int, int], float]:
+    """The bound of each mode of each schedule point among these parts."""
+    lists = [[array.tolist() for array in part] for part in parts]
+    return {(site, mode): rate for part in lists for site, mode, rate in zip(*part, strict=True)}
+
+
+def highest(bounds: dict[tuple[int, int], float]) -> dict[int, float]:
+    """The highest bound of each schedule point."""
+    found: dict[int, float] = {}
+    for (site, _), bound in bounds.items():
+        found[site] = max(bound, found.get(site, bound))
+    return found
+
+
 @cache
 def bounds_of(name: str) -> tuple[CalibratedBoundSearch, dict[tuple[int, int], float]]:
     """The search of a small space, and the bound of each mode of each of its schedule points."""
     space = space_of(named(name))
     whole = CalibratedBoundSearch(space, range(len(space.cells)))
-    return whole, {(int(s), int(m)): r for part in whole.bounds(space) for s, m, r in zip(*part, strict=True)}
+    return whole, by_pair(whole.bounds(space))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,21 +127,21 @@ def test_bounds_are_not_exceeded_and_cover_everything_that_runs(name: str) -> No
     for execution, rate in zip(rows["id"].tolist(), rows["sample_rate"].tolist(), strict=True):
         (site,) = whole.point_of(execution).tolist()
         best[site] = max(rate, best.get(site, 0.0))
-    assert {site for site, _ in bounds} == set(best)
+    most = highest(bounds)
+    assert set(most) == set(best)
     for site, rate in best.items():
-        assert max(bound for (where, _), bound in bounds.items() if where == site) >= rate * (1 - 1e-12)
+        assert most[site] >= rate * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sites_are_left_out_only_where_none_of_their_bounds_is_high_enough(name: str) -> None:
     space = space_of(named(name))
     whole, every = bounds_of(name)
-    best = {site: max(r for (where, _), r in every.items() if where == site) for site, _ in every}
+    best = highest(every)
     for share in (0.5, 0.9, 1.0):
         least = float(np.quantile(list(every.values()), share))
         with mock.patch.object(bound_search, "BOUNDS_AT_ONCE", 300), mock.patch.object(bound_search, "FIRST_BOUNDS", 3):
-            parts = list(whole.bounds(space, lambda: least))  # noqa: B023
-        found = {(int(s), int(m)): r for part in parts for s, m, r in zip(*part, strict=True)}
+            found = by_pair(whole.bounds(space, lambda: least))  # noqa: B023
         sites = {site for site, _ in found}
         assert found == {pair: rate for pair, rate in every.items() if pair[0] in sites}
         assert {site for site, rate in best.items() if rate >= least} <= sites
@@ -136,7 +152,7 @@ def test_sites_are_left_out_only_where_none_of_their_bounds_is_high_enough(name:
     assert first >= 0.9 * max(best.values())
 
 
-@pytest.mark.parametrize(("name", "batches"), [("llama-3-8B", None), ("mixtral-8x7B", [8, 16, 24, 32, 64])])
+@pytest.mark.parametrize(("name", "batches"), [("llama-3-8B", None), ("mixtral-8x7B", [16, 32, 64])])
 def test_sites_alike_in_memory_need_the_same_in_every_mode(name: str, batches: list[int] | None) -> None:
     limits = {} if batches is None else {"batch_size": batches}
     base = Scenario.of(name, "h100_80g_sxm", num_procs=16, max_batch_size=64, datatype="bfloat16", limits=limits)
@@ -173,7 +189,10 @@ def test_a_large_space_is_settled_by_little_work_and_little_memory(
     for changes in changed_to:
         changed = whatif.changed(base, changes)
         answer = ready.best(changed.system, first.id)
-        assert_found(answer, engine.explore_scenario(changed), first.id)
+        found = engine.explore_scenario(changed)
+        # Reading one rate from the rows would explore once more.
+        (kept_rate,) = found.evaluate_ids([first.id])["sample_rate"].tolist()
+        assert_found(answer, found, kept_rate)
         assert answer.evaluated < answer.feasible / 5
 
 
