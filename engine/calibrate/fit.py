@@ -8,12 +8,14 @@ physics explains pulls at a parameter no harder than a bounded force (Huber).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 import hardware
 from engine.calibrate.choice import Adjustable, CalibrateError, adjustable, checked_names, influence, suggested
@@ -154,6 +156,7 @@ def calibrate(
         left_out = parts.fold == part
         unseen[left_out] = step_times(case.take(np.flatnonzero(left_out)), fitted(~left_out)[0]).step
     old, new = step_times(case, before).step, step_times(case, after).step
+    errors_of = _errors(checked)
     return Outcome(
         checked=checked,
         base=base,
@@ -165,9 +168,9 @@ def calibrate(
         predicted_before=_everywhere(accepted, old),
         predicted_after=_everywhere(accepted, new),
         predicted_unseen=_everywhere(accepted, unseen),
-        errors_before=_errors(checked, old),
-        errors_after=_errors(checked, new),
-        errors_unseen=_errors(checked, unseen) if parts.folds else None,
+        errors_before=errors_of(old),
+        errors_after=errors_of(new),
+        errors_unseen=errors_of(unseen) if parts.folds else None,
         held_out=parts,
         known=seen_before(checked),
     )
@@ -185,12 +188,14 @@ def _everywhere(accepted: npt.NDArray[np.bool_], values: Floats) -> Floats:
     return found
 
 
-def _errors(checked: Checked, predicted: Floats) -> dict[str, float]:
+def _errors(checked: Checked) -> Callable[[Floats], dict[str, float]]:
+    """What tells the errors of predictions of the accepted rows."""
     accepted = checked.accepted
     table = checked.table[accepted].reset_index(drop=True)
     # Ranking compares all pairs of a group.
     groups = layout_groups(table) if len(table) <= MOST_RANKED else np.arange(len(table))
-    return error_statistics(predicted, checked.measured[accepted], groups, table["gbs"].to_numpy(np.float64))
+    measured, batch = checked.measured[accepted], table["gbs"].to_numpy(np.float64)
+    return lambda predicted: error_statistics(predicted, measured, groups, batch)
 
 
 def _estimate(about: Adjustable, before: Parameters, after: Parameters, deviation: float) -> Estimate:
@@ -211,7 +216,15 @@ def seen_before(checked: Checked) -> int:
     Args:
         checked: runs, sorted into those that a fit may use and the others.
     """
-    table = library_runs().table
-    known = set(zip(table["id"], table["hidden"], table["gbs"], table["num_gpus"], strict=True))
     mine = checked.table[checked.accepted]
-    return sum(row in known for row in zip(mine["id"], mine["hidden"], mine["gbs"], mine["num_gpus"], strict=True))
+    return sum(row in _library() for row in _named(mine))
+
+
+@cache
+def _library() -> frozenset[tuple[object, ...]]:
+    """What tells the runs of the package from others."""
+    return frozenset(_named(library_runs().table))
+
+
+def _named(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+    return zip(table["id"], table["hidden"], table["gbs"], table["num_gpus"], strict=True)

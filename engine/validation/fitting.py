@@ -94,8 +94,8 @@ def fit_parameters(
     r = residuals(x)
     before = current = loss(r, x)
     damping, taken = 1e-3, 0
+    jacobian, weighted = slopes(r, x)
     for _ in range(STEPS):
-        jacobian, weighted = slopes(r, x)
         normal = jacobian.T @ weighted + np.diag(tightness)
         gradient = weighted.T @ r + (x - centre) * tightness
         improved = False
@@ -106,12 +106,12 @@ def fit_parameters(
             if found < current:
                 improved = current - found > TOLERANCE * current
                 x, r, current = candidate, candidate_r, found
+                jacobian, weighted = slopes(r, x)
                 damping = max(damping / 10.0, 1e-9)
                 taken += 1
                 break
             damping *= 4.0
         if not improved:
             break
-    jacobian, weighted = slopes(r, x)
     spreads = HUBER * np.sqrt(np.diag(np.linalg.inv(jacobian.T @ weighted + np.diag(tightness))))
     return Fit(at(x), before, current, taken, dict(zip(names, spreads.tolist(), strict=True)))

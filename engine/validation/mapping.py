@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,8 @@ from engine.executions.layer_splits import LayerSplitError, split_of
 from engine.validation.checks import Findings, refuse_impossible
 from engine.validation.reading import Runs
 from engine.validation.sites import describe_sites
-from engine.validation.software import SOFTWARE_COLUMNS, infer_software
+from engine.validation.software import infer_software
+from engine.validation.texts import Texts
 from engine.validation.words import accelerator_named, bits_of, recompute_of
 
 __all__ = ["REASONS", "Mapped", "map_runs"]
@@ -100,22 +102,21 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     found.refuse(
         np.array([bool(fault) for fault in runs.faults], bool), "bad_value", [f"{fault}." for fault in runs.faults]
     )
-    _refuse_families(table, found)
+    notes = Texts(table["notes"])
+    _refuse_families(Texts(table["family"]), notes, found)
     columns = {
         name: table[name].to_numpy(np.float64).copy() for name in table.columns if table[name].dtype == np.float64
     }
-    missing = [[name for name in NEEDED if np.isnan(columns[name][row])] for row in range(size)]
-    found.refuse(
-        np.array([bool(names) for names in missing], bool),
-        "missing_field",
-        [f"Not given: {', '.join(names)}." for names in missing],
-    )
+    lacking = np.isnan([columns[name] for name in NEEDED]).T
+    missing = np.asarray(lacking.any(axis=1))
+    lacked = {row: ", ".join(compress(NEEDED, lacking[row])) for row in np.flatnonzero(missing).tolist()}
+    found.refuse(missing, "missing_field", [f"Not given: {lacked.get(row)}." for row in range(size)])
     values, generation = _hardware(table, found, systems or {})
-    values |= _model(table, columns, found)
-    values |= _layout(table, columns, found)
-    software, faults = infer_software(table, generation)
+    values |= _model(table, notes, columns, found)
+    values |= _layout(table, notes, columns, found)
+    software, rules, faults = infer_software(table, generation)
     found.refuse(np.array([bool(fault) for fault in faults], bool), "bad_value", [f"{fault}." for fault in faults])
-    values |= {name: software[name].to_numpy(np.float64) for name in SOFTWARE_COLUMNS}
+    values |= software
     refuse_impossible(columns, values, found)
     supported = found.reason == ""
     # Unsupported rows get harmless numbers, so that one array computation covers the table.
@@ -147,29 +148,21 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     tiered: dict[str, Any] = {
         field: tuple(values for name, values in safe.items() if name.startswith(field)) for field in NETWORKS
     }
-    case, rules = Case.of({**safe, **tiered}), software["software_rule"].to_numpy(object)
-    return Mapped(table, case, found.reason, found.text, assumptions, rules)
+    return Mapped(table, Case.of({**safe, **tiered}), found.reason, found.text, assumptions, rules)
 
 
-def _refuse_families(table: pd.DataFrame, found: Findings) -> None:
-    family, notes = table["family"].astype(str).str.lower(), table["notes"].astype(str)
-    hybrid = family.str.contains("mamba|hybrid")
-    hybrid |= notes.str.contains(r"Hybrid Mamba|linear.attention", regex=True, case=False)
-    found.refuse(hybrid.to_numpy(bool), "not_a_transformer", "Hybrid models with state-space layers are not covered.")
+def _refuse_families(family: Texts, notes: Texts, found: Findings) -> None:
+    hybrid = family.saying("mamba|hybrid") | notes.saying("Hybrid Mamba|linear.attention")
+    found.refuse(hybrid, "not_a_transformer", "Hybrid models with state-space layers are not covered.")
+    found.refuse(family.saying("zerobubble"), "schedule_not_modelled", "Zero-bubble schedules are not covered.")
+    offloading = family.each((text.lower() == "dense_zero_offload" for text in family.different), np.bool_)
     found.refuse(
-        family.str.contains("zerobubble").to_numpy(bool),
-        "schedule_not_modelled",
-        "Zero-bubble schedules are not covered.",
-    )
-    offload = notes.str.contains(r"(?:optimizer|param) offload=True", regex=True) | (family == "dense_zero_offload")
-    found.refuse(
-        offload.to_numpy(bool),
+        offloading | notes.saying("(?-i:(?:optimizer|param) offload=True)"),
         "offload_not_modelled",
         "DeepSpeed's offload of optimizer or weights to the host is not covered.",
     )
-    some_layers = notes.str.contains(r"\boffloading of \d+ layers", regex=True, case=False)
     found.refuse(
-        some_layers.to_numpy(bool),
+        notes.saying(r"\boffloading of \d+ layers"),
         "offload_not_modelled",
         "The recipe offloads activations and weights of some layers to the host; an execution does so for all or none.",
     )
@@ -233,7 +226,7 @@ def _networks(
 
 
 def _model(
-    table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], found: Findings
+    table: pd.DataFrame, notes: Texts, columns: dict[str, npt.NDArray[np.float64]], found: Findings
 ) -> dict[str, npt.NDArray[np.float64]]:
     fill = found.fill
     attn = [str(text).lower() for text in table["attn"]]
@@ -248,7 +241,7 @@ def _model(
     windows = [re.search(r"(?:sliding[- _]?window|swa)[ =:]*(\d+)", text) for text in attn]
     window = np.array([float(match[1]) if match else 0.0 for match in windows], np.float64)
     alternating = np.array(["alternating" in text for text in attn], bool)
-    packed = table["notes"].astype(str).str.contains("packed", case=False).to_numpy(bool)
+    packed = notes.saying("packed")
     experts = fill(columns["moe_experts"], 0.0, "")
     return {
         "hidden": columns["hidden"],
@@ -284,7 +277,7 @@ def _model(
 
 
 def _layout(
-    table: pd.DataFrame, columns: dict[str, npt.NDArray[np.float64]], found: Findings
+    table: pd.DataFrame, notes: Texts, columns: dict[str, npt.NDArray[np.float64]], found: Findings
 ) -> dict[str, npt.NDArray[np.float64]]:
     fill = found.fill
     t, p = columns["tp"], columns["pp"]
@@ -295,8 +288,8 @@ def _layout(
     dp[open_dp] = (columns["num_gpus"] / (t * p * c))[open_dp]
     found.refuse(np.isnan(dp), "missing_field", "Not given: dp, nor num_gpus to derive it from.")
     ep = np.where(experts > 0, fill(columns["ep"], 1.0, ""), 1.0)
-    words = table["notes"].astype(str).str.extract(r"(?i)\bETP ?= ?([1-9]\d{0,5})\b")[0]
-    noted = words.astype("float64").to_numpy(np.float64)
+    sizes = (re.search(r"(?i)\bETP ?= ?([1-9]\d{0,5})\b", text) for text in notes.different)
+    noted = notes.each((float(size[1]) if size else np.nan for size in sizes), np.float64)
     # Megatron splits experts like the rest unless told otherwise; more expert ranks than replicas mean it was told.
     etp = np.where(np.isnan(noted), np.where(ep > dp * c, 1.0, t), noted)
     zero = fill(columns["zero_stage"], 1.0, "zero_stage 1")

@@ -8,13 +8,16 @@ the model, the name of a row or a measurement.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from engine.cost_models.calibrated import ATTENTION_KERNELS, DISPATCHERS, LAUNCHES, SOFTWARE_DEFAULTS
+from engine.validation.texts import Texts, finder
 
 __all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "Rule", "infer_software", "release_year"]
 
@@ -118,93 +121,96 @@ def release_year(framework: str, date: str) -> float:
     return int(year[1]) + 0.5 if year else float("nan")
 
 
-def infer_software(runs: pd.DataFrame, generation: npt.NDArray[np.object_]) -> tuple[pd.DataFrame, list[str]]:
-    """Returns the software facts of every row as numbers, and a fault per row ("" where a given fact can be read).
+def infer_software(
+    runs: pd.DataFrame, generation: npt.NDArray[np.object_]
+) -> tuple[dict[str, npt.NDArray[np.float64]], npt.NDArray[np.object_], list[str]]:
+    """Returns the software facts of every row as numbers, the name of the rule that set them, and a fault per row (""
+    where a given fact can be read).
 
     Args:
         runs: typed runs (see `engine.validation.reading`), with further columns of software facts where given.
         generation: accelerator generation of every row.
 
     Returns:
-        A table with `SOFTWARE_COLUMNS` as float64 and `software_rule`, the name of the rule; and the faults.
+        Arrays [rows] by the names of `SOFTWARE_COLUMNS`; the rules [rows]; and the faults.
     """
-    text = {name: runs[name].astype(str) for name in ("framework", "source", "notes", "hardware", "date", "dtype")}
-    where = text["framework"] + " | " + text["source"]
-    facts = pd.DataFrame(
-        {name: [value] * len(runs) for name, value in DEFAULTS.items()}, index=runs.index, dtype=object
-    )
-    named = np.full(len(runs), "default", object)
-    still_open = np.ones(len(runs), bool)
-    for rule in RULES:
-        hit = still_open & where.str.contains(rule.pattern, regex=True, case=False).to_numpy(bool)
-        named[hit] = rule.name
-        for name, value in rule.facts.items():
-            facts.loc[hit, name] = value
-        still_open &= ~hit
+    text = {name: Texts(runs[name]) for name in ("framework", "source", "notes", "date", "dtype")}
+    frameworks, sources = text["framework"].rows, text["source"].rows
+    where = Texts(f"{framework} | {source}" for framework, source in zip(frameworks, sources, strict=True))
+    rules = [next((rule for rule in RULES if finder(rule.pattern)(each)), None) for each in where.different]
+    facts = {
+        name: where.each((rule.facts.get(name, usual) if rule else usual for rule in rules), np.object_)
+        for name, usual in DEFAULTS.items()
+    }
+    named = where.each((rule.name if rule else "default" for rule in rules), np.object_)
     _refine(facts, text, generation, named)
     faults = _override(facts, runs)
     for name, words in WORDS.items():
-        facts[name] = facts[name].map({word: float(place) for place, word in enumerate(words)})
-    numbers = facts.astype("float64")
-    numbers["software_rule"] = named
-    return numbers, faults
+        place = {word: float(number) for number, word in enumerate(words)}
+        facts[name] = np.array([place[word] for word in facts[name]], object)
+    return {name: facts[name].astype(np.float64) for name in SOFTWARE_COLUMNS}, named, faults
 
 
 def _refine(
-    facts: pd.DataFrame,
-    text: dict[str, pd.Series],
+    facts: dict[str, npt.NDArray[Any]],
+    text: Mapping[str, Texts],
     generation: npt.NDArray[np.object_],
     named: npt.NDArray[np.object_],
 ) -> None:
     """Rules on dates, precision, hardware and notes, in place."""
 
     def noted(pattern: str, column: str = "notes") -> npt.NDArray[np.bool_]:
-        return text[column].str.contains(pattern, regex=True, case=False).to_numpy(bool)
+        return text[column].saying(pattern)
 
-    years = np.array([release_year(f, d) for f, d in zip(text["framework"], text["date"], strict=True)])
-    native = (facts["attention_kernel"] == "native").to_numpy(bool)
-    facts.loc[native & (years < FUSED_ATTENTION_YEAR), "attention_kernel"] = "unfused"
+    dates = text["date"]
+    years = np.array([release_year(f, d) for f, d in zip(text["framework"].rows, dates.rows, strict=True)], np.float64)
+    native = np.asarray(facts["attention_kernel"] == "native", bool)
+    facts["attention_kernel"][native & (years < FUSED_ATTENTION_YEAR)] = "unfused"
     # No kernel written for Ampere is faster than FlashAttention 2.
-    facts.loc[native & (generation == "ampere") & ~(years < FUSED_ATTENTION_YEAR), "attention_kernel"] = "flash2"
+    ampere = np.asarray(generation == "ampere", bool)
+    facts["attention_kernel"][native & ampere & ~(years < FUSED_ATTENTION_YEAR)] = "flash2"
     # Megatron-LM's arguments turn 32-bit gradient exchange on with bfloat16, and leave it off with float16.
-    facts.loc[(named == "Megatron") & ~noted(r"(?<!b)f(?:p|loat)16|half", "dtype"), "gradient_bytes"] = 4.0
-    facts.loc[noted(r"overlap[-_]grad[-_]reduce(?! off)|fused_adam with overlap"), "overlap_data"] = 1.0
-    facts.loc[noted(r"tp[-_]comm[-_]overlap(?! off)"), "overlap_tensor"] = 1.0
+    megatron = np.asarray(named == "Megatron", bool)
+    facts["gradient_bytes"][megatron & ~noted(r"(?<!b)f(?:p|loat)16|half", "dtype")] = 4.0
+    facts["overlap_data"][noted(r"overlap[-_]grad[-_]reduce(?! off)|fused_adam with overlap")] = 1.0
+    facts["overlap_tensor"][noted(r"tp[-_]comm[-_]overlap(?! off)")] = 1.0
     # PyTorch compiles where it is told to; its 8-bit layers are made for compilation.
-    compiled = np.isin(named, ("PyTorch", "torchtitan")) & (noted(r"compile|float8") | noted(r"fp8|float8", "dtype"))
-    facts.loc[compiled, "launch"] = "compiled"
-    facts.loc[compiled, "unfused_elementwise"] = 0.0
+    told = noted(r"compile|float8") | noted(r"fp8|float8", "dtype")
+    compiled = np.isin(named.astype(str), ("PyTorch", "torchtitan")) & told
+    facts["launch"][compiled] = "compiled"
+    facts["unfused_elementwise"][compiled] = 0.0
     # Composer's DEFAULT mixed precision gathers 32-bit weights and casts them.
-    facts.loc[noted(r"MP mode DEFAULT"), ["gather_bytes", "gather_cast_bytes"]] = [4.0, 6.0]
-    facts.loc[noted(r"async[ -]?tp"), "overlap_tensor"] = 1.0
-    facts.loc[noted(r"A2A overlap"), "overlap_expert"] = 1.0
-    facts.loc[noted(r"CUDA graphs?[^.;]*\battn\b"), "launch"] = "partial_graphs"
-    facts.loc[noted(r"CUDA graphs?[^.;]*\bfull[-_ ]iteration\b"), "launch"] = "graphs"
-    facts.loc[noted(MATURING, "framework") & (years < GROUPED_EXPERTS_YEAR), "grouped_experts"] = 0.0
+    cast = noted(r"MP mode DEFAULT")
+    facts["gather_bytes"][cast], facts["gather_cast_bytes"][cast] = 4.0, 6.0
+    facts["overlap_tensor"][noted(r"async[ -]?tp")] = 1.0
+    facts["overlap_expert"][noted(r"A2A overlap")] = 1.0
+    facts["launch"][noted(r"CUDA graphs?[^.;]*\battn\b")] = "partial_graphs"
+    facts["launch"][noted(r"CUDA graphs?[^.;]*\bfull[-_ ]iteration\b")] = "graphs"
+    maturing = noted(MATURING, "framework")
+    facts["grouped_experts"][maturing & (years < GROUPED_EXPERTS_YEAR)] = 0.0
     # BigScience set CUDA_LAUNCH_BLOCKING=1 until 2022-02-28 against hangs.
-    prequel = noted(r"BigScience tr11 prequel", "source") & (text["date"] < "2022-02-28").to_numpy(bool)
-    facts.loc[prequel | noted(r"CUDA_LAUNCH_BLOCKING"), "launch"] = "blocking"
-    launched = np.array([GENERATION_YEAR.get(str(name), np.nan) for name in generation])
-    age = np.where(noted(MATURING, "framework"), years - launched, np.nan)
+    early = dates.each((date < "2022-02-28" for date in dates.different), np.bool_)
+    prequel = noted(r"BigScience tr11 prequel", "source") & early
+    facts["launch"][prequel | noted(r"CUDA_LAUNCH_BLOCKING")] = "blocking"
+    launched = np.array([GENERATION_YEAR.get(str(name), np.nan) for name in generation], np.float64)
+    age = np.where(maturing, years - launched, np.nan)
     facts["age_years"] = np.where(np.isfinite(age), np.maximum(age, 0.0), np.inf)
 
 
-def _override(facts: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
+def _override(facts: dict[str, npt.NDArray[Any]], runs: pd.DataFrame) -> list[str]:
     """Facts given as columns of the table, in place; a sentence for each that cannot be read."""
     faults = [""] * len(runs)
     for name in SOFTWARE_COLUMNS:
         if name not in runs:
             continue
-        values = facts[name].tolist()
         for position, value in enumerate(runs[name]):
             word = "" if value is None or value != value else str(value).strip()
             if word == "":
                 continue
             try:
-                values[position] = _fact(name, word)
+                facts[name][position] = _fact(name, word)
             except ValueError as problem:
                 faults[position] = str(problem)
-        facts[name] = pd.Series(values, index=facts.index, dtype=object)
     return faults
 
 
