@@ -78,8 +78,9 @@ def differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
     old, new = before.set_index("id"), now.set_index("id")
     found += [f"{name}: is gone" for name in old.index.difference(new.index)]
     found += [f"{name}: is new" for name in new.index.difference(old.index)]
+    old_rows, new_rows = old.to_dict("index"), new.to_dict("index")
     for name in old.index.intersection(new.index):
-        was, is_now = old.loc[name], new.loc[name]
+        was, is_now = old_rows[name], new_rows[name]
         if was["status"] != is_now["status"] or was["reason"] != is_now["reason"]:
             found.append(
                 f"{name}: was {was['status']} {was['reason']}, is {is_now['status']} {is_now['reason']}".replace(

@@ -239,14 +239,26 @@ def _parse(
     values = np.full(len(table), np.nan)
     if name not in table:
         return values
+    known: dict[str, float | str] = {"": np.nan}
     for position, text in enumerate(_texts(table[name])):
-        if text == "" or text.lower() == "none":
-            continue
-        try:
-            values[position] = read(name, text)
-        except ValueError as problem:
-            faults[position].append(str(problem))
+        if text not in known:
+            known[text] = _value_or_fault(name, text, read)
+        found = known[text]
+        if isinstance(found, str):
+            faults[position].append(found)
+        else:
+            values[position] = found
     return values
+
+
+def _value_or_fault(name: str, text: str, read: Callable[[str, str], float]) -> float | str:
+    """What a cell says, or what is wrong with it."""
+    if text.lower() == "none":
+        return np.nan
+    try:
+        return read(name, text)
+    except ValueError as problem:
+        return str(problem)
 
 
 def _number(name: str, text: str) -> float:

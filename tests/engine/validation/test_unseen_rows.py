@@ -74,7 +74,8 @@ def predicted() -> pd.DataFrame:
 
 def has_outcomes(rows: pd.DataFrame) -> None:
     """Every row: predicted with finite positive figures, or unsupported with a reason and none."""
-    found = validate(rows)
+    runs = runs_of(rows)
+    found = validate(runs)
     assert len(found) == len(rows)
     predicted = (found["status"] == "predicted").to_numpy(bool)
     figures = found[["predicted_step_time_s", "predicted_tokens_per_s_per_gpu", "predicted_mem_gib"]].to_numpy(float)
@@ -84,14 +85,18 @@ def has_outcomes(rows: pd.DataFrame) -> None:
     assert (found.loc[predicted, "reason"] == "").all()
     assert (found.loc[~predicted, "reason"] != "").all()
     assert found.loc[~predicted, "reason_text"].str.endswith(".").all()
-    typed = runs_of(rows).table
-    assert error_table(typed, found)["rows"].notna().all()
-    assert memory_table(typed, found).notna().all(axis=None)
+    assert error_table(runs.table, found)["rows"].notna().all()
+    assert memory_table(runs.table, found).notna().all(axis=None)
+
+
+@cache
+def dozen(seed: int) -> pd.DataFrame:
+    return published().sample(12, random_state=seed)
 
 
 def some(column: str) -> pd.DataFrame:
     """A dozen published rows, others for other fields."""
-    return published().sample(12, random_state=len(column))
+    return dozen(len(column))
 
 
 def test_one_field_written_otherwise() -> None:
