@@ -136,9 +136,9 @@ def test_times_add_up(files: worlds.Files) -> None:
             "recompute_time", "recomm_exposed_time", "bubble_time", "tp_comm_exposed_time", "pp_comm_exposed_time",
             "dp_comm_exposed_time",
         ]  # fmt: skip
-        assert runs[parts].sum(axis=1).to_numpy() == pytest.approx(runs["total_time"].to_numpy(), rel=1e-12)
-        rate = runs["batch_size"] / runs["total_time"]
-        assert runs["sample_rate"].to_numpy() == pytest.approx(rate.to_numpy(), rel=1e-15)
+        exactly = {"atol": 0.0, "equal_nan": False}
+        np.testing.assert_allclose(runs[parts].sum(axis=1), runs["total_time"], rtol=1e-12, **exactly)
+        np.testing.assert_allclose(runs["sample_rate"], runs["batch_size"] / runs["total_time"], rtol=1e-15, **exactly)
 
 
 def test_calls_leave_no_trace(files: worlds.Files) -> None:

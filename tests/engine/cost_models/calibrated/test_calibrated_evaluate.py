@@ -4,6 +4,7 @@ a restatement in plain numbers, and against itself where figures have to agree."
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -67,12 +68,18 @@ def in_words(table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
+@cache
 def without_offload(name: str) -> tuple[pd.DataFrame, Case]:
     """The executions of a small space that run and offload nothing, and their case."""
     table = evaluated(name)
     table = table[(table["status"] == "ok") & ~table[OFFLOADS].any(axis=1)]
     assert len(table) > 100
     return table, case_of(named(name).model, named(name).system, in_words(table))
+
+
+def assert_near(found: Any, expected: Any, rel: float) -> None:
+    """Every number is within a share of what is expected. `pytest.approx` takes them one by one, a second for 8,000."""
+    np.testing.assert_allclose(found, expected, rtol=rel, atol=0.0, equal_nan=False)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -94,27 +101,27 @@ def test_times_are_those_of_the_executions_in_words(name: str) -> None:
     close("dp_comm_exposed_time", found.data_exposed, found.gather_exposed, found.tied)
     close("overhead_time", found.straggler, found.fixed)
     both = table["recompute_time"] + table["recomm_exposed_time"]
-    assert both.to_numpy() == pytest.approx(found.recompute, rel=1e-12)
+    assert_near(both, found.recompute, 1e-12)
     computed = table["fw_time"] + table["bw_time"]
     parts = found.linear + found.attention + found.elementwise + found.launch + found.ends
-    assert computed.to_numpy() == pytest.approx(parts, rel=1e-12)
+    assert_near(computed, parts, 1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_memory_is_that_of_the_executions_in_words(name: str) -> None:
     table, case = without_offload(name)
     found = memory_use(case)
-    assert table["proc_mem_tier1_cap_req"].to_numpy() == pytest.approx(found.peak + GIB, rel=1e-12)
+    assert_near(table["proc_mem_tier1_cap_req"], found.peak + GIB, 1e-12)
     assert (table["proc_mem_tier2_cap_req"] == 0).all()
-    assert table["weight_space"].to_numpy() == pytest.approx(found.weights, rel=1e-12)
-    assert table["weight_grad_space"].to_numpy() == pytest.approx(found.gradients, rel=1e-12)
-    assert table["optimizer_space"].to_numpy() == pytest.approx(found.optimizer, rel=1e-12)
+    assert_near(table["weight_space"], found.weights, 1e-12)
+    assert_near(table["weight_grad_space"], found.gradients, 1e-12)
+    assert_near(table["optimizer_space"], found.optimizer, 1e-12)
     kept = (table["act_space"] + table["act_checkpoint_size"]).to_numpy()
-    assert kept == pytest.approx(found.activations, rel=1e-12)
-    assert table["logit_space"].to_numpy() == pytest.approx(found.logits, rel=1e-12)
+    assert_near(kept, found.activations, 1e-12)
+    assert_near(table["logit_space"], found.logits, 1e-12)
     assert (table["reserve_space"] == GIB).all()
     total = table[[*KINDS, *FURTHER_KINDS]].sum(axis=1)
-    assert total.to_numpy() == pytest.approx(table["proc_mem_tier1_cap_req"].to_numpy(), rel=1e-12)
+    assert_near(total, table["proc_mem_tier1_cap_req"], 1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -122,9 +129,9 @@ def test_times_add_up_and_figures_are_numbers(name: str) -> None:
     table = evaluated(name)
     runs, others = table[table["status"] == "ok"], table[table["status"] != "ok"]
     total = runs["total_time"].to_numpy()
-    assert runs[TIMES].sum(axis=1).to_numpy() == pytest.approx(total, rel=1e-12)
+    assert_near(runs[TIMES].sum(axis=1), total, 1e-12)
     assert (runs[TIMES].to_numpy() >= 0).all()
-    assert (runs["sample_rate"] * total).to_numpy() == pytest.approx(runs["batch_size"].to_numpy(), rel=1e-14)
+    assert_near(runs["sample_rate"] * total, runs["batch_size"], 1e-14)
     headline = [column.name for column in headline_of("calibrated") if column.name != "offload_mem_bw_req"]
     assert np.isfinite(runs[headline].to_numpy()).all()
     assert (runs["offload_mem_bw_req"] >= 0).all()
@@ -132,7 +139,7 @@ def test_times_add_up_and_figures_are_numbers(name: str) -> None:
     for efficiency in ("total_efficiency", "compute_efficiency", "system_efficiency"):
         assert runs[efficiency].between(0, 1).all(), efficiency
     product = runs["compute_efficiency"] * runs["system_efficiency"]
-    assert product.to_numpy() == pytest.approx(runs["total_efficiency"].to_numpy(), rel=1e-12)
+    assert_near(product, runs["total_efficiency"], 1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -141,8 +148,8 @@ def test_total_efficiency_is_model_flop_utilisation(name: str) -> None:
     peak = chosen.system.matrix[chosen.datatype].tflops * 1e12
     work = token_flops(chosen.model).model() * chosen.model.seq_size * runs["batch_size"]
     used = work / (runs["total_time"] * peak * runs["num_procs"])
-    assert runs["total_efficiency"].to_numpy() == pytest.approx(used.to_numpy(), rel=1e-12)
-    assert (runs["useful_flops"] * runs["num_procs"]).to_numpy() == pytest.approx(work.to_numpy(), rel=1e-12)
+    assert_near(runs["total_efficiency"], used, 1e-12)
+    assert_near(runs["useful_flops"] * runs["num_procs"], work, 1e-12)
 
 
 def test_what_describes_layers_as_calculon_does_is_not_a_number() -> None:
@@ -399,9 +406,11 @@ def test_extensions_default_to_a_current_stack() -> None:
     assert set(old["attention_kernel"]) == {"flash2"}
 
 
-@pytest.mark.parametrize("name", ["experts", "schedules"])
-def test_order_pieces_and_other_columns_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = evaluated(name).iloc[::53]
+@pytest.mark.parametrize(("name", "every"), [("experts", 151), ("schedules", 53)])
+def test_order_pieces_and_other_columns_do_not_matter(
+    name: str, every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = evaluated(name).iloc[::every]
     given = table[[column.name for column in ALL_FIELDS]]
     monkeypatch.setattr("engine.cost_models.calibrated.table_evaluation.CHUNK", 17)
     pd.testing.assert_frame_equal(named(name).evaluate(given), table, check_exact=True)
