@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from engine.columns import fields_of
+from engine.executions.arrays import Ints
 from engine.executions.codes import OFFLOADS
 from engine.exploration.proven_optimum import best_of, executions_above
 from engine.exploration.result import Exploration
@@ -78,6 +79,8 @@ class Searched:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.best_rate: float | None = best_of(scenario).get("sample_rate")
+        self._above: dict[float, Ints] = {}
+        """Executions of at least a throughput: those of a layout are sought at the same as those that are allowed."""
 
     def find(self, sought: Sought) -> pd.DataFrame:
         """Returns executions, see `Explored.find`.
@@ -86,7 +89,9 @@ class Searched:
             sought: which.
         """
         space = self.scenario.space
-        ids = executions_above(self.scenario, sought.rate)["id"].to_numpy()
+        if sought.rate not in self._above:
+            self._above[sought.rate] = executions_above(self.scenario, sought.rate)["id"].to_numpy()
+        ids = self._above[sought.rate]
         if sought.plain and len(ids):
             fields = space.fields(ids)
             ids = ids[~np.logical_or.reduce([np.asarray(fields[name], bool) for name in OFFLOADS])]

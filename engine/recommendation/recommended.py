@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ LEVELS: Final = (0.97, 0.9, 0.75, 0.5, 0.0)
 LOOKED_AT: Final = 4_096
 """Executions at each level of which is asked, from the fastest on, whether they were measured."""
 KEPT: Final = {"weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer"}
-_AT_ONCE: Final = 256
+_AT_FIRST: Final = 256
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Recommendation:
         """Why the fastest is not the recommended one, in words; empty where it is."""
         if self.execution is None or self.fastest is None or self.is_fastest:
             return ""
-        return _Judge(self.scenario, self.terms, self.waived).reason(self.fastest, self.execution)
+        return _Judge(self.scenario, self.terms, self.waived).reasons([self.fastest], self.execution)[0]
 
 
 def recommend(
@@ -105,10 +105,9 @@ def recommend(
     judge, allowed, first = _allowed(source, source.best_rate, given)
     chosen, close = (None, 0) if first is None else judge.choose(allowed, first, source.best_rate)
     best = _of_layouts(source, source.best_rate, contenders)
-    told = tuple(
-        Contender(int(row["id"]), row, "" if chosen is None else judge.reason(row, chosen))
-        for row in (_row(best, place) for place in range(min(contenders, len(best))))
-    )
+    rows = [_row(best, place) for place in range(min(contenders, len(best)))]
+    reasons = [""] * len(rows) if chosen is None else judge.reasons(rows, chosen)
+    told = tuple(Contender(int(row["id"]), row, reason) for row, reason in zip(rows, reasons, strict=True))
     return Recommendation(source.scenario, chosen, _row(best, 0), judge.terms, tuple(judge.waived), close, told)
 
 
@@ -198,8 +197,7 @@ class _Judge:
         """The first of some places whose execution rests on nothing that was never measured."""
         if self.terms.unmeasured:
             return int(places[0]) if len(places) else None
-        for start in range(0, min(len(places), LOOKED_AT), _AT_ONCE):
-            here = places[start : start + _AT_ONCE]
+        for here in (places[:_AT_FIRST], places[_AT_FIRST:LOOKED_AT]):  # nearly always one of the first is measured
             for place, unknown in zip(here, self._unknown(found.iloc[here]), strict=True):
                 if not unknown:
                     return int(place)
@@ -217,16 +215,22 @@ class _Judge:
         place = self._measured(found, simplest)
         return _row(found, first if place is None else place), len(near)
 
-    def reason(self, row: Mapping[str, Any], chosen: Mapping[str, Any]) -> str:
-        """Returns why an execution is not the chosen one, in words; empty where it is."""
+    def reasons(self, rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]) -> list[str]:
+        """Returns why each of some executions is not the chosen one, in words; empty where it is."""
+        if not rows or self.terms.unmeasured:
+            return [self._reason(row, chosen, []) for row in rows]
+        table = pd.DataFrame([{name: value for name, value in row.items() if name != "id"} for row in rows])
+        return [self._reason(row, chosen, one) for row, one in zip(rows, self._unknown(table), strict=True)]
+
+    def _reason(self, row: Mapping[str, Any], chosen: Mapping[str, Any], unknown: list[str]) -> str:
+        """Why an execution is not the chosen one, with what counts against it because it was never measured."""
         if row["id"] == chosen["id"]:
             return ""
         offloads = [name for name in OFFLOADS if row.get(name)]
         if offloads and not self.terms.offload:
             what = [KEPT[name] for name in offloads]
             return f"keeps {_listed(what)} in host memory"
-        table = pd.DataFrame([{name: value for name, value in row.items() if name != "id"}])
-        if not self.terms.unmeasured and (unknown := self._unknown(table)[0]):
+        if unknown:
             return f"never measured: {_listed(unknown)}"
         for second, tier in ((False, "HBM"), (True, "host memory")):
             needed = float(row[f"proc_mem_tier{2 if second else 1}_cap_req"])

@@ -147,10 +147,13 @@ def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list
     found = aspects(case, {name: fields[name] for name in OFFLOADS}, len(executions))
     measured, other = measured_kinds(), generation_words("other")
     first = () if calibrated(system) else ("this generation of processors",)
-    return [
-        (*first, *(str(one) for one in words if one and one not in measured and not (first and one.endswith(other))))
-        for words in zip(*found.values(), strict=True)
-    ]
+    named = []
+    for column in found.values():  # with few words, whatever the number of rows
+        words = column.tolist()
+        known = {one for one in set(words) if one in measured or (first and one.endswith(other))}
+        if set(words) - known - {NOTHING}:
+            named.append([NOTHING if one in known else one for one in words])
+    return [(*first, *filter(None, words)) for words in zip(*named, strict=True)] or [first] * len(executions)
 
 
 def _full(values: Any, rows: int) -> npt.NDArray[np.float64]:

@@ -51,6 +51,11 @@ def exploration(name: str) -> engine.Exploration:
 
 
 @cache
+def recommended(name: str, **asked: Any) -> Recommendation:
+    return recommend(exploration(name), **asked)
+
+
+@cache
 def everything(name: str) -> pd.DataFrame:
     """Every execution that runs, with what was never measured of it."""
     found = exploration(name).rows.table().to_pandas()
@@ -85,7 +90,7 @@ STATED: dict[str, Any] = {"error": 0.2, "offload": True, "unmeasured": True}
     ("calibrated", {"headroom": 0.5}), ("calculon", STATED), ("unmeasured everywhere", STATED),
 ], ids=str)  # fmt: skip
 def test_it_is_the_simplest_that_is_allowed_and_too_close_to_call(name: str, asked: dict[str, Any]) -> None:
-    found = recommend(exploration(name), **asked)
+    found = recommended(name, **asked)
     assert found.execution is not None
     expected, close = by_looking_at_all(name, found)
     assert found.execution["id"] in expected
@@ -98,7 +103,7 @@ def test_it_is_the_simplest_that_is_allowed_and_too_close_to_call(name: str, ask
 
 @pytest.mark.parametrize("name", ASKED)
 def test_every_contender_but_the_recommended_one_has_a_reason_that_holds(name: str) -> None:
-    found, asked = recommend(exploration(name)), scenario(name)
+    found, asked = recommended(name), scenario(name)
     assert found.execution is not None
     own = float(found.execution["sample_rate"])
     table = everything(name)
@@ -127,13 +132,13 @@ def test_every_contender_but_the_recommended_one_has_a_reason_that_holds(name: s
 
 
 def test_the_terms_come_from_measured_runs_or_are_stated() -> None:
-    found = recommend(exploration("calibrated")).terms
+    found = recommended("calibrated").terms
     assert found.time is not None
     assert found.memory is not None
     assert found.error == pytest.approx((found.time.high - found.time.low) / 2)
     assert found.headroom == pytest.approx(0.1352)
     assert (found.memory.rows, found.memory.sources) == (74, 4)
-    stated = recommend(exploration("calculon")).terms
+    stated = recommended("calculon").terms
     assert (stated.error, stated.headroom) == (UNTOLD_ERROR, UNTOLD_HEADROOM)
     assert (stated.time, stated.memory) == (None, None)
     for wrong in ({"error": 1.0}, {"error": -0.1}, {"headroom": float("nan")}, {"headroom": 10.0}):
@@ -142,7 +147,7 @@ def test_the_terms_come_from_measured_runs_or_are_stated() -> None:
 
 
 def test_what_nothing_does_without_counts_against_nothing() -> None:
-    found = recommend(exploration("unmeasured everywhere"))
+    found = recommended("unmeasured everywhere")
     assert "this generation of processors" in found.waived
     assert found.execution is not None
 
@@ -168,11 +173,12 @@ def test_mechanisms_of_a_table_are_those_of_its_rows() -> None:
 
 def test_the_command_tells_the_same() -> None:
     command = ["best", "llama-3.1-8B", "h100_80g_sxm", "--procs", "4", "--max-batch", "16", "--datatype", "bfloat16"]
-    found = recommend(exploration("calibrated"))
+    found = recommended("calibrated")
     assert found.execution is not None
     told = json.loads(CliRunner().invoke(app, [*command, "--recommended", "--json"]).stdout)["recommended"]
     assert told["execution"]["id"] == found.execution["id"]
     assert [one["reason"] for one in told["contenders"]] == [one.reason for one in found.contenders]
+    command[command.index("16")] = "4"
     text = CliRunner().invoke(app, [*command, "--recommended", "--headroom", "0.3"]).stdout
     assert "Memory kept free: 30.0% of what is predicted." in text
     assert "and why each is not recommended" in text
