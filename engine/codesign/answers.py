@@ -59,7 +59,11 @@ class Results:
             of: the mix, or the name of a model.
             at: which end of the ranges of prices and powers counts.
         """
-        return self._table(of, at, self._of(of))
+        self._check(of)
+        if (of, at) not in self._asked_last:
+            self._asked_last.clear()
+            self._asked_last[of, at] = self._table(of, at, self._of(of))
+        return self._asked_last[of, at].copy()
 
     def skipped(self, of: str = MIX, at: At = "middle") -> pd.DataFrame:
         """Returns the designs that were not searched, since bounds prove that they lose: columns as of `designs`, but
@@ -284,11 +288,20 @@ class Results:
     def _costs(self) -> pd.DataFrame:
         return bill(self.study, self._complete)
 
-    def _of(self, of: str, *, bounded: bool = False) -> pd.DataFrame:
-        """Rates of designs for the mix or a model, see `engine.codesign.rates`."""
+    @cached_property
+    def _asked_last(self) -> dict[tuple[str, At], pd.DataFrame]:
+        """The table of `designs` that was asked for last: several answers about the same one follow each other."""
+        return {}
+
+    def _check(self, of: str) -> None:
+        """Raises `StudyError` for what is neither the mix nor a model."""
         if of not in self.models:
             hint = did_you_mean(of, list(self.models)) if isinstance(of, str) else ""
             raise StudyError(f"There is no model {shown(of)} in the study{hint}; there are {', '.join(self.models)}.")
+
+    def _of(self, of: str, *, bounded: bool = False) -> pd.DataFrame:
+        """Rates of designs for the mix or a model, see `engine.codesign.rates`."""
+        self._check(of)
         rows = self.rows[np.isin(self.rows["point"].to_numpy() // len(self.study.models), self._complete)]
         which = None if of == MIX else self.models.index(of) - 1
         return rates_of(self.study, rows, self._complete, which, bounded=bounded)

@@ -215,17 +215,18 @@ def bill(study: Study, numbers: Ints) -> pd.DataFrame:
         numbers: of designs [designs].
     """
     costs = study.document.costs
-    have = amounts(study, numbers)
-    found: dict[str, Any] = {"processors": have["processor"].to_numpy()}
+    have = {str(name): column.to_numpy() for name, column in amounts(study, numbers).items()}
+    design_power = have.pop("tdp")
+    found: dict[str, Any] = {"processors": have["processor"]}
     for unit, items in (("usd", costs.usd), ("watts", costs.watts)):
         for end, side in enumerate(("low", "high")):
-            total = np.zeros(len(have))
-            for column in have.columns.drop("tdp"):
-                each = _unit_costs(items, column)
+            total = np.zeros(len(numbers))
+            for name, amount in have.items():
+                each = _unit_costs(items, name)
                 if each is not None:
-                    total += have[column].to_numpy() * each[end]
+                    total += amount * each[end]
                 elif unit == "watts":
-                    total += have["tdp"].to_numpy() * (costs.power_share or DEFAULT_SHARE)
+                    total += design_power * (costs.power_share or DEFAULT_SHARE)
                 else:
                     total += NAN
             found[f"{unit}_{side}"] = total * (costs.pue or DEFAULT_PUE) if unit == "watts" else total
