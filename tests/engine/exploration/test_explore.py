@@ -182,17 +182,17 @@ def evaluated(drawn: Drawn) -> pd.DataFrame:
 def test_draws_reach_every_case() -> None:
     """A property over draws that never reach a case says nothing about it."""
     seen: Counter[str] = Counter()
-    for seed in range(120):
+    for seed in range(68, 128):
         drawn = draw(Random(seed), largest=1_000)
         found = engine.explore_scenario(drawn.scenario)
         executions = found.evaluate_ids(np.arange(found.total))
+        runs = executions[executions["status"] == "ok"]
         seen.update(found.infeasible_by_reason.keys())
-        seen.update(executions.loc[executions["status"] == "ok", "attention_type"].unique())
+        seen.update(runs["attention_type"].unique())
         seen["nothing in it"] += found.total == 0
         seen["nothing runs"] += found.total > 0 and found.feasible == 0
         seen["all runs"] += found.total > 0 and found.feasible == found.total
         seen["some run"] += 0 < found.feasible < found.total
-        runs = executions[executions["status"] == "ok"]
         seen["inference"] += (~runs["training"]).any()
         seen["roofline"] += drawn.machine["processing_mode"] == "roofline" and found.feasible > 0
         seen["three tiers"] += runs["data_par_net"].max() >= 2
@@ -238,21 +238,27 @@ SMALL: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "float
 NARROW: dict[str, Any] = {**SMALL, "limits": {"tensor_par_overlap": "none", "tensor_par": [1, 2], "data_par": [1, 2]}}
 
 
-def assert_identical(one: Exploration, other: Exploration) -> None:
-    for name in ("key", "total", "feasible", "infeasible_by_reason"):
-        assert getattr(one, name) == getattr(other, name), name
-    # in inference one figure is missing, and NaN does not equal itself
-    best = [pd.Series(each.best or {}, dtype=object) for each in (one, other)]
-    pd.testing.assert_series_equal(*best, check_exact=True)
-    for metric in METRICS:
-        pd.testing.assert_frame_equal(one.by_cell(metric), other.by_cell(metric), check_exact=True)
-    pd.testing.assert_frame_equal(one.reductions.step_times(), other.reductions.step_times(), check_exact=True)
-    tables = [each.rows.table() for each in (one, other)]
-    assert tables[0].schema == tables[1].schema
-    # as pandas: words may be numbered differently
-    columns = [table.to_pandas().astype(dict.fromkeys(FIELDS, object)) for table in tables]
-    pd.testing.assert_frame_equal(*columns, check_exact=True)
-    pd.testing.assert_frame_equal(one.frontier("sample_rate", METRICS[-2]), other.frontier("sample_rate", METRICS[-2]))
+Everything = tuple[tuple[Any, ...], list[pd.DataFrame]]
+
+
+def everything(found: Exploration) -> Everything:
+    """All that an exploration tells: its plain values, and its tables."""
+    rows = found.rows.table()
+    plain = (found.key, found.total, found.feasible, found.infeasible_by_reason, rows.schema)
+    return plain, [
+        pd.DataFrame([found.best or {}], dtype=object),
+        *(found.by_cell(metric) for metric in METRICS),
+        found.reductions.step_times(),
+        # as pandas: words may be numbered differently
+        rows.to_pandas().astype(dict.fromkeys(FIELDS, object)),
+        found.frontier("sample_rate", METRICS[-2]),
+    ]
+
+
+def assert_identical(one: Exploration, wanted: Everything) -> None:
+    for table, other in zip((found := everything(one))[1], wanted[1], strict=True):
+        pd.testing.assert_frame_equal(table, other, check_exact=True)
+    assert found[0] == wanted[0]
 
 
 def without_evaluating() -> Any:
@@ -263,8 +269,8 @@ def without_evaluating() -> Any:
 def test_a_store_gives_back_the_identical_exploration(store_path: Path) -> None:
     scenarios = [draw(Random(seed), largest=2_000).scenario for seed in range(3)]
     scenarios += [engine.Scenario.of(model, "a100_80g", **NARROW) for model in ("megatron-126M", "megatron-1T")]
-    in_memory = [engine.explore_scenario(each) for each in scenarios]
-    sizes = [each.feasible for each in in_memory]
+    in_memory = [everything(engine.explore_scenario(each)) for each in scenarios]
+    sizes = [feasible for (_, _, feasible, *_), _ in in_memory]
     assert min(sizes) == 0 < sizes[-2] > 2000  # nothing at all, some in the database, and some in shards
     assert any(0 < size < 2000 for size in sizes)
     with Store(store_path) as store:
@@ -293,7 +299,7 @@ def test_an_equal_scenario_is_not_evaluated_again(store_path: Path) -> None:
         with without_evaluating():
             limits = {"tensor_par": (2, 1), "data_par": {1, 2}, "tensor_par_overlap": ["none"], "training": None}
             same = engine.explore(copy, system, **{**NARROW, "limits": limits}, store=store)
-            assert_identical(same, runs[0])
+            assert_identical(same, everything(runs[0]))
             with pytest.raises(AssertionError, match="evaluated again"):
                 engine.explore(model, system, **{**NARROW, "max_batch_size": 4}, store=store)
 
@@ -322,7 +328,7 @@ def test_stopping_leaves_the_store_as_it_was(store_path: Path) -> None:
             assert store.records() == before
             assert sorted(path.relative_to(store_path.parent) for path in store_path.parent.rglob("*")) == files
         found = engine.explore("megatron-126M", "a100_80g", **NARROW, store=store, cancel=threading.Event())
-        assert_identical(found, narrow())
+        assert_identical(found, everything(narrow()))
 
 
 def test_an_event_stops_an_exploration_in_memory() -> None:
@@ -410,7 +416,7 @@ def test_more_rows_than_memory_holds_are_refused() -> None:
 
 
 def test_threads_explore_and_evaluate_beside_each_other() -> None:
-    drawn = [draw(Random(seed), largest=2_000) for seed in range(40, 46)]
+    drawn = [draw(Random(seed), largest=2_000) for seed in range(40, 44)]
     wanted = _each(drawn)
     results: dict[int, list[Any]] = {}
 
@@ -419,12 +425,12 @@ def test_threads_explore_and_evaluate_beside_each_other() -> None:
         found = _each(order)
         results[number] = found[-number:] + found[:-number] if number else found
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(results) == 4
+    assert len(results) == 3
     for found in results.values():
         for tables, alone in zip(found, wanted, strict=True):
             for table, table_alone in zip(tables, alone, strict=True):
