@@ -86,8 +86,8 @@ class LayerCosts:
     @cached_property
     def vectors(self) -> tuple[Vector, ...]:
         """Returns the vectors, in the order of the arrays."""
-        words = [each.words for each in self.options]
-        return tuple(tuple(words[at][one] for at, one in enumerate(row)) for row in self.choices.tolist())
+        taken = zip(self.options, self.choices.T.tolist(), strict=True)
+        return tuple(zip(*([each.words[one] for one in rows] for each, rows in taken), strict=True))
 
     def seconds(self, mesh: Mesh) -> Floats:
         """Returns the seconds of collectives and kernels [states and first, vectors] [s]; without the computation that
@@ -119,14 +119,12 @@ def layer_costs(graph: LayerGraph, mesh: Mesh, widths: Widths) -> LayerCosts:
     root = [each for each in graph.contractions if graph.reads.get(each.name) == ""]
     spared = sum(each.flop(graph.sizes) for each in root)
     behind = options_behind(graph, options)
-    states = all_states(len(mesh.shape))
+    axes = len(mesh.shape)
+    states, alone = np.arange(len(all_states(axes))), np.array([_replicated(axes)])
     volumes, counts, kernels, memory, working = (
-        np.stack([
-            *(_gathered(before, name, choices, number, len(mesh.shape)) for number in range(len(states))),
-            _gathered(first, name, choices, _replicated(len(mesh.shape)), len(mesh.shape)),
-        ])
+        np.concatenate([_gathered(before, name, choices, states, axes), _gathered(first, name, choices, alone, axes)])
         for name in ("volumes", "counts", "seconds", "memory", "working")
-    )  # fmt: skip
+    )
     again = done_again(mesh, widths)
     core = sum(each.flop(graph.sizes) for each in graph.contractions if each.name in ATTENTION)
     repeated = again.linear * (graph.flop - core) + again.attention * core
@@ -140,7 +138,7 @@ def layer_costs(graph: LayerGraph, mesh: Mesh, widths: Widths) -> LayerCosts:
         kernels,
         memory,
         working,
-        tuple(_reason(row, options) for row in choices.tolist()),
+        _reasons(choices, options),
         widths.accumulation * 3.0 * graph.flop,
         widths.accumulation * (3.0 * graph.flop - spared),
         widths.accumulation * repeated,
@@ -168,19 +166,20 @@ def _replicated(axes: int) -> int:
     return int(state_number(np.full(axes, REPLICATED)))
 
 
-def _reason(row: Sequence[int], options: Sequence[BlockOptions]) -> str:
-    return next((why for at, each in enumerate(options) if (why := each.reasons[row[at]])), "")
+def _reasons(choices: Ints, options: Sequence[BlockOptions]) -> tuple[str, ...]:
+    """Why vectors cannot be: the first reason of their blocks."""
+    blocked = [(at, each.reasons) for at, each in enumerate(options) if any(each.reasons)]
+    return tuple(next((why for at, whys in blocked if (why := whys[row[at]])), "") for row in choices.tolist())
 
 
-def _gathered(factors: Sequence[Factor], name: str, choices: Ints, state: int, axes: int) -> Floats:
-    """Sums of tables at chosen vectors."""
+def _gathered(factors: Sequence[Factor], name: str, choices: Ints, states: Ints, axes: int) -> Floats:
+    """Sums of tables at chosen vectors [states, vectors], behind each of some states."""
     width = {"volumes": (axes * 4,), "counts": (axes * 4,)}.get(name, ())
-    found = np.zeros((len(choices), *width))
+    found = np.zeros((len(states), len(choices), *width))
     for each in factors:
         table = getattr(each, name)
         if table is not None:
-            at = tuple(np.full(len(choices), state) if key == BEFORE else choices[:, key] for key in each.keys)
-            found += table[at]
+            found += table[tuple(states[:, None] if key == BEFORE else choices[:, key] for key in each.keys)]
     return found
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby, product
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from engine.planners.intra_operator.costs.options import Widths
 
 __all__ = [
     "DATA_PARALLEL", "EXPERT_PARALLEL", "FSDP", "MEGATRON", "MIXED", "SEQUENCE_PARALLEL",
-    "described", "named_vectors", "vector_name",
+    "described", "named_vectors", "vector_name", "vector_names",
 ]  # fmt: skip
 
 DATA_PARALLEL: Final = "data parallel"
@@ -34,18 +35,25 @@ def vector_name(vectors: Sequence[Any], layers: Sequence[str], widths: Widths | 
         layers: names of the layers.
         widths: whether gradients are split with the weights (FSDP), or results by tokens (sequence parallelism).
     """
-    axes = len(vectors[0][0]) if isinstance(vectors[0][0], tuple) else 1
-    if axes == 1:
-        return _axis_name([_kind(vector, layer) for vector, layer in zip(vectors, layers, strict=True)], widths)
-    named = [
-        _axis_name(
-            [_kind([one[axis] for one in vector], layer) for vector, layer in zip(vectors, layers, strict=True)], widths
-        )
-        for axis in range(axes)
-    ]
-    if MIXED in named:
-        return MIXED
-    return named[0] if len(set(named)) == 1 else f"{named[0]} outside, {named[1]} inside"
+    return _name([_kinds(vector, layer) for vector, layer in zip(vectors, layers, strict=True)], widths)
+
+
+def vector_names(
+    layers: Mapping[str, tuple[Sequence[Any], Sequence[int]]], widths: Widths | None = None
+) -> list[str]:
+    """Returns the names of many plans, each as `vector_name` gives it, which looks once at layers that do the same.
+
+    Args:
+        layers: by the name of a layer, its vectors and which of them every plan takes.
+        widths: as for `vector_name`.
+    """
+    done = []
+    for layer, (vectors, rows) in layers.items():
+        known = {row: _kinds(vectors[row], layer) for row in set(rows)}
+        done.append([known[row] for row in rows])
+    together = list(zip(*done, strict=True))
+    names = {each: _name(each, widths) for each in set(together)}
+    return [names[each] for each in together]
 
 
 def described(vectors: Sequence[Any], layers: Sequence[str], widths: Widths | None = None) -> list[str]:
@@ -98,6 +106,14 @@ def named_vectors(layer: str, spaces: Sequence[int], axes: int) -> list[tuple[tu
     return [tuple(zip(*each, strict=True)) for each in product(named, repeat=axes)]
 
 
+def _name(kinds: Sequence[tuple[str, ...]], widths: Widths | None) -> str:
+    """The name of what all layers do, each along every axis."""
+    named = [_axis_name(each, widths) for each in zip(*kinds, strict=True)]
+    if MIXED in named:
+        return MIXED
+    return named[0] if len(set(named)) == 1 else f"{named[0]} outside, {named[1]} inside"
+
+
 def _axis_name(kinds: Sequence[str], widths: Widths | None) -> str:
     """The name of what all layers do along one axis."""
     found = set(kinds)
@@ -114,13 +130,20 @@ def _axis_name(kinds: Sequence[str], widths: Widths | None) -> str:
     return MIXED
 
 
-def _kind(vector: Sequence[int], layer: str) -> str:
+def _kinds(vector: Sequence[Any], layer: str) -> tuple[str, ...]:
+    """What a layer does along every axis."""
+    if not isinstance(vector[0], tuple):
+        return (_kind(tuple(vector), layer),)
+    return tuple(_kind(one, layer) for one in zip(*vector, strict=True))
+
+
+@lru_cache(4096)
+def _kind(found: tuple[int, ...], layer: str) -> str:
     """What a layer does along one axis: data, tensor, expert, tensor expert, or mixed.
 
     A layer of sorted experts, with or without shared ones, is known by its attention and its experts; the router and
     the compressions of latent attention may be split by tokens under tensor parallelism, as Megatron does it.
     """
-    found = tuple(vector)
     if layer.startswith("experts") and len(found) == 4:
         return GROUPED.get(found, _routed(found[:2], found[2:]))
     if layer.startswith("experts"):

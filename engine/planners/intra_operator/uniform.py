@@ -13,7 +13,7 @@ from engine.executions.arrays import Floats, Ints
 from engine.planners.intra_operator.layer_costs import FIRST, LISTED, LayerCosts, Widths, layer_costs
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import COLLECTIVES, Mesh
-from engine.planners.intra_operator.names import named_vectors, vector_name
+from engine.planners.intra_operator.names import named_vectors, vector_names
 
 __all__ = ["arithmetic_seconds", "collectives_of", "costs_of", "step_flop", "uniform_vectors"]
 
@@ -107,12 +107,12 @@ def uniform_vectors(
         working = np.maximum(working, kinds[name].working[state, at[name]])
     compute = kernels if mesh.system is not None else np.full(len(volumes), arithmetic_seconds(kinds, order, mesh))
     seconds = mesh.seconds(volumes, counts)
-    named = {name: (each.vectors, each.reasons, at[name].tolist()) for name, each in kinds.items()}
-    parts = list(zip(*([vectors[row] for row in rows] for vectors, _, rows in named.values()), strict=True))
-    whys = zip(*([reasons[row] for row in rows] for _, reasons, rows in named.values()), strict=True)
+    taken = {name: at[name].tolist() for name in kinds}
+    parts = zip(*([each.vectors[row] for row in taken[name]] for name, each in kinds.items()), strict=True)
+    whys = zip(*([each.reasons[row] for row in taken[name]] for name, each in kinds.items()), strict=True)
     found = {
         "vector": [sum(each, ()) for each in parts],
-        "solution": [vector_name(each, list(kinds), widths) for each in parts],
+        "solution": vector_names({name: (each.vectors, taken[name]) for name, each in kinds.items()}, widths),
         "seconds": compute + seconds.sum(axis=1),
         "compute_seconds": compute,
         "communication_seconds": seconds.sum(axis=1),
@@ -120,7 +120,7 @@ def uniform_vectors(
         **{f"{name}_seconds": values for name, values in collectives_of(seconds, widths).items()},
         "volume": volumes.sum(axis=1),
         "memory": memory + working,
-        "reason": [next((why for why in each if why), "") for each in whys],
+        "reason": [next(filter(None, each), "") for each in whys],
     }
     return pd.DataFrame(found)
 
