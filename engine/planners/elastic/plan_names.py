@@ -42,6 +42,10 @@ class PlanName:
     zero: int | None = None
     recompute: bool = False
 
+    def __deepcopy__(self, memo: object) -> PlanName:
+        """Returns itself, which nobody can change: Pandas copies the `attrs` of a table for each of its columns."""
+        return self
+
     @property
     def family(self) -> str:
         """Returns `DP` for the data-parallel family, else `3D`."""
