@@ -68,20 +68,23 @@ def _with_weights(slots: Slots, *, apart: bool = False) -> Slots:
 
 def _peak(slots: Slots) -> int:
     """Returns the most chunks that a rank holds, each until its weights are done, in the next free slot if not said."""
+    if len(slots) > WEIGHTS:
+        begun = [(slot, 1) for each in slots[:FAR_GRADIENT] for slot in each]
+        done = [(slot, -1) for each in slots[WEIGHTS:] for slot in each]
+        return max(accumulate(change for _, change in sorted(begun + done)))
     kinds = {slot: kind for kind, each in enumerate(slots) for slot in each}
-    told, due, held, most = len(slots) > WEIGHTS, 0, 0, 0
+    due, held, most = 0, 0, 0
     for slot in range(max(kinds) + 1):
         kind = kinds.get(slot)
         if kind is None:
-            if not told and due:
+            if due:
                 held, due = held - 1, due - 1
         elif kind < FAR_GRADIENT:
             held += 1
-            most = max(most, held)
-        elif kind < WEIGHTS:
-            due += 1
+            if held > most:
+                most = held
         else:
-            held -= 1
+            due += 1
     return most
 
 
@@ -109,11 +112,12 @@ def _pass(ranks: list[Slots], *, with_weights: bool) -> list[Slots]:
 def _earliest(ranks: list[Slots], taken: set[int], slot: int, rank: int, kind: int, m: int, limit: int) -> int:
     """Returns the first free slot for an action after what it needs that keeps the memory, or the one that it has."""
     own = ranks[rank]
+    frees = kind >= FAR_GRADIENT and len(own) > WEIGHTS  # or changes nothing: where weights are told, gradients do not
     for place in range(1 + max(_needed(ranks, rank, kind, m), default=-1), slot):
         if place in taken:
             continue
         own[kind][m] = place
-        if _peak(own) <= limit:
+        if frees or _peak(own) <= limit:
             return place
     own[kind][m] = slot
     return slot
