@@ -53,8 +53,8 @@ def test_permuting_rows_permutes_results(files: worlds.Files, random: Random) ->
 def test_more_memory_keeps_what_fitted(files: worlds.Files) -> None:
     random = Random("memory")
     kept, gained = 0, dict.fromkeys(("mem1", "mem2"), 0)
-    for _ in range(7):
-        shape, machine, executions = _world(random, 180, datatype_alone=True)
+    for _ in range(10):
+        shape, machine, executions = _world(random, 120, datatype_alone=True)
         if machine["mem2"]["GBps"] == 0:
             machine["mem2"]["GBps"] = 100
         before = _evaluate(files, (shape, machine, executions))
@@ -94,9 +94,9 @@ def test_better_hardware_is_never_slower_without_overlap(files: worlds.Files) ->
     """With overlap it can be: faster exchange leaves a shorter window for another one to hide in."""
     random = Random("bandwidth")
     compared, faster = Counter[str](), Counter[str]()
-    for _ in range(9):
+    for _ in range(14):
         shape, machine, executions = _world(
-            random, 190, datatype_alone=True, tensor_par_overlap="none", data_par_overlap=False
+            random, 120, datatype_alone=True, tensor_par_overlap="none", data_par_overlap=False
         )
         before = _evaluate(files, (shape, machine, executions))
         for improve in IMPROVEMENTS:
