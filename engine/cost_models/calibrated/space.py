@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -307,16 +307,39 @@ def _with_schedules(
     """See `CalibratedSpace._schedules`."""
     found: list[tuple[int, int, int]] = []
     for cuts in ([pair for pair in ways_to_cut if (pair[1] == EVEN) is even] for even in (True, False)):
-        plain = [(chunks, int(plain_schedule(chunks)), layout) for chunks, layout in cuts]
+        schedules = plain_schedule([chunks for chunks, _ in cuts]).tolist()
+        plain = [(chunks, schedule, layout) for (chunks, layout), schedule in zip(cuts, schedules, strict=True)]
         found += [each for each in plain if each[1] in wanted]
         for schedule in sorted(wanted - {ONE_F_ONE_B, INTERLEAVED}) if pipeline > 1 else ():
             if schedule == COMBINED and not spread:
                 continue
-            for chunks, layout in cuts:
-                broken = refusals(schedule, pipeline, np.array(counts), chunks).values()
-                if not np.logical_or.reduce([np.broadcast_to(each, len(counts)) for each in broken]).all():
-                    found.append((chunks, schedule, layout))
+            found += [(chunks, schedule, layout) for chunks, layout in cuts
+                      if _runs(schedule, pipeline, counts, chunks)]  # fmt: skip
     return tuple(zip(*found, strict=True)) if found else ((), (), ())
+
+
+_ASKED_AT_ONCE: Final = 512
+"""Numbers of microbatches below this are nearly all that there are, and take as long as one."""
+
+
+def _runs(schedule: int, pipeline: int, counts: tuple[int, ...], chunks: int) -> bool:
+    """Whether a schedule runs with any of some numbers of microbatches."""
+    known = _known_to_run(schedule, pipeline, chunks)
+    new = [count for count in counts if count not in known]
+    if new:
+        new = list({*new, *(() if known else range(1, _ASKED_AT_ONCE))})
+        refused = np.zeros(len(new), bool)
+        for broken in refusals(schedule, pipeline, np.array(new), chunks).values():
+            refused |= broken
+        known.update(zip(new, (~refused).tolist(), strict=True))
+    return any(known[count] for count in counts)
+
+
+@lru_cache(maxsize=4096)
+def _known_to_run(schedule: int, pipeline: int, chunks: int) -> dict[int, bool]:
+    """Whether a schedule runs, by number of microbatches, for those that were asked about: cells ask about few in many
+    combinations."""
+    return {}
 
 
 @lru_cache(maxsize=256)
