@@ -20,6 +20,9 @@ _LEAST: Final = 0.001
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FIRST: Final = -3
 """Which power of 1,024 GiB the first of the units is."""
+_LEAST_OF_UNITS: Final = tuple(0.9995 * 1024.0**step for step in range(_FIRST + 1, _FIRST + len(_UNITS)))
+"""From how much on each of the units after the first suits a quantity [GiB]; the dashboard's numbers change their unit
+there, too."""
 
 
 def filled(template: str, quantities: Mapping[str, Any], rows: int) -> pa.Array:
@@ -117,7 +120,7 @@ def excess(need: float, have: float) -> dict[str, str]:
     short = need - have
     told = {}
     for name, value in (("need", need), ("have", have)):
-        difference = short / 1024.0 ** int(_steps(value))
+        difference = short / 1024.0 ** _step(value)
         decimals = min(math.ceil(-math.log10(difference)), 6) if 0 < difference < 1 else 0
         told[name] = _in_unit(value, decimals)
     return {**told, "short": _in_unit(short)}
@@ -150,19 +153,23 @@ def excesses(need: npt.NDArray[np.float64], have: float) -> dict[str, pa.Array]:
 
 def _in_unit(gib: float, decimals: int = 0) -> str:
     """A quantity [GiB] in the unit that suits it: "2.21 TiB", "80 GiB", "18.7 MiB"."""
-    step = int(_steps(gib))
+    step = _step(gib)
     value = gib / 1024.0**step
     return f"{_quantity(round(value) if step == _FIRST else value, decimals)} {_UNITS[step - _FIRST]}"
 
 
-def _steps(gib: Any) -> npt.NDArray[np.int64]:
-    """Which unit suits quantities [GiB]: the largest of which there is at least 1 at three digits; 0 for GiB, which
-    nothing is told in, too."""
-    values = np.asarray(gib, dtype=np.float64)
+def _steps(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """`_step` of many quantities [GiB] [rows]."""
     found = np.full(values.shape, _FIRST)
-    for step in range(_FIRST + 1, _FIRST + len(_UNITS)):
-        found += values >= 0.9995 * 1024.0**step  # the dashboard's numbers change their unit there, too
+    for least in _LEAST_OF_UNITS:
+        found += values >= least
     return np.where(values > 0, found, 0)
+
+
+def _step(gib: float) -> int:
+    """Which unit suits a quantity [GiB]: the largest of which there is at least 1 at three digits; 0 for GiB, which
+    nothing is told in, too."""
+    return _FIRST + sum(gib >= least for least in _LEAST_OF_UNITS) if gib > 0 else 0
 
 
 def _quantity(value: float, decimals: int = 0) -> str:
