@@ -147,3 +147,15 @@ def evaluated(name: str) -> pd.DataFrame:
 def explored(name: str) -> engine.Exploration:
     """A small scenario, explored in memory."""
     return engine.explore_scenario(named(name))
+
+
+def rows_of(found: engine.Exploration) -> pd.DataFrame:
+    """The feasible executions of an exploration by id, words as text."""
+    table: pd.DataFrame = found.rows.table().to_pandas().set_index("id").sort_index()
+    return table.astype({name: str for name, kind in table.dtypes.items() if kind == "category"})
+
+
+@cache
+def feasible(name: str) -> pd.DataFrame:
+    """The feasible executions of a small scenario."""
+    return rows_of(explored(name))

@@ -25,10 +25,11 @@ from hardware import Calibration, System
 from tests.engine.cost_models.calibrated.small import (
     LLAMA,
     NAMES,
-    evaluated,
     explored,
+    feasible,
     model_of,
     named,
+    rows_of,
     scenario,
     system_of,
 )
@@ -78,12 +79,6 @@ def improved(system: System, *improve: Callable[[Document], None]) -> System:
     return hardware.load_document(document, "improved")
 
 
-def rows_of(chosen: Scenario) -> pd.DataFrame:
-    """The feasible executions by id, words as text."""
-    table: pd.DataFrame = explore_scenario(chosen).rows.table().to_pandas().set_index("id").sort_index()
-    return table.astype({name: str for name, kind in table.dtypes.items() if kind == "category"})
-
-
 def times_of(chosen: Scenario) -> npt.NDArray[np.float64]:
     """Step times of the feasible executions by id [s]."""
     table = explore_scenario(chosen).rows.table(["id", "total_time"])
@@ -120,12 +115,12 @@ def test_a_faster_network_between_hosts_serves_what_spans_hosts() -> None:
 
 @pytest.mark.parametrize("name", ["dense", "experts", "plain", "one tier"])
 def test_more_memory_keeps_what_fitted_and_its_figures(name: str) -> None:
-    before = rows_of(named(name))
+    before = feasible(name)
     for improve in (_larger_first_tier, _larger_second_tier):
         if improve is _larger_second_tier and name == "one tier":
             continue
         better = replace(named(name), system=improved(named(name).system, improve))
-        after = rows_of(better)
+        after = rows_of(explore_scenario(better))
         assert len(after) > len(before)
         pd.testing.assert_frame_equal(after.loc[before.index], before)
         assert best_of(better)["sample_rate"] >= before["sample_rate"].max() * (1 - 1e-12)
@@ -134,7 +129,7 @@ def test_more_memory_keeps_what_fitted_and_its_figures(name: str) -> None:
 @cache
 def running(name: str) -> tuple[pd.DataFrame, list[str]]:
     """The executions of a small space that run, and the fields that are not the same in all of them."""
-    table = evaluated(name).query("status == 'ok'")
+    table = feasible(name)
     varying = [one for one in FIELDS if table[one].nunique() > 1]
     return table[[*varying, "total_time"]], varying
 
@@ -168,7 +163,7 @@ def test_what_hides_or_saves_work_never_slows_down(field: str, slow: Any, fast: 
 def test_fused_kernels_move_less_where_the_host_does_not_decide() -> None:
     machine = system_of("h100_80g_sxm", first=1000, second=0)
     limits = {"tensor_par": [1, 2], "launch": ["eager", "fused"], "zero_stage": 1, "activation_recompute": "none"}
-    rows = rows_of(scenario(models.load("llama-3-8B"), machine, limits))
+    rows = rows_of(explore_scenario(scenario(models.load("llama-3-8B"), machine, limits)))
     others = [one for one in FIELDS if one != "launch"]
     slow, fast = (rows[rows["launch"] == word].set_index(others)["total_time"] for word in ("eager", "fused"))
     both = pd.concat([slow, fast], axis=1, keys=["slow", "fast"], join="inner")
@@ -178,7 +173,7 @@ def test_fused_kernels_move_less_where_the_host_does_not_decide() -> None:
 
 def test_limits_only_shrink_the_optimum() -> None:
     whole = best_of(named("dense"))
-    rows = rows_of(named("dense"))
+    rows = feasible("dense")
     for field in (
         "tensor_par",
         "zero_stage",
@@ -298,7 +293,7 @@ def test_rows_stored_without_a_column_are_not_taken_for_those_with_it(monkeypatc
 
 def test_a_calibration_changes_the_results_of_a_space() -> None:
     slower = replace(named("dense"), calibration=changed(scale_up=0.2, memory=0.3))
-    before, after = rows_of(named("dense")), rows_of(slower)
+    before, after = feasible("dense"), rows_of(explore_scenario(slower))
     assert after.index.equals(before.index)
     assert (after["total_time"] >= before["total_time"]).all()
     assert (after["total_time"] > before["total_time"]).mean() > 0.9

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import replace
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,10 @@ from tests.engine.cost_models.calibrated.small import (
     NAMES,
     evaluated,
     explored,
+    feasible,
     model_of,
     named,
+    rows_of,
     scenario,
     system_of,
 )
@@ -40,18 +41,6 @@ MEMORY = {"memory_tier1", "memory_tier2"}
 SCHEDULE = {
     "schedule_needs_microbatches", "schedule_needs_even", "schedule_needs_whole_groups", "schedule_against_recompute",
 }  # fmt: skip
-
-
-def rows_of(found: engine.Exploration) -> pd.DataFrame:
-    """The feasible executions by id, words as text."""
-    table: pd.DataFrame = found.rows.table().to_pandas().set_index("id").sort_index()
-    return table.astype({name: str for name, kind in table.dtypes.items() if kind == "category"})
-
-
-@cache
-def feasible(name: str) -> pd.DataFrame:
-    """The feasible executions of a small scenario by id."""
-    return rows_of(explored(name))
 
 
 def assert_same_best(found: engine.Exploration, expected: engine.Exploration) -> None:
