@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -225,9 +226,22 @@ def evaluated(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     return {str(key): value for key, value in row.items()}
 
 
-@pytest.mark.parametrize(("reason", "name", "changes", "text"), [*CASES, *SHARED])
-def test_the_sentence_says_what_is_wrong(reason: str, name: str, changes: dict[str, Any], text: str) -> None:
-    row = evaluated(name, changes)
+def table_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Executions whose fields may hold anything."""
+    return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in FIELDS})
+
+
+@cache
+def told(name: str) -> pd.DataFrame:
+    """What is said of all the executions of a model above in one table, after one that runs."""
+    rows = [GOOD, *({**GOOD, **changes} for _, model, changes, _ in (*CASES, *SHARED) if model == name)]
+    return engine.evaluate(model_of(name), "h100_80g_sxm", table_of(rows))
+
+
+@pytest.mark.parametrize("case", [*CASES, *SHARED], ids=lambda case: f"{case[0]} {case[1]} {case[2]}"[:80])
+def test_the_sentence_says_what_is_wrong(case: tuple[str, str, dict[str, Any], str]) -> None:
+    reason, name, _, text = case
+    row = told(name).iloc[1 + [each for each in (*CASES, *SHARED) if each[1] == name].index(case)]
     assert (row["reason"], row["reason_text"]) == (reason, text)
     assert row["status"] == reasons.BY_CODE[reason].status
     assert row["sample_rate"] != row["sample_rate"]
@@ -270,13 +284,10 @@ def test_context_parallel_ranks_share_the_optimizer() -> None:
 
 
 def test_rows_do_not_touch_each_other() -> None:
-    """All the executions above in one table say what each says alone."""
-    cases = [case for case in (*CASES, *SHARED) if case[1] == DENSE]
-    rows = [GOOD, *({**GOOD, **changes} for _, _, changes, _ in cases)]
-    table = pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in FIELDS})
-    found = engine.evaluate(DENSE, "h100_80g_sxm", table)
-    assert found["reason_text"].tolist() == ["", *(text for _, _, _, text in cases)]
-    assert found["reason"].tolist() == ["", *(reason for reason, _, _, _ in cases)]
+    """Executions above that are evaluated alone say what they say in one table; so does the one that runs."""
+    assert told(DENSE)["reason_text"].iloc[0] == ""
+    for _, name, changes, text in [*CASES, *SHARED][::4]:
+        assert evaluated(name, changes)["reason_text"] == text
 
 
 RUBBISH: tuple[Any, ...] = (
@@ -286,20 +297,40 @@ RUBBISH: tuple[Any, ...] = (
 NOTHING: tuple[Any, ...] = (None, float("nan"), pd.NA, pd.NaT, np.float32("nan"))
 
 
+def rubbish_for(name: str) -> list[Any]:
+    """What a field refuses; a number of a network is a number here, as it is not read."""
+    return [value for value in RUBBISH if value != -5] if name in NOT_READ else [*RUBBISH]
+
+
+@cache
+def rubbish_told() -> pd.DataFrame:
+    """What is said of rubbish in each field in turn, of all in one table: before and after it one that runs."""
+    rows = [{**GOOD, name: value} for name in FIELDS for value in (GOOD[name], *rubbish_for(name), GOOD[name])]
+    field = [name for name in FIELDS for _ in range(len(rubbish_for(name)) + 2)]
+    return engine.evaluate(DENSE, "h100_80g_sxm", table_of(rows)).assign(spoilt=field)
+
+
+@cache
+def good() -> pd.Series:
+    """What is said of the execution that runs."""
+    return engine.evaluate(DENSE, "h100_80g_sxm", pd.DataFrame([GOOD])).iloc[0]
+
+
+@cache
+def without(name: str) -> pd.DataFrame:
+    """What is said of it where a column is not given."""
+    return engine.evaluate(DENSE, "h100_80g_sxm", pd.DataFrame([GOOD]).drop(columns=name))
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_rubbish_in_a_field_is_refused_and_spoils_nothing_else(name: str) -> None:
-    # A number of a network is a number here, as it is not read.
-    rubbish = [value for value in RUBBISH if value != -5] if name in NOT_READ else RUBBISH
-    values = [GOOD[name], *rubbish, GOOD[name]]
-    table = pd.DataFrame({field: pd.Series([GOOD[field]] * len(values), dtype=object) for field in FIELDS})
-    table[name] = pd.Series(values, dtype=object)
-    found = engine.evaluate(DENSE, "h100_80g_sxm", table)
-    alone = engine.evaluate(DENSE, "h100_80g_sxm", pd.DataFrame([GOOD])).iloc[0]
+    found = rubbish_told().query("spoilt == @name")
+    assert len(found) == len(rubbish_for(name)) + 2
     assert (found["status"].iloc[1:-1] == "invalid").all(), found[["reason_text"]]
     assert found["reason_text"].iloc[1:-1].str.contains(name).all()
-    for row in (0, len(values) - 1):
+    for row in (0, -1):
         assert found["status"].iloc[row] == "ok"
-        assert found["total_time"].iloc[row] == alone["total_time"]
+        assert found["total_time"].iloc[row] == good()["total_time"]
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -308,7 +339,7 @@ def test_no_value_is_refused_but_in_an_extension(name: str) -> None:
     table[name] = pd.Series(NOTHING, dtype=object)
     found = engine.evaluate(DENSE, "h100_80g_sxm", table)
     if name in {column.name for column in EXTENSIONS}:
-        plain = engine.evaluate(DENSE, "h100_80g_sxm", pd.DataFrame([GOOD]).drop(columns=name)).iloc[0]
+        plain = without(name).iloc[0]
         assert (found["status"] == "ok").all()
         assert found[name].tolist() == [plain[name]] * len(NOTHING)
         assert found["total_time"].tolist() == [plain["total_time"]] * len(NOTHING)
@@ -350,12 +381,11 @@ def test_any_pipeline_gives_an_answer(model: str) -> None:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_missing_column_is_named_unless_it_has_a_default(name: str) -> None:
-    table = pd.DataFrame([GOOD]).drop(columns=name)
     if name in {column.name for column in EXTENSIONS}:
-        assert engine.evaluate(DENSE, "h100_80g_sxm", table)["status"].tolist() == ["ok"]
+        assert without(name)["status"].tolist() == ["ok"]
     else:
         with pytest.raises(engine.ExecutionTableError, match=name):
-            engine.evaluate(DENSE, "h100_80g_sxm", table)
+            without(name)
     double = pd.concat([pd.DataFrame([GOOD]), pd.DataFrame([GOOD])[[name]]], axis=1)
     with pytest.raises(engine.ExecutionTableError, match=name):
         engine.evaluate(DENSE, "h100_80g_sxm", double)
