@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import Mock, patch
 
@@ -13,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.jobs.server import explorations, studies
+from dashboard.jobs.studies import StudyJob
 from dashboard.pages.whatif.answer import _plainly, answer
 from dashboard.queries.nearest_fit import enough_processors, remedies
 from dashboard.queries.tie_breaking import best_of
@@ -26,10 +28,19 @@ from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, 
 HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"
 
 
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    """Studies of the test's own."""
+@pytest.fixture(autouse=True, scope="module")
+def _found_once() -> Iterator[None]:
+    """What studies of the page found stays for the tests of this file, most of which do not look at it."""
+    studies().close()
     yield
+    studies().close()
+
+
+@contextmanager
+def unstudied() -> Iterator[None]:
+    """Has studies end before they find anything, for tests of other cards."""
+    with patch.object(StudyJob, "work", side_effect=ValueError("Nobody looks at this study.")):
+        yield
     studies().close()
 
 
@@ -253,6 +264,7 @@ def test_slider_values_hold_the_base_and_the_value() -> None:
 def test_what_this_server_does_not_explore_it_does_not_search_either(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search cannot be stopped: one of a space that takes hours would keep a thread of the server busy for as long.
     """
+    studies().close()
     scenario = exploration().scenario
     larger = whatif.changed(scenario, {"batch": 48.0})
     assert scenario.space.total < larger.space.total
