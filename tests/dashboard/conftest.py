@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 from weakref import WeakSet
 
+import numpy as np
+import pandas as pd
 import pytest
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import local_script_runner
@@ -68,16 +71,45 @@ def _nobody_looks_any_more(_servers: WeakSet[server.Server]) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _checked_charts() -> Iterator[None]:
-    """Has Plotly check every chart that a test draws, which servers send unchecked."""
-    send = Drawing.to_json
+    """Has Plotly check every kind of chart that a test draws, which servers send unchecked.
 
-    def checked(drawing: Drawing) -> str:
-        assert drawing.figure is not None  # or Plotly says which property it does not know
+    Charts are of a kind that have the same properties with values of the same kinds: of a few hundred kinds the tests
+    draw some thousand charts, and checking one takes longer than drawing it.
+    """
+    send, checked = Drawing.to_json, set[str]()
+
+    def send_checked(drawing: Drawing) -> str:
+        kind = repr(kind_of([drawing.traces, drawing.layout]))
+        if kind not in checked:
+            assert drawing.figure is not None  # or Plotly says which property it does not know
+            checked.add(kind)
         return send(drawing)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Drawing, "to_json", checked)
+        patch.setattr(Drawing, "to_json", send_checked)
         yield
+
+
+SAID = ("text", "name", "hover", "custom", "template", "title")
+"""What the properties begin or end with whose texts may be any."""
+
+
+def kind_of(part: Any, said: bool = False) -> Any:
+    """What Plotly can find wrong with a part of a figure: its properties, words that it may not know, and whether
+    numbers are below 0 or above 1; of a list each kind of element once. said: whether words may be any."""
+    if isinstance(part, Mapping):
+        return {name: kind_of(value, said or any(each in name for each in SAID)) for name, value in part.items()}
+    if isinstance(part, np.ndarray | pd.Series | pd.DataFrame):
+        part = np.asarray(part).ravel().tolist()
+    every = part if isinstance(part, list | tuple) else (part,)
+    types = set(map(type, every))
+    if types <= {int, float}:
+        return sorted(map(repr, types)), min(every, default=0) < 0, max(every, default=0) > 1
+    if types == {str}:
+        return str if said else sorted(set(every))
+    if every is part and not (said and not types & {list, tuple, dict}):
+        return sorted({repr(kind_of(each, said)) for each in every})
+    return sorted(map(repr, types))
 
 
 @pytest.fixture(autouse=True, scope="session")
