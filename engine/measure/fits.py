@@ -173,14 +173,23 @@ def fit_products(
     return ProductFit(rate, min(float(low), rate), max(float(high), rate), wave, depth, shaped, usable)
 
 
-def _with(p: Parameters, wave: float, depth: float) -> Parameters:
+def _with(p: Parameters, wave: float | Floats, depth: float | Floats) -> Parameters:
+    """Parameters with other waves and depth; of many at once, each [points, 1], times and rates are [points,
+    products]."""
     return p.model_copy(update={"wave": wave, "depth": depth})
 
 
 def _scatter(products: Sequence[Product], sms: float, p: Parameters) -> float:
     """Mean deviation of the rates of all shapes from their median [log]: 0 where the formula explains all."""
+    return float(_scatters(products, sms, p))
+
+
+def _scatters(products: Sequence[Product], sms: float, p: Parameters) -> Floats:
+    """`_scatter` of all waves and depths of `p` [points]."""
     logs = np.log(product_rates(products, sms, p))
-    return float(np.mean(np.abs(logs - np.median(logs)))) if np.isfinite(logs).all() else math.inf
+    with np.errstate(invalid="ignore"):
+        found = np.mean(np.abs(logs - np.median(logs, axis=-1, keepdims=True)), axis=-1)
+    return np.where(np.isfinite(logs).all(axis=-1), found, math.inf)
 
 
 def _better_shape(products: Sequence[Product], sms: float, p: Parameters) -> tuple[float, float] | None:
@@ -205,8 +214,9 @@ def _shape(products: Sequence[Product], sms: float, p: Parameters) -> tuple[floa
     (low_w, high_w), (low_d, high_d) = WAVES, DEPTHS
     best = (p.wave, p.depth)
     for _ in range(REFINEMENTS):
-        points = product(np.linspace(low_w, high_w, GRID).tolist(), np.linspace(low_d, high_d, GRID).tolist())
-        best = min(points, key=lambda point: _scatter(products, sms, _with(p, *point)))
+        points = list(product(np.linspace(low_w, high_w, GRID).tolist(), np.linspace(low_d, high_d, GRID).tolist()))
+        waves, depths = np.array(points).T[:, :, None]
+        best = points[int(np.argmin(_scatters(products, sms, _with(p, waves, depths))))]
         wide_w, wide_d = (high_w - low_w) / 4.0, (high_d - low_d) / 4.0
         low_w, high_w = max(best[0] - wide_w, WAVES[0]), min(best[0] + wide_w, WAVES[1])
         low_d, high_d = max(best[1] - wide_d, DEPTHS[0]), min(best[1] + wide_d, DEPTHS[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +27,14 @@ def both(samples: Samples, like: str | None = "h100_80g_sxm") -> tuple[System, C
     return system, measured_calibration(samples, system, "ours")
 
 
+@cache
+def exact() -> tuple[System, Calibration]:
+    """What exact timings of an H100 give."""
+    return both(h100())
+
+
 def test_exact_timings_give_the_true_parameters() -> None:
-    _, calibration = both(h100())
+    _, calibration = exact()
     found = {name: calibration.parameters[name] for name in TRUE}
     assert {name: value.value for name, value in found.items()} == pytest.approx(TRUE, rel=5e-3)
     assert {value.kind for value in found.values()} == {"measured"}
@@ -43,7 +50,7 @@ def test_noise_and_outliers_move_the_parameters_little() -> None:
 
 def test_steps_are_predicted_as_with_the_true_parameters() -> None:
     """What counts in the end: the measured pair of documents predicts the machine that the timings come from."""
-    system, calibration = both(h100())
+    system, calibration = exact()
     model = load_model("gpt3-13B")
     true = parameters_of(LIBRARY).model_copy(update=TRUE)
     expected = step_times(case_of(model, hardware.load("h100_80g_sxm"), EXECUTION), true).step
@@ -54,7 +61,7 @@ def test_steps_are_predicted_as_with_the_true_parameters() -> None:
 
 
 def test_formulas_fit_the_timings_that_they_were_turned_round_from() -> None:
-    _, calibration = both(h100())
+    _, calibration = exact()
     assert len(calibration.errors) == 5
     assert all(error.mean_absolute_percent < 0.5 for error in calibration.errors)
     _, noisy = both(h100(Noise(0.05)))
@@ -62,7 +69,7 @@ def test_formulas_fit_the_timings_that_they_were_turned_round_from() -> None:
 
 
 def test_what_is_not_measured_keeps_the_librarys_value_and_says_so() -> None:
-    _, calibration = both(h100())
+    _, calibration = exact()
     kept = set(LIBRARY.parameters) - set(TRUE) - {"immaturity"}
     for name in kept:
         value, before = calibration.parameters[name], LIBRARY.parameters[name]
@@ -155,7 +162,7 @@ def test_a_value_that_the_model_cannot_take_is_told_and_not_taken() -> None:
 
 def test_the_system_keeps_the_datasheet_and_takes_measured_efficiencies() -> None:
     like = hardware.load("h100_80g_sxm")
-    system, _ = both(h100())
+    system, _ = exact()
     assert system.matrix["bfloat16"].tflops == 989
     assert system.mem1.bandwidth_gb_per_s == 3350
     assert system.derived_from == "h100_80g_sxm"
