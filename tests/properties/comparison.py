@@ -24,7 +24,10 @@ def assert_engine_agrees(model: Model, system: System, executions: Sequence[Exec
     found = engine.evaluate(files.path(model), files.path(system), frame(executions))
     assert len(found) == len(executions)
     running = 0
-    for execution, row in zip(executions, found.to_dict("records"), strict=True):
+    names = ["status", "reason", "reason_text", *STATISTICS]
+    rows = zip(*(found[name].tolist() for name in names), strict=True)
+    for execution, values in zip(executions, rows, strict=True):
+        row = dict(zip(names, values, strict=True))
         outcome = oracle.evaluate(model, system, execution)
         place = f"\nmodel = {model}\nsystem = {system}\nexecution = {execution}"
         said = (row["status"], row["reason"])

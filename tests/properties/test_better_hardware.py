@@ -11,7 +11,7 @@ import pytest
 
 import hardware
 import models
-from engine import Scenario, SpaceError, best_of, whatif
+from engine import Optimum, Scenario, SpaceError, best_of, whatif
 from engine.cost_models.calibrated import Accelerators, Case, parameters, step_times
 from engine.cost_models.calibrated.fields import DATATYPES
 from engine.executions.arrays import Floats
@@ -121,8 +121,8 @@ def made_up(draw: np.random.Generator) -> System:
     return hardware.load_document(document)
 
 
-def drawn(draw: np.random.Generator) -> Scenario:
-    """Some model on some system on up to 96 processors, with executions that run."""
+def drawn(draw: np.random.Generator) -> tuple[Scenario, Optimum]:
+    """Some model on some system on up to 96 processors, with executions that run, and the best of them."""
     while True:
         system = made_up(draw)
         known = [name for name in DATATYPES if name in system.matrix]
@@ -133,8 +133,8 @@ def drawn(draw: np.random.Generator) -> Scenario:
                 max_batch_size=procs * int(draw.choice([1, 2, 3])), datatype=str(draw.choice(known)),
                 limits={name: values for name, values in WIDE.items() if draw.random() < 0.5}, cost_model="calibrated",
             )  # fmt: skip
-            if found.space.total and best_of(found):
-                return found
+            if found.space.total and (best := best_of(found)):
+                return found, best
         except (SpaceError, ValueError):  # a model without room for any parallelism, a system without a datatype
             continue
 
@@ -143,8 +143,7 @@ def drawn(draw: np.random.Generator) -> Scenario:
 def test_what_if_never_finds_that_better_hardware_hurts(seed: int) -> None:
     """Offloading included: neither any execution nor the best is slower, and none stops running."""
     draw = np.random.default_rng(seed)
-    scenario = drawn(draw)
-    best = best_of(scenario)
+    scenario, best = drawn(draw)
     ids = np.append(draw.integers(0, scenario.space.total, 600), best["id"])
     before = scenario.evaluate(scenario.space.table(ids))
     runs = (before["status"] == "ok").to_numpy()

@@ -47,7 +47,7 @@ def test_draws_reach_every_reason() -> None:
     random = Random("coverage")
     seen: Counter[str] = Counter()
     features: Counter[str] = Counter()
-    for _ in range(120):
+    for _ in range(80):
         shape, machine = worlds.model(random), worlds.system(random)
         for _ in range(30):
             drawn = worlds.execution(random, shape, machine, broken=0.4)
