@@ -289,25 +289,32 @@ DIES_WHILE_ADDING = """
 import json, os, signal, sys
 import engine
 from engine.exploration.unstored_statistics import add_columns
-asked = json.loads(sys.argv[2])
-found = engine.explore("gpt3-13B", "h100_80g_nvl8", **asked, store=sys.argv[1] + "/calculon.duckdb")
-add_columns(found, ["act_space"])
-add_columns(found, ["weight_space"], progress=lambda _: os.kill(os.getpid(), signal.SIGKILL))
+asked = json.loads(sys.argv[1])
+one, other = (engine.explore("gpt3-13B", "h100_80g_nvl8", **asked, store=path) for path in sys.argv[2:])
+for found in (one, other):
+    add_columns(found, ["act_space"])
+def die(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+add_columns(one, ["weight_space"], progress=lambda _: add_columns(other, ["weight_space"], progress=die))
 """
 
 
-@pytest.mark.parametrize("place", ["table", "shards"])
-def test_what_a_process_that_died_left_is_swept(place: str, tmp_path: Path) -> None:
-    found = explored(place, "calculon", tmp_path)
-    key, feasible = found.key, found.feasible
-    del found
-    dies = subprocess.run([sys.executable, "-c", DIES_WHILE_ADDING, str(tmp_path), json.dumps(SMALL)], check=False)
-    assert dies.returncode == -signal.SIGKILL
-    assert len(list(tmp_path.glob("calculon.rows/*.added*/*"))) == 2
-    with Store(tmp_path / "calculon.duckdb") as store:
-        assert not list(tmp_path.glob("calculon.rows/*.added*"))
-        assert store.rows(key).count() == feasible
-        assert store.rows(key).missing(["act_space"]) == ["act_space"]
+def test_what_a_process_that_died_left_is_swept(tmp_path: Path) -> None:
+    """It was adding a column to two stores, of which one has rows in shards and the other in a table."""
+    keys: dict[Path, tuple[str, int]] = {}
+    for place in ("table", "shards"):
+        (tmp_path / place).mkdir()
+        found = explored(place, "calculon", tmp_path / place)
+        keys[tmp_path / place / "calculon.duckdb"] = found.key, found.feasible
+        del found
+    child = [sys.executable, "-c", DIES_WHILE_ADDING, json.dumps(SMALL), *map(str, keys)]
+    assert subprocess.run(child, check=False).returncode == -signal.SIGKILL
+    for path, (key, feasible) in keys.items():
+        assert len(list(path.parent.glob("calculon.rows/*.added*/*"))) == 2
+        with Store(path) as store:
+            assert not list(path.parent.glob("calculon.rows/*.added*"))
+            assert store.rows(key).count() == feasible
+            assert store.rows(key).missing(["act_space"]) == ["act_space"]
 
 
 def test_nothing_is_left_when_the_store_is_closed(tmp_path: Path) -> None:
