@@ -204,7 +204,7 @@ def statistics_list(row: Mapping[str, Any]) -> str:
 
 def as_json(value: Any) -> str:
     """JSON of results; what JSON cannot write, infinite and absent numbers, becomes null."""
-    from engine.questions.plain import plain
+    from models.documents import plain
 
     return json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import pandas as pd
@@ -12,7 +11,7 @@ from pydantic import Field
 from engine.columns import by_name as column_of
 from engine.columns import fields_of, headline_of, statistics_of
 from engine.questions.verb import QuestionError
-from models.documents import did_you_mean, shown
+from models.documents import did_you_mean, plain, shown
 
 __all__ = ["Statistics", "chosen_statistics", "plain", "rows_of", "units_of"]
 
@@ -21,20 +20,6 @@ Statistics = Annotated[
     Field(description="Statistics of the rows by name, or [\"all\"]; null for the headline figures."),
 ]
 """Which statistics the rows of an answer have."""
-
-
-def plain(value: Any) -> Any:
-    """Returns a value as JSON can write it: infinite and absent numbers become None.
-
-    Args:
-        value: numbers, texts, mappings and lists of them, of any library.
-    """
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    item = value.item() if hasattr(value, "item") else value
-    return None if isinstance(item, float) and not math.isfinite(item) else item
 
 
 def chosen_statistics(cost_model: str, asked: Iterable[str] | None) -> list[str]:

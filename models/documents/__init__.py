@@ -25,6 +25,7 @@ from models.documents.reading import (
     sentence,
     shown,
 )
+from models.documents.writing import plain
 
 __all__ = [
     "MAX_FILE_BYTES",
@@ -46,6 +47,7 @@ __all__ = [
     "name_from_stem",
     "near_matches",
     "parse_json",
+    "plain",
     "read_json",
     "sentence",
     "shown",
