@@ -247,7 +247,7 @@ def everything(found: Exploration) -> Everything:
     plain = (found.key, found.total, found.feasible, found.infeasible_by_reason, rows.schema)
     return plain, [
         pd.DataFrame([found.best or {}], dtype=object),
-        *(found.by_cell(metric) for metric in METRICS),
+        pd.concat([found.by_cell(metric) for metric in METRICS], keys=METRICS),
         found.reductions.step_times(),
         # as pandas: words may be numbered differently
         rows.to_pandas().astype(dict.fromkeys(FIELDS, object)),
