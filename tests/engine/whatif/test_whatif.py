@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 from unittest import mock
@@ -51,9 +51,9 @@ def searched(base: Scenario) -> Optimum:
     return SEARCHED[base.key]
 
 
-@cache
+@lru_cache(maxsize=4)
 def explored(base: Scenario) -> Exploration:
-    """A scenario, explored once however many tests and changes are compared with it."""
+    """A scenario, explored once for those who ask about it one after the other; all of them would take much memory."""
     return engine.explore_scenario(base)
 
 
