@@ -56,7 +56,9 @@ def test_the_tornado_compares_work_and_sets_the_model_apart() -> None:
             expected = utilisation(changed, point.rate) / before - 1
             assert abs(expected) < 0.5 < abs(point.rate / base - 1) or math.isnan(expected)
         assert gain == pytest.approx(expected, nan_ok=True)
-    drawn = figure(settled(run("whatif", exploration(), {"whatif_step": "2"})), "whatif_tornado")
+    # The other studies have one size, and no sweep over two parameters.
+    link = {"whatif_step": "2", "whatif_x": "hbm_capacity", "whatif_range": "16..16:1"}
+    drawn = figure(settled(run("whatif", exploration(), link)), "whatif_tornado")
     labels = drawn["layout"]["yaxis"]["ticktext"]
     assert {"<b>Hardware</b>", "<b>Model</b>"} <= set(labels)
 
