@@ -125,7 +125,7 @@ def test_a_library_model_goes_on_its_system_and_on_others() -> None:
 
 
 def test_a_mesh_of_two_networks_is_searched_off_the_page() -> None:
-    link = {"from": "library", "devices": "16", "batch": "16", "layers": "2", "sharded": "fsdp"}
+    link = {"from": "library", "devices": "16", "batch": "16", "layers": "2", "sharded": "fsdp", "over": "memory"}
     with patient():
         app = run(link)
     told = said(app)
