@@ -79,6 +79,8 @@ def write(text: str = "", *, stream: TextIO | None = None) -> None:
 
 
 def _printable(text: str) -> str:
+    if text.replace("\n", "").isprintable():
+        return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
