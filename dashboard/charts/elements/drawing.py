@@ -41,7 +41,7 @@ class Drawing:
         Raises:
             ValueError: for a property that Plotly does not know, or that has a value of another kind.
         """
-        return go.Figure(data=self.traces, layout=self.layout)
+        return go.Figure(data=[{**each} for each in self.traces], layout=self.layout)  # which moves the type to the end
 
     def to_json(self) -> str:
         """Returns what Plotly's JavaScript draws, unchecked."""
