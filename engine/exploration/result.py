@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -144,24 +143,16 @@ def first_row(table: pd.DataFrame) -> dict[str, Any]:
     return {str(name): value for name, value in table.iloc[0].to_dict().items()}
 
 
-@cache
-def _empty_database(process: int) -> duckdb.DuckDBPyConnection:
-    """Returns a database without tables, in which every cursor sees only what it registers itself.
-
-    To make one takes longer than most questions. process: whose it is; what a fork inherits has lost its threads.
-    """
-    return duckdb.connect(":memory:", config={"enable_external_access": False})
-
-
 class _ArrowDatabase:
     """An Arrow table that answers queries as a stored exploration does."""
 
     def __init__(self, table: pa.Table, added: AddedArrays) -> None:
         self._table, self._added = table, added
+        self._connection = duckdb.connect(":memory:", config={"enable_external_access": False})
 
     @contextmanager
     def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:
-        cursor = _empty_database(os.getpid()).cursor()
+        cursor = self._connection.cursor()
         cursor.register("arrow_rows", self._added.onto(self._table))
         for one in active:
             one.add(cursor)
