@@ -37,17 +37,22 @@ def as_json(traces: Iterable[Mapping[str, Any]], layout: Mapping[str, Any]) -> s
 def _packed(part: Any) -> Any:
     """Returns a part of a figure with its arrays as bytes.
 
-    Plotly's own looks at every number of every list for what it may hold; lists here are of one kind.
+    `convert_to_base64` looks into every element of every list. The elements of a list are taken to be of one kind here,
+    so that a list of numbers or texts is left as it is.
     """
     if isinstance(part, Mapping):
-        return {name: value if isinstance(value, str) else _packed(value) for name, value in part.items()}
-    if isinstance(part, list | tuple):
-        return [_packed(each) for each in part] if part and isinstance(part[0], Mapping | list | tuple) else part
-    if isinstance(part, np.ndarray | pd.Series | pd.Index | pd.DataFrame):
-        array = {"values": part.to_numpy() if isinstance(part, pd.DataFrame) else part}
-        convert_to_base64(array)
-        return array["values"]
+        return {name: _bytes_of(name, value) if isinstance(value, np.ndarray | pd.Series | pd.Index | pd.DataFrame)
+                else _packed(value) for name, value in part.items()}  # fmt: skip
+    if isinstance(part, list | tuple) and part and isinstance(part[0], Mapping | list | tuple):
+        return [_packed(each) for each in part]
     return part
+
+
+def _bytes_of(name: str, array: Any) -> Any:
+    """Returns an array as Plotly writes the property of that name: some stay lists of numbers."""
+    found = {name: array.to_numpy() if isinstance(array, pd.DataFrame) else array}
+    convert_to_base64(found)
+    return found[name]
 
 
 def library() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -90,15 +91,16 @@ def _checked_charts() -> Iterator[None]:
         yield
 
 
-SAID = ("text", "name", "hover", "custom", "template", "title")
-"""What the properties begin or end with whose texts may be any."""
+SAID = {"customdata", "hovertemplate", "hovertext", "ids", "name", "text", "texttemplate", "ticktext"}
+"""The properties whose texts may be any."""
+COLOUR = re.compile("#[0-9a-fA-F]{6}")
 
 
 def kind_of(part: Any, said: bool = False) -> Any:
     """What Plotly can find wrong with a part of a figure: its properties, words that it may not know, and whether
     numbers are below 0 or above 1; of a list each kind of element once. said: whether words may be any."""
     if isinstance(part, Mapping):
-        return {name: kind_of(value, said or any(each in name for each in SAID)) for name, value in part.items()}
+        return {name: kind_of(value, name in SAID) for name, value in part.items()}
     if isinstance(part, np.ndarray | pd.Series | pd.DataFrame):
         part = np.asarray(part).ravel().tolist()
     every = part if isinstance(part, list | tuple) else (part,)
@@ -106,7 +108,7 @@ def kind_of(part: Any, said: bool = False) -> Any:
     if types <= {int, float}:
         return sorted(map(repr, types)), min(every, default=0) < 0, max(every, default=0) > 1
     if types == {str}:
-        return str if said else sorted(set(every))
+        return str if said else sorted({"#" if COLOUR.fullmatch(each) else each for each in every})
     if every is part and not (said and not types & {list, tuple, dict}):
         return sorted({repr(kind_of(each, said)) for each in every})
     return sorted(map(repr, types))

@@ -54,7 +54,7 @@ class Drawing:
         return found
 
     def add_trace(self, *traces: Part) -> None:
-        """Draws traces over those that are there."""
+        """Draws one trace or several over those that are there."""
         self.traces += [dict(each) for each in traces]
 
     def add_shape(self, **shape: Any) -> None:
@@ -62,11 +62,11 @@ class Drawing:
         self.layout.setdefault("shapes", []).append(shape)
 
     def add_hline(self, y: float, **look: Any) -> None:
-        """Draws a line at a height across the whole plot."""
+        """Draws a line across the whole plot at a height [in the units of the axis]."""
         self.add_shape(type="line", x0=0, x1=1, xref="x domain", y0=y, y1=y, yref="y", **look)
 
     def add_vline(self, x: float, **look: Any) -> None:
-        """Draws a line at a place from the bottom to the top of the plot."""
+        """Draws a line from the bottom to the top of the plot at a place [in the units of the axis]."""
         self.add_shape(type="line", x0=x, x1=x, xref="x", y0=0, y1=1, yref="y domain", **look)
 
     def update_layout(self, changes: Part | None = None, **more: Any) -> None:

@@ -15,10 +15,10 @@ __all__ = ["account_of"]
 
 def account_of(scenario: Scenario, row: dict[str, Any]) -> Account:
     """Returns the account of an execution with figures."""
-    return _account(scenario, scenario.key, row, repr(row))
+    return _account(scenario, scenario.key, row)
 
 
-@st.cache_resource(show_spinner=False, max_entries=64)
-def _account(_scenario: Scenario, key: str, _row: dict[str, Any], figures: str) -> Account:
-    """Asks for the account. figures: the row as text, which Streamlit tells apart a hundred times as fast."""
-    return cost_model_of(_scenario).account(_scenario.model, _scenario.system, _row, _scenario.calibration)
+# Streamlit tells a row of 123 figures from others in 4.5 ms, and its text in 0.14 ms.
+@st.cache_resource(show_spinner=False, max_entries=64, hash_funcs={dict: repr})
+def _account(_scenario: Scenario, key: str, row: dict[str, Any]) -> Account:
+    return cost_model_of(_scenario).account(_scenario.model, _scenario.system, row, _scenario.calibration)

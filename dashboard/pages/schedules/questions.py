@@ -173,7 +173,8 @@ def replayed(question: Question, name: str) -> Replay:
 
 
 _AS_TEXT: Final[dict[Any, Any]] = {Question: repr}
-"""How Streamlit tells questions apart: part by part took it a fifth of a run of the page."""
+"""Streamlit tells questions apart by their text: to look at their parts one by one took a fifth of a run of the
+page."""
 
 
 @st.cache_resource(show_spinner=False, max_entries=96, hash_funcs=_AS_TEXT)

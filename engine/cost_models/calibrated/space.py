@@ -318,8 +318,8 @@ def _with_schedules(
     return tuple(zip(*found, strict=True)) if found else ((), (), ())
 
 
-_ASKED_AT_ONCE: Final = 512
-"""Numbers of microbatches below this are nearly all that there are, and take as long as one."""
+_FIRST_COUNTS: Final = 512
+"""Numbers of microbatches below this are all looked at when one is first asked about, which takes as long."""
 
 
 def _runs(schedule: int, pipeline: int, counts: tuple[int, ...], chunks: int) -> bool:
@@ -327,7 +327,7 @@ def _runs(schedule: int, pipeline: int, counts: tuple[int, ...], chunks: int) ->
     known = _known_to_run(schedule, pipeline, chunks)
     new = [count for count in counts if count not in known]
     if new:
-        new = list({*new, *(() if known else range(1, _ASKED_AT_ONCE))})
+        new = list({*new, *(() if known else range(1, _FIRST_COUNTS))})
         refused = np.zeros(len(new), bool)
         for broken in refusals(schedule, pipeline, np.array(new), chunks).values():
             refused |= broken
@@ -335,9 +335,9 @@ def _runs(schedule: int, pipeline: int, counts: tuple[int, ...], chunks: int) ->
     return any(known[count] for count in counts)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _known_to_run(schedule: int, pipeline: int, chunks: int) -> dict[int, bool]:
-    """Whether a schedule runs, by number of microbatches, for those that were asked about: cells ask about few in many
+    """What `_runs` has found so far, by number of microbatches: the cells of a space ask about the same ones in many
     combinations."""
     return {}
 

@@ -38,3 +38,13 @@ def test_what_plotly_does_not_know_is_found_by_its_figure() -> None:
     strange = Drawing([{"type": "bar", "no such thing": 1}])
     with pytest.raises(ValueError, match="no such thing"):
         assert strange.figure
+
+
+def test_what_plotly_does_not_know_is_found_behind_charts_that_were_checked() -> None:
+    """Tests have Plotly check each kind of chart once, see `_checked_charts`."""
+    bar: dict[str, Any] = {"type": "bar", "x": [1, 2], "y": [3, 4], "text": ["a", "b"], "textposition": "inside"}
+    for right in (bar, {**bar, "text": ["c", "d"], "x": [5, 6]}):
+        Drawing([right]).to_json()
+    for wrong in ({"textposition": "nowhere"}, {"opacity": 1.5}, {"marker": {"color": "#12345"}}, {"txt": ["a"]}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Drawing([bar | wrong]).to_json()
