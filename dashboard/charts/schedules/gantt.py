@@ -20,8 +20,8 @@ LEFT: Final = 84
 """Room for the names of rows where charts below one another share their time axis [px]."""
 MOST_NUMBERED: Final = 400
 """Bars of a kind up to which their microbatches are numbered."""
-NARROWEST: Final = 0.012
-"""Share of the time axis below which a bar has no room for its number."""
+NARROWEST: Final = {False: 0.012, True: 0.05}
+"""Share of the time axis below which a bar has no room for its number, in a window 1,280 wide and on a phone."""
 _UNIT: Final = "total_time"
 _ROW: Final = 21
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
@@ -49,7 +49,7 @@ CAUSES: Final = {
 
 def gantt(
     schedule: Schedule, mode: str = "light", *, until: float | None = None, critical: pd.DataFrame | None = None,
-    row: str = "stage", zoom: bool = False,
+    row: str = "stage", zoom: bool = False, narrow: bool = False,
 ) -> Chart:  # fmt: skip
     """Draws a schedule, one row per stage, the first on top; at most `MOST_STAGES` of them, evenly chosen.
 
@@ -64,6 +64,7 @@ def gantt(
         critical: tasks that are framed, with `stage`, `start`, `end` [s].
         row: what a row is called.
         zoom: whether a stretch of time can be drawn larger by dragging.
+        narrow: whether the window is that of a phone, where fewer bars have room for a number.
     """
     colours = palette(mode)
     stages = shown_stages(schedule.stages)
@@ -80,7 +81,7 @@ def gantt(
     for kind, name, look in _TASKS:
         chosen = tasks[tasks["kind"] == kind]
         if len(chosen):
-            _bars(figure, schedule, chosen, place, scale, name, look, colours, row)
+            _bars(figure, schedule, chosen, place, scale, name, look, colours, row, NARROWEST[narrow])
     if critical is not None:
         _frames(figure, critical, place, scale, colours)
     _axis(figure, schedule, scale, colours, until)
@@ -142,7 +143,7 @@ def true_time(schedule: Schedule, value: float) -> float:
 
 def _bars(
     figure: Drawing, schedule: Schedule, tasks: pd.DataFrame, place: dict[int, int], scale: Scale, name: str,
-    look: Kind, colours: Palette, word: str,
+    look: Kind, colours: Palette, word: str, least: float,
 ) -> None:  # fmt: skip
     colour = look.colour(colours) or colours.muted
     paired = (tasks["pair"] >= 0).to_numpy() if "pair" in tasks else np.zeros(len(tasks), bool)
@@ -173,7 +174,7 @@ def _bars(
             orientation="h",
             width=np.where(paired, 0.4, 0.8).tolist(),
             name=name,
-            **_numbers(tasks, counts, look, colours),
+            **_numbers(tasks, counts, look, colours, least),
             marker={
                 "color": colour,
                 "opacity": np.round(np.clip(1.0 - step * np.maximum(chunk, 0), 0.3, 1.0), 3).tolist(),
@@ -185,13 +186,16 @@ def _bars(
     )
 
 
-def _numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: Palette) -> dict[str, Any]:
-    """Numbers of microbatches in bars that have room for them, where there are few enough."""
+def _numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: Palette, least: float) -> dict[str, Any]:
+    """Numbers of microbatches in bars that have room for them, where there are few enough.
+
+    least: share of the time axis from which on a bar has room.
+    """
     if len(tasks) > MOST_NUMBERED or (counts > 1).any() or (tasks["microbatch"] < 0).any():
         return {}
     room = ((tasks["end"] - tasks["start"]) / tasks["end"].max()).tolist()
     numbers = [
-        str(int(each) + 1) if share >= NARROWEST else ""
+        str(int(each) + 1) if share >= least else ""
         for each, share in zip(tasks["microbatch"], room, strict=True)
     ]
     return {
@@ -248,14 +252,15 @@ def _axis(figure: Drawing, schedule: Schedule, scale: Scale, colours: Palette, u
     end = schedule.end / scale.factor
     if not schedule.skipped:
         last = max(end, (until or 0.0) / scale.factor)
-        figure.update_xaxes(range=[0, last], nticks=8, ticksuffix=scale.suffix)
+        figure.update_xaxes(range=[0, last], nticks=8, ticksuffix=scale.suffix, showticksuffix="last")
         return
     cut, skipped = schedule.cut / scale.factor, schedule.skipped / scale.factor
     before = [value for value in nice_steps(0, cut, 3) if value < 0.93 * cut]
     after = [value for value in nice_steps(cut + skipped, end + skipped, 3) if value > cut + skipped + 0.07 * cut]
+    words = [f"{value:,g}" for value in [*before, *after]]
     figure.update_xaxes(
         range=[0, end], tickvals=[*before, *(value - skipped for value in after)],
-        ticktext=[f"{value:,g}{scale.suffix}" for value in [*before, *after]],
+        ticktext=[*words[:-1], *(f"{word}{scale.suffix}" for word in words[-1:])],
     )  # fmt: skip
     figure.add_shape(type="line", x0=cut, x1=cut, y0=0, y1=1, yref="paper",
                      line={"color": colours.text, "width": 1.5, "dash": "dash"})  # fmt: skip

@@ -59,7 +59,8 @@ def held_activations(
         )  # fmt: skip
     last = max(end, until or 0.0) / scale.factor
     figure.update_xaxes(
-        range=[0, last], fixedrange=False, nticks=8, ticksuffix=scale.suffix, showticklabels=not skipped
+        range=[0, last], fixedrange=False, nticks=8, ticksuffix=scale.suffix, showticksuffix="last",
+        showticklabels=not skipped,
     )
     figure.update_yaxes(
         range=[-0.55, len(ranks) - 0.45], tickvals=list(range(len(ranks))), ticklabelstandoff=3,

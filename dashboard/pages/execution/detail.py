@@ -20,6 +20,7 @@ from dashboard.pages.execution.economics_formulas import derived_formula, derive
 from dashboard.queries.economics import Metric
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose
+from dashboard.widgets.window import is_narrow
 from dashboard.words.executions import blocks_of, network_name, networks_of
 from dashboard.words.formulas import Formula, formula
 from dashboard.words.markdown import literal
@@ -79,7 +80,7 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         parts.append(f"{facts['chunks']} chunks")
     parts += [counted(facts["microbatches"], "microbatch"), _idle(row, facts["idle"])]
     st.html(markup.head("Pipeline schedule", " · ".join(parts)))
-    show(gantt(found, mode), "execution_gantt")
+    show(gantt(found, mode, narrow=is_narrow()), "execution_gantt")
     kinds = [replace(_KINDS[key], name=word) for key, word in _bars(found, row).items()]
     st.html(markup.legend([*kinds, *_of_weights(found)]))
     notes = [_inside_bars(row)]

@@ -21,6 +21,7 @@ from dashboard.queries.parallelism_grids import Machine, Stack, curves, grid_of,
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, segments, switch
 from dashboard.widgets.tables import height_of
+from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, format_value, percent, plain
 from engine import Scenario
@@ -229,7 +230,7 @@ def _step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mode: s
         step_time=found.latency,
         title="greedy 1F1B",
     )
-    show(gantt(lanes, mode, zoom=True), "schedules_grid_lanes")
+    show(gantt(lanes, mode, zoom=True, narrow=is_narrow()), "schedules_grid_lanes")
     st.caption("Light is forward, dark backward with its all-reduces; hatched is sending and waiting.")
     shares = found.stages[["compute", "exchange", "send", "waiting"]].mean() / found.latency
     names = {"compute": "computes", "exchange": "all-reduces", "send": "sends", "waiting": "waits"}

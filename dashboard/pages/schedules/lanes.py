@@ -14,6 +14,7 @@ from dashboard.charts.schedules.gantt import WEIGHTS, gantt, shown_stages
 from dashboard.charts.schedules.held_activations import held_activations
 from dashboard.pages.schedules.questions import Outcome, Question, drawn_replay
 from dashboard.widgets.chart import show
+from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent
 from engine.simulate import Replay
@@ -53,7 +54,8 @@ def card(letter: str, made: Outcome, question: Question, mode: str, *, until: fl
     shown, skipped = drawn_replay(question, made.name)
     picture = drawn(shown, whole=found.makespan, skipped_microbatches=skipped)
     critical = _critical(shown) if path else None
-    chart = gantt(picture, mode, until=None if skipped else until, critical=critical, row="rank", zoom=True)
+    chart = gantt(picture, mode, until=None if skipped else until, critical=critical, row="rank", zoom=True,
+                  narrow=is_narrow())  # fmt: skip
     show(chart, f"schedules_lanes_{letter.lower()}", config=ZOOM)
     st.html(markup.head("Activations held", f"{_peaks(made)}; a full row is {most:.3g}"))
     chart = held_activations(

@@ -13,6 +13,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.schedules.gantt import gantt
 from dashboard.pages.schedules.questions import Question, titles
 from dashboard.widgets.chart import show
+from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, percent, relative
 from engine.simulate import Replay, ScheduleError, replay
@@ -101,7 +102,7 @@ def _order(found: Replay, question: Question, mode: str) -> None:
     if len(found.order) > MOST_DRAWN:
         st.caption(f"It runs, and takes {format_value(TIME, found.makespan)}; it has too many actions to be drawn.")
         return
-    show(gantt(drawn(found), mode, row="rank", zoom=True), "schedules_own_lanes")
+    show(gantt(drawn(found), mode, row="rank", zoom=True, narrow=is_narrow()), "schedules_own_lanes")
     st.html(markup.facts([
         ("step", format_value(TIME, found.makespan)), ("idle", percent(float(np.mean(found.bubble_fraction)))),
         ("activations, chunks", str(max(found.peak_activations))), ("microbatches", str(found.order.microbatches)),
@@ -112,9 +113,9 @@ def _beside(events: pd.DataFrame, found: Replay, name: str, mode: str) -> None:
     """Draws measured events above the replay."""
     whole = measured_schedule(events)
     longer = max(whole.step_time, found.makespan)
-    show(gantt(whole, mode, until=longer, row="rank", zoom=True), "schedules_measured_lanes")
+    show(gantt(whole, mode, until=longer, row="rank", zoom=True, narrow=is_narrow()), "schedules_measured_lanes")
     st.html(markup.head("The same by replay", f"{titles()[name]}, medians of the measured times, no sends"))
-    show(gantt(drawn(found), mode, until=longer, row="rank", zoom=True), "schedules_replayed_lanes")
+    show(gantt(drawn(found), mode, until=longer, row="rank", zoom=True, narrow=is_narrow()), "schedules_replayed_lanes")
     spent = (events["end"] - events["start"]).groupby(events["rank"]).sum()
     idle = 1 - float(spent.sum()) / (whole.step_time * whole.stages)
     st.html(markup.facts([

@@ -93,7 +93,10 @@ def stages_card(
 
 def _table(table: pd.DataFrame) -> None:
     scale = scale_for("total_time", table["forward"] + table["backward"])
-    shown = table.assign(forward=table["forward"] / scale.factor, backward=table["backward"] / scale.factor)
+    shown = table.assign(
+        forward=table["forward"] / scale.factor, backward=table["backward"] / scale.factor,
+        over=table["over"].round(1) + 0.0,  # or a rank that is as long as the mean is told to be -0.0 over it
+    )  # fmt: skip
     number = st.column_config.NumberColumn
     st.dataframe(
         shown, hide_index=True, height=height_of(len(shown), 420), key="schedules_stages_table",
