@@ -14,6 +14,9 @@ __all__ = ["Benchmarks"]
 
 POOL: Final = {"cpu": 256_000_000, "cuda": 1_000_000_000, "rocm": 1_000_000_000}
 """Bytes that transfers go through in turn, several times the largest cache, so that every pass goes to memory."""
+UNTIL_THROTTLED: Final = 0.3
+"""Seconds of work after which an accelerator's clock has fallen to what its power limit allows. One H100 of 700 W
+multiplied 8192 x 8192 matrices at 764 TFLOP/s after a pause, at 685 from 0.13 s on, and at 680 ten seconds later."""
 GRAPH_KERNELS: Final = 200
 TINY: Final = {"tokens": 8, "hidden": 32, "heads": 2}
 """A block so small that its time is the host's."""
@@ -30,6 +33,11 @@ class Benchmarks:
         # Random numbers, since zeros run cooler and faster than real data; the same ones every time.
         self._random = torch.Generator(device=self._where).manual_seed(1)
         self._pool: Any = None
+
+    @property
+    def warm_seconds(self) -> float:
+        """Work before the first sample of every timing [s], and what its samples last together at least."""
+        return 0.0 if self._device.kind == "cpu" else UNTIL_THROTTLED
 
     @property
     def eight_bit(self) -> bool:
@@ -198,7 +206,8 @@ class Benchmarks:
         if self._device.kind == "cpu":
             return timed(call, seconds=seconds)
         # Waiting for the device costs some ten microseconds, so that a sample has to be longer than on a CPU.
-        return timed(call, seconds=seconds, synchronize=self._torch.cuda.synchronize, sample_seconds=5e-3)
+        wait, warm = self._torch.cuda.synchronize, self.warm_seconds
+        return timed(call, seconds=seconds, synchronize=wait, sample_seconds=5e-3, warm_seconds=warm)
 
 
 def _block(functional: Any, x: Any, weights: Sequence[Any], norms: Sequence[Any], heads: int) -> Any:

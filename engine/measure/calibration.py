@@ -40,7 +40,7 @@ __all__ = ["measured_calibration"]
 
 DOUBTFUL: Final = 15.0
 """Mean deviation of timings from the formula [%] from which a note warns."""
-LONG_TRANSFER: Final = 0.5
+LONG_TRANSFER: Final = 0.4
 LONG_ATTENTION: Final = 0.1
 """Transfers and attention of at least this part of the largest, by bytes and by scores, determine the parameter."""
 
@@ -80,10 +80,7 @@ class _Found:
         error = 100.0 * (predicted / np.array([each.seconds for each in timings]) - 1.0)
         mean = float(np.mean(np.abs(error)))
         if mean > DOUBTFUL:
-            self.notes.append(
-                f"The timings of {described} disagree with the formula and with one another by {mean:.0f} %: measure "
-                "again on an idle machine before trusting what follows from them."
-            )
+            self.notes.append(_doubt(described, mean, error, timings))
         self.errors.append(
             FitError(
                 rows=len(timings), described=described, held_out=False,
@@ -91,6 +88,21 @@ class _Found:
                 median_absolute_percent=float(np.median(np.abs(error))), bias_percent=float(np.median(error)),
             )
         )  # fmt: skip
+
+
+def _doubt(described: str, mean: float, error: Floats, timings: Sequence[Timing]) -> str:
+    """Says whether it is the timings that are noisy or the formula that does not describe them."""
+    spread = 100.0 * max(each.spread for each in timings)
+    if spread > mean / 2.0:
+        return (
+            f"The timings of {described} disagree with the formula and with one another by {mean:.0f} %: measure again "
+            "on an idle machine before trusting what follows from them."
+        )
+    return (
+        f"The formula is {error.min():+.0f} to {error.max():+.0f} % from the timings of {described}, {mean:.0f} % on "
+        f"average, while each of them repeats within {spread:.1f} %: it does not describe all of their sizes, and "
+        "measuring again would not change that."
+    )
 
 
 def measured_calibration(samples: Samples, system: System, name: str) -> Calibration:

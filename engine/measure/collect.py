@@ -125,7 +125,7 @@ class _Run:
         self._list(threads)
         for done, (what, share, action) in enumerate(self.steps):
             if self.listener is not None:
-                left = sum(each[1] for each in self.steps[done:])
+                left = sum(each[1] + self.bench.warm_seconds for each in self.steps[done:])
                 self.listener(Progress(done, len(self.steps), what, left))
             try:
                 with warnings.catch_warnings():

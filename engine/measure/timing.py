@@ -29,9 +29,10 @@ def timed(
     seconds: float,
     synchronize: Callable[[], object] = lambda: None,
     sample_seconds: float = 2e-3,
+    warm_seconds: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timing:
-    """Returns the time of one `call` [s], within about `seconds`.
+    """Returns the time of one `call` [s], within about `seconds` after `warm_seconds`.
 
     Args:
         call: the operation; may return before an accelerator has finished it.
@@ -39,23 +40,38 @@ def timed(
         synchronize: waits until everything that was begun has finished.
         sample_seconds: calls are timed in batches of at least this long, so that neither the clock's resolution nor
             waiting for the accelerator counts.
+        warm_seconds: work without pauses before the first sample [s], and what samples last together at least, for
+            what is fast until it reaches the limit of its power and then swings about it. 0 ends warming up as soon as
+            two calls agree, and sampling as soon as the median stands.
         clock: for tests.
     """
     start = clock()
     one = _once(call, synchronize, clock, 1)
     # The first call allocates, compiles and chooses kernels: it says nothing.
     one = _once(call, synchronize, clock, 1)
-    while one > 0 and clock() - start + one < WARM_SHARE * seconds:
+    begun = clock()
+    while one > 0 and clock() - begun + one < warm_seconds:
+        one = min(one, _once(call, synchronize, clock, _batch(one, sample_seconds)))
+    spent = clock() - begun
+    while one > 0 and clock() - start - spent + one < WARM_SHARE * seconds:
         again = _once(call, synchronize, clock, 1)
         settled = abs(again - one) <= STABLE * one
         one = min(one, again)
         if settled:
             break
-    batch = LONGEST_BATCH if one <= 0 else min(max(math.ceil(sample_seconds / one), 1), LONGEST_BATCH)
+    batch = _batch(one, sample_seconds)
     found: list[float] = []
-    while len(found) < AT_LEAST or (not steady(found) and clock() - start < seconds):
+    sampled = clock()
+    while len(found) < AT_LEAST or (
+        (not steady(found) or clock() - sampled < warm_seconds) and clock() - start - spent < seconds
+    ):
         found.append(_once(call, synchronize, clock, batch))
     return summary(found, batch)
+
+
+def _batch(one: float, sample_seconds: float) -> int:
+    """Returns how many calls of `one` second make a sample."""
+    return LONGEST_BATCH if one <= 0 else min(max(math.ceil(sample_seconds / one), 1), LONGEST_BATCH)
 
 
 def _once(

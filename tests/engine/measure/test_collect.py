@@ -20,6 +20,7 @@ class Pretended:
 
     eight_bit = True
     kernels = ("native", "flash2")
+    warm_seconds = 0.0
 
     def __init__(self, torch: object, device: Device) -> None:
         self.asked: list[tuple[str, float]] = []

@@ -59,6 +59,25 @@ def test_restless_operations_end_with_the_time() -> None:
     assert found.spread > 0.1
 
 
+def test_what_slows_down_under_load_is_timed_when_it_has() -> None:
+    """An accelerator reaches its power limit after a while of work, and pauses let it be fast again."""
+    fast, slow = 1e-3, 1.25e-3
+    loaded = Machine([2.0, *[fast] * 150, slow])
+    found = run(loaded, 5.0, sample_seconds=5e-3, warm_seconds=0.3)
+    assert found.seconds == pytest.approx(slow)
+    assert found.spread == 0.0
+    assert loaded.now < 2.0 + 0.3 + 5.0
+    # Without it the first agreement ends warming up, which is right for what has no such limit.
+    assert run(Machine([2.0, *[fast] * 150, slow]), 100.0, sample_seconds=5e-3).seconds == pytest.approx(fast)
+
+
+def test_what_swings_under_load_is_timed_over_whole_swings() -> None:
+    swings = [1e-3] * 100 + [1.5e-3] * 50
+    found = run(Machine([2.0, *swings * 100]), 5.0, sample_seconds=5e-3, warm_seconds=0.4)
+    assert found.seconds == pytest.approx(1e-3)
+    assert found.spread == pytest.approx(0.25)  # a third of the calls are slow, so the upper quartile is 1.5 ms
+
+
 def test_slow_operations_are_repeated_the_fewest_times() -> None:
     machine = Machine([10.0])
     assert run(machine, 1.0).repeats == 3
