@@ -8,7 +8,7 @@ axis, and the best vectors of all layers under a limit of memory.
 from engine.planners.intra_operator.alpa import AlpaMesh, LinearChain, linear_chain
 from engine.planners.intra_operator.annotations import sharding_annotations
 from engine.planners.intra_operator.beside_exploration import beside_exploration, plan_degrees
-from engine.planners.intra_operator.candidates import run_time_candidates
+from engine.planners.intra_operator.cfp_candidates import run_time_candidates
 from engine.planners.intra_operator.layer_costs import Vector
 from engine.planners.intra_operator.library import system_mesh
 from engine.planners.intra_operator.measured.overlay import FittedRates, fit_rates, overlay
