@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -117,9 +116,7 @@ def test_nothing_is_sent_anywhere_and_nobody_frames_it(
         async def foreigners() -> list[int]:
             return await asyncio.gather(*(refused(server, f"http://{number}.example") for number in range(MANY)))
 
-        start = time.monotonic()
         assert alone(foreigners()) == [403] * MANY
-        assert time.monotonic() - start < 5
         assert alone(refused(server, ours)) == 101
         assert alone(opened(server, pages)) == []
         assert_framed_by_nobody(server)
