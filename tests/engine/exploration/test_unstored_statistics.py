@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import os
 import signal
-import subprocess
-import sys
 from contextlib import nullcontext
+from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -38,6 +37,7 @@ from engine.store import (
 )
 from engine.store import writer as store_writer
 from engine.store.added_columns import AddedWriter
+from tests.engine.forked import ended
 from tests.engine.small_spaces import draw
 from tests.engine.store_rows import rows_in_tables
 
@@ -285,18 +285,16 @@ def test_deleting_an_exploration_removes_what_was_added(tmp_path: Path) -> None:
             assert again.rows.missing(["act_space", "useful_flops"]) == ["act_space", "useful_flops"]
 
 
-DIES_WHILE_ADDING = """
-import json, os, signal, sys
-import engine
-from engine.exploration.unstored_statistics import add_columns
-asked = json.loads(sys.argv[1])
-one, other = (engine.explore("gpt3-13B", "h100_80g_nvl8", **asked, store=path) for path in sys.argv[2:])
-for found in (one, other):
-    add_columns(found, ["act_space"])
-def die(_):
-    os.kill(os.getpid(), signal.SIGKILL)
-add_columns(one, ["weight_space"], progress=lambda _: add_columns(other, ["weight_space"], progress=die))
-"""
+def die_while_adding(_: Connection, *paths: Path) -> None:
+    """Be killed while columns are added to two stores."""
+    one, other = (engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, store=path) for path in paths)
+    for found in (one, other):
+        add_columns(found, ["act_space"])
+
+    def die(_: Progress) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    add_columns(one, ["weight_space"], progress=lambda _: add_columns(other, ["weight_space"], progress=die))
 
 
 def test_what_a_process_that_died_left_is_swept(tmp_path: Path) -> None:
@@ -307,8 +305,7 @@ def test_what_a_process_that_died_left_is_swept(tmp_path: Path) -> None:
         found = explored(place, "calculon", tmp_path / place)
         keys[tmp_path / place / "calculon.duckdb"] = found.key, found.feasible
         del found
-    child = [sys.executable, "-c", DIES_WHILE_ADDING, json.dumps(SMALL), *map(str, keys)]
-    assert subprocess.run(child, check=False).returncode == -signal.SIGKILL
+    assert ended(die_while_adding, *keys) == -signal.SIGKILL
     for path, (key, feasible) in keys.items():
         assert len(list(path.parent.glob("calculon.rows/*.added*/*"))) == 2
         with Store(path) as store:

@@ -1,11 +1,9 @@
 import datetime
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -22,6 +20,7 @@ from engine.store import (
     StoreWriteError,
 )
 from engine.store import writer as store_writer
+from tests.engine.forked import finish, start
 from tests.engine.store_rows import (
     FEW,
     MANY,
@@ -32,8 +31,6 @@ from tests.engine.store_rows import (
     put,
     rows_in_tables,
 )
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_everything_comes_back_as_it_went_in(stored):
@@ -384,17 +381,20 @@ def test_interrupt_cancels_running_queries(stored, by):
     assert access.count() > 0
 
 
+def open_for_both(mouth, path):
+    """Say what comes of opening a store that another process has, for writing and for reading."""
+    warnings.simplefilter("error")
+    for read_only in (False, True):
+        try:
+            Store(path, read_only=read_only)
+        except StoreError as error:
+            mouth.send(f"{type(error).__name__} {error}")
+
+
 def test_second_process_is_told_who_holds_the_store(opened_store):
-    text = (
-        "import sys; from engine.store import Store, StoreError\n"
-        "for read_only in (False, True):\n"
-        "    try: Store(sys.argv[1], read_only=read_only)\n"
-        "    except StoreError as error: print(type(error).__name__, error)"
-    )
-    child = [sys.executable, "-W", "error", "-c", text, str(opened_store.path)]
-    done = subprocess.run(child, cwd=ROOT, capture_output=True, text=True, check=True)
+    said = finish(*start(open_for_both, opened_store.path))
     told = f"StoreLockedError The store {opened_store.path} is held by process {os.getpid()}: "
-    assert [line.startswith(told) for line in done.stdout.splitlines()] == [True, True]
+    assert [sentence.startswith(told) for sentence in said] == [True, True]
 
 
 def test_readers_share_writers_do_not(stored):

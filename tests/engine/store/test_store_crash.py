@@ -4,7 +4,6 @@ Processes are forked from a server that has imported everything, so that dozens 
 """
 
 import contextlib
-import multiprocessing
 import os
 import random
 import resource
@@ -20,12 +19,10 @@ import pytest
 from engine.store import Store, StoreWriteError, shards, writer
 from engine.store import database as store_database
 from engine.store import files as store_files
+from tests.engine.forked import finish, start
 from tests.engine.store_rows import assert_same, folder_of, make_rows, put, rows_in_tables
 
 ROOT = Path(__file__).parents[3]
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["engine.store", "tests.engine.store_rows"])
-
 FEW, MANY = 1000, 6000
 """Rows of explorations that have one shard, and of those that have several."""
 
@@ -39,26 +36,6 @@ def use_small_limits():
 def size_of(key):
     """Return how many rows the exploration `key` has: every other one is large."""
     return (FEW, MANY)[int(key[3:]) % 2]
-
-
-def start(work, *arguments):
-    """Run `work` in a process of its own; return the process and the end of a pipe that it reports to."""
-    reports, mouth = FORKS.Pipe(duplex=False)
-    process = FORKS.Process(target=work, args=(mouth, *arguments))
-    process.start()
-    mouth.close()
-    return process, reports
-
-
-def finish(process, reports):
-    """Wait for a process and return all its reports."""
-    heard = []
-    with contextlib.suppress(EOFError):
-        while reports.poll(30):
-            heard.append(reports.recv())
-    process.join(30)
-    reports.close()
-    return heard
 
 
 def assert_sound(path, promised=(), gone=()):

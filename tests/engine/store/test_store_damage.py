@@ -10,12 +10,11 @@ import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import warnings
 import zlib
 from collections import Counter
 from contextlib import nullcontext
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import duckdb
@@ -26,34 +25,31 @@ from engine.cli.main import main
 from engine.exploration.run import from_store
 from engine.exploration.store_check import check_store
 from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning, StoreVersionError, shards
+from tests.engine.conftest import small_limits
+from tests.engine.forked import ended
 from tests.engine.store_rows import MANY, REDUCTIONS, decoded, folder_of, make_rows, put, rows_in_tables
 
-ROOT = Path(__file__).parents[3]
 KEYS = {"inside0": 700, "sharded0": 2300, "inside1": 900, "sharded1": 2500}
 """Rows of explorations in a table, as earlier versions kept few, and in shards."""
-WRITES = """
-import json, os, signal, sys
-from contextlib import nullcontext
-from engine.store import Store, shards, writer
-from tests.engine.store_rows import make_rows, put, rows_in_tables
-writer.ROWS_PER_GROUP = shards.ROWS_PER_GROUP = 512
-shards.ROWS_PER_SHARD = 1024
-store = Store(sys.argv[1])
-for key, rows in json.loads(sys.argv[2]).items():
-    with rows_in_tables() if key.startswith("inside") else nullcontext():
-        put(store, key, make_rows(rows, seed=rows))
-put(store, "gone", make_rows(100))
-store.delete("gone")
-os.kill(os.getpid(), signal.SIGKILL)
-"""
+
+
+def write_and_die(_: Connection, path: Path) -> None:
+    """Store what `KEYS` says and something that is deleted again, and be killed."""
+    small_limits(pytest.MonkeyPatch())  # for good: it is a process of its own
+    store = Store(path)
+    for key, rows in KEYS.items():
+        with rows_in_tables() if key.startswith("inside") else nullcontext():
+            put(store, key, make_rows(rows, seed=rows))
+    put(store, "gone", make_rows(100))
+    store.delete("gone")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
     """The folder of a store whose process was killed after it had stored everything and deleted one."""
     path = tmp_path_factory.mktemp("killed") / "results.duckdb"
-    done = subprocess.run([sys.executable, "-c", WRITES, str(path), json.dumps(KEYS)], cwd=ROOT, check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert ended(write_and_die, path) == -signal.SIGKILL
     assert path.with_name("results.duckdb.wal").stat().st_size > 100_000
     return path.parent
 
@@ -276,6 +272,8 @@ TEXTS = {
 """What stands in the place of a value, as SQL; converted to the column's type where that takes it."""
 REPAIRED = ("key", "scenario", "shards", "content")
 """Columns whose values are looked after in all ways: told, dropped and repaired."""
+EXPLORED_AGAIN = ("nothing", "an empty object", "a long word with a name that leads elsewhere")
+"""Texts that are repaired: exploring again takes the longest, and does not look at what it replaces."""
 
 
 @pytest.fixture(scope="module")
@@ -352,8 +350,6 @@ def test_no_stored_value_ends_in_an_error_of_another_kind(many, table, tmp_path,
         for key, (name, text) in zip(keys, chosen, strict=False):
             cases[name] = cases.get(name, "") + f"WHEN key = '{key}' THEN TRY_CAST({text} AS {kinds[name]}) "
         alter(path, table, ", ".join(f"CASE {case} ELSE {name} END AS {name}" for name, case in cases.items()))
-        if column in REPAIRED:  # before anything looks at the first
-            shutil.copytree(path.parent, other.parent)
         found = values_of(path, scenarios)
         harmed = [key for key in keys if found[key] != sizes[key]]
         assert set(harmed) <= set(keys[: len(TEXTS)])
@@ -366,6 +362,12 @@ def test_no_stored_value_ends_in_an_error_of_another_kind(many, table, tmp_path,
         assert told(path, capsys, "--drop")[0] == 0
         assert told(path, capsys)[0] == 0
         assert values_of(path, scenarios) == {key: None if key in gone else size for key, size in sizes.items()}
+        shutil.copytree(folder, other.parent)
+        few_cases = "".join(
+            f"WHEN key = '{key}' THEN TRY_CAST({TEXTS[name]} AS {kinds[column]}) "
+            for key, name in zip(keys, EXPLORED_AGAIN, strict=False)
+        )
+        alter(other, table, f"CASE {few_cases} ELSE {column} END AS {column}")
         code, out = told(other, capsys, "--repair")
         assert code == 0 or column == "key"  # nobody knows what was explored under a key that is none
         assert values_of(other, scenarios) == sizes, out

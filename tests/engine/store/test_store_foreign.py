@@ -4,33 +4,29 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from engine.store import Store, StoreAccessError, StoreError
+from tests.engine.conftest import small_limits
+from tests.engine.forked import ended
 from tests.engine.store_rows import MANY, make_rows, put
 
-ROOT = Path(__file__).parents[3]
-DIES = """
-import os, signal, sys
-from engine.store import Store
-from engine.store import shards as store_shards
-from engine.store import writer as store_writer
-from tests.engine.store_rows import make_rows
-store_writer.ROWS_PER_GROUP = store_shards.ROWS_PER_GROUP = 512
-store_shards.ROWS_PER_SHARD = 1024
-with Store(sys.argv[1]) as store, store.writer("dead", {}, total=4000, engine_version="1") as writer:
-    for start in range(0, 4000, 500):
-        writer.append(make_rows(4000).slice(start, 500))
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
 NAMES = (
     "00000.parquet", "00007.parquet", "act_space.parquet", "partial-x", "dead", "dead.partial", "dead.added", "key",
     "key.partial", "key.added", "key.2", "cat", "duckdb_temp_storage-0.tmp", "duckdb_temp_block-1.block", "Notes",
 )  # fmt: skip
+
+
+def die_while_writing(_: Connection, path: Path) -> None:
+    """Be killed when some of an exploration's shards are written and some are not."""
+    small_limits(pytest.MonkeyPatch())  # for good: it is a process of its own
+    with Store(path) as store, store.writer("dead", {}, total=4000, engine_version="1") as writer:
+        for start in range(0, 4000, 500):
+            writer.append(make_rows(4000).slice(start, 500))
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def put_there(folder: Path, outside: Path, chance: random.Random, depth: int = 0) -> None:
@@ -91,8 +87,7 @@ def test_nothing_of_others_is_removed_or_changed(store_path: Path, tmp_path: Pat
         (tmp_path / "results.contents").write_text("what is in the box")
     before = everything(tmp_path)
     if seed % 4 > 1:  # a process that has died left something behind
-        done = subprocess.run([sys.executable, "-c", DIES, str(store_path)], cwd=ROOT, check=False)
-        assert done.returncode == -signal.SIGKILL
+        assert ended(die_while_writing, store_path) == -signal.SIGKILL
         assert len(set(everything(rows_folder)) - {name[13:] for name in before}) >= 3
     with Store(store_path) as store:
         put(store, "key", make_rows(MANY))

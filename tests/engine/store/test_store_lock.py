@@ -1,13 +1,14 @@
 """One process has a store, whatever happens in it: it opens it twice, copies it, forks, or is killed."""
 
-import json
 import multiprocessing
 import os
 import shutil
-import signal
 import subprocess
 import sys
+import time
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -15,62 +16,41 @@ import pytest
 
 import engine
 from engine.store import Store, StoreError, StoreLockedError
+from engine.store.lock import StoreLock
+from tests.engine.forked import finish, start
 from tests.engine.store_rows import FEW, make_rows, put
 
 Look = Callable[..., str]
 ROOT = Path(__file__).parents[3]
-LOOKS = """
-import sys
-from engine.store import Store, StoreError
-for line in sys.stdin:
-    read_only, path = line.rstrip().split(" ", 1)
-    try:
-        with Store(path, read_only=read_only == "True") as store: number = len(store.records())
-        print(number, flush=True)
-    except StoreError as error: print(type(error).__name__, error, flush=True)
-"""
-EXPLORES = """
-import json, sys, time
-import engine
-from engine.store import StoreError
-path, odd = sys.argv[1], int(sys.argv[2])
-stored, kept = [], []
-print("ready", flush=True)
-input()
-until = time.monotonic() + 240
-while len(stored) < 4 and time.monotonic() < until:
-    batch = 2 * (2 * len(stored) + odd + 1)
-    try:
-        kept.append(engine.explore("megatron-126M", "a100_80g", num_procs=2, max_batch_size=batch, datatype="float16",
-                                   store=path))
-        assert kept[-1].rows.count() == kept[-1].feasible
-        stored.append(kept[-1].key)
-    except StoreError as error:
-        assert "is held by process" in str(error), error
-        time.sleep(0.005)
-    if len(stored) % 2 == 0:
-        kept.clear()
-        time.sleep(0.02)
-print(json.dumps(stored))
-"""
+
+
+def look_when_asked(ear: Connection) -> None:
+    """How many explorations a store has, or why it cannot be opened: for each that is named."""
+    warnings.simplefilter("error")
+    with suppress(EOFError):
+        while True:
+            path, read_only = ear.recv()
+            try:
+                with Store(path, read_only=read_only) as store:
+                    number = len(store.records())
+                ear.send(str(number))
+            except StoreError as error:
+                ear.send(f"{type(error).__name__} {error}")
 
 
 @pytest.fixture(scope="module")
 def other_process() -> Iterator[Look]:
     """Asks another process about a store: how many explorations it has, or why it cannot be opened."""
-    command = [sys.executable, "-W", "error", "-c", LOOKS]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    process, mouth = start(look_when_asked)
 
-        def look(path: Path, *, read_only: bool = False) -> str:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(f"{read_only} {path}\n")
-            process.stdin.flush()
-            return process.stdout.readline().strip()
+    def look(path: Path, *, read_only: bool = False) -> str:
+        mouth.send((path, read_only))
+        return str(mouth.recv())
 
-        yield look
-        assert process.stdin is not None
-        process.stdin.close()
+    yield look
+    mouth.close()
+    process.join(30)
+    assert process.exitcode == 0
 
 
 def explored(path: Path, batch: int) -> engine.Exploration:
@@ -102,27 +82,43 @@ def test_the_lock_outlives_other_opens_of_the_file_in_the_process_that_has_it(
     assert sorted(tmp_path.glob("results.duckdb.*")) == []
 
 
+def explore_four(ear: Connection, path: Path, odd: int) -> None:
+    """Explore four scenarios into a store that others use as well, once told to; say their keys."""
+    warnings.simplefilter("error")
+    ear.send("ready")
+    ear.recv()
+    stored: list[str] = []
+    kept: list[engine.Exploration] = []
+    until = time.monotonic() + 240
+    while len(stored) < 4 and time.monotonic() < until:
+        try:
+            kept.append(explored(path, 2 * (2 * len(stored) + odd + 1)))
+            assert kept[-1].rows.count() == kept[-1].feasible
+            stored.append(kept[-1].key)
+        except StoreError as error:
+            assert "is held by process" in str(error), error  # noqa: PT017 - nobody else sees it here
+            time.sleep(0.005)
+        if len(stored) % 2 == 0:
+            kept.clear()
+            time.sleep(0.02)
+    ear.send(stored)
+
+
+def both_at_once(work: Callable[..., None], *arguments: tuple[object, ...]) -> list[object]:
+    """Have two processes do something at the same time; return what each said in the end."""
+    both = [start(work, *each) for each in arguments]
+    assert [ear.recv() for _, ear in both] == ["ready"] * 2
+    for _, ear in both:
+        ear.send("go")
+    said = [finish(*each) for each in both]
+    assert [process.exitcode for process, _ in both] == [0, 0]
+    return [last for (last,) in said]
+
+
 def test_two_processes_that_explore_into_one_store_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "results.duckdb"
-    command = [sys.executable, "-W", "error", "-c", EXPLORES, str(path)]
-    both = [
-        subprocess.Popen(
-            [*command, odd], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for odd in ("0", "1")
-    ]
-    stored: set[str] = set()
-    for process in both:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in both:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    for process in both:
-        out, err = process.communicate(timeout=300)
-        assert process.returncode == 0, err
-        stored.update(json.loads(out))
+    one, other = both_at_once(explore_four, (path, 0), (path, 1))
+    stored = {*one, *other}
     with Store(path) as store:
         assert {record.key for record in store.records()} == stored
         assert len(stored) == 8
@@ -130,48 +126,32 @@ def test_two_processes_that_explore_into_one_store_lose_nothing(tmp_path: Path) 
         assert store.losses == []
 
 
-TAKES = """
-import os, sys
-from pathlib import Path
-from engine.store import StoreLockedError
-from engine.store.lock import StoreLock
-path, rounds = Path(sys.argv[1]), int(sys.argv[2])
-file = path.with_name(path.name + ".lock")
-taken = 0
-print("ready", flush=True)
-input()
-for number in range(10**6):
-    if taken == rounds: break
-    try: lock = StoreLock(path, read_only=False)
-    except StoreLockedError as error:
-        assert "is held by process" in str(error), error
-        continue
-    for name in ("", f".{number}.new", ""):
-        lock.making(name)
-        assert file.read_text().startswith(f"Held by Shardscape, process {os.getpid()} on "), file.read_text()
-    lock.release()
-    taken += 1
-print(taken)
-"""
+def take_in_turns(ear: Connection, path: Path, rounds: int) -> None:
+    """Take and give back a lock so many times, once told to, while another does; say how many times it was had."""
+    file = path.with_name(path.name + ".lock")
+    ear.send("ready")
+    ear.recv()
+    taken = 0
+    for number in range(10**6):
+        if taken == rounds:
+            break
+        try:
+            lock = StoreLock(path, read_only=False)
+        except StoreLockedError as error:
+            assert "is held by process" in str(error), error  # noqa: PT017 - nobody else sees it here
+            continue
+        for name in ("", f".{number}.new", ""):
+            lock.making(name)
+            assert file.read_text().startswith(f"Held by Shardscape, process {os.getpid()} on "), file.read_text()
+        lock.release()
+        taken += 1
+    ear.send(taken)
 
 
 def test_a_lock_says_whose_it_is_from_when_it_is_there(tmp_path: Path) -> None:
     """Two processes take one in turns: one has it at a time, whom the other can name, and nothing stays behind."""
     path = tmp_path / "results.duckdb"
-    command = [sys.executable, "-c", TAKES, str(path), "200"]
-    both = [
-        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                         text=True)
-        for _ in range(2)
-    ]  # fmt: skip
-    for process in both:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in both:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    assert [process.communicate(timeout=60) for process in both] == [("200\n", "")] * 2
+    assert both_at_once(take_in_turns, (path, 200), (path, 200)) == [200, 200]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -242,16 +222,21 @@ def test_a_forked_process_that_ends_leaves_the_store_to_the_one_before(store_pat
         assert {record.key for record in store.records()} == {"before", "after"}
 
 
+def hold(ear: Connection, path: Path) -> None:
+    """Have a store open for as long as the process lasts."""
+    with Store(path):
+        ear.send("held")
+        ear.recv()
+
+
 def test_what_a_killed_process_left_of_its_lock_holds_nothing_up(store_path: Path) -> None:
-    text = "import sys; from engine.store import Store; s = Store(sys.argv[1]); print('held', flush=True); input()"
-    command = [sys.executable, "-c", text, str(store_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(StoreLockedError, match=f"is held by process {holder.pid}: "):
-            Store(store_path)
-        holder.send_signal(signal.SIGKILL)
-        holder.wait()
+    holder, ear = start(hold, store_path)
+    assert ear.recv() == "held"
+    with pytest.raises(StoreLockedError, match=f"is held by process {holder.pid}: "):
+        Store(store_path)
+    holder.kill()
+    holder.join(30)
+    ear.close()
     lock = store_path.with_name(f"{store_path.name}.lock")
     assert lock.exists()
     Store(store_path).close()
