@@ -5,6 +5,7 @@ Source of the rules: Calculon 0.1.0 (commit caa4b11), `all_executions.py` and `l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -72,7 +73,7 @@ class CalculonSpace(Space):
         model, limits = self.model, self.limits
         allow = {name: permits(limits, name) for name in (column.name for column in FIELDS)}
         uneven = bool(limits.get("uneven_pipelines"))
-        cells = []
+        shapes: list[tuple[int, int, int, tuple[int, ...], Sequence[int]]] = []
         tried = 0
         for tensor in divisors(self.num_procs):
             # Not so the feedforward size, which Calculon's search tries and finds to be indivisible.
@@ -97,18 +98,21 @@ class CalculonSpace(Space):
                         f"The limit on the batch (batch_size) allows over {MOST_CELLS:,} combinations with tensor and "
                         "pipeline parallel degrees; give a list or a narrower range."
                     )
-                for batch in batches:
-                    microbatches = tuple(
-                        m
-                        for m in divisors(batch // data)
-                        if allow["microbatch_size"](m) and not tokens_undivided(m, model.seq_size, tensor)
-                    )
-                    kind = (tensor > 1) * 4 + (pipeline > 1) * 2 + (data > 1)
-                    cell = Cell(
-                        tensor, pipeline, data, batch, interleavings, microbatches, kind, len(self.assignments[kind])
-                    )
-                    if interleavings and microbatches and cell.assignments and len(self.modes[self.mode_kind(cell)]):
-                        cells.append(cell)
+                shapes.append((tensor, pipeline, data, interleavings, batches))
+        cells = []
+        for tensor, pipeline, data, interleavings, batches in shapes:
+            for batch in batches:
+                microbatches = tuple(
+                    m
+                    for m in divisors(batch // data)
+                    if allow["microbatch_size"](m) and not tokens_undivided(m, model.seq_size, tensor)
+                )
+                kind = (tensor > 1) * 4 + (pipeline > 1) * 2 + (data > 1)
+                cell = Cell(
+                    tensor, pipeline, data, batch, interleavings, microbatches, kind, len(self.assignments[kind])
+                )
+                if interleavings and microbatches and cell.assignments and len(self.modes[self.mode_kind(cell)]):
+                    cells.append(cell)
         return tuple(cells)
 
 
