@@ -13,8 +13,8 @@ import engine
 from engine import codesign, whatif
 from engine.codesign.answers import Results
 from engine.codesign.points import rows_of
-from engine.exploration.run import explore_scenario
 from tests.engine.codesign.small_study import study
+from tests.engine.explored_with_rows import explored_with_rows
 
 
 def some(name: str, **changes: Any) -> Results:
@@ -134,7 +134,7 @@ def test_a_whole_exploration_keeps_what_only_it_knows(tmp_path: Path) -> None:
     assert none["feasible"] == 0 < none["executions"]
     assert np.isnan(none["median_samples_per_s"])
     for row in some:
-        explored = explore_scenario(asked.scenario_at(asked.design(row["design"]), 0))
+        explored = explored_with_rows(asked.scenario_at(asked.design(row["design"]), 0))
         rows = explored.rows.table(["sample_rate", *NO_OFFLOAD]).to_pandas()
         assert (row["executions"], row["feasible"]) == (explored.total, len(rows))
         assert row["median_samples_per_s"] == rows["sample_rate"].median()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import engine
 from engine.columns import HEADLINE, UnknownColumn, by_name
 from engine.exploration.frontier import frontier
+from tests.engine.explored_with_rows import explored_with_rows
 from tests.engine.small_spaces import draw
 
 
@@ -76,7 +77,7 @@ def test_other_numbers_of_axes_are_refused(count: int) -> None:
 @given(random=st.randoms(use_true_random=False))
 def test_frontier_of_an_exploration(random: Random) -> None:
     """All feasible executions take part; of equal ones the first enumerated stands for them."""
-    found = engine.explore_scenario(draw(random, largest=1_500).scenario)
+    found = explored_with_rows(draw(random, largest=1_500).scenario)
     rows = found.rows.table().to_pandas()
     for count in (2, 3):
         names = random.sample([column.name for column in HEADLINE], count)

@@ -8,6 +8,7 @@ import pytest
 import engine
 import hardware
 from engine.exploration.memory_requirements import least_memory
+from tests.engine.explored_with_rows import explored_with_rows
 
 SMALL = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 
@@ -24,7 +25,7 @@ def test_no_execution_of_a_cell_needs_less(limits: dict[str, object], tier: int)
     name = f"mem{tier}"
     endless = system.model_copy(update={name: getattr(system, name).model_copy(update={"capacity_gib": 1e9})})
     need = f"proc_mem_tier{tier}_cap_req"
-    found = engine.explore("gpt3-13B", endless, **SMALL, limits=limits)  # type: ignore[arg-type]
+    found = explored_with_rows(engine.Scenario.of("gpt3-13B", endless, **SMALL, limits=limits))  # type: ignore[arg-type]
     table = found.rows.table(["tensor_par", "pipeline_par", need]).to_pandas()
     least = table.groupby(["tensor_par", "pipeline_par"])[need].min()
     scenario = engine.Scenario.of("gpt3-13B", system, **SMALL, limits=limits)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from engine import Exploration, Optimum
 from engine.cost_models.calculon import bound_search
 from engine.cost_models.registry import cost_model_of
 from engine.exploration import proven_optimum, run
+from tests.engine.explored_with_rows import explored_with_rows
 from tests.engine.small_spaces import FIELDS, draw
 
 EXPLORE: Any = run
@@ -39,7 +40,7 @@ def assert_optimum(optimum: Optimum, found: Exploration, k: int) -> None:
 @given(random=st.randoms(use_true_random=False), by_cell=st.booleans(), k=st.sampled_from([1, 1, 2, 7, 60, 10**6]))
 def test_equals_exploring_everything(random: Random, by_cell: bool, k: int) -> None:
     scenario = draw(random, largest=2_500).scenario
-    found = engine.explore_scenario(scenario)
+    found = explored_with_rows(scenario)
     sites, rows, look = random.choice((1, 4, 4096)), random.choice((2, 50, 8192)), random.choice((1, 3, 48))
     with (
         mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", sites),
@@ -57,7 +58,7 @@ def test_no_execution_exceeds_the_bound_of_its_schedule_point(random: Random) ->
     """The searched bounds against exploring everything: of whole schedule points, and of their block times."""
     scenario = draw(random, largest=4_000).scenario
     space, cost_model = scenario.space, cost_model_of(scenario.space)
-    found = engine.explore_scenario(scenario).rows.table(["id", "sample_rate"]).to_pandas()
+    found = explored_with_rows(scenario).rows.table(["id", "sample_rate"]).to_pandas()
     by_bounds = cost_model.bound_search(space, range(len(space.cells)))
     with mock.patch.object(bound_search, "FIRST_POINTS", random.choice((1, 3, 64))):
         promising = by_bounds.promising(space).tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import nullcontext
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -71,8 +72,10 @@ def _found(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Exploratio
     return found
 
 
+@lru_cache(maxsize=1)
 def table_of(found: Exploration) -> pd.DataFrame:
-    """All figures of every stored execution, evaluated by its id, in the order of the rows."""
+    """All figures of every stored execution, evaluated by its id, in the order of the rows; once for those who ask one
+    after the other."""
     return found.evaluate_ids(found.rows.table(["id"])["id"].to_numpy())
 
 

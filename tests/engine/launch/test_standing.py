@@ -8,6 +8,7 @@ import pytest
 
 import engine
 from engine import launch
+from tests.engine.explored_with_rows import explored_with_rows
 from tests.engine.launch.test_megatron import DENSE
 
 EXECUTION = {**DENSE, "num_procs": 16, "data_par": 1, "batch_size": 64, "attention_kernel": None,
@@ -20,7 +21,8 @@ def test_the_way_to_the_best_is_a_chain_of_gains(monkeypatch: pytest.MonkeyPatch
     found = launch.standing(execution, "llama-3-8B", "h100_80g_sxm")
     assert found.runs
     assert found.best is not None
-    space = engine.explore("llama-3-8B", "h100_80g_sxm", num_procs=16, max_batch_size=64, datatype="bfloat16")
+    asked = engine.Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=16, max_batch_size=64, datatype="bfloat16")
+    space = explored_with_rows(asked)
     assert found.best["sample_rate"] == space.best["sample_rate"]
     rates = space.rows.page(0, 10**7, names=["sample_rate"])["sample_rate"].to_numpy()
     assert found.faster == int((rates > found.row["sample_rate"]).sum())

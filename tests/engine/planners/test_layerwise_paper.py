@@ -152,7 +152,7 @@ def test_no_plan_is_better_than_the_one_found(
 
 
 def test_it_is_never_worse_than_the_released_plan_by_its_own_objective() -> None:
-    for name, machines in (("vgg19", [8, 16]), ("bert_48", list(range(1, 17))), ("gnmt_16", [2, 4])):
+    for name, machines in (("vgg19", [4, 8]), ("bert_48", list(range(1, 17))), ("gnmt_16", [2, 4])):
         asked = LayerwiseProblem(example(name), example(name).batch or 0, 128, plan_cluster(machines))
         released = solve(asked)
         found = plan(example(name), global_batch=128, machines=machines, mode="paper")

@@ -30,6 +30,7 @@ from engine.validation import library_runs, map_runs, validate
 from engine.validation.gate import current_memory_residuals
 from engine.validation.uncertainty import memory_interval_of, memory_residuals
 from hardware import GIB
+from tests.engine.explored_with_rows import explored_with_rows
 
 ASKED: dict[str, dict[str, Any]] = {
     "calibrated": {"model": "llama-3.1-8B", "system": "h100_80g_sxm", "num_procs": 4, "max_batch_size": 16,
@@ -47,7 +48,7 @@ def scenario(name: str) -> engine.Scenario:
 
 @cache
 def exploration(name: str) -> engine.Exploration:
-    return engine.explore_scenario(scenario(name))
+    return explored_with_rows(scenario(name))
 
 
 @cache

@@ -13,6 +13,7 @@ import engine
 from engine.cost_models.chunk_times import chunk_times
 from engine.simulate.schedule import LARGEST, Schedule, schedule
 from engine.store import Condition
+from tests.engine.explored_with_rows import explored_with_rows
 
 BLOCKS = 40
 """Of GPT-3 13B."""
@@ -21,8 +22,10 @@ BLOCKS = 40
 @functools.cache
 def runs(**limits: Any) -> pd.DataFrame:
     """A hundred executions that run, all over a space."""
-    found = engine.explore(
-        "gpt3-13B", "h100_80g_nvl8", num_procs=32, max_batch_size=96, datatype="float16", limits=limits or None
+    found = explored_with_rows(
+        engine.Scenario.of(
+            "gpt3-13B", "h100_80g_nvl8", num_procs=32, max_batch_size=96, datatype="float16", limits=limits or None
+        )
     )
     table = found.rows.table(["id"], where=[Condition("pipeline_par", ">", 1)])["id"].to_numpy()
     chosen = np.random.default_rng(7).choice(table, min(100, len(table)), replace=False)

@@ -23,6 +23,7 @@ from engine.whatif import Point, Study
 from engine.whatif.prepared_spaces import layout_key, ready
 from engine.whatif.search import Searcher
 from engine.whatif.studies import MOST_SIZES
+from tests.engine.explored_with_rows import explored_with_rows
 
 CASES: dict[str, dict[str, Any]] = {
     "float8": {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 16, "max_batch_size": 32,
@@ -354,12 +355,12 @@ def test_all_that_tie_with_the_best_are_known_and_one_may_be_chosen(case: str, c
         offered.append(executions)
         return int(executions["id"].iloc[-1])
 
-    def ties_of(explored: Exploration) -> list[int]:
-        rows = explored.rows.table(["id", "sample_rate"]).to_pandas()
+    def ties_of(one: Scenario) -> list[int]:
+        rows = explored_with_rows(one).rows.table(["id", "sample_rate"]).to_pandas()
         return sorted(rows["id"][rows["sample_rate"] == rows["sample_rate"].max()])
 
-    before = ties_of(explored(base))
-    now = ties_of(explored(after)) if changes else before
+    before = ties_of(base)
+    now = ties_of(after) if changes else before
     assert searched(base).tied.tolist() == before
     space = ready(after)
     assert space is not None

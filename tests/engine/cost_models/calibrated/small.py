@@ -16,6 +16,7 @@ import hardware
 import models
 from hardware import System
 from models import Model
+from tests.engine.explored_with_rows import explored_with_rows
 
 LLAMA: dict[str, Any] = {
     "hidden": 1024, "ffn": 2816, "layers": 6, "heads": 8, "kv_heads": 4, "head_dim": 128, "gated_mlp": True,
@@ -146,7 +147,7 @@ def evaluated(name: str) -> pd.DataFrame:
 @cache
 def explored(name: str) -> engine.Exploration:
     """A small scenario, explored in memory."""
-    return engine.explore_scenario(named(name))
+    return explored_with_rows(named(name))
 
 
 def rows_of(found: engine.Exploration) -> pd.DataFrame:

@@ -16,7 +16,7 @@ import pytest
 import engine
 import hardware
 import models
-from engine import Scenario, best_of, explore_scenario
+from engine import Scenario, best_of
 from engine.columns import ALL_FIELDS
 from engine.cost_models.calibrated import library_calibration
 from engine.cost_models.calibrated.cost_model import CALIBRATED, Calibrated
@@ -33,6 +33,7 @@ from tests.engine.cost_models.calibrated.small import (
     scenario,
     system_of,
 )
+from tests.engine.explored_with_rows import explored_with_rows
 
 FIELDS = [column.name for column in ALL_FIELDS]
 Document = dict[str, Any]
@@ -81,7 +82,7 @@ def improved(system: System, *improve: Callable[[Document], None]) -> System:
 
 def times_of(chosen: Scenario) -> npt.NDArray[np.float64]:
     """Step times of the feasible executions by id [s]."""
-    table = explore_scenario(chosen).rows.table(["id", "total_time"])
+    table = explored_with_rows(chosen).rows.table(["id", "total_time"])
     order = np.argsort(table["id"].to_numpy())
     times: npt.NDArray[np.float64] = table["total_time"].to_numpy()[order]
     return times
@@ -120,7 +121,7 @@ def test_more_memory_keeps_what_fitted_and_its_figures(name: str) -> None:
         if improve is _larger_second_tier and name == "one tier":
             continue
         better = replace(named(name), system=improved(named(name).system, improve))
-        after = rows_of(explore_scenario(better))
+        after = rows_of(explored_with_rows(better))
         assert len(after) > len(before)
         pd.testing.assert_frame_equal(after.loc[before.index], before)
         assert best_of(better)["sample_rate"] >= before["sample_rate"].max() * (1 - 1e-12)
@@ -163,7 +164,7 @@ def test_what_hides_or_saves_work_never_slows_down(field: str, slow: Any, fast: 
 def test_fused_kernels_move_less_where_the_host_does_not_decide() -> None:
     machine = system_of("h100_80g_sxm", first=1000, second=0)
     limits = {"tensor_par": [1, 2], "launch": ["eager", "fused"], "zero_stage": 1, "activation_recompute": "none"}
-    rows = rows_of(explore_scenario(scenario(models.load("llama-3-8B"), machine, limits)))
+    rows = rows_of(explored_with_rows(scenario(models.load("llama-3-8B"), machine, limits)))
     others = [one for one in FIELDS if one != "launch"]
     slow, fast = (rows[rows["launch"] == word].set_index(others)["total_time"] for word in ("eager", "fused"))
     both = pd.concat([slow, fast], axis=1, keys=["slow", "fast"], join="inner")
@@ -293,7 +294,7 @@ def test_rows_stored_without_a_column_are_not_taken_for_those_with_it(monkeypatc
 
 def test_a_calibration_changes_the_results_of_a_space() -> None:
     slower = replace(named("dense"), calibration=changed(scale_up=0.2, memory=0.3))
-    before, after = feasible("dense"), rows_of(explore_scenario(slower))
+    before, after = feasible("dense"), rows_of(explored_with_rows(slower))
     assert after.index.equals(before.index)
     assert (after["total_time"] >= before["total_time"]).all()
     assert (after["total_time"] > before["total_time"]).mean() > 0.9

@@ -23,6 +23,7 @@ from engine.executions.arrays import Floats, Ints
 from engine.exploration import proven_optimum
 from engine.whatif.prepared_spaces import Found, made_ready
 from tests.engine.cost_models.calibrated.small import NAMES, explored, named
+from tests.engine.explored_with_rows import explored_with_rows
 
 MIB = 2**20
 LARGE: dict[str, Any] = {"system": "h100_80g_sxm", "num_procs": 32, "datatype": "bfloat16"}
@@ -85,7 +86,7 @@ def test_searching_is_exploring_whatever_the_system(name: str) -> None:
         ready = made_ready(space, "")
         for _ in range(2):
             changed = another(base, random)
-            found = engine.explore_scenario(changed)
+            found = explored_with_rows(changed)
             best = found.best
             assert_found(ready.best(changed.system, kept), found, rate_of(found, kept), best)
             optimum = engine.best_of(changed, k=k)

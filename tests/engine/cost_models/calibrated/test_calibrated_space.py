@@ -33,6 +33,7 @@ from tests.engine.cost_models.calibrated.small import (
     scenario,
     system_of,
 )
+from tests.engine.explored_with_rows import explored_with_rows
 
 FIELDS = [column.name for column in ALL_FIELDS]
 HEADLINE = headline_of("calibrated")
@@ -179,7 +180,7 @@ def test_limits_leave_what_they_allow() -> None:
         {"selective_recompute": "modules", "activation_recompute": "attn_only"}, {"pipeline_interleaving": {"min": 3}},
         {"data_par_net": 0, "data_par": [2, 4]}, {"data_par_overlap": False},
     ):  # fmt: skip
-        within = explore_scenario(engine.Scenario.of(
+        within = explored_with_rows(engine.Scenario.of(
             space.model, space.system, num_procs=8, max_batch_size=4, datatype="bfloat16",
             limits={**space.limits, **limits}, cost_model="calibrated",
         ))  # fmt: skip
