@@ -29,6 +29,7 @@ from engine.executions import reasons
 from engine.exploration import run
 from engine.store import Store, StoreError
 from tests import reference
+from tests.engine.explored_with_rows import explored_with_rows
 from tests.engine.small_spaces import FIELDS, Drawn, draw
 
 EXPLORE: Any = run
@@ -184,9 +185,8 @@ def test_draws_reach_every_case() -> None:
     seen: Counter[str] = Counter()
     for seed in range(68, 128):
         drawn = draw(Random(seed), largest=1_000)
-        found = engine.explore_scenario(drawn.scenario)
-        executions = found.evaluate_ids(np.arange(found.total))
-        runs = executions[executions["status"] == "ok"]
+        found = explored_with_rows(drawn.scenario)
+        runs = found.rows.table().to_pandas()
         seen.update(found.infeasible_by_reason.keys())
         seen.update(runs["attention_type"].unique())
         seen["nothing in it"] += found.total == 0
