@@ -150,9 +150,8 @@ def test_an_interrupt_stops_without_a_traceback_and_stores_nothing(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
-@pytest.mark.parametrize("arguments", ["models list", "systems show a100_80g --json"])
-def test_output_to_a_full_device_is_told(arguments):
-    command = f"{sys.executable} -m engine.cli.main {arguments} > /dev/full"
+def test_output_to_a_full_device_is_told():
+    command = f"{sys.executable} -m engine.cli.main systems show a100_80g --json > /dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (
         ExitCode.STORE,

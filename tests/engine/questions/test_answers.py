@@ -285,7 +285,8 @@ def test_a_cost_model_that_was_added_answers_in_a_process_of_its_own() -> None:
         assert asked("list_columns", {"cost_model": "toy", "kind": "field"})["columns"]
 
 
-def test_time_is_bounded_whatever_a_search_does() -> None:
+def test_time_is_bounded_whatever_a_search_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.questions.process.GRACE", 0.2)
     answerer = Answerer(Bounds(longest_seconds=1.0, largest_space=10**9))
     huge = {**LLAMA, "model": "deepseek-v3", "num_procs": 65_536, "max_batch_size": 262_144}
     huge["limits"] = {"context_par": [1, 2, 4, 8, 16], "expert_tensor_par": [1, 2, 4, 8], "zero_stage": [0, 1, 2, 3]}
