@@ -98,7 +98,8 @@ def test_the_default_page_shows_the_best_of_llama_on_512_h100s_below_examples_un
     assert not app.error
     kinds = [one.kind for one in EXAMPLES]
     assert [kind for kind in kinds if kind in html(app)] == kinds
-    app.button(key="example_codesign").click().run()
+    app.button(key="example_codesign").click()
+    settled(app)
     assert "gpt3-175B" in app.query_params["model"]
     assert any("6.58 M executions" in plainly(part.value).replace("\\", "") for part in app.markdown)
     app.button(key="examples_dismiss").click().run()
