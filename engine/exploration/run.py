@@ -332,8 +332,7 @@ def _in_memory(
 
     def rows() -> ArrowRows:
         # Evaluating again is as fast as keeping, and most callers never ask.
-        tables: list[pa.Table] = []
-        _run(scenario, None, None, tables.append, workers)
+        tables = list(_tables(scenario))
         empty = schema_for(scenario.cost_model).empty_table()
         return ArrowRows(pa.concat_tables(tables) if tables else empty, scenario.cost_model)
 
@@ -379,6 +378,15 @@ def _run(
     assert feasible + rejected == space.total, "every execution is either rejected or evaluated"
     tell(last=True)
     return reductions
+
+
+def _tables(scenario: Scenario) -> Iterator[pa.Table]:
+    """Yields the rows of the whole space, without reducing them again."""
+    model = cost_model_of(scenario.space)
+    for numbers in slabs(scenario.space):
+        prepared = model.prepare(scenario.space, numbers)
+        for group, chunk in chunks_of(prepared.groups):
+            yield to_arrow(prepared, model.evaluate_rows(prepared, group, chunk))
 
 
 def slabs(space: Space, most: int | None = None) -> Iterator[range]:

@@ -18,6 +18,9 @@ from streamlit.testing.v1 import local_script_runner
 from dashboard.charts.elements.drawing import Drawing, Part
 from dashboard.jobs import server
 from dashboard.pages import registry
+from dashboard.pages.intra_operator import queries, view
+from dashboard.pages.schedules import questions
+from dashboard.pages.serving import tables
 from dashboard.pages.whatif import board
 from dashboard.settings import Settings
 from dashboard.widgets import menus
@@ -137,6 +140,32 @@ def _studies_of_few_points() -> Iterator[None]:
     """Has What-if vary parameters over three values each: whoever draws the page starts its studies."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(board, "COARSE", COARSE)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _few_values_of_sliders() -> Iterator[None]:
+    """Has the Schedules page compare at five values along a slider: it plans some schedules anew at each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(questions, "VALUES", 5)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _few_deployments() -> Iterator[None]:
+    """Has the Serving page's table end after some rows: to write as many as a server does takes half of its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "SHOWN", 60)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _few_searches_beside() -> Iterator[None]:
+    """Has the Intra-operator page compare with one other system and two batches: searches of all take longer than the
+    rest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(view, "COMPARED", view.COMPARED[:1])
+        patch.setattr(queries, "BATCHES", queries.BATCHES[3:6:2])
         yield
 
 

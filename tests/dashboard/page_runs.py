@@ -35,6 +35,11 @@ COARSE = (0.5, 1.0, 2.0)
 """The factors by which studies vary a parameter, of which there are more on a server."""
 
 
+BRIEF = {"schedules_ranks": "2", "schedules_microbatches": "4", "schedules_chunks": "2", "layerwise_mode": "released"}
+"""Parameters with which pages of planners look for less: they say the same words of schedules of so few actions, and of
+the quick search's plan."""
+
+
 @functools.cache
 def exploration(limits: str = "") -> Exploration:
     """GPT-3 13B on 16 H100, with weights that may be offloaded and nothing else, and gradients exchanged meanwhile.

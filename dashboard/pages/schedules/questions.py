@@ -30,6 +30,8 @@ OFFERED: Final = tuple(name for name in NAMES if name != "calculon-1f1b")
 ALONG: Final = {"send": "Send time", "uneven": "Imbalance", "microbatches": "Microbatches"}
 REPLAYED: Final = 10_000
 """Actions that a schedule has at most on this page, so that all of them are replayed in an instant."""
+VALUES: Final = 21
+"""Of a slider at which schedules are compared."""
 PLANNED: Final = 512
 """Microbatches times ranks up to which planned orders are planned along a slider."""
 DRAWN: Final = 1_400
@@ -224,7 +226,7 @@ def curve_values(question: Question, which: str) -> list[float]:
         found = {p, 2 * p, 3 * p, 4 * p, 6 * p, 8 * p, question.microbatches, 12 * p if most > 8 * p else p, most}
         most = most_microbatches(p, question.chunks)
         return sorted(float(each) for each in found if each <= most)
-    return [round(each, 4) for each in np.linspace(0.0, 1.0, 21)]
+    return [round(each, 4) for each in np.linspace(0.0, 1.0, VALUES)]
 
 
 def plans_along(question: Question) -> bool:

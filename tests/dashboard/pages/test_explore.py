@@ -98,14 +98,27 @@ def test_the_default_page_shows_the_best_of_llama_on_512_h100s_below_examples_un
     assert not app.error
     kinds = [one.kind for one in EXAMPLES]
     assert [kind for kind in kinds if kind in html(app)] == kinds
-    app.button(key="example_codesign").click()
-    settled(app)
-    assert "gpt3-175B" in app.query_params["model"]
-    assert any("6.58 M executions" in plainly(part.value).replace("\\", "") for part in app.markdown)
     app.button(key="examples_dismiss").click().run()
     assert not any(str(button.key).startswith("example") for button in app.button)
     away = opened(**SMALL)
     assert not any(str(button.key).startswith("example") for button in away.button)
+
+
+def test_an_example_is_explored_with_a_click(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is only begun here: it is the largest of the examples."""
+    app = opened()
+
+    def begun(scenario: Scenario, *, progress: Any, cancel: Any, **_: Any) -> Exploration:
+        progress(Progress(done=0, total=scenario.space.total, feasible=0, seconds=0.0))
+        while not cancel():
+            time.sleep(0.01)
+        raise ExplorationCancelled
+
+    monkeypatch.setattr("dashboard.jobs.explorations.explore_scenario", begun)
+    app.button(key="example_codesign").click().run()
+    assert "gpt3-175B" in app.query_params["model"]
+    assert progress(app)[0].startswith("0 of 6.58 M")
+    app.button(key="job_stop_exploration").click().run()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)

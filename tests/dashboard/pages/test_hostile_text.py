@@ -16,7 +16,7 @@ from dashboard.link import scenario_parameters
 from dashboard.pages.registry import PAGES
 from dashboard.words.markdown import literal
 from engine import Scenario
-from tests.dashboard.page_runs import FEW, ROOT, SMALL, visit
+from tests.dashboard.page_runs import BRIEF, FEW, ROOT, SMALL, visit
 from tests.dashboard.server import own_server
 
 EVIL = "Zq*b* <i>x</i> :red[y] https://evil.example www.evil.example me@evil.example :material/bug: -> z"
@@ -24,9 +24,6 @@ PLAIN = {"code.code_text", "html.body", "selectbox.options", "text_input.default
 """Fields in which Streamlit does not look for Markdown; HTML is looked at by itself."""
 _READ = re.compile(r"(?<!\\)\*b|<i>|(?<!\\):red|://|www\\?\.|me@evil|:material|(?:^|\s)\\?-\\?>")
 """What Streamlit would make something of, some of it only after Markdown has taken backslashes away."""
-FEW_ACTIONS = {"schedules_ranks": "2", "schedules_microbatches": "4", "schedules_chunks": "2"}
-"""Schedules of so few have the same words as longer ones."""
-
 
 def evil(cost_model: str) -> Scenario:
     """A model on a system of which every text is hostile."""
@@ -55,7 +52,7 @@ def test_no_page_reads_text_of_others_as_markdown(cost_model: str, tmp_path: Pat
         assert place.explorations.request(scenario).wait(60)
         place.files.keep(EVIL, scenario)
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-        app.query_params.update({**scenario_parameters.parameters_of(scenario), **FEW_ACTIONS})
+        app.query_params.update({**scenario_parameters.parameters_of(scenario), **BRIEF})
         for entry in pages:
             app.run() if entry is PAGES[0] else visit(app, entry.name)
             assert not app.exception

@@ -17,6 +17,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.charts.plans.intra_operator import Measured, along_curves, rate_bars, time_bars, vector_points
 from dashboard.charts.plans.layer_blocks import segment_map
 from dashboard.link.text_encoding import folded
+from dashboard.pages.intra_operator import view
 from dashboard.pages.intra_operator.inputs import OWN, Question
 from dashboard.pages.intra_operator.layers import plans_frame, strategies_frame
 from dashboard.pages.intra_operator.measured import completed
@@ -45,6 +46,10 @@ NUMBERS = ("devices", "batch", "layers", "rate", "bandwidth", "exchange", "alpha
            "microbatches", "outer")
 CHOICES = ("from", "suite", "model", "system", "type", "width", "zero", "shown", "like", "layer", "over", "result",
            "recompute")
+
+
+COMPARED = view.COMPARED
+"""All that are compared in a server; in other tests it is one."""
 
 
 def run(link: Mapping[str, str]) -> AppTest:
@@ -119,7 +124,8 @@ def test_experts_have_two_kinds_of_layers_and_the_published_spaces() -> None:
 
 
 def test_a_library_model_goes_on_its_system_and_on_others() -> None:
-    told = said(run({"from": "library", "model": "llama-3-8B", "system": "h200_141g_sxm", "batch": "16"}))
+    with patch.object(view, "COMPARED", COMPARED):
+        told = said(run({"from": "library", "model": "llama-3-8B", "system": "h200_141g_sxm", "batch": "16"}))
     assert "NVIDIA B200 180 GB SXM × 8 comes first" in told
     assert "Published beside computed" not in told
 

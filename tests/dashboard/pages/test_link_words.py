@@ -8,7 +8,8 @@ from streamlit.testing.v1.element_tree import NumberInput
 
 from tests.dashboard.page_runs import ROOT, exploration, run
 
-SMALL = {"model": "gpt3-13B", "procs": "16", "batch": "32", "type": "float16"}
+SMALL = {"model": "gpt3-13B", "procs": "16", "batch": "32", "type": "float16",
+         "limits": "weight_offload:off;activations_offload:off;optimizer_offload:off"}
 
 
 def told(page: AppTest) -> dict[str, str]:

@@ -62,7 +62,7 @@ def test_the_page_answers_with_plain_numbers() -> None:
 
 
 def test_the_page_takes_the_times_of_the_scenario() -> None:
-    told = html(run({"schedules_a": "1f1b", "schedules_b": "v-half"}))
+    told = html(run({"schedules_a": "1f1b", "schedules_b": "v-half", "schedules_microbatches": "8"}))
     assert "of a rank; TP" in told
     # How far a step may be off stands beside it, or that nobody measured one with the schedule.
     scenario = read_scenario({}).scenario

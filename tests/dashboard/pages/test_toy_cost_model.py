@@ -24,10 +24,10 @@ from dashboard.words.scenarios import sentence_of
 from engine import Exploration, whatif
 from engine.cost_models.registry import COST_MODELS
 from tests import toy
-from tests.dashboard.page_runs import ROOT, html, plots, run
+from tests.dashboard.page_runs import BRIEF, ROOT, html, plots, run
 from tests.dashboard.pages.test_cost_model import limits_dialog, shown
 from tests.dashboard.pages.test_explore import settled as settled_exploration
-from tests.dashboard.pages.test_whatif import settled
+from tests.dashboard.pages.test_whatif import studied
 from tests.dashboard.server import own_server
 
 
@@ -63,7 +63,7 @@ ELSEWHERE = {"elastic", "intra_operator", "codesign", "serving", "guide", "valid
      if name == "runs" or entry.name not in ELSEWHERE],
 )  # fmt: skip
 def test_every_page_draws_a_cost_model_that_it_does_not_know(page: str, found: Any) -> None:
-    app = run(page, found())
+    app = run(page, found(), BRIEF)
     kinds = ("markdown", "caption", "warning", "error", "info", "code")
     shown = "\n".join([html(app), *(str(element.value) for kind in kinds for element in app.get(kind))])
     assert not re.search(r"(?i)(?<![a-z])(nan|inf)(?![a-z])", shown)
@@ -83,9 +83,9 @@ def test_an_execution_is_told_as_far_as_the_cost_model_tells_it() -> None:
 def test_what_if_answers_and_studies() -> None:
     found = explored()
     peak = whatif.parameter(found.scenario, "matrix").value
-    app = run("whatif", found, {"whatif_changes": text_of({"matrix": 2.0 * peak})})
+    app = studied({"whatif_changes": text_of({"matrix": 2.0 * peak})}, found)
     assert "100" in html(app)
-    assert len(plots(settled(app, found))) > 1
+    assert len(plots(app)) > 1
 
 
 def test_scenarios_keep_it_and_switch_to_it() -> None:

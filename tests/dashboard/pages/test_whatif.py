@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
@@ -14,8 +15,10 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.jobs.server import explorations, studies
-from dashboard.jobs.studies import StudyJob
+from dashboard.jobs.studies import Studies, StudyJob
+from dashboard.jobs.whatif_answers import StudyName
 from dashboard.pages.whatif.answer import _plainly, answer
+from dashboard.pages.whatif.board import Board
 from dashboard.queries.nearest_fit import enough_processors, remedies
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.changes import in_words, options, text_of
@@ -23,6 +26,7 @@ from dashboard.words.executions import differences, title
 from dashboard.words.numbers import format_value, gibibytes, signed_percent
 from engine import Exploration, whatif
 from engine.exploration.memory_requirements import least_memory
+from engine.whatif import Study
 from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, plainly, run
 
 HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"
@@ -44,8 +48,42 @@ def unstudied() -> Iterator[None]:
     studies().close()
 
 
+@contextmanager
+def only(*names: StudyName) -> Iterator[None]:
+    """Has other studies end before they find anything."""
+    make = Studies.made
+
+    def made(of: Studies, name: StudyName, *arguments: Any, largest: float) -> Study[Any]:
+        if name not in names:
+            raise ValueError("Nobody looks at this study.")
+        return make(of, name, *arguments, largest=largest)
+
+    with patch.object(Studies, "made", made):
+        yield
+
+
 def page(link: dict[str, str] | None = None) -> AppTest:
     return run("whatif", exploration(), link)
+
+
+@contextmanager
+def waited_for() -> Iterator[None]:
+    """Has the page wait for its studies before it draws them, where it would draw what there is and look again."""
+    ask = Board._runs
+
+    def found(board: Board) -> Any:
+        asked = ask(board)
+        assert all(each is None or each.wait(60) for each in asked)
+        return asked
+
+    with patch.object(Board, "_runs", found):
+        yield
+
+
+def studied(link: dict[str, str] | None = None, found: Exploration | None = None) -> AppTest:
+    """The page with all its studies done."""
+    with waited_for():
+        return run("whatif", found or exploration(), link)
 
 
 def settled(app: AppTest, found: Exploration | None = None) -> AppTest:
@@ -234,7 +272,8 @@ def test_the_four_studies_are_drawn_from_the_engine() -> None:
 
 
 def test_studies_around_the_whatif_keep_its_changes() -> None:
-    app = settled(page({"whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif", "whatif_one": "matrix"}))
+    with only("sweep"):
+        app = studied({"whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif", "whatif_one": "matrix"})
     drawn = figure(app, "whatif_sweep")
     line = next(trace for trace in drawn["data"] if "markers" in trace.get("mode", "") and trace.get("customdata"))
     base = exploration().scenario
@@ -270,11 +309,11 @@ def test_what_this_server_does_not_explore_it_does_not_search_either(monkeypatch
     assert scenario.space.total < larger.space.total
     monkeypatch.setattr(explorations().settings.__class__, "largest_space", scenario.space.total, raising=True)
     # The studies of either page are waited for: what a unit is worth stands there only once they are done.
-    found = page({"whatif_changes": "batch:48;hbm_bandwidth:6144"})
+    found = studied({"whatif_changes": "batch:48;hbm_bandwidth:6144"})
     said = " ".join(each.value for each in found.warning).replace("\\", "")
     assert f"The space has {larger.space.total:,} executions" in said
     assert "It is left as it was" in said
-    assert html(settled(found)) == html(settled(page({"whatif_changes": "hbm_bandwidth:6144"})))
+    assert html(found) == html(studied({"whatif_changes": "hbm_bandwidth:6144"}))
     monkeypatch.setattr(explorations().settings.__class__, "largest_space", scenario.space.total - 1, raising=True)
     with patch.object(whatif, "reoptimise", side_effect=AssertionError("searched")):
         refused = page()

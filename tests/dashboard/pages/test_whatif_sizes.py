@@ -16,17 +16,20 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.what_if.scaling_study import Size, fall_off, size_chart, slower
 from dashboard.jobs.server import studies
+from dashboard.jobs.studies import Studies
 from dashboard.link.document_validation import scenario_of
 from engine import Exploration, best_of, whatif
 from tests.dashboard.page_runs import COARSE, again, exploration, figure, plainly, run
-from tests.dashboard.pages.test_whatif import settled
+from tests.dashboard.pages.test_whatif import only, studied, waited_for
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _found_once() -> Iterator[None]:
-    """What studies of the page found stays for the tests of this file, which look at the same few spaces."""
+    """What studies of the page found stays for the tests of this file, which look at the same few spaces; most look at
+    the sizes only."""
     studies().close()
-    yield
+    with only("sizes"):
+        yield
     studies().close()
 
 
@@ -36,7 +39,16 @@ def found() -> Exploration:
 
 
 def page(**link: str) -> AppTest:
-    return settled(run("whatif", found(), dict(link)), found())
+    return studied(dict(link), found())
+
+
+EVERY = Studies.made
+
+
+def searched(app: AppTest) -> AppTest:
+    """The page once more after a widget was changed, with all its studies done."""
+    with waited_for():
+        return again(app, found())
 
 
 def test_sizes_say_where_efficiency_falls_off() -> None:
@@ -87,11 +99,11 @@ def test_every_size_of_a_range_is_the_engines_optimum() -> None:
 def test_the_range_is_typed_and_taken_back() -> None:
     app = page()
     app.button_group(key="_whatif_range_which").set_value("every")
-    app = settled(again(app, found()), found())
+    app = searched(app)
     # Whole nodes up to twice the scenario's 16 processors.
     assert app.session_state["_url"]["whatif_range"] == "8..32:8"
     app.number_input(key="_whatif_range_1").set_value(40.0)
-    app = settled(again(app, found()), found())
+    app = searched(app)
     assert app.session_state["_url"]["whatif_range"] == "8..40:8"
     key = next(each.key for each in app.button_group if str(each.key).startswith("_whatif_range_which"))
     app.button_group(key=key).set_value("likely")
@@ -138,10 +150,10 @@ def test_where_nothing_runs_the_smallest_size_that_does_is_told() -> None:
     hopeless = exploration("hopeless")
     runs = {count: bool(best_of(whatif.changed(hopeless.scenario, {"procs": count}))) for count in range(28, 41, 4)}
     assert not all(runs[count] for count in runs if count > min(count for count in runs if runs[count]))
-    app = settled(run("whatif", hopeless, {"whatif_range": "28..40:4"}), hopeless)
+    app = studied({"whatif_range": "28..40:4"}, hopeless)
     told = plainly([each.value for each in app.caption])
     assert f"The smallest that runs has {min(count for count in runs if runs[count])} GPUs." in told
-    app = settled(run("whatif", hopeless, {"whatif_range": "8..16:8"}), hopeless)
+    app = studied({"whatif_range": "8..16:8"}, hopeless)
     assert "Nothing runs at any of them." in plainly([each.value for each in app.caption])
 
 
@@ -174,14 +186,11 @@ def test_what_is_no_range_leaves_the_likely_sizes(text: str) -> None:
     assert len(figure(app, "whatif_sizes")["data"]) == 1
 
 
-
-
 def test_what_the_studies_found_is_a_file_that_explains_itself() -> None:
     link = {"whatif_range": "8..24:8", "whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif",
             "whatif_one": "hbm_capacity"}  # fmt: skip
-    app = run("whatif", found(), link)
-    with patch("dashboard.pages.whatif.studies.st.download_button") as button:
-        settled(app, found())
+    with patch.object(Studies, "made", EVERY), patch("dashboard.pages.whatif.studies.st.download_button") as button:
+        page(**link)
     assert button.call_args.kwargs["file_name"].endswith("_studies.csv.zip")
     with zipfile.ZipFile(io.BytesIO(button.call_args.kwargs["data"]())) as packed:
         about = json.loads(packed.read("about.json"))
