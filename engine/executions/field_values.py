@@ -184,12 +184,14 @@ def convert(
     parsed = [*map(parse, values), (0, MISSING)]  # the last is what rows without a value get: their code is -1
     array = np.array([value for value, _ in parsed], dtype)[codes]
     kinds = sorted({wrong for _, wrong in parsed if wrong})
+    if kinds == [MISSING] and not (codes < 0).any():
+        return array, []
     kind_of = np.array([kinds.index(wrong) if wrong else -1 for _, wrong in parsed], np.intp)[codes]
     faults = []
     for kind, wrong in enumerate(kinds):
         rows = np.flatnonzero(kind_of == kind)
-        shown_as = {code: quoted(values[code]) if code >= 0 else "" for code in np.unique(codes[rows]).tolist()}
         if len(rows):
+            shown_as = {code: quoted(values[code]) if code >= 0 else "" for code in np.unique(codes[rows]).tolist()}
             faults.append(Fault(wrong, rows, [shown_as[code] for code in codes[rows].tolist()]))
     return array, faults
 

@@ -75,24 +75,28 @@ def _nobody_looks_any_more(_servers: WeakSet[server.Server]) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _checked_charts() -> Iterator[None]:
-    """Has Plotly check every kind of trace, and of each property of a layout, that a test draws, which servers send
-    unchecked.
+    """Has Plotly check every kind of property that traces and layouts have in a test, which servers send unchecked.
 
-    Parts are of a kind that have the same properties with values of the same kinds: of a few hundred kinds the tests
-    draw some ten thousand parts, and checking one takes longer than drawing it. Plotly looks at each of them by itself.
+    Those are of a kind that have the same name and values of the same kinds: of some hundred kinds the tests draw some
+    hundred thousand, and checking one takes longer than drawing it. Plotly looks at each of them by itself.
     """
     send, checked = Drawing.to_json, set[str]()
 
-    def unknown(part: Part) -> bool:
-        before = len(checked)
-        checked.add(repr(kind_of(part)))
-        return len(checked) > before
+    def unknown(part: Part, of: str) -> dict[str, Any]:
+        found = {}
+        for name, value in part.items():
+            kind = f"{of} {name} {kind_of(value, name in SAID)!r}"
+            if kind not in checked:
+                checked.add(kind)
+                found[name] = value
+        return found
 
     def send_checked(drawing: Drawing) -> str:
-        traces = [trace for trace in drawing.traces if unknown(trace)]
-        layout = {name: value for name, value in drawing.layout.items() if unknown({name: value})}
-        if traces or layout:
-            assert Drawing(traces, layout).figure is not None  # or Plotly says which property it does not know
+        traces = [(trace["type"], unknown(trace, trace["type"])) for trace in drawing.traces]
+        new = [{**part, "type": kind} for kind, part in traces if part]
+        layout = unknown(drawing.layout, "layout")
+        if new or layout:
+            assert Drawing(new, layout).figure is not None  # or Plotly says which property it does not know
         return send(drawing)
 
     with pytest.MonkeyPatch.context() as patch:

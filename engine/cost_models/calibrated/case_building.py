@@ -267,11 +267,17 @@ def _recompute(e: Mapping[str, Any]) -> Any:
 
 
 def _word(e: Mapping[str, Any], name: str, choices: tuple[str, ...], default: Any) -> npt.NDArray[np.float64]:
-    given = np.asarray(e.get(name, default))
+    value = e.get(name, default)
+    if isinstance(value, str) and value in choices:  # of all rows
+        return np.asarray(choices.index(value), np.float64)
+    given = np.asarray(value)
     if given.dtype.kind in "iufb":
         return given.astype(np.float64)
     words = given.astype(str)
-    unknown = sorted(set(np.unique(words).tolist()) - set(choices))
-    if unknown:
-        raise ValueError(f"{name} is {unknown[0]!r}; it must be one of {', '.join(choices)}")
-    return np.select([words == word for word in choices], list(range(len(choices)))).astype(np.float64)
+    positions = np.full(words.shape, -1.0)
+    for position, word in enumerate(choices):
+        positions[words == word] = position
+    if (positions < 0).any():
+        unknown = min(words[positions < 0].tolist())
+        raise ValueError(f"{name} is {unknown!r}; it must be one of {', '.join(choices)}")
+    return positions

@@ -30,14 +30,16 @@ from dashboard.pages.whatif import board as whatif_board
 from dashboard.settings import settings_from
 from dashboard.words.numbers import format_value
 from engine import ExplorationCancelled, Scenario, whatif
+from engine.executions.codes import OFFLOADS
 from engine.whatif import Study
 from tests.dashboard.page_runs import again, exploration, html, plainly, run
 
 
 def scenario(which: str = "exact") -> Scenario:
-    """A space of some hundred thousand executions."""
+    """A space of some ten thousand executions."""
     system = {"exact": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}[which]
-    return Scenario.of("gpt3-13B", system, num_procs=16, max_batch_size=32, datatype="float16")
+    return Scenario.of("gpt3-13B", system, num_procs=16, max_batch_size=32, datatype="float16",
+                       limits=dict.fromkeys(OFFLOADS, False))  # fmt: skip
 
 
 def endless() -> Scenario:
