@@ -85,7 +85,7 @@ def _checked_charts() -> Iterator[None]:
     def unknown(part: Part, of: str) -> dict[str, Any]:
         found = {}
         for name, value in part.items():
-            kind = f"{of} {name} {kind_of(value, name in SAID)!r}"
+            kind = f"{of} {name} {type(value) if name == ANY else kind_of(value, name in SAID)!r}"
             if kind not in checked:
                 checked.add(kind)
                 found[name] = value
@@ -104,7 +104,9 @@ def _checked_charts() -> Iterator[None]:
         yield
 
 
-SAID = {"customdata", "hovertemplate", "hovertext", "ids", "name", "text", "texttemplate", "ticktext"}
+ANY = "customdata"
+"""The property whose elements may be anything."""
+SAID = {ANY, "hovertemplate", "hovertext", "ids", "name", "text", "texttemplate", "ticktext"}
 """The properties whose texts may be any."""
 COLOUR = re.compile("#[0-9a-fA-F]{6}")
 
@@ -115,13 +117,16 @@ def kind_of(part: Any, said: bool = False) -> Any:
     if isinstance(part, Mapping):
         return {name: kind_of(value, name in SAID) for name, value in part.items()}
     if isinstance(part, np.ndarray | pd.Series | pd.DataFrame):
-        part = np.asarray(part).ravel().tolist()
+        part = np.asarray(part).ravel()
+        if part.dtype.kind in "iuf" and len(part):
+            return [repr(type(part[0].item()))], bool(part.min() < 0), bool(part.max() > 1)
+        part = part.tolist()
     every = part if isinstance(part, list | tuple) else (part,)
     types = set(map(type, every))
     if types <= {int, float}:
         return sorted(map(repr, types)), min(every, default=0) < 0, max(every, default=0) > 1
     if types == {str}:
-        return str if said else sorted({"#" if COLOUR.fullmatch(each) else each for each in every})
+        return str if said else sorted({"#" if COLOUR.fullmatch(each) else each for each in set(every)})
     if every is part and not (said and not types & {list, tuple, dict}):
         return sorted({repr(kind_of(each, said)) for each in every})
     return sorted(map(repr, types))
