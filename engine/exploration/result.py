@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -143,12 +145,25 @@ def first_row(table: pd.DataFrame) -> dict[str, Any]:
     return {str(name): value for name, value in table.iloc[0].to_dict().items()}
 
 
+_IDLE: Final[deque[duckdb.DuckDBPyConnection]] = deque(maxlen=8)
+"""Databases of explorations that are gone, for the next ones: opening one takes longer than most questions to it."""
+
+
 class _ArrowDatabase:
-    """An Arrow table that answers queries as a stored exploration does."""
+    """An Arrow table that answers queries as a stored exploration does, by a database of its own while it lives."""
 
     def __init__(self, table: pa.Table, added: AddedArrays) -> None:
         self._table, self._added = table, added
-        self._connection = duckdb.connect(":memory:", config={"enable_external_access": False})
+
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """Opened for the first question; what a question registers is seen by its own cursor and goes with it."""
+        try:
+            connection = _IDLE.pop()
+        except IndexError:
+            connection = duckdb.connect(":memory:", config={"enable_external_access": False})
+        weakref.finalize(self, _IDLE.append, connection).atexit = False
+        return connection
 
     @contextmanager
     def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:
