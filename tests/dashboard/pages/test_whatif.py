@@ -32,11 +32,15 @@ from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, 
 HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"
 
 
+MADE = Studies.made
+
+
 @pytest.fixture(autouse=True, scope="module")
-def _found_once() -> Iterator[None]:
-    """What studies of the page found stays for the tests of this file, most of which do not look at it."""
+def _nobody_looks_at_studies() -> Iterator[None]:
+    """Most tests of this file do not; those that do ask for them."""
     studies().close()
-    yield
+    with only():
+        yield
     studies().close()
 
 
@@ -51,14 +55,21 @@ def unstudied() -> Iterator[None]:
 @contextmanager
 def only(*names: StudyName) -> Iterator[None]:
     """Has other studies end before they find anything."""
-    make = Studies.made
 
     def made(of: Studies, name: StudyName, *arguments: Any, largest: float) -> Study[Any]:
         if name not in names:
             raise ValueError("Nobody looks at this study.")
-        return make(of, name, *arguments, largest=largest)
+        return MADE(of, name, *arguments, largest=largest)
 
     with patch.object(Studies, "made", made):
+        yield
+
+
+@contextmanager
+def every_study() -> Iterator[None]:
+    """Has all studies find what there is, also those that were refused before."""
+    studies().close()
+    with patch.object(Studies, "made", MADE):
         yield
 
 
@@ -255,7 +266,8 @@ def test_the_old_best_is_the_plainest_of_those_that_tie_though_nothing_was_explo
 
 def test_the_four_studies_are_drawn_from_the_engine() -> None:
     found = exploration()
-    app = settled(page({"whatif_changes": "hbm_capacity:100"}))
+    with every_study():
+        app = settled(page({"whatif_changes": "hbm_capacity:100"}))
     drawn = figure(app, "whatif_sweep")
     line = next(trace for trace in drawn["data"] if "markers" in trace.get("mode", "") and trace.get("customdata"))
     values = [point[0] for point in line["customdata"]]
@@ -303,17 +315,18 @@ def test_slider_values_hold_the_base_and_the_value() -> None:
 def test_what_this_server_does_not_explore_it_does_not_search_either(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search cannot be stopped: one of a space that takes hours would keep a thread of the server busy for as long.
     """
-    studies().close()
     scenario = exploration().scenario
     larger = whatif.changed(scenario, {"batch": 48.0})
     assert scenario.space.total < larger.space.total
     monkeypatch.setattr(explorations().settings.__class__, "largest_space", scenario.space.total, raising=True)
     # The studies of either page are waited for: what a unit is worth stands there only once they are done.
-    found = studied({"whatif_changes": "batch:48;hbm_bandwidth:6144"})
+    with every_study():
+        found = studied({"whatif_changes": "batch:48;hbm_bandwidth:6144"})
+        same = studied({"whatif_changes": "hbm_bandwidth:6144"})
     said = " ".join(each.value for each in found.warning).replace("\\", "")
     assert f"The space has {larger.space.total:,} executions" in said
     assert "It is left as it was" in said
-    assert html(found) == html(studied({"whatif_changes": "hbm_bandwidth:6144"}))
+    assert html(found) == html(same)
     monkeypatch.setattr(explorations().settings.__class__, "largest_space", scenario.space.total - 1, raising=True)
     with patch.object(whatif, "reoptimise", side_effect=AssertionError("searched")):
         refused = page()

@@ -20,7 +20,7 @@ from dashboard.jobs.studies import Studies
 from dashboard.link.document_validation import scenario_of
 from engine import Exploration, best_of, whatif
 from tests.dashboard.page_runs import COARSE, again, exploration, figure, plainly, run
-from tests.dashboard.pages.test_whatif import only, studied, waited_for
+from tests.dashboard.pages.test_whatif import MADE, only, studied, waited_for
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -40,9 +40,6 @@ def found() -> Exploration:
 
 def page(**link: str) -> AppTest:
     return studied(dict(link), found())
-
-
-EVERY = Studies.made
 
 
 def searched(app: AppTest) -> AppTest:
@@ -189,7 +186,7 @@ def test_what_is_no_range_leaves_the_likely_sizes(text: str) -> None:
 def test_what_the_studies_found_is_a_file_that_explains_itself() -> None:
     link = {"whatif_range": "8..24:8", "whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif",
             "whatif_one": "hbm_capacity"}  # fmt: skip
-    with patch.object(Studies, "made", EVERY), patch("dashboard.pages.whatif.studies.st.download_button") as button:
+    with patch.object(Studies, "made", MADE), patch("dashboard.pages.whatif.studies.st.download_button") as button:
         page(**link)
     assert button.call_args.kwargs["file_name"].endswith("_studies.csv.zip")
     with zipfile.ZipFile(io.BytesIO(button.call_args.kwargs["data"]())) as packed:
