@@ -113,9 +113,10 @@ def _catalogued(database: Database, cursor: duckdb.DuckDBPyConnection, key: str 
     Times are read as numbers, because Python does not have all of them.
     """
     chosen = "* REPLACE (epoch_us(created_at) AS created_at)"
-    where, parameters = ("", {}) if key is None else ("WHERE e.key = $key", {"key": key})
-    order = "ORDER BY e.created_at DESC, e.key"
-    result = cursor.execute(f"SELECT {chosen} FROM exploration e {where} {order}", parameters)
+    rest, parameters = "ORDER BY e.created_at DESC, e.key", {}
+    if key is not None:  # which is one row, where nothing is damaged
+        rest, parameters = "WHERE e.key = $key", {"key": key}
+    result = cursor.execute(f"SELECT {chosen} FROM exploration e {rest}", parameters)
     names = [column[0] for column in result.description or ()]
     found = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
     tables: set[str] = set()

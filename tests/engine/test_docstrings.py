@@ -72,7 +72,7 @@ def test_what_texts_say_is_elsewhere_is_there() -> None:
     gone = set()
     for file in (*texts, ROOT / "README.md"):
         text = file.read_text(encoding="utf-8")
-        for name in re.findall(rf"\b(?:{'|'.join(ROOMS)})(?:\.[a-z_]\w*)+", text):
+        for name in set(re.findall(rf"\b(?:{'|'.join(ROOMS)})(?:\.[a-z_]\w*)+", text)):
             found, *rest = name.split(".")
             place = ROOT / found
             while rest and ((place / rest[0]).is_dir() or (place / f"{rest[0]}.py").is_file()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
@@ -35,9 +36,15 @@ def about(path: Path) -> set[str]:
     return {name for room, name in ABOUT.items() if path.is_relative_to(room)}
 
 
+@lru_cache(maxsize=1)
+def walked(tree: ast.AST) -> list[ast.AST]:
+    """Every node of a source, listed once for those who ask one after the other."""
+    return list(ast.walk(tree))
+
+
 def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """The modules that a source imports, and the name by which it knows what it takes."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, (alias.asname or alias.name).split(".")[0]) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -64,7 +71,7 @@ def called(node: ast.AST, *names: str) -> list[ast.expr]:
 def asked(tree: ast.AST, names: set[str], packages: set[str]) -> Iterator[str]:
     """What of a source asks for one of these cost models: by name, as a key or pattern, or for a class of a package."""
     classes = {name for module, name in imported(tree) if any(module.startswith(f"{each}.") for each in packages)}
-    for node in ast.walk(tree):
+    for node in walked(tree):
         found: set[str] = set()
         if isinstance(node, ast.Compare):
             found = {text for each in (node.left, *node.comparators) for text in texts(each)}
