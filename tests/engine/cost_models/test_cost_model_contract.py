@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def about(path: Path) -> set[str]:
 
 
 @lru_cache(maxsize=1)
-def walked(tree: ast.AST) -> list[ast.AST]:
+def walked(tree: ast.AST) -> list[Any]:
     """Every node of a source, listed once for those who ask one after the other."""
     return list(ast.walk(tree))
 
