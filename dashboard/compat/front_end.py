@@ -36,7 +36,7 @@ _FIRST: Final = ("BidiComponent", "Button", "ButtonGroup", "Html", "PageLink")
 
 IN_USE: Final = (
     "stAppViewContainer", "stCaptionContainer", "stColumn", "stDataFrame", "stElementContainer",
-    "stExpandSidebarButton", "stHorizontalBlock", "stMain", "stMainBlockContainer", "stMarkdown",
+    "stExpandSidebarButton", "stHorizontalBlock", "stLayoutWrapper", "stMain", "stMainBlockContainer", "stMarkdown",
     "stPopover", "stPopoverBody", "stPopoverButton", "stSelectbox", "stSelectboxVirtualDropdown", "stTopNav",
     "stTooltipContent", "stTopNavSection", "stVerticalBlock", "stWidgetLabel",
 )  # fmt: skip

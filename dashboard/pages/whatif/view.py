@@ -48,7 +48,8 @@ def render(view: View) -> None:
     if refusal:  # a search takes a thread of the server until it ends, whether anybody waits for it or not
         st.error(literal(refusal), icon=":material/error:")
         return
-    left, right = st.columns([1, 3.55], gap="medium")
+    with st.container(key="whatif_parts"):  # by which the style sheet orders them on a phone
+        left, right = st.columns([1, 3.55], gap="medium")
     with left:
         _hardware()
     with right:
