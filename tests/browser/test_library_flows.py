@@ -43,7 +43,7 @@ def test_an_edited_system_reaches_a_stranger_who_never_saw_it(page: Page, strang
     link = page.locator("[data-testid=stCode] code").first.inner_text().replace("\n", "").strip()
     assert len(link) < 600
     assert "metric=mfu" in link
-    stranger.goto(link)
+    open_at(stranger, link)
     expect(stranger.locator(".st-key-sentence")).to_contain_text("edited")
     expect(stranger.locator(".ss-tile-value").first).to_contain_text(rate)
     expect(stranger.get_by_role("radio", name="MFU")).to_be_checked()
@@ -93,7 +93,7 @@ def test_a_file_from_elsewhere_becomes_a_model(page: Page, server: str, tmp_path
 
 
 def test_a_hostile_link_ends_in_a_sentence(page: Page, server: str) -> None:
-    page.goto(f"{server}/?scenario={folded(b' ' * 5_000_000)}")
+    open_at(page, f"{server}/?scenario={folded(b' ' * 5_000_000)}")
     expect(page.locator("[data-testid=stAlert]").first).to_contain_text("unfolds")
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
 

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server, Window, settled
+from tests.browser.conftest import Server, Window, open_at, settled
 
 COUNT_RUNS = """() => {
   const app = document.querySelector('[data-test-script-state]');
@@ -20,9 +20,9 @@ QUERY = "model=llama-3.1-8B&system=h100_80g_sxm&procs=8&serving_ttft=500&serving
 def test_the_first_thing_done_after_the_server_was_started_again_is_done(
     process: Server, first: Window, other: Window
 ) -> None:
-    page = other.context.new_page()
+    page = other.page
     field = page.locator("[class*=st-key-_serving_ttft] input").first
-    page.goto(f"{process.address}/serving?{QUERY}")
+    open_at(page, f"{process.address}/serving?{QUERY}")
     expect(field).to_have_value("500")
     expect(page.locator("canvas").first).to_be_visible()
     expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
@@ -42,7 +42,6 @@ def test_the_first_thing_done_after_the_server_was_started_again_is_done(
     expect(page).to_have_url(re.compile("serving_tpot=50"))
     settled(page)
     expect(field).to_have_value("")
-    page.close()
     for window in (first, other):  # what other tests work on has found the server again as well
         expect(window.page.get_by_text("Connection error")).to_have_count(0)
         settled(window.page)

@@ -10,7 +10,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from dashboard.words.numbers import format_value
 from engine import Scenario, explore_scenario, whatif
-from tests.browser.conftest import SMALL, settled
+from tests.browser.conftest import SMALL, open_at, settled
 
 LIMITS = {"tensor_par": [2, 4], "pipeline_par": [1, 2]}
 LIMITED = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4"
@@ -34,14 +34,14 @@ def test_a_comparison_travels_as_one_file(page: Page, stranger: Page, server: st
         best = explore_scenario(scenario).best
         assert best is not None
         rates.append(format_value("sample_rate", best["sample_rate"]).split()[0])
-    page.goto(f"{server}/compare?{LIMITED}&compare_b=~hbm_bandwidth:6144&compare_domain=logarithmic")
+    open_at(page, f"{server}/compare?{LIMITED}&compare_b=~hbm_bandwidth:6144&compare_domain=logarithmic")
     expect(tile(page, "B · best throughput")).to_contain_text(rates[1])
     press(page, "Share")
     with page.expect_download() as download:
         page.get_by_role("button", name="Comparison file").click()
     file = tmp_path / "comparison.json"
     download.value.save_as(file)
-    stranger.goto(f"{server}/scenarios")
+    open_at(stranger, f"{server}/scenarios")
     press(stranger, "Open a file")
     stranger.locator("[data-testid=stFileUploaderDropzoneInput]").set_input_files(file)
     stranger.get_by_role("button", name="Open it").click()
@@ -54,7 +54,7 @@ def test_a_comparison_travels_as_one_file(page: Page, stranger: Page, server: st
 
 
 def test_the_start_page_written_out_opens_it_with_what_the_link_says(page: Page, server: str) -> None:
-    page.goto(f"{server}/memory?{LIMITED}")
+    open_at(page, f"{server}/memory?{LIMITED}")
     expect(page.locator(".st-key-sentence")).to_contain_text("GPT-3 13B")
     for path in ("explore", "explore/"):
         page.goto(f"{server}/{path}?{LIMITED}&metric=mfu")
