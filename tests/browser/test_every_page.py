@@ -138,10 +138,13 @@ def test_a_page_is_heard_and_seen_on_screens_of_any_width(screen: Screen, entry:
 
 def check_wide(page: Page, entry: Entry) -> None:
     """What people hear of a page, and what they print."""
-    for begin in SENTENCE if entry.needs is not Needs.NOTHING else ():
+    sentence = SENTENCE if entry.needs is not Needs.NOTHING else ()
+    for begin in sentence:
         # A script names the sentence's parts when they are drawn, one by one: what is drawn again has no name before.
-        expect(page.get_by_role("button", name=re.compile(f"^{begin}"))).to_have_count(1)
+        expect(page.locator(".st-key-bar").get_by_role("button", name=re.compile(f"^{begin}"))).to_have_count(1)
     nodes = heard(page)
+    buttons = [node["name"] for node in nodes if node["role"] == "button"]
+    assert [sum(name.startswith(begin) for name in buttons) for begin in sentence] == [1] * len(sentence)
     assert [node["name"] for node in nodes if node["role"] == "heading" and node["level"] == 1] == [entry.title]
     assert [node for node in nodes if MARKUP.search(node["name"])] == []
     assert [node for node in nodes if node["role"] in NAMED and not node["name"]] == []
