@@ -54,7 +54,7 @@ def measure(
     Args:
         device: "auto" (an accelerator where there is one), "cuda" (also ROCm's) or "cpu".
         quick: fewer and smaller operations, for some ten seconds.
-        seconds: for the benchmarks themselves [s]; chosen by `quick` where None.
+        seconds: for the benchmarks themselves [s], beside which accelerators warm up; chosen by `quick` where None.
         ranks: processes for the collectives; all accelerators, or 2 on a CPU, where not given. 1 for none.
         threads: that a CPU computes with; PyTorch's own number where not given.
         progress: is told before every benchmark.
@@ -118,14 +118,14 @@ class _Run:
     exchanges: list[Any] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
-    steps: list[tuple[str, float, Callable[[float], None]]] = field(default_factory=list)
+    steps: list[tuple[str, float, float, Callable[[float], None]]] = field(default_factory=list)
 
     def everything(self, threads: int) -> None:
         """Lists what there is to do, then does it."""
         self._list(threads)
-        for done, (what, share, action) in enumerate(self.steps):
+        for done, (what, share, _, action) in enumerate(self.steps):
             if self.listener is not None:
-                left = sum(each[1] + self.bench.warm_seconds for each in self.steps[done:])
+                left = sum(longest for _, _, longest, _ in self.steps[done:])
                 self.listener(Progress(done, len(self.steps), what, left))
             try:
                 with warnings.catch_warnings():
@@ -160,16 +160,18 @@ class _Run:
             for batch, sequence in sizes.attentions:
                 share = shares["attentions"] / (len(self.bench.kernels) * len(sizes.attentions))
                 what = f"{kernel} attention, {batch} x {sequence} tokens"
-                self._add(what, share, self._attention(what, kernel, (batch, sequence)))
+                self._add(what, share, self._attention(what, kernel, (batch, sequence)), timings=2)
         if self.ranks > 1:
-            self._add(f"collectives over {self.ranks} processes", shares["exchanges"], self._exchange(threads))
+            what = f"collectives over {self.ranks} processes"
+            self._add(what, shares["exchanges"], self._exchange(threads), timings=0)
         elif self.device.kind == "cpu":
             self._skip("collectives", "a single process has nobody to exchange with")
         else:
             self._skip("collectives", "there is one accelerator")
 
-    def _add(self, what: str, share: float, action: Callable[[float], None]) -> None:
-        self.steps.append((what, share, action))
+    def _add(self, what: str, share: float, action: Callable[[float], None], timings: int = 1) -> None:
+        """Lists a step, with its share of the time and how long it takes at most, as each timing warms up first [s]."""
+        self.steps.append((what, share, share + timings * self.bench.warm_seconds, action))
 
     def _transfer(self, kind: Any, moved: int) -> Callable[[float], None]:
         return lambda share: self.transfers.append(self.bench.transfer(kind, moved, share))

@@ -31,7 +31,7 @@ ALONG: Final = {"send": "Send time", "uneven": "Imbalance", "microbatches": "Mic
 REPLAYED: Final = 10_000
 """Actions that a schedule has at most on this page, so that all of them are replayed in an instant."""
 VALUES: Final = 21
-"""Of a slider at which schedules are compared."""
+"""How many values of a slider schedules are compared at."""
 PLANNED: Final = 512
 """Microbatches times ranks up to which planned orders are planned along a slider."""
 DRAWN: Final = 1_400

@@ -38,7 +38,8 @@ def measure(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the files are written.")] = Path(),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer, smaller benchmarks: seconds, and rougher.")] = False,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", metavar="S", help="Time for the benchmarks; 120, or 8 with --quick.")
+        float | None,
+        typer.Option("--seconds", metavar="S", help="Time for timing, beside warming up; 120, or 8 with --quick."),
     ] = None,
     device: Annotated[
         str, typer.Option("--device", metavar="D", help="auto, cuda (also for ROCm) or cpu.")

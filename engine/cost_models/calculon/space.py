@@ -73,6 +73,7 @@ class CalculonSpace(Space):
         model, limits = self.model, self.limits
         allow = {name: permits(limits, name) for name in (column.name for column in FIELDS)}
         uneven = bool(limits.get("uneven_pipelines"))
+        # All batches are counted before the first cell is made: too many are refused at once, not after a minute.
         shapes: list[tuple[int, int, int, tuple[int, ...], Sequence[int]]] = []
         tried = 0
         for tensor in divisors(self.num_procs):

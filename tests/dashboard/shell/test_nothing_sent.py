@@ -107,7 +107,7 @@ def assert_framed_by_nobody(server: Server) -> None:
 
 
 def test_nothing_is_sent_anywhere_and_nobody_frames_it(watched: dict[str, str]) -> None:
-    """Not even by a server that others reach, which Streamlit's would have looked for its own address."""
+    """The server is one that others reach: Streamlit has such a server ask the network for its own address."""
     ours = "https://shardscape.example.org"
     named = f"--server.corsAllowedOrigins={ours}"
     with running("--server.address", "0.0.0.0", named, variables=watched) as server:

@@ -331,6 +331,24 @@ def test_stopping_leaves_the_store_as_it_was(store_path: Path) -> None:
         assert_identical(found, everything(narrow()))
 
 
+def test_explorations_in_memory_answer_for_themselves_whoever_came_before() -> None:
+    """Databases of those that are gone are used again."""
+    asked = {"num_procs": 4, "datatype": "float16"}
+
+    def answers(batch: int) -> tuple[int, list[Any]]:
+        found = engine.explore("megatron-126M", "a100_80g", max_batch_size=batch, **asked)
+        assert found.rows.count() == found.feasible
+        return found.rows.count(), found.rows.top(5)["sample_rate"].to_pylist()
+
+    first, others = answers(4), [answers(batch) for batch in (8, 16, 8, 4)]
+    assert others[0] == others[2] != others[1]
+    assert others[3] == first != others[0]
+    # Two that live at once have a database each, whichever is asked first.
+    small, large = (engine.explore("megatron-126M", "a100_80g", max_batch_size=b, **asked) for b in (4, 8))
+    for found in (large, small, large):
+        assert found.rows.count() == found.feasible
+
+
 def test_an_event_stops_an_exploration_in_memory() -> None:
     event = threading.Event()
     event.set()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from engine.measure import MeasureError, collect, devices
+from engine.measure import MeasureError, benchmarks, collect, devices
 from engine.measure.collect import Progress, measure
 from engine.measure.samples import Attention, Device, Launch, Product, Timing, Transfer
 from tests.engine.measure.synthetic import H100
@@ -20,7 +21,7 @@ class Pretended:
 
     eight_bit = True
     kernels = ("native", "flash2")
-    warm_seconds = 0.0
+    warm_seconds = 0.25
 
     def __init__(self, torch: object, device: Device) -> None:
         self.asked: list[tuple[str, float]] = []
@@ -76,12 +77,37 @@ def test_what_fails_or_takes_too_long_is_skipped_with_its_reason() -> None:
     # 10 transfers, 4 kinds of launches, 26 products, 10 times attention
     assert [each.done for each in told] == list(range(50))
     assert {each.total for each in told} == {50}
+    # 85 % of 200 s, as there are no collectives, and 0.25 s of warming up before 60 timings: attention has two.
+    assert told[0].seconds_left == pytest.approx(170.0 + 15.0)
 
 
 @pytest.mark.usefixtures("pretended")
 def test_ranks_are_accelerators_that_are_there() -> None:
     with pytest.raises(MeasureError, match="--ranks is 2; it must be from 1 to 1 on this machine"):
         measure(ranks=2)
+
+
+@pytest.mark.parametrize(("kind", "least", "most"), [("cpu", 0.0, 0.0), ("cuda", 0.1, 1.0), ("rocm", 0.1, 1.0)])
+def test_accelerators_work_before_they_are_timed(
+    kind: Any, least: float, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is timed: their clocks fall once they have worked for some tenths of a second."""
+    asked: list[float] = []
+
+    def timed(call: object, *, warm_seconds: float = 0.0, **_: Any) -> Timing:
+        asked.append(warm_seconds)
+        return Timing(seconds=1.0, spread=0.0, repeats=5)
+
+    monkeypatch.setattr(benchmarks, "timed", timed)
+    device = devices.described(torch_with(major=9, minor=0)).model_copy(update={"kind": kind})
+    bench = benchmarks.Benchmarks(MagicMock(), device)
+    bench.product(device.datatype, (64, 64, 64), 1.0)
+    bench.attention("native", 2, 64, (1, 64), 1.0)
+    bench.kernel(1.0)
+    bench.block("block", 1.0)
+    assert len(asked) == 5
+    assert {bench.warm_seconds} == set(asked)
+    assert least <= bench.warm_seconds <= most
 
 
 def torch_with(**facts: Any) -> Any:
