@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from contextlib import nullcontext
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ import pytest
 from engine import codesign
 from engine.cli.commands.codesign import _Line
 from engine.codesign.executors import HereExecutor
+from tests.engine import forked
 from tests.engine.codesign.small_study import study
 
 distributed = pytest.importorskip("distributed")
@@ -111,19 +113,25 @@ def test_a_killed_worker_loses_and_repeats_nothing(cluster: Cluster, expected: p
     same(tmp_path, expected)
 
 
+def _client(mouth: Connection, words: list[str]) -> None:
+    """Runs a command to its end."""
+    from engine.cli.main import main
+
+    main(words)
+
+
 def test_a_killed_client_goes_on_where_it_was(cluster: Cluster, expected: pd.DataFrame, tmp_path: Path) -> None:
     file = tmp_path / "study.json"
     file.write_text(json.dumps(study(**MANY).to_document()), encoding="utf-8")
     place = tmp_path / "results"
-    command = [sys.executable, "-m", "engine.cli.main", "codesign", str(file), "--folder", str(place),
-               "--cluster", cluster.address, "--task-seconds", "0.05"]  # fmt: skip
-    client = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    words = ["codesign", str(file), "--folder", str(place), "--cluster", cluster.address, "--task-seconds", "0.05"]
+    client, ear = forked.start(_client, words)
     for _ in range(600):
         if (place / "parts").exists() and len(list((place / "parts").iterdir())) > 3:
             break
         threading.Event().wait(0.05)
     client.kill()
-    client.wait()
+    forked.finish(client, ear)
     again = codesign.run(study(**MANY), place, client=cluster.address, task_seconds=0.05)
     assert again.before > 0
     assert again.done == again.total == POINTS
