@@ -291,13 +291,12 @@ def test_time_is_bounded_whatever_a_search_does(monkeypatch: pytest.MonkeyPatch)
     huge = {**LLAMA, "model": "deepseek-v3", "num_procs": 65_536, "max_batch_size": 262_144}
     huge["limits"] = {"context_par": [1, 2, 4, 8, 16], "expert_tensor_par": [1, 2, 4, 8], "zero_stage": [0, 1, 2, 3]}
     try:
-        answerer.answer("list_systems", {"search": "h100"})
         for name, more in (("explore", {}), ("what_if", {"changes": {"hbm_capacity": 100}})):
             started = time.monotonic()
             with pytest.raises(QuestionError, match="given up after 1 s"):
                 answerer.answer(name, {"scenario": huge, **more})
             assert time.monotonic() - started < 30
-        assert answerer.answer("list_systems", {"search": "no such system"}) == {"systems": []}
+            assert answerer.pids == (), "the next one is answered by another process"
     finally:
         answerer.close()
 

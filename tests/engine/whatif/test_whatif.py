@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 from unittest import mock
@@ -30,7 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
                "datatype": "float8", "limits": {"tensor_par_overlap": "none", "weight_offload": False}},
     "one network": {"model": "megatron-22B", "system": "tpu_v5p_95g", "num_procs": 8, "max_batch_size": 8,
                     "datatype": "bfloat16", "cost_model": "calculon"},
-    "calibrated": {"model": "llama-3-8B", "system": "h100_80g_sxm", "num_procs": 16, "max_batch_size": 16,
+    "calibrated": {"model": "llama-3-8B", "system": "h100_80g_sxm", "num_procs": 16, "max_batch_size": 8,
                    "datatype": "bfloat16"},
     "limited": {"model": "gpt3-13B", "system": "a100_80g", "num_procs": 64, "max_batch_size": 32,
                 "datatype": "float16", "limits": {"uneven_pipelines": True, "tensor_par": {"max": 8},
@@ -340,6 +340,13 @@ def test_a_study_that_was_left_goes_on_without_finding_anything_twice(name: str)
             assert asked.call_count == len(whole) - done
 
 
+@cache
+def ties_of(one: Scenario) -> list[int]:
+    """The executions that are as fast as any, by looking at all."""
+    rows = explored_with_rows(one).rows.table(["id", "sample_rate"]).to_pandas()
+    return sorted(rows["id"][rows["sample_rate"] == rows["sample_rate"].max()])
+
+
 @pytest.mark.parametrize(
     ("case", "changes"),
     [(case, {}) for case in CASES]
@@ -354,10 +361,6 @@ def test_all_that_tie_with_the_best_are_known_and_one_may_be_chosen(case: str, c
     def last(executions: pd.DataFrame) -> int:
         offered.append(executions)
         return int(executions["id"].iloc[-1])
-
-    def ties_of(one: Scenario) -> list[int]:
-        rows = explored_with_rows(one).rows.table(["id", "sample_rate"]).to_pandas()
-        return sorted(rows["id"][rows["sample_rate"] == rows["sample_rate"].max()])
 
     before = ties_of(base)
     now = ties_of(after) if changes else before
@@ -448,12 +451,12 @@ def test_a_ready_space_counts_like_a_search() -> None:
 
 
 @pytest.mark.parametrize("limits", [{}, {"data_par_net": [0], "data_par": [2, 4, 8, 16]}], ids=["free", "networks"])
-@pytest.mark.parametrize("domain", [1, 4, 32, 64])
+@pytest.mark.parametrize("domain", [1, 4, 16, 32])
 def test_other_networks_give_what_exploring_them_gives(domain: int, limits: dict[str, Any]) -> None:
     """Executions, how many there are, and the networks that they are placed on."""
     base = Scenario.of(
-        "gpt3-13B", "h100_80g_sxm", num_procs=64, max_batch_size=64, datatype="bfloat16",
-        limits={"batch_size": [64], **limits},
+        "gpt3-13B", "h100_80g_sxm", num_procs=32, max_batch_size=32, datatype="bfloat16",
+        limits={"batch_size": [32], **limits},
     )  # fmt: skip
     answer = whatif.reoptimise(base, {"net0_size": domain})
     found = explored(whatif.changed(base, {"net0_size": domain}))
