@@ -171,7 +171,7 @@ class _Round:
     def _grow_large(self, name: str) -> None:
         """Tries the largest entries of the table first, as if the job had no GPUs."""
         own = len(self.plan.gpus[name])
-        others = self.plan.without(frozenset({name})).free(self.cluster)
+        others = self.plan.free(self.cluster, but=name)
         for gpus, placements in sorted(self.jobs[name].application.table, key=lambda entry: -entry[0]):
             if own > gpus:
                 continue
@@ -180,6 +180,8 @@ class _Round:
                 return
 
     def _try(self, name: str, gpus: int, placements: Sequence[str], free: Mapping[int, int]) -> bool:
+        if sum(free.values()) < gpus:
+            return False
         for digits in placements:
             nodes = _nodes(sorted(map(int, digits), reverse=True), gpus, free)
             if nodes is not None:

@@ -20,15 +20,16 @@ class Allocations:
     gpus: dict[str, list[int]] = field(default_factory=dict)
     plans: dict[str, str] = field(default_factory=dict)
 
-    def free(self, cluster: Cluster) -> dict[int, int]:
+    def free(self, cluster: Cluster, but: str | None = None) -> dict[int, int]:
         """Returns the free GPUs of the nodes that have any, by node in rising order.
 
         Args:
             cluster: with nodes from 0.
+            but: name of a job whose GPUs count as free.
         """
         left = [cluster.gpus_per_node] * cluster.nodes
-        for nodes in self.gpus.values():
-            for node in nodes:
+        for job, nodes in self.gpus.items():
+            for node in nodes if job != but else ():
                 left[node] -= 1
         return {node: gpus for node, gpus in enumerate(left) if gpus > 0}
 

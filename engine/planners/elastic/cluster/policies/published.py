@@ -132,7 +132,7 @@ class _Round:
 
     def _set(self, name: str, at: int) -> bool:
         """Puts a job on a level, on its own nodes and free ones, and returns whether it fits."""
-        free = self.plan.without(frozenset({name})).free(self.policy.cluster)
+        free = self.plan.free(self.policy.cluster, but=name)
         if put(self.plan, name, self.levels[name][at].options, free) is None:
             return False
         self.at[name] = at
