@@ -13,9 +13,10 @@ from engine.calibrate.choice import adjustable, influence
 from engine.calibrate.fit import Outcome
 from engine.calibrate.fit import calibrate as fit
 from engine.calibrate.rows import Checked
-from engine.cost_models.calibrated import library_calibration, parameters, step_times
+from engine.cost_models.calibrated import Parameters, library_calibration, parameters, step_times
 from engine.validation.fitting import fit_parameters
 from engine.validation.mapping import Mapped, map_runs
+from engine.validation.predict import measured_seconds
 from engine.validation.reading import Runs, library_runs
 from engine.validation.refit import start_parameters
 from engine.validation.selection import fit_weights
@@ -195,7 +196,6 @@ def test_an_accelerator_without_rates_can_be_calibrated() -> None:
 
 
 def part_of_table(name: str, truth: object) -> calibrate.Measured:
-    from engine.cost_models.calibrated import Parameters
     from engine.validation.reading import runs_of
     from tests.engine.calibrate.runs import measured
 
@@ -212,6 +212,20 @@ def library_mapped() -> tuple[Runs, Mapped]:
     return runs, map_runs(runs)
 
 
+SOURCES = "torchtitan|SimuMax"
+
+
+@cache
+def fitted_without_them() -> Parameters:
+    """What a fit to a third of the runs finds that are of neither source, as it would be without a user's own runs."""
+    runs, mapped = library_mapped()
+    seconds = measured_seconds(mapped)
+    weights = np.where(mapped.supported & np.isfinite(seconds), fit_weights(runs.table), 0.0)
+    rows = np.flatnonzero((weights > 0) & ~runs.table["source"].str.contains(SOURCES).to_numpy(bool))[::3]
+    start = start_parameters()
+    return fit_parameters(mapped.case.take(rows), seconds[rows], start, weights=weights[rows]).parameters
+
+
 @pytest.mark.parametrize(
     ("source", "accelerator", "system"),
     [
@@ -222,24 +236,18 @@ def library_mapped() -> tuple[Runs, Mapped]:
 def test_a_published_source_is_predicted_better_after_a_fit_to_part_of_it(
     source: str, accelerator: str, system: str
 ) -> None:
-    """The library is fitted to a third of its runs, without the source, as it would be without a user's own runs."""
-    from engine.validation.predict import measured_seconds
-
-    runs, mapped = library_mapped()
+    runs, _ = library_mapped()
     theirs = runs.table["source"].str.contains(source).to_numpy(bool)
-    seconds = measured_seconds(mapped)
-    weights = np.where(mapped.supported & np.isfinite(seconds), fit_weights(runs.table), 0.0)
-    rows = np.flatnonzero((weights > 0) & ~theirs)[::3]
-    without = fit_parameters(mapped.case.take(rows), seconds[rows], start_parameters(), weights=weights[rows])
+    without = fitted_without_them()
     document = hardware.calibration_document(library_calibration())
     for name in ("sustained_ampere", "sustained_hopper", "sustained_blackwell", "attention", "launch", "immaturity"):
         old = document["parameters"][name]
-        document["parameters"][name] = {"value": float(getattr(without.parameters, name)), "kind": "fitted",
+        document["parameters"][name] = {"value": float(getattr(without, name)), "kind": "fitted",
                                         "source": old["source"]}  # fmt: skip
     base = hardware.load_calibration_document(document)
 
     mine = theirs & (runs.table["hardware"] == accelerator).to_numpy(bool) & (fit_weights(runs.table) > 0)
-    data = calibrate.check(part_of(runs, mine), hardware.load(system), without.parameters)
+    data = calibrate.check(part_of(runs, mine), hardware.load(system), without)
     outcome = fit(data, base=base)
     assert outcome.known == outcome.rows
     assert outcome.errors_unseen is not None

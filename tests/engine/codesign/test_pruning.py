@@ -133,18 +133,18 @@ def test_no_calibrated_system_exceeds_a_better_one(model: str, procs: int) -> No
     {"objectives": ["tokens_per_s", "usd"],
      "edits": [{"parameter": "hbm_bandwidth", "values": [1500, 6000]}, WIDE["edits"][0], *WIDE["edits"][2::2]]},
     {"models": ["megatron-126M"], "systems": ["h100_80g_sxm"], "datatypes": ["bfloat16"], "cost_model": "calibrated",
-     "edits": [{"parameter": "hbm_capacity", "values": [4, 20, 80]},
+     "edits": [{"parameter": "hbm_capacity", "values": [4, 80]},
                {"parameter": "net0_bandwidth", "values": [100, 450]},
                {"parameter": "compute", "values": [500, 990]}, {"parameter": "host_capacity", "values": [0, 64]}]},
     {"objectives": ["tokens_per_joule", "days", "usd"],
      "models": [{"model": "megatron-126M", "weight": 2}, {"model": "megatron-5B"}], "sizes": [4, 8],
      "constraints": [{"quantity": "watts", "at_most": 13_000}],
-     "edits": WIDE["edits"][:2]},
+     "edits": [WIDE["edits"][0], {"parameter": "hbm_bandwidth", "values": [1500, 6000]}]},
     # Here the better designs are refused, so what loses to one of them may be the best of those that are not.
     {"objectives": ["tokens_per_s", "usd"], "edits": WIDE["edits"][:3],
      "constraints": [{"quantity": "usd", "at_least": 300_000}]},
     {"objectives": ["tokens_per_s", "usd"],
-     "edits": [*WIDE["edits"][:2], {"parameter": "sequence", "values": [512, 1024, 2048]}]},
+     "edits": [*WIDE["edits"][:2], {"parameter": "sequence", "values": [512, 2048]}]},
 ], ids=["calculon", "calibrated", "a mix", "a price of at least so much", "samples of several lengths"])  # fmt: skip
 def test_answers_are_those_without_skipping(more: dict[str, Any], tmp_path: Path) -> None:
     whole, less = (study(**{**WIDE, **more}, prune=prune) for prune in (False, True))

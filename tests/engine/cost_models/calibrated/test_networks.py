@@ -79,7 +79,7 @@ def fewest_together(members: Any) -> int:
 def test_all_groups_of_an_execution_have_one_placement_in_which_none_straddles_a_network_that_it_fits_in() -> None:
     draw = np.random.default_rng(0)
     uneven = 0
-    for _ in range(500):
+    for _ in range(250):
         tensor, context, further = (
             int(draw.choice(each)) for each in ([1, 2, 3, 8, 16], [1, 2, 4, 6], [1, 2, 5, 11, 16, 40])
         )
@@ -109,7 +109,7 @@ def test_all_groups_of_an_execution_have_one_placement_in_which_none_straddles_a
                 assert shared[tier] == fewest_together(place.reshape(-1, ranks, stride)[:, :, 0])
             uneven += len(set(np.bincount(place).tolist())) > 1
         assert [float(shared[-1]) for shared in found] == [ranks for ranks, _ in spread]
-    assert uneven > 50
+    assert uneven > 25
 
 
 def test_no_group_is_spread_wider_over_larger_networks() -> None:
