@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from engine.codesign.errors import StudyCancelled
 from engine.codesign.study import Design, Study
+from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats, Ints
 from engine.exploration.proven_optimum import best_of
-from engine.exploration.result import Exploration, first_row
+from engine.exploration.result import Exploration
 from engine.exploration.run import LARGEST_IN_MEMORY, ExplorationTooLarge, explore_into
 from engine.scenarios.scenario import Scenario
 from engine.store.query import Rows
@@ -143,7 +143,8 @@ def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> d
     fields = _fields(scenario, space, number)
     kept: dict[str, Any] = {name: int(fields[name]) for name in FIELDS_KEPT}
     if study.document.statistics:
-        whole = first_row(scenario.evaluate(pd.DataFrame([fields])))
+        own = scenario.space if space is None else space.space.on(scenario.system)
+        whole = cost_model_of(scenario).row(own, number, scenario.calibration)
         kept |= {name: float(whole[name]) for name in study.document.statistics}
     return {"id": int(number), "samples_per_s": float(rate), "feasible": int(feasible), "bound": bound, **kept, **known}
 
@@ -189,10 +190,10 @@ def _no_rows() -> Rows:
 
 def _fields(scenario: Scenario, space: AnyReadySpace | None, number: int) -> Mapping[str, Any]:
     if space is None:
-        return dict(scenario.space.table([number]).iloc[0])
-    table = space.space.on(scenario.system).table
+        return scenario.space.row(number)
+    row = space.space.on(scenario.system).row
     key = layout_key(scenario), tuple(network.size for network in scenario.system.networks), number
-    return _executions.get(key, lambda: dict(table([number]).iloc[0]))
+    return _executions.get(key, lambda: row(number))
 
 
 _executions: Kept[Mapping[str, Any]] = Kept(EXECUTIONS_REMEMBERED)

@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import SHARES, by_name, statistics_of
+from engine.cost_models.registry import cost_model_of
 from engine.exploration.frontier import frontier
 from engine.exploration.reductions import PRIMARY, Reductions
 from engine.scenarios.scenario import Scenario
@@ -75,8 +76,10 @@ class Exploration:
     @cached_property
     def _best(self) -> dict[str, Any] | None:
         """`best`, evaluated once."""
-        found = self.reductions.best()
-        return None if found is None else first_row(self.evaluate_ids([found[0]]))
+        found, scenario = self.reductions.best(), self.scenario
+        if found is None:
+            return None
+        return {"id": found[0]} | cost_model_of(scenario).row(scenario.space, found[0], scenario.calibration)
 
     def top(self, k: int, by: str = PRIMARY) -> pd.DataFrame:
         """Returns the `k` best executions by a headline metric: `id`, fields, and all statistics."""

@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import fields_of
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Ints
 from engine.exploration.proven_optimum import best_of
-from engine.exploration.result import first_row
 from engine.scenarios.scenario import Scenario
-from engine.space.space import SpaceError
+from engine.space.space import Space, SpaceError
 from engine.whatif.kept import Kept
 from engine.whatif.parameters import changed
 from engine.whatif.prepared_spaces import SPACES_KEPT, AnyReadySpace, layout_key, ready
@@ -127,8 +125,8 @@ class Searcher:
         self.base_id = self.chosen(scenario, tied)
         self.base: dict[str, Any] | None = None
         if self.base_id is not None:
-            row = scenario.evaluate(self._table(scenario, [self.base_id]))
-            self.base = {"id": self.base_id} | first_row(row)
+            row = cost_model_of(scenario).row(self._space(scenario), self.base_id, scenario.calibration)
+            self.base = {"id": self.base_id} | row
 
     def point(
         self,
@@ -151,7 +149,7 @@ class Searcher:
         """Returns the id of the execution that stands for those of a scenario that tie; None where there are none."""
         if self.choose is first_enumerated or len(tied) < 2:
             return int(tied[0]) if len(tied) else None
-        fields = self._table(scenario, tied)
+        fields = self._space(scenario).table(tied)
         fields.insert(0, "id", tied)
         return self.choose(fields)
 
@@ -161,8 +159,7 @@ class Searcher:
         known = number, tuple(network.size for network in scenario.system.networks)
         if mine and known in self._executions:
             return self._executions[known]
-        row = self._table(scenario, [number]).iloc[0]
-        fields = {column.name: row[column.name] for column in fields_of(scenario.cost_model)}
+        fields = self._space(scenario).row(number)
         if mine:
             self._executions[known] = fields
         return fields
@@ -191,10 +188,10 @@ class Searcher:
     def _ready(self, scenario: Scenario) -> AnyReadySpace | None:
         return self.space if self._has(scenario) else ready(scenario)
 
-    def _table(self, scenario: Scenario, ids: npt.ArrayLike) -> pd.DataFrame:
-        """Fields of executions of a scenario. Its space is not enumerated anew where one like it is ready."""
+    def _space(self, scenario: Scenario) -> Space:
+        """The space of a scenario, which is not enumerated anew where one like it is ready."""
         space = self._ready(scenario)
-        return (scenario.space if space is None else space.space.on(scenario.system)).table(ids)
+        return scenario.space if space is None else space.space.on(scenario.system)
 
     def _kept_elsewhere(self, scenario: Scenario) -> float:
         """The rate of the base's best execution in another space; NaN where it does not run."""
