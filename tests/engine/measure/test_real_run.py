@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
+import tempfile
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from engine.measure.benchmarks import Benchmarks
 from engine.measure.devices import described
 from engine.measure.exchanges import ExchangeError, timed_exchanges
 from models import load as load_model
+from tests.engine import forked
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install -e '.[measure]'")
 
@@ -28,7 +29,7 @@ TOLD: list[Progress] = []
 @pytest.fixture(scope="module")
 def samples() -> Samples:
     TOLD.clear()
-    return measure(device="cpu", quick=True, seconds=4.0, threads=1, progress=TOLD.append)
+    return measure(device="cpu", quick=True, seconds=2.0, threads=1, progress=TOLD.append)
 
 
 def test_every_kind_is_timed(samples: Samples) -> None:
@@ -60,7 +61,7 @@ def test_progress_counts_to_the_end(samples: Samples) -> None:
     assert [each.done for each in TOLD] == list(range(TOLD[0].total))
     left = [each.seconds_left for each in TOLD]
     assert left == sorted(left, reverse=True)
-    assert left[0] == pytest.approx(4.0)
+    assert left[0] == pytest.approx(2.0)
 
 
 def test_the_documents_predict_steps(samples: Samples, tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_an_accelerator_that_is_not_there_is_refused() -> None:
 
 def test_ranks_that_fail_are_told_with_their_last_words() -> None:
     with pytest.raises(ExchangeError, match=r"rank \d ended with: .*abacus"):
-        timed_exchanges((1024,), ranks=2, backend="abacus", seconds=0.2, threads=1)
+        timed_exchanges((1024,), ranks=1, backend="abacus", seconds=0.2, threads=1)
 
 
 def processes(mark: Path) -> list[int]:
@@ -151,43 +152,58 @@ def wait_for(condition: object, seconds: float) -> bool:
     return False
 
 
+def exchanging(mouth: Connection, folder: Path) -> None:
+    """Times exchanges for minutes; its ranks meet in a folder."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background has it ignored
+    tempfile.tempdir = str(folder)
+    with pytest.raises(KeyboardInterrupt):
+        timed_exchanges((1024,), ranks=2, backend="gloo", seconds=300.0, threads=1)
+    mouth.send("interrupted")
+
+
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked up in /proc")
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
 def test_no_rank_outlives_the_process_that_started_it(tmp_path: Path, ended_by: signal.Signals) -> None:
-    program = (
-        "from engine.measure.exchanges import timed_exchanges\n"
-        "timed_exchanges((1024,), ranks=2, backend='gloo', seconds=300.0, threads=1)\n"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", program], env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.DEVNULL
-    )
+    parent, ear = forked.start(exchanging, tmp_path)
     try:
         assert wait_for(lambda: len(processes(tmp_path)) == 2, 60)
-        parent.send_signal(ended_by)
-        parent.wait(30)
+        assert parent.pid
+        os.kill(parent.pid, ended_by)
+        assert forked.finish(parent, ear) == (["interrupted"] if ended_by == signal.SIGINT else [])
         assert wait_for(lambda: not processes(tmp_path), 30)
     finally:
         parent.kill()
-        parent.wait()
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="what a process has loaded is looked up in /proc")
+def measuring(mouth: Connection, folder: Path, out: Path, err: Path) -> None:
+    """Runs the command, and tells when its benchmarks are there."""
+    from engine.cli.main import main
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    prepare = Benchmarks.__init__
+
+    def prepared(self: Benchmarks, *arguments: object) -> None:
+        prepare(self, *arguments)  # type: ignore[arg-type]
+        mouth.send("begun")
+
+    Benchmarks.__init__ = prepared  # type: ignore[assignment,method-assign]
+    main(["measure", "--device", "cpu", "--seconds", "300", "--out", str(folder)])
+
+
 def test_an_interrupted_command_writes_nothing(tmp_path: Path) -> None:
-    options = ["--device", "cpu", "--seconds", "300", "--out", str(tmp_path)]
-    started = subprocess.Popen(
-        [sys.executable, "-m", "engine.cli.main", "measure", *options],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # Whoever runs the tests in the background has it ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    folder, out, err = (tmp_path / name for name in ("results", "out", "err"))
+    folder.mkdir()
+    started, ear = forked.start(measuring, folder, out, err)
     try:
-        maps = Path(f"/proc/{started.pid}/maps")
-        assert wait_for(lambda: "libtorch" in maps.read_text(encoding="utf-8"), 60)
-        time.sleep(2.0)
-        started.send_signal(signal.SIGINT)
-        out, err = started.communicate(timeout=60)
+        assert ear.poll(60)
+        assert ear.recv() == "begun"
+        time.sleep(0.3)
+        assert started.pid
+        os.kill(started.pid, signal.SIGINT)
+        forked.finish(started, ear)
     finally:
         started.kill()
-        started.wait()
-    assert (started.returncode, out, err) == (130, "", "Interrupted.\n")
-    assert not list(tmp_path.iterdir())
+    assert (started.exitcode, out.read_text(), err.read_text()) == (130, "", "Interrupted.\n")
+    assert not list(folder.iterdir())
