@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+BEGINNING = re.compile(r'^def [^_].*?(?:^    """.*?"""$|\Z)', re.DOTALL | re.MULTILINE)
+"""Of a public function, up to its docstring, or, where it has none, on to the next one: parsing all else takes long."""
 VERB = re.compile(r"[A-Z][a-z]+s[,:]?")
 NOUNS = {
     "Activations", "Blocks", "Bytes", "Chunks", "Devices", "Executions", "Fields", "Figures", "Kernels", "Layers",
@@ -32,6 +34,12 @@ ARGUMENTS = (
 
 
 @cache
+def text_of(file: Path) -> str:
+    """What a file says."""
+    return file.read_text(encoding="utf-8")
+
+
+@cache
 def functions() -> dict[str, tuple[str, set[str]]]:
     """The docstring and the arguments of each public function of a module, by place."""
     found = {}
@@ -39,7 +47,7 @@ def functions() -> dict[str, tuple[str, set[str]]]:
         place = file.relative_to(ROOT).as_posix()
         if place.startswith((COMMANDS, FAMILIES)):
             continue
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        for node in ast.parse("\n".join(BEGINNING.findall(text_of(file)))).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 listed = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
                 found[f"{place}:{node.name}"] = (ast.get_docstring(node) or "", {each.arg for each in listed})
@@ -71,14 +79,14 @@ def test_what_texts_say_is_elsewhere_is_there() -> None:
     texts = [file for top in ROOMS for kind in ("py", "md") for file in (ROOT / top).rglob(f"*.{kind}")]
     gone = set()
     for file in (*texts, ROOT / "README.md"):
-        text = file.read_text(encoding="utf-8")
+        text = text_of(file)
         for name in set(re.findall(rf"\b(?:{'|'.join(ROOMS)})(?:\.[a-z_]\w*)+", text)):
             found, *rest = name.split(".")
             place = ROOT / found
             while rest and ((place / rest[0]).is_dir() or (place / f"{rest[0]}.py").is_file()):
                 place /= rest.pop(0)
             module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-            if place.parent != ROOT and rest and not re.search(rf"\b{rest[0]}\b", module.read_text(encoding="utf-8")):
+            if place.parent != ROOT and rest and not re.search(rf"\b{rest[0]}\b", text_of(module)):
                 gone.add((file.name, name))
         for name in re.findall(rf"(?<![\w/.])(?:{'|'.join(ROOMS)}|tests)/[\w./-]+\.(?:py|md|csv)\b", text):
             if not (ROOT / name).is_file():
