@@ -15,16 +15,15 @@ from engine.calibrate.fit import calibrate as fit
 from engine.calibrate.rows import Checked
 from engine.cost_models.calibrated import Parameters, library_calibration, parameters, step_times
 from engine.validation.fitting import fit_parameters
-from engine.validation.mapping import Mapped, map_runs
+from engine.validation.mapping import map_runs
 from engine.validation.predict import measured_seconds
-from engine.validation.reading import Runs, library_runs
+from engine.validation.reading import library_runs
 from engine.validation.refit import start_parameters
 from engine.validation.selection import fit_weights
 from tests.engine.calibrate.runs import LAYOUTS, LLAMA, MODELS, SMALL, checked, part_of, plans, timed
+from tests.engine.validation import library_outcomes
 
-TRUTH = parameters().model_copy(
-    update={"sustained_hopper": 0.60, "attention": 0.75, "launch": 22e-6}
-)
+TRUTH = parameters().model_copy(update={"sustained_hopper": 0.60, "attention": 0.75, "launch": 22e-6})
 NAMES = ("sustained_hopper", "attention", "launch")
 
 
@@ -205,20 +204,13 @@ def part_of_table(name: str, truth: object) -> calibrate.Measured:
     return measured(table.assign(step_time_s=step_times(mapped.case, truth).step))
 
 
-@cache
-def library_mapped() -> tuple[Runs, Mapped]:
-    """The runs of the package, and as the cost model reads them."""
-    runs = library_runs()
-    return runs, map_runs(runs)
-
-
 SOURCES = "torchtitan|SimuMax"
 
 
 @cache
 def fitted_without_them() -> Parameters:
     """What a fit to a third of the runs finds that are of neither source, as it would be without a user's own runs."""
-    runs, mapped = library_mapped()
+    runs, mapped = library_runs(), library_outcomes.mapped()
     seconds = measured_seconds(mapped)
     weights = np.where(mapped.supported & np.isfinite(seconds), fit_weights(runs.table), 0.0)
     rows = np.flatnonzero((weights > 0) & ~runs.table["source"].str.contains(SOURCES).to_numpy(bool))[::3]
@@ -236,7 +228,7 @@ def fitted_without_them() -> Parameters:
 def test_a_published_source_is_predicted_better_after_a_fit_to_part_of_it(
     source: str, accelerator: str, system: str
 ) -> None:
-    runs, _ = library_mapped()
+    runs = library_runs()
     theirs = runs.table["source"].str.contains(source).to_numpy(bool)
     without = fitted_without_them()
     document = hardware.calibration_document(library_calibration())

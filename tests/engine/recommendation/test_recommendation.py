@@ -26,11 +26,11 @@ from engine.recommendation import (
     recommend,
 )
 from engine.recommendation.contenders import LAYOUT
-from engine.validation import library_runs, map_runs, validate
 from engine.validation.gate import current_memory_residuals
 from engine.validation.uncertainty import memory_interval_of, memory_residuals
 from hardware import GIB
 from tests.engine.explored_with_rows import explored_with_rows
+from tests.engine.validation.library_outcomes import mapped, outcomes
 
 ASKED: dict[str, dict[str, Any]] = {
     "calibrated": {"model": "llama-3.1-8B", "system": "h100_80g_sxm", "num_procs": 4, "max_batch_size": 16,
@@ -154,8 +154,7 @@ def test_what_nothing_does_without_counts_against_nothing() -> None:
 
 
 def test_errors_of_memory_are_those_of_the_measured_runs() -> None:
-    runs = library_runs()
-    now = current_memory_residuals(map_runs(runs), validate(runs))
+    now = current_memory_residuals(mapped(), outcomes())
     assert list(now["id"]) == list(memory_residuals()["id"])
     np.testing.assert_allclose(now["ratio"], memory_residuals()["ratio"], rtol=1e-4)
     # Of 74 dense runs the 60th smallest error: 80 % of 75.

@@ -13,11 +13,11 @@ from engine.validation import library_runs, validate
 from engine.validation.error_tables import error_statistics, error_table, memory_table
 from engine.validation.fitting import fit_parameters
 from engine.validation.gate import TOLERANCE, current_predictions, differences, stored_errors, stored_predictions
-from engine.validation.mapping import map_runs
 from engine.validation.predict import measured_seconds
 from engine.validation.ranking import kendall_tau, ranking
 from engine.validation.refit import start_parameters, two_fold
 from engine.validation.selection import defective, fit_weights, fold_groups, headline, reported, two_folds
+from tests.engine.validation.library_outcomes import mapped, outcomes
 
 
 def test_no_prediction_moves_unnoticed() -> None:
@@ -41,13 +41,13 @@ def test_the_gate_sees_what_it_should() -> None:
 
 
 def test_errors_stay_within_what_was_reached() -> None:
-    errors = error_table((runs := library_runs()).table, validate(runs)).set_index("name")["mean"]
+    errors = error_table((table := library_runs().table), outcomes()).set_index("name")["mean"]
     limits = {
         "published runs": 8.5, "published runs, dense": 7.0, "vTrain single node": 9.0, "vTrain multi node": 8.0,
         "published runs, mixtures of experts": 15.0,
     }  # fmt: skip
     assert {name: errors[name] <= limit for name, limit in limits.items()} == dict.fromkeys(limits, True)
-    memory = memory_table(runs.table, validate(runs)).set_index("name")["mean"]
+    memory = memory_table(table, outcomes()).set_index("name")["mean"]
     assert memory["SimuMax B200 release v1.2"] <= 2.5
     assert memory["torchtitan benchmarks"] <= 6.0
 
@@ -105,9 +105,8 @@ def test_folds_keep_groups_together_and_are_even() -> None:
 
 
 def test_a_fit_finds_parameters_that_made_the_data() -> None:
-    mapped = map_runs(library_runs())
-    rows = np.flatnonzero(headline(mapped.table) & mapped.supported)[::5]
-    case = mapped.case.take(rows)
+    rows = np.flatnonzero(headline(mapped().table) & mapped().supported)[::5]
+    case = mapped().case.take(rows)
     truth = parameters()
     measured = step_times(case, truth).step
     found = fit_parameters(case, measured, start_parameters())
@@ -117,8 +116,7 @@ def test_a_fit_finds_parameters_that_made_the_data() -> None:
 
 
 def test_rows_that_remember_are_predicted_alike_to_the_bit() -> None:
-    mapped = map_runs(library_runs())
-    case = mapped.case.take(np.flatnonzero(mapped.supported))
+    case = mapped().case.take(np.flatnonzero(mapped().supported))
     kept, other = case.remembering(), parameters().model_copy(update={"scale_up": 0.5, "latency": 9e-6, "wave": 0.1})
     for p in (start_parameters(), parameters(), other, start_parameters()):
         np.testing.assert_equal(asdict(step_times(kept, p)), asdict(step_times(case, p)))
@@ -130,11 +128,10 @@ def test_rows_that_remember_are_predicted_alike_to_the_bit() -> None:
 
 
 def test_the_shipped_values_are_where_the_fit_ends() -> None:
-    mapped = map_runs(library_runs())
-    weights = np.where(mapped.supported, fit_weights(mapped.table), 0.0)
+    weights = np.where(mapped().supported, fit_weights(mapped().table), 0.0)
     rows = np.flatnonzero(weights > 0)
     found = fit_parameters(
-        mapped.case.take(rows), measured_seconds(mapped)[rows], start_parameters(), weights=weights[rows]
+        mapped().case.take(rows), measured_seconds(mapped())[rows], start_parameters(), weights=weights[rows]
     ).parameters
     assert [getattr(found, name) for name in FITTED] == pytest.approx(
         [getattr(parameters(), name) for name in FITTED], rel=0.02

@@ -11,7 +11,7 @@ import pytest
 
 from engine import Scenario
 from engine.cost_models.calibrated.measured import measured_kinds
-from engine.validation import library_runs, map_runs, stored_coverage, validate
+from engine.validation import stored_coverage
 from engine.validation.uncertainty import (
     LEAST_ROWS,
     LEAST_SOURCES,
@@ -22,6 +22,7 @@ from engine.validation.uncertainty import (
     interval_of,
     residuals,
 )
+from tests.engine.validation.library_outcomes import mapped, outcomes
 
 FIELDS = {"num_procs": 2048, "max_batch_size": 2048, "datatype": "float8"}
 
@@ -104,8 +105,7 @@ def test_a_source_of_its_own_has_no_part_in_its_interval() -> None:
 
 
 def test_runs_of_ones_own_are_counted_in_the_shipped_intervals() -> None:
-    runs = library_runs()
-    found = coverage_of(map_runs(runs), validate(runs)).iloc[0]
+    found = coverage_of(mapped(), outcomes()).iloc[0]
     assert found["runs"] > 1000
     assert 0 < found["covered_50"] < found["covered_80"] < found["covered_90"] < 100
 
