@@ -19,6 +19,12 @@ def frame(executions: Sequence[Execution]) -> pd.DataFrame:
     return pd.DataFrame(list(executions), columns=FIELDS)
 
 
+def assert_same(one: pd.DataFrame, other: pd.DataFrame) -> None:
+    """Every value is the same, to the last bit; which is told column by column only where it is not so."""
+    if not one.equals(other):
+        pd.testing.assert_frame_equal(one, other, check_exact=True)
+
+
 def assert_engine_agrees(model: Model, system: System, executions: Sequence[Execution], files: Files) -> int:
     """Evaluates all executions both ways and compares every row; returns how many run."""
     found = engine.evaluate(files.path(model), files.path(system), frame(executions))
