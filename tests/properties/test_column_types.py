@@ -72,8 +72,11 @@ def _columns(plain: dict[str, Any], field: str) -> Iterator[tuple[str, list[Any]
 
 @pytest.mark.parametrize(("cost_model", "field"), PAIRS)
 def test_a_value_means_the_same_in_a_column_of_any_type(plain: dict[str, Any], cost_model: str, field: str) -> None:
-    kind = by_name(field).dtype
-    every = list(_columns(plain, field))
+    """Every type is a column of fields of two kinds at least, and of a field that each cost model reads: which values a
+    column has is found out by one function for all of them. The column of everything is one of each field."""
+    kind, turn = by_name(field).dtype, PAIRS.index((cost_model, field))
+    *typed, mixture = _columns(plain, field)
+    every = [*typed[turn % 2 :: 2], mixture]
     values = {(type(value), value): value for _, cells, _ in every for cell in cells
               if (value := meaning(kind, cell)) is not None or is_empty(cell)}  # fmt: skip
     alone = _evaluated(_of_type(plain, field, pd.Series([*values.values()], dtype=object)), cost_model)
@@ -94,10 +97,14 @@ def test_a_value_means_the_same_in_a_column_of_any_type(plain: dict[str, Any], c
             assert seen["reason_text"].isprintable(), told
 
 
-@pytest.mark.parametrize("field", ["tensor_par", "weight_offload", "activation_recompute"])
+@pytest.mark.parametrize("field", FIELDS_OF_A_KIND["calculon"])
 def test_a_parquet_column_of_any_type_is_read_as_it_is(plain: dict[str, Any], field: str, tmp_path: Path) -> None:
+    """Every type is a column of fields of two kinds: files are read without knowing which field it is."""
+    turn = FIELDS_OF_A_KIND["calculon"].index(field)
     pieces: dict[Any, list[tuple[pd.DataFrame, list[Any]]]] = {}
-    for _, _, series in _columns(plain, field):
+    for number, (_, _, series) in enumerate(_columns(plain, field)):
+        if (number + number // 3) % 3 == turn:  # types come in threes
+            continue
         table = _of_type(plain, field, series)
         try:
             pq.write_table(pa.Table.from_pandas(table), tmp_path / "executions.parquet")
@@ -105,8 +112,8 @@ def test_a_parquet_column_of_any_type_is_read_as_it_is(plain: dict[str, Any], fi
             continue  # a column that Parquet has nothing for
         (piece,) = read_executions(tmp_path / "executions.parquet")
         pieces.setdefault(piece[field].dtype, []).append((piece, objects(series).tolist()))
-    assert sum(map(len, pieces.values())) > 50
-    assert len(pieces) > 20
+    assert sum(map(len, pieces.values())) > 35
+    assert len(pieces) > 12
     # Columns that were read as one type are one column of it.
     joined = [pd.concat([piece for piece, _ in pairs], ignore_index=True) for pairs in pieces.values()]
     assert [table[field].dtype for table in joined] == [*pieces]
