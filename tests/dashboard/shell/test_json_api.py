@@ -1,20 +1,16 @@
-"""The JSON API: Python's answers, refusals in a sentence, nobody else's pages, and an end that waits for nobody."""
+"""The JSON API: Python's answers, refusals in a sentence, and nobody else's pages.
+
+That a server has none unless asked for, and ends in the midst of a question, is with the tests of whole servers:
+`tests.engine.cli.test_interrupts` and `test_nothing_sent`.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
-from threading import Thread
 from typing import Any
 from unittest.mock import patch
 
-import httpx
 import pytest
 from jsonschema import Draft202012Validator
 from starlette.applications import Starlette
@@ -25,14 +21,8 @@ from dashboard.settings import Settings, settings_from
 from dashboard.shell import json_api
 from dashboard.shell.json_api import JsonApi, description, routes
 from engine.questions import VERBS
-from tests.browser.conftest import free_port
 
-ROOT = Path(__file__).parents[3]
 DENSE = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
-LONG = {
-    "model": "deepseek-v3", "system": "h100_80g_sxm", "num_procs": 16_384, "max_batch_size": 16_384,
-    "datatype": "bfloat16", "limits": {"context_par": [1, 2, 4, 8], "expert_tensor_par": [1, 2, 4]},
-}  # fmt: skip
 OWN = "http://127.0.0.1:8501"
 
 
@@ -135,42 +125,3 @@ def test_it_is_off_unless_asked_for() -> None:
     odd = settings_from({"SHARDSCAPE_API": "yes"})
     assert not odd.api
     assert odd.problems == ("SHARDSCAPE_API is 'yes'; it must be on or off. Using off.",)
-    code = "import runpy; print(len(runpy.run_path('app.py')['api']))"
-    environment = {name: value for name, value in os.environ.items() if name != "SHARDSCAPE_API"}
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert ran.stdout.split() == ["0"], ran.stderr
-
-
-def test_a_server_answers_and_stops_in_the_midst_of_a_question(tmp_path: Path) -> None:
-    port = free_port()
-    command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
-               "--server.headless", "true"]  # fmt: skip
-    environment = {**os.environ, "SHARDSCAPE_STORE": "off", "SHARDSCAPE_PROCESS": "off", "SHARDSCAPE_API": "on"}
-    address, ended = f"http://127.0.0.1:{port}/api", list[int]()
-    with (tmp_path / "log.txt").open("w") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
-        try:
-            for _ in range(300):
-                try:
-                    httpx.get(address, timeout=2)
-                    break
-                except httpx.HTTPError:
-                    time.sleep(0.2)
-            assert httpx.post(f"{address}/list_models", json={"search": "gpt3"}, timeout=120).json()["models"]
-
-            def ask() -> None:
-                ended.append(httpx.post(f"{address}/sensitivity", json={"scenario": LONG}, timeout=300).status_code)
-
-            asking = Thread(target=ask)
-            asking.start()
-            time.sleep(1.0)
-            started = time.monotonic()
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) is not None
-            asking.join()
-            assert time.monotonic() - started < 15  # the question takes longer than that on any machine
-            assert ended == [503]
-        finally:
-            process.kill()
-            process.wait()
-    assert "Traceback" not in (tmp_path / "log.txt").read_text()

@@ -1,15 +1,19 @@
-"""Nothing is sent anywhere: a server whose every use of the network is watched, and who may open a session of it."""
+"""Nothing is sent anywhere: a server whose every use of the network is watched, and who may open a session of it; and
+it ends in the midst of whatever it is asked."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
+from threading import Thread
 from typing import Any, TypeVar
 
 import httpx
@@ -47,6 +51,11 @@ sys.addaudithook(watch)
 """Runs in every Python process of the server before anything else; writes down every host but this machine."""
 SMALL = {"model": "megatron-126M", "system": "h100_80g_nvl8", "procs": "4", "batch": "8", "type": "float16"}
 MANY = 15
+LONG = {
+    "model": "deepseek-v3", "system": "h100_80g_sxm", "num_procs": 16_384, "max_batch_size": 16_384,
+    "datatype": "bfloat16", "limits": {"context_par": [1, 2, 4, 8], "expert_tensor_par": [1, 2, 4]},
+}  # fmt: skip
+"""A question about it takes minutes."""
 
 
 @pytest.fixture
@@ -54,7 +63,8 @@ def watched(tmp_path: Path) -> dict[str, str]:
     """The environment of a process that is watched; what it did is in the file that `WATCHED` names."""
     (tmp_path / "sitecustomize.py").write_text(WATCH)
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH", ""))))
-    return {"PYTHONPATH": path, "WATCHED": str(tmp_path / "watched.txt"), "SHARDSCAPE_PROCESS": "on"}
+    everything = {"SHARDSCAPE_PROCESS": "on", "SHARDSCAPE_API": "on"}
+    return {"PYTHONPATH": path, "WATCHED": str(tmp_path / "watched.txt"), **everything}
 
 
 def contacted(watched: dict[str, str]) -> list[str]:
@@ -106,7 +116,30 @@ def assert_framed_by_nobody(server: Server) -> None:
         assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'self'", path
 
 
-def test_nothing_is_sent_anywhere_and_nobody_frames_it(watched: dict[str, str]) -> None:
+def assert_stops_in_the_midst_of_a_question(server: Server) -> None:
+    """The server answers programs as well, and waits for nobody when it is told to end."""
+    api, ended = f"{server.address}/api", list[int]()
+    assert httpx.post(f"{api}/list_models", json={"search": "gpt3"}, timeout=120).json()["models"]
+
+    def ask() -> None:
+        ended.append(httpx.post(f"{api}/sensitivity", json={"scenario": LONG}, timeout=300).status_code)
+
+    asking = Thread(target=ask)
+    asking.start()
+    time.sleep(1.0)
+    started = time.monotonic()
+    os.kill(server.process, signal.SIGTERM)
+    asking.join()
+    state = Path(f"/proc/{server.process}/stat")
+    while state.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() - started < 60
+        time.sleep(0.05)
+    assert time.monotonic() - started < 15  # the question takes longer than that on any machine
+    assert ended == [503]
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_nothing_is_sent_anywhere_and_nobody_frames_it_and_it_stops(watched: dict[str, str]) -> None:
     """The server is one that others reach: Streamlit has such a server ask the network for its own address."""
     ours = "https://shardscape.example.org"
     named = f"--server.corsAllowedOrigins={ours}"
@@ -119,9 +152,10 @@ def test_nothing_is_sent_anywhere_and_nobody_frames_it(watched: dict[str, str]) 
         assert alone(refused(server, ours)) == 101
         assert alone(opened(server, PAGES)) == []
         assert_framed_by_nobody(server)
-        assert contacted(watched) == []
         assert "Shardscape: http://" in server.log.read_text()
         assert server.faults() == []
+        assert_stops_in_the_midst_of_a_question(server)
+        assert contacted(watched) == []
 
 
 @pytest.mark.parametrize(

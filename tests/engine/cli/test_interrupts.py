@@ -12,8 +12,10 @@ import sys
 import time
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 ROOT = Path(__file__).parents[3]
@@ -110,15 +112,21 @@ def test_a_search_shows_how_far_it_is_on_a_terminal_and_stops() -> None:
     assert shown.endswith(b"\r\x1b[KInterrupted.\r\n")
 
 
-def test_a_server_is_interrupted_without_a_traceback(tmp_path: Path) -> None:
+def test_a_server_has_no_api_unless_asked_for_and_is_interrupted_without_a_traceback(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    store = {"SHARDSCAPE_STORE": str(tmp_path / "results.duckdb")}
-    process = begun(("serve", "--port", str(port), "--no-browser"), environment=store)
+    settings = {"SHARDSCAPE_STORE": str(tmp_path / "results.duckdb"), "SHARDSCAPE_PROCESS": "off"}
+    process = begun(("serve", "--port", str(port), "--no-browser"), environment=settings)
     assert process.stdout is not None
     while "http://" not in process.stdout.readline():
         assert process.poll() is None
+    found = None
+    while found is None:
+        with suppress(httpx.ConnectError):  # it says where it is a moment before it listens
+            found = httpx.get(f"http://127.0.0.1:{port}/api", timeout=60)
+        assert process.poll() is None
+    assert "json" not in found.headers.get("content-type", "")  # of the API it would be
     code, out, err = interrupted(process)
     assert (code, err) == (130, "")
     assert "Traceback" not in out
