@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import engine
-from engine import ExplorationCancelled, Progress
+from engine import ExplorationCancelled
 from engine.columns import HEADLINE
 from engine.exploration import run
 from engine.exploration import workers as parallel
@@ -26,33 +26,37 @@ SMALL: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "float
 NARROW: dict[str, Any] = {**SMALL, "limits": {"tensor_par_overlap": "none", "tensor_par": [1, 2], "data_par": [1, 2]}}
 
 
-def test_several_processes_say_what_one_says() -> None:
-    asked = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16", "limits": {"tensor_par_overlap": "none"}}
-    told: list[Progress] = []
-    with mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", 40):
-        one = engine.explore("megatron-5B", "a100_80g", **asked)
-        two = engine.explore("megatron-5B", "a100_80g", **asked, workers=2, progress=told.append)
-    assert two.infeasible_by_reason == one.infeasible_by_reason
-    for metric in (column.name for column in HEADLINE):
-        pd.testing.assert_frame_equal(one.by_cell(metric), two.by_cell(metric), check_exact=True)
-    pd.testing.assert_frame_equal(one.reductions.step_times(), two.reductions.step_times(), check_exact=True)
-    assert (told[-1].done, told[-1].feasible) == (one.total, one.feasible)
-
-
-def test_a_script_without_a_guard_may_use_several_processes() -> None:
+def test_several_processes_of_a_script_without_a_guard_say_what_one_says(tmp_path: Path) -> None:
     """Python's own process pools would run the script again in every process, or look for its file in vain."""
+    asked = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16", "limits": {"tensor_par_overlap": "none"}}
+    metrics = [column.name for column in HEADLINE]
+    file = tmp_path / "found.pickle"
     script = f"""
+import pickle
 import engine
-found = engine.explore("megatron-126M", "a100_80g", **{NARROW!r}, workers=2)
+from engine.exploration import run
+run.POINTS_PREPARED_TOGETHER = 40
+told = []
+found = engine.explore("megatron-5B", "a100_80g", **{asked!r}, workers=2, progress=told.append)
+cells = [found.by_cell(metric) for metric in {metrics!r}]
+with open({str(file)!r}, "wb") as file:
+    pickle.dump((found.infeasible_by_reason, cells, found.reductions.step_times(), told[-1]), file)
 print(found.total, found.best["id"])
 """
-    wanted = engine.explore("megatron-126M", "a100_80g", **NARROW)
-    assert wanted.best is not None
+    with mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", 40):
+        one = engine.explore("megatron-5B", "a100_80g", **asked)
+    assert one.best is not None
     ran = subprocess.run(
         [sys.executable, "-"], input=script, cwd=Path(engine.__file__).parents[1], capture_output=True, text=True,
         check=False, timeout=120,
     )  # fmt: skip
-    assert (ran.stdout, ran.stderr) == (f"{wanted.total} {wanted.best['id']}\n", "")
+    assert (ran.stdout, ran.stderr) == (f"{one.total} {one.best['id']}\n", "")
+    infeasible, cells, step_times, told = pickle.loads(file.read_bytes())
+    assert infeasible == one.infeasible_by_reason
+    for metric, table in zip(metrics, cells, strict=True):
+        pd.testing.assert_frame_equal(one.by_cell(metric), table, check_exact=True)
+    pd.testing.assert_frame_equal(one.reductions.step_times(), step_times, check_exact=True)
+    assert (told.done, told.feasible) == (one.total, one.feasible)
 
 
 @pytest.mark.parametrize("fault", ["dies", "is stopped"])
