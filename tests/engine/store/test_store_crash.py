@@ -4,15 +4,15 @@ Processes are forked from a server that has imported everything, so that dozens 
 """
 
 import contextlib
+import ctypes
 import os
 import random
 import resource
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
+import warnings
 
 import pytest
 
@@ -22,7 +22,6 @@ from engine.store import files as store_files
 from tests.engine.forked import finish, start
 from tests.engine.store_rows import assert_same, folder_of, make_rows, put, rows_in_tables
 
-ROOT = Path(__file__).parents[3]
 FEW, MANY = 1000, 6000
 """Rows of explorations that have one shard, and of those that have several."""
 
@@ -267,26 +266,37 @@ def test_file_size_limit(tmp_path):
     assert assert_sound(path) == {"key0", "key2"}
 
 
+NEW_MOUNTS = 0x20000
+"""Linux's CLONE_NEWNS."""
+
+
+def overfill_a_disk(mouth, disk, kept):
+    """As `overfill`, on a file system of 5 MB at a place that only this process sees; say what is in the way of that,
+    and what was said."""
+    warnings.simplefilter("error")
+    if ctypes.CDLL(None).unshare(NEW_MOUNTS) != 0:
+        mouth.send(("no mounts of one's own", []))
+        return
+    for arguments in (["--make-rprivate", "/"], ["-t", "tmpfs", "-o", "size=5m", "tmpfs", str(disk)]):
+        done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            mouth.send((done.stderr.strip(), []))
+            return
+    said = overfill(disk / "results.duckdb")
+    shutil.copytree(disk, kept)
+    mouth.send(("", said))
+
+
 def test_full_disk(tmp_path):
     """A real one: a file system of 5 MB in a mount namespace that only the writing process sees."""
     disk, kept = tmp_path / "disk", tmp_path / "kept"
     disk.mkdir()
-    kept.mkdir()
-    text = (
-        "import shutil, sys; from pathlib import Path; from tests.engine.store.test_store_crash import overfill\n"
-        "disk, kept = map(Path, sys.argv[1:])\n"
-        "print(*overfill(disk / 'results.duckdb'), sep='\\n')\n"
-        "shutil.copytree(disk, kept, dirs_exist_ok=True)"
-    )
-    inside = 'mount -t tmpfs -o size=5m tmpfs "$2" || exit 77; exec "$0" -W error -c "$1" "$2" "$3"'
-    if shutil.which("unshare") is None:
-        pytest.skip("no unshare: a full disk cannot be made here")
-    command = ["unshare", "-m", "sh", "-c", inside, sys.executable, text, str(disk), str(kept)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode == 77 or "unshare" in done.stderr:
-        pytest.skip(f"a full disk cannot be made here: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    sentences = done.stdout.splitlines()
+    process, reports = start(overfill_a_disk, disk, kept)
+    said = finish(process, reports)
+    assert process.exitcode == 0
+    (problem, sentences) = said[0]
+    if problem:
+        pytest.skip(f"a full disk cannot be made here: {problem}")
     assert len(sentences) == 2
     for sentence in sentences:
         assert sentence.endswith("because no space left on the device: make room and run it again.")

@@ -23,9 +23,10 @@ NAMES = (
 def die_while_writing(_: Connection, path: Path) -> None:
     """Be killed when some of an exploration's shards are written and some are not."""
     small_limits(pytest.MonkeyPatch())  # for good: it is a process of its own
+    rows = make_rows(4000)
     with Store(path) as store, store.writer("dead", {}, total=4000, engine_version="1") as writer:
         for start in range(0, 4000, 500):
-            writer.append(make_rows(4000).slice(start, 500))
+            writer.append(rows.slice(start, 500))
         os.kill(os.getpid(), signal.SIGKILL)
 
 

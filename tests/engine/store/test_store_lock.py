@@ -151,7 +151,7 @@ def take_in_turns(ear: Connection, path: Path, rounds: int) -> None:
 def test_a_lock_says_whose_it_is_from_when_it_is_there(tmp_path: Path) -> None:
     """Two processes take one in turns: one has it at a time, whom the other can name, and nothing stays behind."""
     path = tmp_path / "results.duckdb"
-    assert both_at_once(take_in_turns, (path, 200), (path, 200)) == [200, 200]
+    assert both_at_once(take_in_turns, (path, 120), (path, 120)) == [120, 120]
     assert list(tmp_path.iterdir()) == []
 
 
