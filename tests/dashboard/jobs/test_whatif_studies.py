@@ -158,10 +158,12 @@ def test_times_to_wait_are_told_in_words() -> None:
     small = exploration().scenario
     assert searching(small) == f"Searching {small.space.total:,} executions for the best"
     many = Scenario.of(
-        "deepseek-v3", "h100_80g_sxm", num_procs=1024, max_batch_size=1024, datatype="bfloat16",
-        limits={"batch_size": {"min": 1}},
+        "deepseek-v3", "h100_80g_sxm", num_procs=1024, max_batch_size=15360, datatype="bfloat16",
+        limits={"tensor_par": 1, "context_par": [1, 2, 4, 8], "launch": ["eager", "fused", "compiled", "graphs"],
+                **dict.fromkeys(("expert_overlap", "pipeline_overlap"), (True, False)),
+                **dict.fromkeys(("gradient_datatype", "optimizer_datatype"), ("float32", "bfloat16"))},
     )  # fmt: skip
-    assert plainly(searching(many)) == "Searching 952 M executions for the best; that many may take 38 s"
+    assert plainly(searching(many)) == "Searching 132 M executions for the best; that many may take 5.3 s"
 
 
 def test_a_failing_study_says_so_and_hurts_no_other() -> None:
