@@ -268,7 +268,7 @@ def test_any_json_gets_a_clear_sentence(document: object) -> None:
     assert loaded_or_told(document) is None
 
 
-@settings(max_examples=400)
+@settings(max_examples=13 * settings.default.max_examples)
 @given(st.data())
 def test_any_change_to_a_system_is_a_system_or_a_clear_sentence(data: st.DataObject) -> None:
     document = copy.deepcopy(data.draw(st.sampled_from([CALCULON, OURS])))

@@ -334,7 +334,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=13 * settings.default.max_examples)
 @given(st.data())
 def test_any_change_to_a_config_is_a_model_or_a_clear_sentence(data: st.DataObject) -> None:
     model_type, content = data.draw(st.sampled_from(list(CONFIGS.values())))

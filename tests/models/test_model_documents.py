@@ -339,7 +339,7 @@ def test_any_json_is_a_model_or_a_clear_sentence(document: object) -> None:
     assert loaded_or_told(document) is None or document.keys() >= CALCULON.keys()  # type: ignore[attr-defined]
 
 
-@settings(max_examples=300)
+@settings(max_examples=10 * settings.default.max_examples)
 @given(st.data())
 def test_any_change_to_a_model_is_a_model_or_a_clear_sentence(data: st.DataObject) -> None:
     document = copy.deepcopy(data.draw(st.sampled_from([CALCULON, OURS, PUBLISHED])))

@@ -37,7 +37,7 @@ SPECIAL = [float("inf"), -float("inf"), float("nan"), 1.7e308, -1.7e308, 5e-324,
 VALUES = st.integers(-3, 3).map(float) | st.integers(-50, 50).map(float) | st.sampled_from(SPECIAL)
 
 
-@settings(max_examples=6 * settings.default.max_examples)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(data=st.data(), count=st.integers(2, 3), size=st.integers(0, 60))
 def test_equals_comparing_all_pairs(data: st.DataObject, count: int, size: int) -> None:
     better = data.draw(st.lists(st.sampled_from(["lower", "higher"]), min_size=count, max_size=count))
@@ -77,7 +77,7 @@ def test_other_numbers_of_axes_are_refused(count: int) -> None:
 @given(random=st.randoms(use_true_random=False))
 def test_frontier_of_an_exploration(random: Random) -> None:
     """All feasible executions take part; of equal ones the first enumerated stands for them."""
-    found = explored_with_rows(draw(random, largest=1_500).scenario)
+    found = explored_with_rows(draw(random, largest=1_000).scenario)
     rows = found.rows.table().to_pandas()
     for count in (2, 3):
         names = random.sample([column.name for column in HEADLINE], count)
