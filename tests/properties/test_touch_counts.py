@@ -115,7 +115,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the packages to which a statistic, a field, an accelerator, a page and a cost model are added."""
     target = tmp_path_factory.mktemp("grown")
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, target / name)  # with what is compiled, which holds for what stays as it is
     for path, source in PAGE.items():
         (target / path).parent.mkdir(exist_ok=True)
         (target / path).write_text(source, encoding="utf-8")
