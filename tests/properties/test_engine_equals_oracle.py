@@ -89,9 +89,9 @@ def test_sizes_beyond_all_measure(files: worlds.Files) -> None:
     """The oracle's integers have no limit; the engine's sizes must not wrap around."""
     random = Random("huge")
     running = 0
-    for _ in range(10):
+    for _ in range(8):
         shape, machine = worlds.model(random), worlds.system(random)
-        executions = [worlds.execution(random, shape, machine, broken=0) for _ in range(40)]
+        executions = [worlds.execution(random, shape, machine, broken=0) for _ in range(30)]
         worlds.enlarge(random, shape, machine, executions)
         running += assert_engine_agrees(shape, machine, executions, files)
     assert running > 100
@@ -103,9 +103,9 @@ def test_one_execution_alone_and_among_others(files: worlds.Files) -> None:
     shape, machine = worlds.model(random), worlds.system(random)
     executions = [worlds.execution(random, shape, machine) for _ in range(64)]
     model, system = files.path(shape), files.path(machine)
-    together = engine.evaluate(model, system, frame(executions * 300))  # several chunks
+    together = engine.evaluate(model, system, frame(executions * 150))  # several chunks
     for number in range(0, 64, 7):
         alone = engine.evaluate(model, system, frame([executions[number]]))
-        for repeat in (0, 137, 299):
+        for repeat in (0, 137, 149):
             among = together.iloc[[number + 64 * repeat]].reset_index(drop=True)
             assert alone.astype(object).equals(among.astype(object))

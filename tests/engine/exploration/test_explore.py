@@ -161,7 +161,7 @@ def assert_step_times(found: Exploration, executions: pd.DataFrame) -> None:
 
 @given(random=st.randoms(use_true_random=False))
 def test_an_exploration_says_what_evaluating_everything_says(random: Random) -> None:
-    drawn = draw(random, largest=2_000)
+    drawn = draw(random, largest=1_200)
     # few at a time, so that results come together from many plans and chunks
     sites, rows = random.choice((1, 5, 4096)), random.choice((3, 100, 8192))
     with (
