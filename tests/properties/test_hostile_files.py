@@ -90,14 +90,14 @@ def test_what_is_no_file_is_refused_without_waiting(reader: str, made: str, tmp_
     assert "table.csv" in _refused(reader, path)
 
 
-@pytest.mark.parametrize("cell", ["x" * 1_000_000, "1" * 100_000, "a b " * 100_000, "(" * 200_000, "<b>" * 100_000])
 @pytest.mark.parametrize("field", ["source", "notes", "recompute", "hardware", "tp", "group", "date"])
-def test_a_cell_of_a_megabyte_is_soon_read(field: str, cell: str) -> None:
+def test_cells_of_a_megabyte_are_soon_read(field: str) -> None:
+    cells = ("x" * 1_000_000, "1" * 100_000, "a b " * 100_000, "(" * 200_000, "<b>" * 100_000)
     began = time.perf_counter()
-    found = validate(runs_table({field: cell}, {}))
+    found = validate(runs_table(*({field: cell} for cell in cells), {}))
     assert time.perf_counter() - began < SOON
     assert found["reason_text"].str.len().max() < 1_000
-    assert found["status"][1] == "predicted"
+    assert found["status"][len(cells)] == "predicted"
 
 
 def test_tables_of_20_000_columns_are_soon_answered() -> None:

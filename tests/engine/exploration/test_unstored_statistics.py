@@ -48,7 +48,8 @@ LIMITS = {
 }  # fmt: skip
 SMALL: dict[str, Any] = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16", "limits": LIMITS}
 SYSTEMS = {"calculon": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}
-PLACES = ("memory", "table", "shards")
+EXPLORED = [("memory", "calculon"), ("table", "calibrated"), ("shards", "calculon"), ("shards", "calibrated")]
+"""Every place with rows of one cost model, and of both where new explorations have them."""
 
 
 def explored(place: str, cost_model: str, folder: Path) -> Exploration:
@@ -64,7 +65,7 @@ def explored(place: str, cost_model: str, folder: Path) -> Exploration:
         return engine.explore("gpt3-13B", SYSTEMS[cost_model], **SMALL, store=store)
 
 
-@pytest.fixture(name="found", params=[(place, model) for place in PLACES for model in SYSTEMS], scope="module")
+@pytest.fixture(name="found", params=EXPLORED, scope="module")
 def _found(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Exploration:
     place, cost_model = request.param
     found = explored(place, cost_model, tmp_path_factory.mktemp(place))
