@@ -246,17 +246,17 @@ def test_database_reaches_no_file_but_its_shards(read_only, tmp_path):
 
 
 def test_sorting_may_take_more_memory_for_as_long_as_it_lasts(store_path, monkeypatch, tmp_path):
-    monkeypatch.setattr(database, "MEMORY", 16)
+    monkeypatch.setattr(database, "MEMORY", 8)
     order = [("total_time", "ascending")]
     with Store(store_path) as opened:
-        put(opened, "key", make_rows(60_000), piece=20_000)
+        put(opened, "key", make_rows(30_000), piece=10_000)
         access = opened.rows("key")
         target = tmp_path / "out.parquet"
         with monkeypatch.context() as without:
             without.setattr(database, "SORTING", 0)
             with pytest.raises(StoreMemoryError, match="more memory"):
                 access.export(target, order_by=order)
-        assert access.export(target, order_by=order) == 60_000
+        assert access.export(target, order_by=order) == 30_000
         times = pq.read_table(target)["total_time"].to_numpy()
         assert (times[:-1] <= times[1:]).all()
         groups = ["total_time", "tensor_par", "fw_time"]
@@ -264,6 +264,6 @@ def test_sorting_may_take_more_memory_for_as_long_as_it_lasts(store_path, monkey
             without.setattr(database, "SORTING", 0)
             with pytest.raises(StoreMemoryError, match="more memory"):
                 access.best_by(groups, "sample_rate")
-        assert pc.sum(access.best_by(groups, "sample_rate")["rows"]).as_py() == 60_000
+        assert pc.sum(access.best_by(groups, "sample_rate")["rows"]).as_py() == 30_000
         with opened._database().cursor() as cursor:
-            assert cursor.execute("SELECT current_setting('memory_limit')").fetchall() == [("16.0 MiB",)]
+            assert cursor.execute("SELECT current_setting('memory_limit')").fetchall() == [("8.0 MiB",)]
