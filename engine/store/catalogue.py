@@ -13,6 +13,7 @@ import pyarrow as pa
 from engine.columns import UnknownColumn, cost_model_in, fields_of
 from engine.store import shards as store_shards
 from engine.store import text as store_text
+from engine.store.creation import IS_TABLE
 from engine.store.database import KEY_PATTERN, Database, checked_key, rows_table
 from engine.store.errors import ADVICE, StoreCorruptError, StoreError
 from engine.store.shards import Shard, Shards
@@ -119,10 +120,18 @@ def _catalogued(database: Database, cursor: duckdb.DuckDBPyConnection, key: str 
     result = cursor.execute(f"SELECT {chosen} FROM exploration e {rest}", parameters)
     names = [column[0] for column in result.description or ()]
     found = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-    tables: set[str] = set()
-    if any(row["shards"] is None for row in found):  # only stores of earlier versions have rows in tables
-        tables = {table for (table,) in cursor.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
-    return [_read(database, row | {"has_table": f"rows_{row['key']}" in tables}) for row in found]
+    # Only stores of earlier versions have rows in tables.
+    there = [row["shards"] is None and _is_there(cursor, row["key"]) for row in found]
+    return [_read(database, row | {"has_table": table}) for row, table in zip(found, there, strict=True)]
+
+
+def _is_there(cursor: duckdb.DuckDBPyConnection, key: object) -> bool:
+    """Tell whether an exploration has a table of rows."""
+    with contextlib.suppress(duckdb.CatalogException):
+        if isinstance(key, str) and KEY_PATTERN.fullmatch(key):
+            cursor.execute(IS_TABLE, {"table": f"rows_{key}"})
+            return True
+    return False
 
 
 def _read(database: Database, row: dict[str, Any]) -> Catalogued:

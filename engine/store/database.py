@@ -186,9 +186,9 @@ class Database:
 
     def columns_of(self, key: str) -> set[str]:
         """Returns the columns of the table that holds an exploration's rows, none where there is no such table."""
-        with self.cursor() as cursor:
-            asked = "SELECT column_name FROM duckdb_columns() WHERE table_name = $name"
-            return {name for (name,) in cursor.execute(asked, {"name": f"rows_{key}"}).fetchall()}
+        with self.cursor() as cursor, contextlib.suppress(duckdb.CatalogException):
+            return {name for name, _ in cursor.execute(COLUMNS_OF_TABLE, {"table": f"rows_{key}"}).fetchall()}
+        return set()
 
     @contextlib.contextmanager
     def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -6,12 +6,15 @@ of. The file stays a store: such tables are named apart from those of the catalo
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import duckdb
 import pyarrow as pa
 
+from engine.store.creation import COLUMNS_OF_TABLE
 from engine.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -45,9 +48,9 @@ class KeyedTable:
 
     def _checked(self, name: str) -> bool:
         """Tells whether the table is there; raises where it is another."""
-        text = "SELECT column_name FROM duckdb_columns() WHERE table_name = $name ORDER BY column_index"
-        with self._database.cursor() as cursor:
-            found = [column for (column,) in cursor.execute(text, {"name": f"keyed_{name}"}).fetchall()]
+        found: list[str] = []
+        with self._database.cursor() as cursor, contextlib.suppress(duckdb.CatalogException):
+            found = [column for column, _ in cursor.execute(COLUMNS_OF_TABLE, {"table": f"keyed_{name}"}).fetchall()]
         if found and found != self._schema.names:
             raise StoreError(
                 f"The store {self._database.path} has results of another version in {self._table}: name another file."
