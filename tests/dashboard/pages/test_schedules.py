@@ -32,6 +32,9 @@ from tests.dashboard.page_runs import html, page_alone
 
 EQUAL = {"F": 1.0, "B": 1.0, "W": 1.0}
 NUMBERS = {"schedules_from": "numbers"}
+FEW = {"model": "llama-3-70B", "system": "h100_80g_sxm", "procs": "64", "batch": "64", "type": "bfloat16",
+       "limits": "microbatch_size:1;tensor_par:8;weight_offload:off;activations_offload:off;optimizer_offload:off"}
+"""A scenario of few executions, whose best with a pipeline is found at once."""
 
 
 def asked(**changes: object) -> Question:
@@ -64,10 +67,10 @@ def test_the_page_answers_with_plain_numbers() -> None:
 
 
 def test_the_page_takes_the_times_of_the_scenario() -> None:
-    told = html(run({"schedules_a": "1f1b", "schedules_b": "v-half", "schedules_microbatches": "8"}))
+    told = html(run(FEW | {"schedules_a": "1f1b", "schedules_b": "v-half", "schedules_microbatches": "8"}))
     assert "of a rank; TP" in told
     # How far a step may be off stands beside it, or that nobody measured one with the schedule.
-    scenario = read_scenario({}).scenario
+    scenario = read_scenario(FEW).scenario
     times = scenario_times(scenario)
     assert not isinstance(times, str)
     error = error_of(scenario, {**times.row, "schedule": "1f1b"})
