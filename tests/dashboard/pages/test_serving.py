@@ -29,8 +29,8 @@ from engine import serving
 from engine.serving import MEMORY_PARTS, STEP_PARTS, Found, by_name
 from tests.dashboard.page_runs import figure, html, page_alone, plainly
 
-QUESTION: dict[str, Any] = {"num_procs": 16, "prompt": 1000, "output": 200}
-LINK = {"serving_model": "llama-3-70B", "serving_system": "h100_80g_sxm", "serving_procs": "16",
+QUESTION: dict[str, Any] = {"num_procs": 8, "prompt": 1000, "output": 200}
+LINK = {"serving_model": "llama-3-70B", "serving_system": "h100_80g_sxm", "serving_procs": "8",
         "serving_prompt": "1000", "serving_output": "200"}  # fmt: skip
 
 
@@ -152,10 +152,10 @@ def test_a_picked_deployment_is_shown_and_the_best_comes_back(found: Found):
 
 def test_another_question_gives_up_what_was_picked(found: Found):
     page = run({**LINK, "serving_id": str(int(found.frontier["id"].iloc[0]))})
-    page.number_input(key="_serving_procs").set_value(8)
+    page.number_input(key="_serving_procs").set_value(4)
     again(page)
     assert "serving_id" not in url(page)
-    expected = serving.explore("llama-3-70B", "h100_80g_sxm", **{**QUESTION, "num_procs": 8})
+    expected = serving.explore("llama-3-70B", "h100_80g_sxm", **{**QUESTION, "num_procs": 4})
     assert f"of {expected.total:,}" in html(page)
 
 
@@ -266,7 +266,7 @@ def test_the_table_is_sorted_and_can_be_the_frontier_only(found: Found):
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_downloads_have_every_deployment(found: Found, kind: str):
-    question = Inputs(found.model, found.system, 16, 1000, 200, None, None, None, {})
+    question = Inputs(found.model, found.system, 8, 1000, 200, None, None, None, {})
     data = _file(question, found, kind)
     if kind == "csv":
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
