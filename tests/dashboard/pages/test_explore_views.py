@@ -21,7 +21,7 @@ from engine import Exploration, explore
 from engine.columns import by_name
 from engine.store import Condition
 from hardware import network_names
-from tests.dashboard.page_runs import again, exploration, figure, html, plainly, plots, run
+from tests.dashboard.page_runs import SMALL, again, exploration, figure, html, plainly, plots, run
 
 NONE_OR_FULL = "activation_recompute:none,full"
 LEAN = "activation_recompute:none,full;proc_mem_tier1_cap_req:..21474836480.0"
@@ -359,8 +359,7 @@ def test_cells_are_numbered_while_numbers_fit(cells: int, facets: int) -> None:
     assert len(texts) == cells * facets
 
 
-@pytest.mark.parametrize(("cells", "facets"), [(300, 1), (140, 6), (1500, 1)])
-@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize(("cells", "facets", "mode"), [(300, 1, "light"), (140, 6, "dark"), (1500, 1, "light")])
 def test_maps_of_cells_too_small_for_numbers_still_read(cells: int, facets: int, mode: str) -> None:
     table = crowded(cells, facets)
     third = by_name("microbatch_size") if facets > 1 else None
@@ -404,7 +403,7 @@ def test_the_calibrated_model_s_own_fields_can_be_filtered_by_and_are_weighed() 
 
 def test_a_map_per_datatype_shows_the_explorations_of_the_others_beside_it() -> None:
     found = exploration()
-    other = explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float8")
+    other = explore("gpt3-13B", "h100_80g_nvl8", **{**SMALL, "datatype": "float8"}, limits=found.scenario.limits)
     axes = Axes("pipeline_par", "tensor_par", "datatype")
     cells, (shown, had) = cells_for(found, axes, metrics(found.scenario)["mfu"], (), [other])
     assert (shown, had) == (2, 2)
