@@ -53,7 +53,7 @@ def test_the_page_plans_an_example_and_says_what_it_looked_at() -> None:
 def test_a_link_that_cannot_be_is_a_sentence() -> None:
     app = run({"layerwise_microbatch": "900", "layerwise_batch": "4"})
     assert "larger than the global batch" in app.error[0].value
-    assert not run({"layerwise_batch": "99999999"}).exception
+    assert not run({"layerwise_batch": "99999999", "layerwise_mode": "released"}).exception
     assert not run({"layerwise_from": "file"}).exception
 
 
