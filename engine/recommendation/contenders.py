@@ -69,8 +69,9 @@ class Explored:
                 where.append(Condition(name, "<=", most))
         names = ["id", *_names(self.scenario), *FIGURES]
         found: pd.DataFrame = self._rows.table(names, where=where).to_pandas()
-        words = {str(name): object for name in found.select_dtypes("category")}
-        return found.astype(words)
+        for name in found.select_dtypes("category"):
+            found[name] = found[name].to_numpy(object)
+        return found
 
 
 class Searched:

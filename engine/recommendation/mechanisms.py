@@ -40,7 +40,8 @@ def mechanisms(executions: pd.DataFrame) -> dict[str, Flags]:
     found = {}
     for name, plain in PLAIN.items():
         if name in executions:
-            differs = ~executions[name].isin(plain).to_numpy(bool)
+            values = executions[name].to_numpy()
+            differs = np.logical_and.reduce([values != option for option in plain])
             found[name] = np.asarray(differs & applies(name, executions), bool)
     return found
 
