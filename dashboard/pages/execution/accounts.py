@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import streamlit as st
 
@@ -10,7 +11,10 @@ from engine import Scenario
 from engine.cost_models.account import Account
 from engine.cost_models.registry import cost_model_of
 
-__all__ = ["account_of"]
+__all__ = ["ROW_AS_TEXT", "account_of"]
+
+ROW_AS_TEXT: Final[Mapping[type, Callable[[Any], str]]] = {dict: repr}
+"""How to tell the rows of executions apart: Streamlit does one of 123 figures in 4.5 ms, and its text in 0.14 ms."""
 
 
 def account_of(scenario: Scenario, row: dict[str, Any]) -> Account:
@@ -18,7 +22,6 @@ def account_of(scenario: Scenario, row: dict[str, Any]) -> Account:
     return _account(scenario, scenario.key, row)
 
 
-# Streamlit tells a row of 123 figures from others in 4.5 ms, and its text in 0.14 ms.
-@st.cache_resource(show_spinner=False, max_entries=64, hash_funcs={dict: repr})
+@st.cache_resource(show_spinner=False, max_entries=64, hash_funcs=ROW_AS_TEXT)
 def _account(_scenario: Scenario, key: str, row: dict[str, Any]) -> Account:
     return cost_model_of(_scenario).account(_scenario.model, _scenario.system, row, _scenario.calibration)
