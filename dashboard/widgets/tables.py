@@ -70,11 +70,8 @@ def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int | Mappin
         return text if text.strip("+\u22120.") else f"±{text[1:]}"
 
     each = decimals if isinstance(decimals, Mapping) else dict.fromkeys(columns, decimals)
-    styled = frame.style
-    for name in columns:
-        if name in frame:
-            styled = styled.format(partial(written, digits=each[name]), subset=[name])
-    return styled
+    there = [name for name in columns if name in frame]
+    return frame.style.format({name: partial(written, digits=each[name]) for name in there}, subset=there)
 
 
 def arranged(frame: pd.DataFrame, networks: Sequence[str] = ()) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -126,10 +123,8 @@ def grouped(frame: pd.DataFrame, decimals: Mapping[str, int]) -> StyledTable:
 
     Rows still sort by the numbers. The settings of those columns must have no `format`, which would take precedence.
     """
-    styled = frame.style
-    for name, digits in decimals.items():
-        styled = styled.format(partial(_grouped, digits=digits), subset=[name])
-    return styled
+    written = {name: partial(_grouped, digits=digits) for name, digits in decimals.items()}
+    return frame.style.format(written, subset=list(written))
 
 
 def _grouped(value: float, digits: int) -> str:

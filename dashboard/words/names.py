@@ -8,12 +8,15 @@ from typing import Any, Final
 
 from engine.columns import Column, choice_label
 
-__all__ = ["FIXED", "FIXED_MEANS", "degrees", "execution_name", "in_sentence", "named_value"]
+__all__ = ["CALLED_BY", "FIXED", "FIXED_MEANS", "degrees", "execution_name", "in_sentence", "named_value"]
 
 
 FIXED: Final = "fixed layout"
 """The execution that was best before a change, kept as it is."""
 FIXED_MEANS: Final = "The execution that was best before the change, kept as it is."
+
+CALLED_BY: Final = ("id", "tensor_par", "pipeline_par", "data_par")
+"""What `execution_name` asks of an execution."""
 
 
 def degrees(tensor: Any, pipeline: Any, data: Any = None) -> str:

@@ -87,7 +87,8 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
 def points(layers: pd.DataFrame) -> list[dict[str, Any]]:
     """Returns one mark per layer and pass: label, engine, stage, seconds [s], intensity [FLOP/byte], rate [FLOP/s]."""
     found = []
-    for row in layers.to_dict("records"):
+    of_stages = [f"{stage}_{what}" for stage, _ in STAGES for what in ("flops", "mem_accessed", "processing_time")]
+    for row in layers[["label", "engine", *of_stages]].to_dict("records"):
         for stage, _ in STAGES:
             flops, moved = float(row[f"{stage}_flops"]), float(row[f"{stage}_mem_accessed"])
             seconds = float(row[f"{stage}_processing_time"])

@@ -14,7 +14,7 @@ import pandas as pd
 from dashboard.charts.elements.colour_scale import colour_bar, ramp_for
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, trace
-from dashboard.words.names import execution_name, in_sentence
+from dashboard.words.names import CALLED_BY, execution_name, in_sentence
 from dashboard.words.numbers import Scale, column_of, count, counted, format_value, scale_for
 from engine.columns import Column
 
@@ -129,7 +129,7 @@ def _other(
             [f"<b>{one.letter}: {execution_name(row)}</b>",
              *(f"{column.label} {format_value(column, row[column.name])}" for column in columns)]
         )
-        for row in rows.to_dict("records")
+        for row in _named(rows, columns)
     ]  # fmt: skip
     return trace(
         "scatter",
@@ -198,7 +198,7 @@ def _marks(
                 *(f"{column.label} {format_value(column, row[column.name])}" for column in columns),
             ]
         )
-        for row in shown.to_dict("records")
+        for row in _named(shown, columns)
     ]
     ids = [int(value) for value in shown["id"]]
     ring = [value == selected for value in ids]
@@ -238,6 +238,11 @@ def _marks(
         hovertext=hovers,
         hovertemplate="%{hovertext}<extra></extra>",
     )
+
+
+def _named(rows: pd.DataFrame, columns: Sequence[Column]) -> list[dict[Any, Any]]:
+    """What executions are called by, and some columns: a tenth of what is known of them."""
+    return rows.filter(list({*CALLED_BY, *(column.name for column in columns)})).to_dict("records")
 
 
 def step_shape(x_column: Column) -> str:

@@ -154,7 +154,8 @@ def _bars(
     counts = tasks["count"].to_numpy() if "count" in tasks else np.ones(len(tasks), int)
     hovers = []
     words = cache(partial(format_value, _UNIT))  # most tasks begin when another ends
-    for row, times in zip(tasks.to_dict("records"), counts, strict=True):
+    told = tasks[["stage", "microbatch", "chunk", "start", "end"]].to_dict("records")
+    for row, times in zip(told, counts, strict=True):
         head = f"<b>{word} {row['stage']} · {name.lower()}</b>"
         first = int(row["microbatch"])
         late = schedule.skipped and row["start"] > schedule.cut

@@ -68,7 +68,7 @@ def table_of(
         shown.insert(1 + place, one.key, one.values)
         settings[one.key] = one.setting
     if not every:
-        again, words = settings["activation_recompute"], [recomputed(row, brief=True) for row in _records(top)]
+        again, words = settings["activation_recompute"], [recomputed(row, brief=True) for row in _recomputing(top)]
         settings["activation_recompute"] = {**again, "width": max(again["width"], width_of_words(words))}
         shown = shown.assign(activation_recompute=words)
     shown = shown[_order(shown, settings, [one.key for one in leading], model, every)]
@@ -85,8 +85,9 @@ def table_of(
     )  # fmt: skip
 
 
-def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+def _recomputing(rows: pd.DataFrame) -> list[dict[Any, Any]]:
+    """What of the rows says what they compute again."""
+    return rows.filter(("activation_recompute", "selective_recompute")).to_dict("records")
 
 
 def _order(
