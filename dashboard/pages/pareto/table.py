@@ -79,8 +79,9 @@ def table_of(
             state.select(int(top["id"].iloc[rows[0]]))
 
     st.dataframe(
-        _written(shown, leading), hide_index=True, height=height_of(len(shown), 320), row_height=ROW,
-        column_config=settings, key="pareto_table", on_select=picked, selection_mode="single-row", placeholder="–",
+        _written(shown, leading), hide_index=True, height=height_of(len(shown), 320), row_height=ROW, placeholder="–",
+        column_config={name: settings[name] for name in shown}, key="pareto_table", on_select=picked,
+        selection_mode="single-row",
         alt=f"Executions on the frontier of {', '.join(axis.key for axis in axes)}, with the cost of each step.",
     )  # fmt: skip
 
