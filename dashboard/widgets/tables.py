@@ -70,7 +70,7 @@ def signed(frame: pd.DataFrame, columns: Collection[str], decimals: int | Mappin
         return text if text.strip("+\u22120.") else f"±{text[1:]}"
 
     each = decimals if isinstance(decimals, Mapping) else dict.fromkeys(columns, decimals)
-    there = [name for name in columns if name in frame]
+    there: Any = [name for name in columns if name in frame]
     return frame.style.format({name: partial(written, digits=each[name]) for name in there}, subset=there)
 
 
@@ -123,7 +123,7 @@ def grouped(frame: pd.DataFrame, decimals: Mapping[str, int]) -> StyledTable:
 
     Rows still sort by the numbers. The settings of those columns must have no `format`, which would take precedence.
     """
-    written = {name: partial(_grouped, digits=digits) for name, digits in decimals.items()}
+    written: dict[Any, Any] = {name: partial(_grouped, digits=digits) for name, digits in decimals.items()}
     return frame.style.format(written, subset=list(written))
 
 

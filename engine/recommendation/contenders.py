@@ -69,8 +69,8 @@ class Explored:
                 where.append(Condition(name, "<=", most))
         names = ["id", *_names(self.scenario), *FIGURES]
         found: pd.DataFrame = self._rows.table(names, where=where).to_pandas()
-        for name in found.select_dtypes("category"):
-            found[name] = found[name].to_numpy(object)
+        for words in found.select_dtypes("category"):
+            found[words] = found[words].to_numpy(object)
         return found
 
 

@@ -80,7 +80,7 @@ def table_of(
 
     st.dataframe(
         _written(shown, leading), hide_index=True, height=height_of(len(shown), 320), row_height=ROW, placeholder="–",
-        column_config={name: settings[name] for name in shown}, key="pareto_table", on_select=picked,
+        column_config={name: settings[name] for name in map(str, shown)}, key="pareto_table", on_select=picked,
         selection_mode="single-row",
         alt=f"Executions on the frontier of {', '.join(axis.key for axis in axes)}, with the cost of each step.",
     )  # fmt: skip

@@ -76,8 +76,8 @@ def deployments(question: Inputs, found: Found) -> None:
 
     st.dataframe(
         grouped(shown, {name: digits for name, digits in decimals.items() if name in shown}), hide_index=True,
-        key="serving_table", column_config={name: settings[name] for name in shown}, row_height=ROW, placeholder="–",
-        height=height_of(len(shown), 360), on_select=picked, selection_mode="single-row",
+        key="serving_table", column_config={name: settings[name] for name in map(str, shown)}, row_height=ROW,
+        height=height_of(len(shown), 360), placeholder="–", on_select=picked, selection_mode="single-row",
         alt=f"{len(shown)} deployments, best {by_name(by).label} first.",
     )  # fmt: skip
     if len(rows) == SHOWN:
