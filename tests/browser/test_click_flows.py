@@ -201,7 +201,7 @@ def test_what_one_click_changes_is_one_step_back(fresh: Page, server: str) -> No
 
     one_step(lambda: click("explore_pairs"),
              lambda: expect(page).to_have_url(re.compile("map_at=.*id=|id=.*map_at=")))  # fmt: skip
-    open_at(page, f"{server}/whatif?{SMALL}&limits=microbatch_size:1,2;pipeline_par:1,2;tensor_par:2,4")
+    open_at(page, f"{server}/whatif?{SMALL}&limits=microbatch_size:1;pipeline_par:1,2;tensor_par:2,4")
     expect(page.locator(".st-key-whatif_two .barlayer path")).to_have_count(64)
     settled(page)
     page.locator(".st-key-whatif_two").scroll_into_view_if_needed()
