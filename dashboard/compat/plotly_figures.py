@@ -51,7 +51,7 @@ def _packed(part: Any) -> Any:
 def _bytes_of(name: str, array: Any) -> Any:
     """Returns an array as Plotly writes the property of that name: some stay lists of numbers."""
     if isinstance(array, pd.DataFrame) or isinstance(array.dtype, np.dtype):
-        array = np.asarray(array)  # which Plotly finds out of what kind it is in half the time
+        array = np.asarray(array)  # Plotly takes twice as long to tell the kind of one of pandas
     found = {name: array}
     convert_to_base64(found)
     return found[name]

@@ -21,7 +21,6 @@ from engine.codesign.quantities import axes_of, quantity, refuses_better, with_q
 from engine.codesign.rates import MEMORY, rates_of
 from engine.codesign.schema import Constraint
 from engine.codesign.study import Study
-from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Flags
 from engine.exploration.frontier import frontier
 from engine.scenarios.scenario import Scenario
@@ -243,7 +242,7 @@ class Results:
             return None
         scenario = self.scenario(point)
         number = int(row["id"].iloc[0])
-        return {"id": number} | cost_model_of(scenario).row(scenario.space, number, scenario.calibration)
+        return {"id": number} | scenario.row(number)
 
     def otherwise(self, **changes: Any) -> Results:
         """Returns the same points under other questions: keys of the study's document that rows do not depend on, such

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from engine.codesign.errors import StudyCancelled
 from engine.codesign.study import Design, Study
-from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats, Ints
 from engine.exploration.proven_optimum import best_of
 from engine.exploration.result import Exploration
@@ -143,8 +142,8 @@ def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> d
     fields = _fields(scenario, space, number)
     kept: dict[str, Any] = {name: int(fields[name]) for name in FIELDS_KEPT}
     if study.document.statistics:
-        own = scenario.space if space is None else space.space.on(scenario.system)
-        whole = cost_model_of(scenario).row(own, number, scenario.calibration)
+        own = None if space is None else space.space.on(scenario.system)
+        whole = scenario.row(number, own)
         kept |= {name: float(whole[name]) for name in study.document.statistics}
     return {"id": int(number), "samples_per_s": float(rate), "feasible": int(feasible), "bound": bound, **kept, **known}
 

@@ -17,7 +17,6 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import SHARES, by_name, statistics_of
-from engine.cost_models.registry import cost_model_of
 from engine.exploration.frontier import frontier
 from engine.exploration.reductions import PRIMARY, Reductions
 from engine.scenarios.scenario import Scenario
@@ -76,10 +75,8 @@ class Exploration:
     @cached_property
     def _best(self) -> dict[str, Any] | None:
         """`best`, evaluated once."""
-        found, scenario = self.reductions.best(), self.scenario
-        if found is None:
-            return None
-        return {"id": found[0]} | cost_model_of(scenario).row(scenario.space, found[0], scenario.calibration)
+        found = self.reductions.best()
+        return None if found is None else {"id": found[0]} | self.scenario.row(found[0])
 
     def top(self, k: int, by: str = PRIMARY) -> pd.DataFrame:
         """Returns the `k` best executions by a headline metric: `id`, fields, and all statistics."""

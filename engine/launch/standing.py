@@ -191,8 +191,7 @@ def standing(
     else:
         first = best_of(scenario).get("id")
     ident = _number_of(scenario, {name: own[name] for name in names}) if runs else None
-    best = (None if first is None
-            else cost_model_of(scenario.space).row(scenario.space, first, scenario.calibration))  # fmt: skip
+    best = None if first is None else scenario.row(first)
     steps = _steps(scenario, own, best) if best is not None else ()
     return Standing(scenario, own, best, total, faster, feasible, steps, ident)
 

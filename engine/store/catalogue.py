@@ -126,7 +126,7 @@ def _catalogued(database: Database, cursor: duckdb.DuckDBPyConnection, key: str 
 
 
 def _is_there(cursor: duckdb.DuckDBPyConnection, key: object) -> bool:
-    """Tell whether an exploration has a table of rows."""
+    """Tells whether an exploration has a table of rows."""
     with contextlib.suppress(duckdb.CatalogException):
         if isinstance(key, str) and KEY_PATTERN.fullmatch(key):
             cursor.execute(IS_TABLE, {"table": f"rows_{key}"})

@@ -125,8 +125,7 @@ class Searcher:
         self.base_id = self.chosen(scenario, tied)
         self.base: dict[str, Any] | None = None
         if self.base_id is not None:
-            row = cost_model_of(scenario).row(self._space(scenario), self.base_id, scenario.calibration)
-            self.base = {"id": self.base_id} | row
+            self.base = {"id": self.base_id} | scenario.row(self.base_id, self._space(scenario))
 
     def point(
         self,
@@ -189,7 +188,7 @@ class Searcher:
         return self.space if self._has(scenario) else ready(scenario)
 
     def _space(self, scenario: Scenario) -> Space:
-        """The space of a scenario, which is not enumerated anew where one like it is ready."""
+        """Returns the space of a scenario, which is not enumerated anew where one like it is ready."""
         space = self._ready(scenario)
         return scenario.space if space is None else space.space.on(scenario.system)
 

@@ -24,12 +24,13 @@ LOOKS = (Path(__file__).parent / "looks.js").read_text(encoding="utf-8")
 LINK = f"{SMALL}&limits=pipeline_par:1,2;tensor_par:2,4&cell=4x2&compare_b=~hbm_capacity:40"
 CALIBRATED = "model=llama-3-8B&system=h100_80g_sxm&procs=8&batch=16&limits=tensor_par:2"
 """A scenario of the other cost model, whose Execution page has other charts."""
-UNLIMITED = {"schedules": SMALL}
-"""Links of pages on which limits leave too little to be seen, such as the ranks of a schedule."""
+OWN_LINKS = {"schedules": SMALL, "whatif": LINK.replace("limits=", "limits=microbatch_size:1;")}
+"""Links of pages on which limits leave too little to be seen, such as the ranks of a schedule, and of What-if, whose
+chart of parameters then has two numbers where there is the least room."""
 FINE = f"{SMALL}&schedules_from=numbers&schedules_b=zbv&schedules_microbatches=32"
 """Schedules whose bars are as narrow as bars of the ready examples."""
 LOOKED_AT = [
-    *((entry, UNLIMITED.get(entry.name, LINK)) for entry in PAGES),
+    *((entry, OWN_LINKS.get(entry.name, LINK)) for entry in PAGES),
     *((each, CALIBRATED) for each in PAGES if each.name == "execution"),
     *((each, FINE) for each in PAGES if each.name == "schedules"),
 ]

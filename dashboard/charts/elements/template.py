@@ -142,6 +142,9 @@ def stacked(figure: Drawing) -> Drawing:
             bar["width"] /= scale
         reach = max((max(place - round(place) for place in bar["y"]) * (row + _LINE) + bar["width"] * (row + _LINE) / 2
                      for bar in bars), default=0.0)  # fmt: skip
+        for mark in layout.get("shapes", []):  # marks of one row keep their length, as its bars do
+            if mark.get("yref", "y") == reference and abs(mark["y1"] - mark["y0"]) <= 1:
+                mark.update({end: round(mark[end]) + (mark[end] - round(mark[end])) / scale for end in ("y0", "y1")})
         mine = [note for note in notes if note.get("yref", "y") == reference]
         reach = max([reach, *(note.get("yshift", 0) + _LINE / 2 for note in mine if note.get("yanchor") != "bottom")])
         over = max(0.0, reach + _LINE - (row + _LINE) / 2)  # how far the first row's name is above the plot

@@ -241,7 +241,7 @@ def _marks(
 
 
 def _named(rows: pd.DataFrame, columns: Sequence[Column]) -> list[dict[Any, Any]]:
-    """What executions are called by, and some columns: a tenth of what is known of them."""
+    """Returns records of the columns that name an execution and of some others, a tenth of all that there are."""
     return rows.filter(list({*CALLED_BY, *(column.name for column in columns)})).to_dict("records")
 
 

@@ -80,7 +80,7 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
         "yaxis": {"tickvals": [*places, *heads], "ticktext": [*(swing.label for swing in shown), *heads.values()],
                   "range": [-0.6, rows - 0.4], "tickfont": {"size": 12, "color": colours.text}},
     })  # fmt: skip
-    return Chart(figure, _finding(shown, steps))
+    return Chart(figure, _finding(shown, steps), rows=True)
 
 
 def _bars(

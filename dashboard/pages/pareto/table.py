@@ -87,7 +87,7 @@ def table_of(
 
 
 def _recomputing(rows: pd.DataFrame) -> list[dict[Any, Any]]:
-    """What of the rows says what they compute again."""
+    """Returns the fields of executions that `recomputed` reads."""
     return rows.filter(("activation_recompute", "selective_recompute")).to_dict("records")
 
 

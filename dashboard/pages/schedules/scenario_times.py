@@ -6,7 +6,6 @@ import streamlit as st
 
 from dashboard.jobs.server import explorations
 from engine import LimitError, Scenario, ScenarioError, SpaceError
-from engine.exploration.result import first_row
 from engine.simulate import ScheduleError
 from engine.simulate.execution_stages import ExecutionTimes, execution_times, pipelined
 
@@ -30,7 +29,7 @@ def _of_id(_scenario: Scenario, key: str, chosen: int) -> ExecutionTimes | str |
     """Of an execution by its id; None where that has no pipeline or does not run."""
     if not 0 <= chosen < _scenario.space.total:
         return None
-    row = first_row(_scenario.evaluate(_scenario.space.table([chosen])))
+    row = _scenario.row(chosen)
     return execution_times(_scenario, row) if row["status"] == "ok" and int(row["pipeline_par"]) > 1 else None
 
 

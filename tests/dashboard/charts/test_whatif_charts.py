@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import palette
+from dashboard.charts.elements.template import stacked
 from dashboard.charts.what_if.surface import Side, Spot, gain_map
 from dashboard.charts.what_if.sweep import Stop, sweep_line
 from dashboard.charts.what_if.tornado import Swing, tornado
@@ -30,6 +32,24 @@ def test_the_tornado_puts_the_widest_first_and_says_what_is_kept(mode: str) -> N
     assert "not computed" in partly.data[1].hovertext[0]
     assert "nothing runs" not in partly.data[1].hovertext[0]
     assert tornado([], ("", "")).alt
+
+
+def test_on_a_phone_the_tornado_has_names_above_bars_and_marks_as_long_as_beside_them() -> None:
+    swings = [Swing(f"p{place}", f"Parameter {place}", -0.1, 0.1, -0.2, 0.05) for place in range(5)]
+    chart = tornado(swings, ("−10 %", "+10 %"))
+    wide, narrow = chart.drawing, stacked(chart.drawing)
+    assert chart.rows
+    assert not narrow.layout["yaxis"]["showticklabels"]
+    assert {swing.label for swing in swings} <= {note["text"] for note in narrow.layout["annotations"]}
+
+    def lengths(drawing: Drawing) -> list[float]:
+        """Of the marks, in thicknesses of bars; the line at zero runs through all rows."""
+        marks = [abs(mark["y1"] - mark["y0"]) for mark in drawing.layout["shapes"]]
+        return [length / drawing.traces[0]["width"] for length in marks if length < 1]
+
+    assert len(lengths(wide)) == 10
+    assert lengths(narrow) == pytest.approx(lengths(wide))
+    assert narrow.traces[0]["width"] < wide.traces[0]["width"]
 
 
 def test_the_sweep_marks_where_the_best_changes() -> None:
