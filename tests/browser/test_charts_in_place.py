@@ -66,6 +66,7 @@ def test_a_zoom_outlives_what_does_not_change_the_axes(page: Page, server: str) 
     page.wait_for_function(f"whole => ({shown})()[1] < 0.9 * whole", arg=whole)
     zoomed = page.evaluate(shown)
     page.get_by_text("Critical path", exact=True).first.click()
+    page.wait_for_function(f"() => document.querySelector('{lanes}').data.some(({{name}}) => name === 'Critical path')")
     settled(page)
     assert page.evaluate(shown) == zoomed
 
