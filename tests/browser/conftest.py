@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import (
@@ -168,7 +168,16 @@ def new_context(browser: Browser, **options: Any) -> BrowserContext:
     return context
 
 
-_OPEN = "address => { history.replaceState(null, '', address); dispatchEvent(new PopStateEvent('popstate')); }"
+_OPEN = """address => new Promise((begun) => {
+  const app = document.querySelector('[data-test-script-state]');
+  const seen = new MutationObserver(() => { if (app.dataset.testScriptState !== 'notRunning') end(true); });
+  const end = (runs) => { seen.disconnect(); begun(runs); };
+  seen.observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
+  setTimeout(() => end(false), 20_000);
+  history.replaceState(null, '', address);
+  dispatchEvent(new PopStateEvent('popstate'));
+})"""
+"""Goes to an address and tells whether the server has begun to draw it."""
 
 
 def open_at(page: Page, address: str) -> None:
@@ -176,12 +185,9 @@ def open_at(page: Page, address: str) -> None:
 
     The browser has half the work that loading it takes, and the server goes on with the same session.
     """
-    names = [urlsplit(each).path.strip("/") or registry.PAGES[0].name for each in (page.url, address)]
-    if names[0] == names[1]:  # the same page again: nothing else tells when it is another link's
-        open_at(page, urljoin(address, f"/guide?{SMALL}"))
     settled(page)
-    page.evaluate(_OPEN, address)
-    title = registry.page(names[1]).title
+    assert page.evaluate(_OPEN, address), f"nothing is drawn for {address}"
+    title = registry.page(urlsplit(address).path.strip("/") or registry.PAGES[0].name).title
     expect(page.get_by_role("heading", level=1, name=title, exact=True)).to_be_attached()
     settled(page)
 
