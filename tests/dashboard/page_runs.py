@@ -116,8 +116,8 @@ def open_menu(app: AppTest, name: str) -> None:
 def again(app: AppTest, found: Exploration) -> AppTest:
     """The page run once more after a widget was changed."""
     with (
-        patch("dashboard.widgets.needed_exploration.require_exploration", return_value=found),
-        patch("dashboard.link.state.current_scenario", return_value=found.scenario),
+        patch("dashboard.widgets.needed_exploration.require_exploration", lambda: found),
+        patch("dashboard.link.state.current_scenario", lambda: found.scenario),
     ):
         app.run()
     assert not app.exception, [error.value for error in app.exception]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import hardware
+from tests.texts import any_text
 
 CALCULON = json.loads((Path(__file__).parent / "calculon" / "h100_80g_nvl8.json").read_text())
 OURS = hardware.to_document(hardware.load("h100_80g_sxm"))
@@ -248,8 +249,8 @@ def test_a_calculon_file_is_named_after_itself(tmp_path: Path) -> None:
 # --- arbitrary documents
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats() | any_text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text(max_size=12), inner, max_size=4),
     max_leaves=12,
 )
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import models
+from tests.texts import any_text
 
 CALCULON = {
     "hidden": 12288,
@@ -319,8 +320,8 @@ def test_models_are_values(name: str) -> None:
 # --- arbitrary documents
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats() | any_text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text(max_size=12), inner, max_size=4),
     max_leaves=12,
 )
 

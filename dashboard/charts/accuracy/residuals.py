@@ -65,11 +65,13 @@ def residuals(
                 "scatter",
                 x=places.loc[part.index].tolist(), y=(100 * part["error"]).clip(*bounds).tolist(), mode="markers",
                 marker={"size": 5, "color": colour, "symbol": symbol, "opacity": 0.6},
-                customdata=[[int(row)] for row in part["row"]],
+                customdata=part[["row"]].to_numpy(int).tolist(),
                 hovertext=[
                     f"<b>{escape(str(model)[:60] or str(name)[:60])} · {escape(str(hardware)[:40])}</b><br>"
-                    f"{escape(label)} {escape(_word(values.loc[index]))}<br>error {signed_percent(error)}"
-                    for index, name, model, hardware, error in part[["id", "model", "hardware", "error"]].itertuples()
+                    f"{escape(label)} {escape(_word(value))}<br>error {signed_percent(error)}"
+                    for name, model, hardware, error, value in zip(
+                        part["id"], part["model"], part["hardware"], part["error"], values.loc[part.index], strict=True
+                    )
                 ],
                 hovertemplate="%{hovertext}<extra></extra>",
             )

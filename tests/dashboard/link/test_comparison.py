@@ -28,6 +28,7 @@ from dashboard.widgets.compared_scenarios import SLOTS
 from engine import Scenario, whatif
 from tests.dashboard.page_runs import SMALL, page_alone, plainly
 from tests.dashboard.server import Place, own_server
+from tests.texts import any_text
 
 EVIL = "<script>alert(1)</script> ![x](http://evil.example/)"
 SEEN = {"compare_metric": "total_time", "compare_domain": "from zero", "compare_pair": "BC", "cell": "2x4"}
@@ -81,7 +82,7 @@ def test_a_file_says_what_the_link_said() -> None:
 
 @given(
     capacity=st.floats(1, 1e6), seq=st.integers(1, 100_000), procs=st.sampled_from([8, 16, 24]),
-    title=st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable()), four=st.booleans(),
+    title=any_text(min_size=1, max_size=60).filter(lambda text: text.isprintable()), four=st.booleans(),
 )  # fmt: skip
 def test_any_comparison_survives_the_way_into_a_file_and_back(
     capacity: float, seq: int, procs: int, title: str, four: bool
@@ -187,8 +188,8 @@ def test_a_bad_file_is_refused_in_one_sentence(name: str) -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | any_text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text(max_size=12), inner, max_size=4),
     max_leaves=12,
 )
 

@@ -19,6 +19,7 @@ from dashboard.link import document_validation, packed_scenarios, scenario_param
 from dashboard.link.document_validation import Refused
 from dashboard.link.packed_scenarios import packed, unpacked
 from engine import Scenario
+from tests.texts import any_text
 
 SIZES: dict[str, Any] = {"num_procs": 64, "max_batch_size": 64, "datatype": "float16"}
 HOSTILE = ("<script>alert(1)</script>", "![x](http://evil.example/)", "a/../../etc/passwd", "\u202ename", "x" * 200)
@@ -48,12 +49,12 @@ systems = st.builds(
     ),
     st.sampled_from(["h100_80g_nvl8", "a100_80g", "h200_141g_sxm", "mi300x_192g"]),
     st.floats(1, 1e6), st.floats(1, 1e6), st.integers(1, 4096), st.floats(1, 1e5),
-    st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable()), st.booleans(),
+    any_text(min_size=1, max_size=60).filter(lambda text: text.isprintable()), st.booleans(),
 )  # fmt: skip
 shapes = st.builds(
     lambda name, seq, title: models.edited(models.load(name), {"seq_size": seq}, name=title),
     st.sampled_from(["llama-3-70B", "megatron-1T", "gemma-2-27B"]), st.integers(1, 100_000),
-    st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable()),
+    any_text(min_size=1, max_size=60).filter(lambda text: text.isprintable()),
 )  # fmt: skip
 limits = st.fixed_dictionaries({}, optional={
     "tensor_par": st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, unique=True),
@@ -216,7 +217,7 @@ def test_a_space_of_a_million_million_executions_is_named_but_not_explored() -> 
 
 @pytest.mark.parametrize("name", scenario_parameters.NAMES)
 @settings(max_examples=settings().max_examples // 3)
-@given(text=st.text(max_size=300))
+@given(text=any_text(max_size=300))
 def test_any_text_is_read_or_refused(name: str, text: str) -> None:
     reading = scenario_parameters.read_scenario({name: text})
     assert isinstance(reading.scenario, Scenario)
@@ -224,8 +225,8 @@ def test_any_text_is_read_or_refused(name: str, text: str) -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | any_text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text(max_size=12), inner, max_size=4),
     max_leaves=12,
 )
 

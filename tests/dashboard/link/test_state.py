@@ -15,6 +15,7 @@ from dashboard.link import scenario_parameters, state
 from dashboard.words.markdown import literal
 from engine import Scenario
 from engine.executions.limits import normalise
+from tests.texts import any_text
 
 
 def script() -> None:
@@ -195,7 +196,7 @@ def test_limits_read_as_they_were_written(given_limits: dict[str, Any]) -> None:
     assert scenario_parameters.limits_from_text(scenario_parameters.limits_to_text(normal), "calculon") == normal
 
 
-@given(st.dictionaries(st.sampled_from([*scenario_parameters.NAMES, "cell", "id", "own"]), st.text(max_size=80)))
+@given(st.dictionaries(st.sampled_from([*scenario_parameters.NAMES, "cell", "id", "own"]), any_text(max_size=80)))
 def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
     found = scenario_parameters.read_scenario(parameters)
     assert found.scenario.space.total >= 0

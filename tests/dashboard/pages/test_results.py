@@ -36,6 +36,7 @@ from engine.columns import FIELDS, STATISTICS, by_name, stored_of
 from engine.store import Condition
 from tests.dashboard.page_runs import again, exploration, html, plainly, run
 from tests.dashboard.pages.test_calibrated_pages import dense
+from tests.texts import any_text
 
 HBM = "proc_mem_tier1_cap_req"
 
@@ -68,7 +69,7 @@ def test_filters_survive_a_link(given_filters: list[Filter]) -> None:
     assert all(one.words.startswith(one.column.label) for one in given_filters)
 
 
-@given(st.text(max_size=200))
+@given(any_text(max_size=200))
 def test_no_link_breaks_the_filters(link: str) -> None:
     found, problems = parse(link)
     assert all(isinstance(one, Filter) for one in found)

@@ -144,14 +144,15 @@ def test_residuals_of_every_field(field: str, expected: tuple[pd.DataFrame, pd.D
     checked = validation_data.packaged()
     rows = validation_data.counted(checked, Filters())
     chart = residuals(rows, validation_data.field_values(rows, field), FIELDS[field])
-    drawn = [trace for trace in chart.figure.data if trace.customdata is not None]
+    made = chart.figure
+    drawn = [trace for trace in made.data if trace.customdata is not None]
     known = validation_data.field_values(rows, field).notna()
     assert sum(len(trace.x) for trace in drawn) == known.sum()
     shown = {int(point[0]): y for trace in drawn for point, y in zip(trace.customdata, trace.y, strict=True)}
     for row in list(shown)[::97]:
         error = 100 * expected[1]["error"].iloc[row - 1]
         assert shown[row] == pytest.approx(error) or abs(error) > abs(shown[row])
-    counts = sum(int(note.text.split("<br>")[1].replace(",", "")) for note in chart.figure.layout.annotations)
+    counts = sum(int(note.text.split("<br>")[1].replace(",", "")) for note in made.layout.annotations)
     assert counts == known.sum()
 
 

@@ -27,6 +27,7 @@ from engine.planners.layerwise.profiles.tables import csv_text, json_text
 from engine.planners.layerwise.profiles.torchgraph import torchgraph_text
 from engine.planners.layerwise.strategy import graph_text, strategy, user_stages
 from engine.planners.layerwise.sweep import BATCHES, batch_sweep, scalability
+from tests.texts import any_text
 
 LINE = "{} -- {} -- forward_compute_time={}, backward_compute_time=2, activation_size={}, parameter_size=8"
 
@@ -93,7 +94,7 @@ def test_bad_problems_are_told(changes: dict[str, object], word: str) -> None:
 
 
 @given(
-    text=st.text(max_size=200)
+    text=any_text(max_size=200)
     | st.lists(st.sampled_from([layer("a"), layer("b"), "\ta -- b", "\tb -- a", "a -- b", "{", "x,y", ""])).map(
         "\n".join
     )

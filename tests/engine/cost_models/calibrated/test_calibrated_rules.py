@@ -21,6 +21,7 @@ from engine.cost_models.calibrated.fields import NOT_READ
 from engine.executions import reasons
 from tests.engine.cost_models.calibrated.small import system_of
 from tests.reference import CALIBRATED_ONLY
+from tests.texts import any_text
 
 GOOD: dict[str, Any] = {
     **NEUTRAL_EXTENSIONS,
@@ -350,7 +351,7 @@ def test_no_value_is_refused_but_in_an_extension(name: str) -> None:
 @given(
     changes=st.dictionaries(
         st.tuples(st.integers(0, 3), st.sampled_from(FIELDS)),
-        st.sampled_from((*RUBBISH, *NOTHING)) | st.integers() | st.floats() | st.text(max_size=5),
+        st.sampled_from((*RUBBISH, *NOTHING)) | st.integers() | st.floats() | any_text(max_size=5),
         max_size=8,
     )
 )
