@@ -168,16 +168,26 @@ def new_context(browser: Browser, **options: Any) -> BrowserContext:
     return context
 
 
-_OPEN = """address => new Promise((begun) => {
+_COUNT_RUNS = """() => {
   const app = document.querySelector('[data-test-script-state]');
-  const seen = new MutationObserver(() => { if (app.dataset.testScriptState !== 'notRunning') end(true); });
-  const end = (runs) => { seen.disconnect(); begun(runs); };
-  seen.observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
-  setTimeout(() => end(false), 20_000);
-  history.replaceState(null, '', address);
-  dispatchEvent(new PopStateEvent('popstate'));
-})"""
-"""Goes to an address and tells whether the server has begun to draw it."""
+  window.counting?.disconnect();
+  window.runs = 0;
+  window.counting = new MutationObserver(() => { window.runs += app.dataset.testScriptState === 'notRunning'; });
+  window.counting.observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
+}"""
+_OPEN = "address => { history.replaceState(null, '', address); dispatchEvent(new PopStateEvent('popstate')); }"
+
+
+@contextmanager
+def drawn_again(page: Page) -> Iterator[None]:
+    """Waits until the server has drawn the page because of what is done meanwhile, or at the same time.
+
+    Where nobody does, nothing of it may be seen yet when `settled` looks.
+    """
+    page.evaluate(_COUNT_RUNS)
+    yield
+    page.wait_for_function("runs > 0", polling=20)
+    settled(page)
 
 
 def open_at(page: Page, address: str) -> None:
@@ -186,7 +196,8 @@ def open_at(page: Page, address: str) -> None:
     The browser has half the work that loading it takes, and the server goes on with the same session.
     """
     settled(page)
-    assert page.evaluate(_OPEN, address), f"nothing is drawn for {address}"
+    with drawn_again(page):
+        page.evaluate(_OPEN, address)
     title = registry.page(urlsplit(address).path.strip("/") or registry.PAGES[0].name).title
     expect(page.get_by_role("heading", level=1, name=title, exact=True)).to_be_attached()
     settled(page)
@@ -246,6 +257,15 @@ class Window:
         page.on("console", logged)
         page.on("dialog", self._dismissed)
         page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
+
+    def opened(self) -> Iterator[Page]:
+        """Another page, on which nothing may be complained of either."""
+        page = self.context.new_page()
+        self.watch(page)
+        yield page
+        page.close()
+        complaints, self.complaints[:] = list(self.complaints), []
+        assert complaints == []
 
     def _dismissed(self, dialog: Dialog) -> None:
         self.complaints.append(dialog.message)
@@ -329,12 +349,7 @@ def stranger(other: Window, server: str, request: pytest.FixtureRequest) -> Iter
 @pytest.fixture
 def fresh(first: Window) -> Iterator[Page]:
     """A page of its own, whose history is empty."""
-    opened = first.context.new_page()
-    first.watch(opened)
-    yield opened
-    opened.close()
-    complaints, first.complaints[:] = list(first.complaints), []
-    assert complaints == []
+    yield from first.opened()
 
 
 @pytest.fixture

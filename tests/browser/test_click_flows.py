@@ -157,58 +157,6 @@ def test_relaxing_a_filter_in_the_panel_changes_the_whole_page(page: Page, serve
     assert "results_where" not in page.url
 
 
-def test_what_one_click_changes_is_one_step_back(fresh: Page, server: str) -> None:
-    page = fresh
-
-    def one_step(click: Callable[[], None], done: Callable[[], None]) -> None:
-        settled(page)
-        before, steps = page.url, page.evaluate("history.length")
-        click()
-        done()
-        settled(page)
-        assert page.evaluate("history.length") == steps + 1, (before, page.url)
-        after = page.url
-        page.go_back()
-        expect(page).to_have_url(before)
-        settled(page)
-        page.go_forward()
-        expect(page).to_have_url(after)
-
-    def button(key: str) -> Locator:
-        return page.locator(f".st-key-{key} button").first
-
-    # While the page is drawn again the former sentence may stand beside the new one.
-    sentence = page.locator(".ss-head").filter(has_text="feasible executions").first
-    page.goto(f"{server}/results?{SMALL}&cell=2x4&results_where=microbatch_size:1&results_page=2")
-    expect(page.locator(".st-key-results_filters")).to_contain_text("Tensor parallel 2")
-    one_step(button("results_drop_tensor_par").click,
-             lambda: expect(button("results_drop_tensor_par")).to_have_count(0))
-    one_step(button("results_clear").click, lambda: expect(sentence).to_contain_text("All"))
-    open_at(page, f"{server}/?{SMALL}&cell=2x4&map_x=data_par&map_y=microbatch_size")
-    expect(page.locator(".st-key-explore_pairs .barlayer path").first).to_be_visible()
-    settled(page)
-    page.locator(".st-key-explore_pairs").scroll_into_view_if_needed()
-    find = """chart => {
-      const box = document.querySelector(`.st-key-${chart} .barlayer .point path`).getBoundingClientRect();
-      return [box.x + box.width / 2, box.y + box.height / 2];
-    }"""
-
-    def click(chart: str) -> None:
-        across, up = page.evaluate(find, chart)
-        page.mouse.move(across, up, steps=3)
-        page.wait_for_timeout(400)
-        page.mouse.click(across, up)
-
-    one_step(lambda: click("explore_pairs"),
-             lambda: expect(page).to_have_url(re.compile("map_at=.*id=|id=.*map_at=")))  # fmt: skip
-    open_at(page, f"{server}/whatif?{SMALL}&limits=microbatch_size:1;pipeline_par:1,2;tensor_par:2,4")
-    expect(page.locator(".st-key-whatif_two .barlayer path")).to_have_count(64)
-    settled(page)
-    page.locator(".st-key-whatif_two").scroll_into_view_if_needed()
-    one_step(lambda: click("whatif_two"),  # a cell is a value of each of two parameters
-             lambda: expect(page).to_have_url(re.compile("whatif_changes=net1_bandwidth%3A12.5%3Bhbm_capacity%3A20")))
-
-
 def test_of_quick_clicks_none_is_lost(visit: Visit) -> None:
     page = visit()
     menu(page, "View")

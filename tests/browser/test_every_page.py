@@ -187,12 +187,10 @@ def assert_printed_beside_the_logo(page: Page) -> None:
     page.emulate_media(media="screen")
 
 
-def test_the_keyboard_follows_into_menus_and_back(fresh: Page, server: str) -> None:
-    page = fresh
-    page.set_viewport_size({"width": WIDE, "height": TALL})
-    page.goto(f"{server}/?{LINK}")
-    expect(page.get_by_role("heading", level=2).first).to_be_visible()
-    settled(page)
+def test_the_keyboard_follows_into_menus_and_back(screen: Screen) -> None:
+    page = screen.page
+    screen.show(WIDE)
+    screen.visit("", LINK)
     focus = """() => {
       const active = document.activeElement;
       return [active.closest('[role=dialog]')?.getAttribute('aria-label') || '', active.innerText];

@@ -6,14 +6,8 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Server, Window, open_at, settled
+from tests.browser.conftest import Server, Window, drawn_again, open_at, settled
 
-COUNT_RUNS = """() => {
-  const app = document.querySelector('[data-test-script-state]');
-  window.runs = 0;
-  new MutationObserver(() => { window.runs += app.dataset.testScriptState === 'running'; })
-    .observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
-}"""
 QUERY = "model=llama-3.1-8B&system=h100_80g_sxm&procs=8&serving_ttft=500&serving_tpot=50"
 
 
@@ -31,11 +25,9 @@ def test_the_first_thing_done_after_the_server_was_started_again_is_done(
     process.stop()
     error = page.get_by_text("Connection error")
     expect(error).to_be_visible()
-    page.evaluate(COUNT_RUNS)
-    process.start()
-    expect(error).to_have_count(0)
-    page.wait_for_function("runs > 0")  # by itself, as soon as the server is found again
-    settled(page)
+    with drawn_again(page):  # by itself, as soon as the server is found again
+        process.start()
+        expect(error).to_have_count(0)
     field.fill("")
     field.press("Enter")
     expect(page).not_to_have_url(re.compile("serving_ttft"))
