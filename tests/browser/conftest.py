@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -169,35 +169,42 @@ def new_context(browser: Browser, **options: Any) -> BrowserContext:
 
 
 _COUNT_RUNS = """() => {
-  const app = document.querySelector('[data-test-script-state]');
   window.counting?.disconnect();
   window.runs = 0;
-  window.counting = new MutationObserver(() => { window.runs += app.dataset.testScriptState === 'notRunning'; });
-  window.counting.observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
+  window.counting = new MutationObserver((changes) => {
+    window.runs += changes.filter(({target}) => target.dataset.testScriptState === 'notRunning').length;
+  });
+  window.counting.observe(document, {subtree: true, attributes: true, attributeFilter: ['data-test-script-state']});
 }"""
+"""Counts the runs of the page that end from now on, whatever element tells of them: another theme makes it anew."""
 _OPEN = "address => { history.replaceState(null, '', address); dispatchEvent(new PopStateEvent('popstate')); }"
 
 
 @contextmanager
 def drawn_again(page: Page) -> Iterator[None]:
-    """Waits until the server has drawn the page because of what is done meanwhile, or at the same time.
+    """Waits until the server has drawn the page after what is done within.
 
-    Where nobody does, nothing of it may be seen yet when `settled` looks.
+    `settled` alone may look before the server has begun. A run that was under way counts as well, and after ten
+    seconds without one it is not waited for any more.
     """
     page.evaluate(_COUNT_RUNS)
     yield
-    page.wait_for_function("runs > 0", polling=20)
+    with suppress(PlaywrightTimeout):  # what is asked of the page afterwards tells whether it was drawn
+        page.wait_for_function("runs > 0", polling=20, timeout=10_000)
     settled(page)
 
 
 def open_at(page: Page, address: str) -> None:
-    """Opens a link where the application runs already, as a step through the history does.
+    """Opens a link as a step through the history does where the application runs already; loads it in a new page.
 
     The browser has half the work that loading it takes, and the server goes on with the same session.
     """
-    settled(page)
-    with drawn_again(page):
-        page.evaluate(_OPEN, address)
+    if page.url == "about:blank":
+        page.goto(address)
+    else:
+        settled(page)
+        with drawn_again(page):
+            page.evaluate(_OPEN, address)
     title = registry.page(urlsplit(address).path.strip("/") or registry.PAGES[0].name).title
     expect(page.get_by_role("heading", level=1, name=title, exact=True)).to_be_attached()
     settled(page)
@@ -264,6 +271,10 @@ class Window:
         self.watch(page)
         yield page
         page.close()
+        self.assert_no_complaints()
+
+    def assert_no_complaints(self) -> None:
+        """Nothing was complained of since this was last asked."""
         complaints, self.complaints[:] = list(self.complaints), []
         assert complaints == []
 
@@ -330,8 +341,7 @@ def _lent(window: Window, server: str, failed: Callable[[], bool]) -> Iterator[P
         page.keyboard.press("Escape")
         page.set_viewport_size(VIEWPORT)
         settled(page)
-    complaints, window.complaints[:] = list(window.complaints), []
-    assert complaints == []
+    window.assert_no_complaints()
 
 
 @pytest.fixture

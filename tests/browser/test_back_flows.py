@@ -88,7 +88,7 @@ def assert_shown(page: Page, before: dict[str, Any], how: str) -> None:
 def test_a_walk_of_clicks_is_taken_back_click_by_click(lasting: Page, server: str) -> None:
     page = lasting
     chance = random.Random(SEED)
-    page.goto(f"{server}/?{FILTERED}")
+    open_at(page, f"{server}/?{FILTERED}")
     expect(page.get_by_text("What each choice costs")).to_be_visible()  # the first page is drawn in stages
     seen, clicked, end = [shown(page)], [], time.monotonic() + LONGEST
     while len(clicked) < STEPS and time.monotonic() < end:

@@ -79,11 +79,7 @@ class Screen:
 
     def visit(self, name: str, link: str) -> tuple[int, int]:
         """Opens a page; the width that it is opened at, which is the one before's last, and the one to follow."""
-        address = f"{self._server}/{name}?{link}"
-        if self.page.url == "about:blank":
-            self.page.goto(address)
-        else:
-            open_at(self.page, address)
+        open_at(self.page, f"{self._server}/{name}?{link}")
         expect(self.page.get_by_role("heading", level=2).first).to_be_visible()
         settled(self.page)
         return self._width, WIDE + PHONE - self._width
