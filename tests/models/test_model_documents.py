@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import pickle
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -65,22 +66,20 @@ def test_hidden_needs_no_relation_to_heads() -> None:
     assert models.load_document({**CALCULON, "hidden": 5140, "attn_heads": 40}).hidden == 5140
 
 
-@pytest.mark.parametrize("key", list(CALCULON))
-@pytest.mark.parametrize(
-    "value", [0, -5, 1.0, 12288.5, True, "12288", None, [], {}, 2**40, 10**400, float("nan"), float("inf")]
-)
 @pytest.mark.parametrize("base", [CALCULON, OURS])
-def test_a_number_out_of_place_is_named_with_what_is_accepted(base: dict[str, Any], key: str, value: object) -> None:
-    message = fault({**base, key: value})
-    assert f"'{key}' is " in message
-    assert "it must be a whole number from 1 to " in message
+def test_a_number_out_of_place_is_named_with_what_is_accepted(base: dict[str, Any]) -> None:
+    out_of_place = [0, -5, 1.0, 12288.5, True, "12288", None, [], {}, 2**40, 10**400, float("nan"), float("inf")]
+    for key, value in product(CALCULON, out_of_place):
+        message = fault({**base, key: value})
+        assert f"'{key}' is " in message, value
+        assert "it must be a whole number from 1 to " in message, value
 
 
-@pytest.mark.parametrize("key", list(CALCULON))
 @pytest.mark.parametrize("base", [CALCULON, OURS])
-def test_a_missing_key_is_named(base: dict[str, Any], key: str) -> None:
-    message = fault(without(base, key))
-    assert f"key '{key}' is missing; accepted keys here: hidden, feedforward" in message
+def test_a_missing_key_is_named(base: dict[str, Any]) -> None:
+    for key in CALCULON:
+        message = fault(without(base, key))
+        assert f"key '{key}' is missing; accepted keys here: hidden, feedforward" in message
 
 
 def test_a_misspelt_key_gets_a_suggestion_before_the_missing_one() -> None:

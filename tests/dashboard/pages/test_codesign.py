@@ -319,7 +319,7 @@ def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_e
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = codesign.Study.from_document({key: value for key, value in ONE.items() if key != "costs"})
-    codesign.run(study, tmp_path / study.key, workers=1, task_seconds=0.01)
+    codesign.run(study, tmp_path / study.key, workers=1, task_seconds=1e-6)
     found = codesign.results(tmp_path / study.key)
     skipped = found.skipped()
     assert 0 < len(skipped) < len(found.designs())
