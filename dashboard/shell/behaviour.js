@@ -43,7 +43,7 @@
     || reachable(menu).find((each) => !each.ariaLabel?.startsWith("Help")) || menu;
   const buttons = () => [...document.querySelectorAll("[data-testid=stPopoverButton]")].filter(visible);
   const named = (button) => button.textContent.split(":")[0];
-  let menu = null, opener = null, name = "", following = false, tabbed = 0, dismissed = false;
+  let menu = null, opener = null, name = "", following = false, tabbed = 0, dismissed = false, gone = -Infinity;
 
   const opened = (found) => {
     menu = found;
@@ -57,6 +57,7 @@
   };
   const closed = () => {
     menu = null;
+    gone = performance.now();
     const active = document.activeElement;
     if (active !== null && active !== document.body) return;
     // The button may have been drawn anew, with another value behind its name.
@@ -72,8 +73,10 @@
   const dismissing = () => {
     if (dismissed && menu !== null && visible(menu)) opener?.click();
   };
-  const dismisses = (event) => { // a list that a field has opened is dismissed first
-    const active = document.activeElement;
+  const dismisses = (event) => {
+    // It is not there for the moment in which what the server sent takes its place.
+    if (menu === null) return event.key === "Escape" && performance.now() - gone < 1000;
+    const active = document.activeElement; // a list that a field has opened is dismissed first
     const root = active?.closest("[data-st-overlay-root]") ?? menu;
     return event.key === "Escape" && root === menu && active?.getAttribute("aria-expanded") !== "true";
   };
@@ -100,7 +103,7 @@
   }).observe(document.body, {childList: true, subtree: true});
   addEventListener("pointerdown", () => { following = false; tabbed = 0; dismissed = false; }, true);
   addEventListener("keydown", (event) => {
-    dismissed = menu !== null && dismisses(event);
+    dismissed = dismisses(event);
     if (dismissed) setTimeout(dismissing, 300);
     following = menu === null;
     tabbed = event.key !== "Tab" ? 0 : event.shiftKey ? -1 : 1;

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.proto.SessionStatus_pb2 import SessionStatus
 
 from dashboard.pages import registry
 
@@ -140,7 +142,9 @@ def _wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: Pat
 VIEWPORT: ViewportSize = {"width": 1280, "height": 900}
 FLAGS = (
     "--no-sandbox",
+    # Nothing is drawn by a GPU: what draws instead needs no process of its own, to which every picture would be copied.
     "--disable-gpu",
+    "--in-process-gpu",
     # The pages of a context share a process, which has read the application's scripts once for all of them ...
     "--process-per-site",
     # ... and do not live long enough for the last of the compilers to pay, though for the one before it.
@@ -157,6 +161,27 @@ def browser() -> Iterator[Browser]:
         made.close()
 
 
+_RUN_ENDED = ForwardMsg(session_status_changed=SessionStatus()).SerializeToString()
+"""What the server sends when a run of the page has ended."""
+_COUNT_RUNS = """
+  window.runs = 0;
+  window.WebSocket = class extends WebSocket {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener('message', ({data}) => {
+        if (data.byteLength === ENDED.length && String(new Uint8Array(data)) === String(ENDED))
+          requestIdleCallback(() => { window.runs += 1; }, {timeout: 1000});
+      });
+    }
+  };
+""".replace("ENDED", str(list(_RUN_ENDED)))
+"""Counts the runs of a page that have ended, once what they sent is drawn.
+
+What is drawn does not tell: where a run is so short that the page is drawn once for all that it sent, nothing ever says
+there that the page was running.
+"""
+
+
 def new_context(browser: Browser, **options: Any) -> BrowserContext:
     """A context with a small window, in which pages are waited for patiently.
 
@@ -164,33 +189,23 @@ def new_context(browser: Browser, **options: Any) -> BrowserContext:
     takes a fifth of the browser's work where the machine is busy.
     """
     context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce", **options)
+    context.add_init_script(_COUNT_RUNS)
     context.set_default_timeout(PATIENCE)
     return context
 
 
-_COUNT_RUNS = """() => {
-  window.counting?.disconnect();
-  window.runs = 0;
-  window.counting = new MutationObserver((changes) => {
-    window.runs += changes.filter(({target}) => target.dataset.testScriptState === 'notRunning').length;
-  });
-  window.counting.observe(document, {subtree: true, attributes: true, attributeFilter: ['data-test-script-state']});
-}"""
-"""Counts the runs of the page that end from now on, whatever element tells of them: another theme makes it anew."""
 _OPEN = "address => { history.replaceState(null, '', address); dispatchEvent(new PopStateEvent('popstate')); }"
 
 
 @contextmanager
 def drawn_again(page: Page) -> Iterator[None]:
-    """Waits until the server has drawn the page after what is done within.
+    """Waits until the server has drawn the page after what is done within, which must not load it anew.
 
-    `settled` alone may look before the server has begun. A run that was under way counts as well, and after ten
-    seconds without one it is not waited for any more.
+    `settled` alone may look before the server has begun. A run that was under way counts as well.
     """
-    page.evaluate(_COUNT_RUNS)
+    before = page.evaluate("window.runs")
     yield
-    with suppress(PlaywrightTimeout):  # what is asked of the page afterwards tells whether it was drawn
-        page.wait_for_function("runs > 0", polling=20, timeout=10_000)
+    page.wait_for_function("before => window.runs > before", arg=before, polling=20)
     settled(page)
 
 
