@@ -74,7 +74,7 @@
     if (dismissed && menu !== null && visible(menu)) opener?.click();
   };
   const dismisses = (event) => {
-    // It is not there for the moment in which what the server sent takes its place.
+    // An open menu is missing for the moment in which what the server sent takes its place.
     if (menu === null) return event.key === "Escape" && performance.now() - gone < 1000;
     const active = document.activeElement; // a list that a field has opened is dismissed first
     const root = active?.closest("[data-st-overlay-root]") ?? menu;

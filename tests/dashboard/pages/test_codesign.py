@@ -36,6 +36,7 @@ from dashboard.queries.design_accuracy import error_told
 from engine import codesign
 from tests.dashboard.files.test_round_trip import _sheet
 from tests.dashboard.page_runs import html, page_alone, plainly, plots
+from tests.engine.codesign.small_study import ONE_POINT
 
 SMALL = {
     "format": "shardscape-study/1", "name": "Two prices of memory", "models": ["gpt3-13B"],
@@ -319,7 +320,7 @@ def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_e
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = codesign.Study.from_document({key: value for key, value in ONE.items() if key != "costs"})
-    codesign.run(study, tmp_path / study.key, workers=1, task_seconds=1e-6)
+    codesign.run(study, tmp_path / study.key, workers=1, task_seconds=ONE_POINT)
     found = codesign.results(tmp_path / study.key)
     skipped = found.skipped()
     assert 0 < len(skipped) < len(found.designs())

@@ -18,6 +18,9 @@ SMALL: dict[str, Any] = {
     "batches": [16, {"per_processor": 4}],
     "costs": {"preset": "h100_2024"},
 }
+ONE_POINT = 1e-6
+"""How long a task may take [s] so that, after the first, each has one point on a machine of any speed. A task skips the
+designs that are known to lose when it goes out, so tests of what is skipped need many small ones."""
 
 
 def study(**changes: Any) -> codesign.Study:

@@ -17,7 +17,7 @@ from engine.codesign.pruning import Pruner
 from engine.codesign.quantities import refuses_better
 from engine.cost_models.registry import COST_MODELS
 from engine.whatif.prepared_spaces import ready
-from tests.engine.codesign.small_study import study
+from tests.engine.codesign.small_study import ONE_POINT, study
 from tests.engine.cost_models.calibrated.small import LLAMA, model_of
 
 WIDE: dict[str, Any] = {
@@ -39,9 +39,6 @@ WIDE: dict[str, Any] = {
     },
 }  # fmt: skip
 """72 designs of one layout."""
-ONE_POINT = 1e-6
-"""What a task is to take [s] where each is to have one point, on a machine of any speed: skipped is what was seen to
-lose when its task goes out."""
 
 
 def test_nothing_below_a_searched_design_exceeds_what_it_reaches() -> None:

@@ -17,7 +17,7 @@ import hardware
 from engine import codesign
 from engine.codesign.folder import ResultFolder
 from tests import reference
-from tests.engine.codesign.small_study import SMALL, study
+from tests.engine.codesign.small_study import ONE_POINT, SMALL, study
 
 
 def test_points_are_the_optima_that_the_reference_model_gives(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_small_parts_become_one_whatever_stops_that(tmp_path: Path, monkeypatch:
         return replace(draft, target)
 
     monkeypatch.setattr(Path, "replace", swept)
-    codesign.run(asked, tmp_path, workers=1, task_seconds=1e-6)
+    codesign.run(asked, tmp_path, workers=1, task_seconds=ONE_POINT)
     assert gone
     assert len(left) == len(place.parts()) - 1 > 2
     found = codesign.results(tmp_path)

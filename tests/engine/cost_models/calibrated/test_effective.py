@@ -93,8 +93,9 @@ def test_a_rate_is_fitted_only_where_all_that_makes_it_is_and_runs_in_its_precis
             assert made_of == {"fitted"}, (name, rate)
             if rate.name in BITS:
                 assert precision_words(BITS[rate.name], generation) in measured, (name, rate)
-        for few in ("matrix, 8 bits", "matrix, 4 bits"):
-            assert few not in found or found[few].provenance in ("stated", MODELLED), (name, few)
+        for precision in ("matrix, 8 bits", "matrix, 4 bits"):
+            known = found.get(precision)
+            assert known is None or known.provenance in ("stated", MODELLED), (name, precision)
 
 
 def test_a_fitted_factor_needs_runs_in_its_precision() -> None:
