@@ -22,7 +22,7 @@ from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats, Ints
 from engine.exploration.run import Cancel, Progress, Watch, slabs
 from engine.scenarios.scenario import Scenario
-from engine.space.rows import ROWS_PER_CHUNK, Group, fitting
+from engine.space.rows import ROWS_PER_CHUNK, Group, fitting, pairs_by_point
 from engine.space.space import Space
 from hardware import Calibration, SystemLike
 from models import ModelLike
@@ -379,7 +379,7 @@ def _rows(prepared: Prepared, group: Group, place: Ints, time: Ints) -> list[Gro
     chosen = np.zeros((len(prepared.modes.time_modes["training"]), len(wanted)), bool)
     chosen[time, which] = True
     rows = fitting(prepared.points, prepared.modes, prepared.fits, group.point[wanted]) & chosen[prepared.modes.time]
-    position, mode = np.nonzero(np.ascontiguousarray(rows.T))
+    position, mode = pairs_by_point(rows)
     at = wanted[position]
     return [
         replace(group, place=at[start : start + ROWS_PER_CHUNK], mode=mode[start : start + ROWS_PER_CHUNK])

@@ -88,14 +88,14 @@ class Reductions:
         if not len(rows.cell):
             return
         numbers = prepared.cells.number
-        cuts = _cuts(rows.cell)
-        self._improve(tuple(rows.metrics), rows.metrics, self._any_id(rows), numbers[rows.cell[cuts]], cuts)
+        every = _cuts(rows.cell)
+        self._improve(tuple(rows.metrics), rows.metrics, self._any_id(rows), numbers[rows.cell[every[0]]], *every)
         for variant in rows.variants:
             cell = rows.cell if variant.rows is None else rows.cell[variant.rows]
-            cuts = _cuts(cell)
-            cells = numbers[cell[cuts]]
-            self._improve(tuple(variant.metrics), variant.metrics, variant.ids, cells, cuts)
-            self.feasible[cells] += np.diff(np.append(cuts, len(cell)))
+            starts, ends = every if variant.rows is None else _cuts(cell)
+            cells = numbers[cell[starts]]
+            self._improve(tuple(variant.metrics), variant.metrics, variant.ids, cells, starts, ends)
+            self.feasible[cells] += ends - starts
             # The upper bits of a positive float64 are its octave and its sixteenth within it.
             sixteenth = (variant.metrics["total_time"].view(np.int64) >> 48) - (1023 - _OCTAVES) * BINS_PER_OCTAVE
             counts = np.bincount(np.clip(sixteenth, 0, len(self.spread) - 1))
@@ -126,22 +126,21 @@ class Reductions:
         figures: dict[str, Floats],
         ids: Ints,
         cells: Ints,
-        cuts: npt.NDArray[np.intp],
+        starts: npt.NDArray[np.intp],
+        ends: npt.NDArray[np.intp],
     ) -> None:
-        """Replaces the best of the cells where these rows, cut into cells, hold something better."""
-        best = np.array([_REDUCE[name].reduceat(figures[name], cuts) for name in names])
+        """Replaces the best of the cells where their rows, each from a start to an end, hold something better."""
+        best = np.array([_REDUCE[name].reduceat(figures[name], starts) for name in names])
         metrics = np.array([_POSITION[name] for name in names])
-        known = self.value[np.ix_(metrics, cells)]
+        known = self.value[metrics[:, None], cells]
         sign = _SIGN[metrics][:, None]
         better = ~(best * sign >= known * sign)  # true also where nothing is known yet
         if PRIMARY in names:
             better[names.index(PRIMARY)] |= (best == known)[names.index(PRIMARY)]
-        ends = np.append(cuts[1:], len(ids))
         for which, position in zip(*(found.tolist() for found in np.nonzero(better)), strict=True):
             name, metric, cell = names[which], int(metrics[which]), int(cells[position])
-            value, start = best[which, position], int(cuts[position])
-            here = start + np.flatnonzero(figures[name][start : int(ends[position])] == value)
-            found = int(ids[here].min())
+            value, here = best[which, position], slice(starts[position], ends[position])
+            found = int(ids[here][figures[name][here] == value].min())
             if value == known[which, position]:
                 found = min(found, int(self.id[metric, cell]))
             self.value[metric, cell] = value
@@ -332,6 +331,7 @@ def _too_much(kind: str, have: float, lacking: float) -> str:
     return f"{told['need']} of {kind} where a GPU has {told['have']}, {told['short']} too much"
 
 
-def _cuts(cell: Ints) -> npt.NDArray[np.intp]:
-    """Where a new cell begins in ascending cell numbers [rows]; the first row included."""
-    return np.concatenate(([0], np.flatnonzero(np.diff(cell)) + 1))
+def _cuts(cell: Ints) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Where each cell begins and ends in ascending cell numbers [rows], of which there is one at least."""
+    bounds = np.concatenate(([0], np.flatnonzero(cell[1:] != cell[:-1]) + 1, [len(cell)]))
+    return bounds[:-1], bounds[1:]

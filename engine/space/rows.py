@@ -10,7 +10,7 @@ import numpy as np
 from engine.executions.arrays import Flags, Floats, Ints, Positions
 from engine.space.schedule_points import SchedulePoints, StepModes
 
-__all__ = ["ROWS_PER_CHUNK", "Group", "RowChunk", "Variant", "chunks_of", "fitting"]
+__all__ = ["ROWS_PER_CHUNK", "Group", "RowChunk", "Variant", "chunks_of", "fitting", "pairs_by_point"]
 
 ROWS_PER_CHUNK = 8192
 """Rows at a time: intermediate arrays stay in cache (measured: 7 times faster than whole arrays)."""
@@ -88,3 +88,15 @@ def fitting(points: SchedulePoints, modes: StepModes, fits: Flags, point: Ints) 
     exists = np.maximum(modes.position[0], modes.position[1]).T >= 0
     result: Flags = fits[:, point][modes.memory] & exists[:, points.kind[point]]
     return result
+
+
+def pairs_by_point(found: Flags) -> tuple[Positions, Positions]:
+    """Returns the positions of schedule points and modes that go together [pairs], ascending by point, then by mode.
+
+    Args:
+        found: which do [modes, schedule points].
+    """
+    # Counting through the whole table and dividing takes three quarters of the time of looking for both positions.
+    pairs = np.flatnonzero(found.T)
+    point = pairs // len(found)
+    return point, pairs - point * len(found)

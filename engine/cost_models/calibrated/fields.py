@@ -288,7 +288,7 @@ READ_AS_THEY_ARE = tuple(
 
 
 def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> Case:
-    """Returns the arrays that the formulas read, from checked fields.
+    """Returns the arrays that the formulas read, from checked fields; the case remembers what it is asked for.
 
     Args:
         model: the model that is trained.
@@ -324,4 +324,4 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "moment_bytes": np.where(np.asarray(fields["optimizer_datatype"]) == 0, 4.0, 2.0),
         "shard_gradient_bytes": np.where(np.asarray(fields["gradient_datatype"]) == 0, 4.0, 2.0),
     }
-    return case_of(model, system, values)
+    return case_of(model, system, values).remembering()

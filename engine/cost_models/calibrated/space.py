@@ -187,13 +187,15 @@ class CalibratedSpace(Space):
     def _cells(self) -> tuple[Cell, ...]:
         shapes, limits, model = model_shapes(self.model), self.limits, self.model
         allow = {column.name: permits(limits, column.name) for column in ALL_FIELDS}
+        placement_limited = any(f"{group}_net" in limits for group in ("tensor_par", "pipeline_par", "data_par"))
+        cuts_by_degree = {degree: self._chunks_and_layouts(degree) for degree in divisors(self.num_procs)}
         cells: list[Cell] = []
         tried = 0
         for tensor in divisors(self.num_procs):
             if any(tensor_rules(shapes, tensor).values()) or not allow["tensor_par"](tensor):
                 continue
             for pipeline in divisors(self.num_procs // tensor):
-                ways_to_cut = self._chunks_and_layouts(pipeline)
+                ways_to_cut = cuts_by_degree[pipeline]
                 if not ways_to_cut or not allow["pipeline_par"](pipeline):
                     continue
                 for context in self._contexts(self.num_procs // tensor // pipeline):
@@ -201,9 +203,10 @@ class CalibratedSpace(Space):
                     if data > self.max_batch_size or not allow["data_par"](data):
                         continue
                     degrees = {"tensor_par": tensor, "context_par": context, "data_par": data, "pipeline_par": pipeline}
-                    placed = networks_of(self.system, {**degrees, "expert_par": 1, "expert_tensor_par": 1})
-                    if not all(allow[name](int(net)) for name, net in placed.items()):
-                        continue
+                    if placement_limited:
+                        placed = networks_of(self.system, {**degrees, "expert_par": 1, "expert_tensor_par": 1})
+                        if not all(allow[name](int(net)) for name, net in placed.items()):
+                            continue
                     ways = self._expert_ways(tensor, context * data)
                     for batch in self._batches(data):
                         tried += len(ways)

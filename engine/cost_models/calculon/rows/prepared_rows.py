@@ -47,7 +47,7 @@ from engine.executions.arrays import Flags, Floats, Ints, distinct, take
 from engine.executions.rules import offloads
 from engine.executions.table import DATATYPES
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
-from engine.space.rows import Group, fitting
+from engine.space.rows import Group, fitting, pairs_by_point
 from engine.space.schedule_points import (
     CellColumns,
     SchedulePoints,
@@ -178,8 +178,7 @@ def prepare_calculon(space: Space, cell_numbers: range, *, rows: bool = True) ->
     fits = reject_by_memory(space, rate, cells, points, modes, needs, row_table.rejected)
     if rows:
         for group in row_table.groups:
-            found = fitting(points, modes, fits, group.point)
-            group.place, group.mode = np.nonzero(np.ascontiguousarray(found.T))
+            group.place, group.mode = pairs_by_point(fitting(points, modes, fits, group.point))
     return prepared_rows_of(row_table, rate, blocks, optimizers, needs, fits)
 
 

@@ -36,7 +36,7 @@ from engine.cost_models.calibrated.table_evaluation import link_rate, perfect_se
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
-from engine.space.rows import Group, fitting
+from engine.space.rows import Group, fitting, pairs_by_point
 from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts
 
 __all__ = ["TABLE_CHUNK", "CalibratedRows", "block_shapes", "blocks_at", "prepare_calibrated", "prepare_row_table"]
@@ -128,7 +128,7 @@ class CalibratedRows:
         else:
             wanted, which = np.unique(rows, return_inverse=True)
             part, added = _flow_table(self.space, self.parameters, self.row_table, self.levels, wanted)
-        more = None if added is None else take(added, which * WAYS + offloaded)
+        more = None if added is None else take(added, offloaded * (len(added.forward) // WAYS) + which)
         return take(part, which), more
 
 
@@ -169,8 +169,7 @@ def prepare_row_table(
             running[chunk] = running_seconds(*_flow_case(space, row_table, levels, every[chunk]), p)
     group = _group(space, points)
     if rows:
-        found = fitting(points, modes, fits, group.point)
-        group.place, group.mode = np.nonzero(np.ascontiguousarray(found.T))
+        group.place, group.mode = pairs_by_point(fitting(points, modes, fits, group.point))
     once = update_level(case_at(space, row_table.point, modes.optimizer_modes), p)
     return CalibratedRows(
         space=space,
@@ -292,13 +291,13 @@ def _chunks(rows: int) -> list[slice]:
 def _flow_table(
     space: CalibratedSpace, p: Parameters, row_table: CalibratedRowTable, levels: _Levels, rows: Ints
 ) -> tuple[FlowPart, OffloadedFlow | None]:
-    """The figures of these pipelines [rows], and what each way to offload adds to them [rows x ways].
+    """The figures of these pipelines [rows], and what each way to offload adds to them [ways x rows].
 
-    The ways of one pipeline stand side by side: rows that share it are evaluated together.
+    Way by way, so that what is computed together is written together.
     """
     rate = link_rate(space.system, p)
     part = FlowPart(*(np.empty(len(rows)) for _ in fields(FlowPart)))
-    ways = OffloadedFlow(*(np.zeros((len(rows), WAYS)) for _ in fields(OffloadedFlow))) if rate else None
+    ways = OffloadedFlow(*(np.zeros((WAYS, len(rows))) for _ in fields(OffloadedFlow))) if rate else None
     used = [row_table.modes.offloaded[name].any() for name in ("weight_offload", "activations_offload")]
     for chunk in _chunks(len(rows)):
         here = rows[chunk]
@@ -312,13 +311,13 @@ def _flow_table(
         kept = _taken(levels.kept, levels.block_row[mode, place])
         sharded = row_table.modes.time_modes["fully_sharded"][mode]
         held = _taken(levels.held, sharded * len(row_table.points.cell) + place)
-        ways.slowest[chunk, 0] = flow.slowest
+        ways.slowest[0, chunk] = flow.slowest
         for way in range(1, WAYS):
             weights, activations = bool(way & 1), bool(way & 2)
             if (weights and not used[0]) or (activations and not used[1]):
                 continue
             moved = {"weights": held if weights else none, "activations": kept if activations else none}
-            _store(ways, (chunk, way), offloaded_flow(case, level, flow, **moved, rate=rate))
+            _store(ways, (way, chunk), offloaded_flow(case, level, flow, **moved, rate=rate))
     return part, None if ways is None else OffloadedFlow(*(getattr(ways, item.name).ravel() for item in fields(ways)))
 
 

@@ -171,6 +171,8 @@ def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parame
         window: seconds of the computation that hides it [rows] [s].
         p: parameters of a calibration.
     """
+    if not np.any(overlapped):
+        return full
     return np.asarray(full - np.where(overlapped > 0, p.overlap_data, 0.0) * np.minimum(full, window))
 
 

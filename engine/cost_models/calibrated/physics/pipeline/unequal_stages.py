@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.physics.communication.networks import rate_over
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.schedules import (
@@ -39,9 +39,9 @@ from engine.cost_models.calibrated.physics.pipeline.schedules import (
     overlapped_pairs,
 )
 from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, pace_of
+from engine.executions.arrays import Columns, Flags
 
 __all__ = ["CriticalPath", "Load", "critical_path", "message_time", "messages_time", "pairs_per_stage"]
-
 
 def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
     """Returns the seconds of one message of activations between neighbouring stages [rows] [s]; 0 without a pipeline.
@@ -77,7 +77,47 @@ class Load:
         Args:
             rows: positions of the rows [rows].
         """
-        return Load(*(_at(getattr(self, name), rows) for name in self.__dataclass_fields__))
+        return _taken(self, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipelines:
+    """What paths read of pipelines, whatever their stages do, arrays [rows].
+
+    `each` is the share of a stage that a chunk is; a stage of an interleaved pipeline works for `steady` microbatches
+    while none fills or drains it, of which those that it waits for count as if they were there, `pace` times as long as
+    its blocks take. `pairs` of microbatches overlap. `early` tells where 1F1B has more than one stage, `further` where
+    the schedule is another than it and the interleaved one.
+    """
+
+    stages: Floats
+    each: Floats
+    schedule: Floats
+    microbatches: Floats
+    steady: Floats
+    pace: Floats
+    pairs: Floats
+    early: Flags
+    further: Flags
+
+
+@once_per_case
+def _pipelines(case: Case) -> _Pipelines:
+    """The pipelines of a case."""
+    layout, microbatches = case.layout, case.microbatches
+    stages, each, schedule = layout.pipeline_par, 1.0 / layout.pipeline_interleaving, layout.schedule
+    missing = np.mod(-microbatches, stages)
+    return _Pipelines(
+        stages=stages,
+        each=each,
+        schedule=schedule,
+        microbatches=microbatches,
+        steady=microbatches - each + missing * (1.0 - each),
+        pace=pace_of(case),
+        pairs=pairs_per_stage(case) if among(schedule, PAIRED).any() else np.zeros(()),
+        early=(schedule == ONE_F_ONE_B) & (each == 1.0) & (stages > 1),
+        further=schedule > INTERLEAVED,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,33 +157,29 @@ def critical_path(
         split: whether `loads` say what of them is forward and gradients of weights; without, no path is longer than
             with any such shares.
     """
-    layout, steady = case.layout, case.microbatches
-    each = 1.0 / layout.pipeline_interleaving
+    pipelines = _pipelines(case)
     # A stage alone waits for nobody, not even for what rounding leaves.
     slowest, critical = loads[0].whole, np.zeros(np.shape(loads[0].whole), np.intp)
     for number, load in enumerate(loads[1:], 1):
         critical = np.where(load.whole > slowest, number, critical)
         slowest = np.maximum(slowest, load.whole)
-    whole = np.where(layout.pipeline_par == 1, slowest, np.maximum(total.whole, slowest))
-    missing = np.mod(-steady, layout.pipeline_par)
-    waiting = pace_of(case)
-    seconds = np.asarray((steady - each + missing * (1.0 - each)) * slowest * waiting + each * whole)
+    whole = np.where(pipelines.stages == 1, slowest, np.maximum(total.whole, slowest))
+    seconds = np.asarray(pipelines.steady * slowest * pipelines.pace + pipelines.each * whole)
     # Where the last stage is the slowest of 1F1B, its path is the longest; so is the slowest stage's of an interleaved
     # pipeline.
-    first = (layout.schedule == ONE_F_ONE_B) & (each == 1.0) & (layout.pipeline_par > 1)
-    apart = np.broadcast_to((first & (critical != ENDS - 1)) | (layout.schedule > INTERLEAVED), seconds.shape)
+    apart = np.broadcast_to((pipelines.early & (critical != ENDS - 1)) | pipelines.further, seconds.shape)
     if apart.ndim != 1 and apart.any():
         # Others keep theirs, so that no row depends on which are computed with it.
-        found, through = _longest_path(case, loads, total, whole, positions, split=split)
+        found, through = _longest_path(pipelines, loads, total, whole, positions, split=split)
         seconds, critical = np.where(apart, found, seconds), np.where(apart, through, critical)
     elif apart.any():
         rows, critical = np.flatnonzero(apart), np.broadcast_to(critical, apart.shape).copy()
         seconds[rows], critical[rows] = _longest_path(
-            case.take(rows), [load.take(rows) for load in loads], total.take(rows), _at(whole, rows),
+            _taken(pipelines, rows), [load.take(rows) for load in loads], total.take(rows), _at(whole, rows),
             [_at(position, rows) for position in positions], split=split,
         )  # fmt: skip
     late: Floats = np.zeros(())
-    beside = first & (case.software.overlap_pipeline > 0)
+    beside = pipelines.early & (case.software.overlap_pipeline > 0)
     if split and np.any(beside):
         late = np.where(beside, _late(case, whole, message, seconds), 0.0)
         seconds = seconds + late
@@ -155,8 +191,13 @@ def _at(values: Floats, rows: npt.NDArray[np.intp]) -> Floats:
     return np.asarray(values[rows] if np.ndim(values) else values)
 
 
+def _taken(table: Columns, rows: npt.NDArray[np.intp]) -> Columns:
+    """Some rows of a dataclass of arrays; numbers stay as they are."""
+    return type(table)(*(_at(getattr(table, name), rows) for name in table.__dataclass_fields__))
+
+
 def _longest_path(
-    case: Case,
+    pipelines: _Pipelines,
     loads: Sequence[Load],
     total: Load,
     whole: Floats,
@@ -166,20 +207,16 @@ def _longest_path(
 ) -> tuple[Floats, npt.NDArray[np.intp]]:
     """The longest of the paths through each of some stages [s], and which it is; arguments as of `critical_path`, of
     which `whole` is the total."""
-    layout, steady = case.layout, case.microbatches
-    p, each, schedule = layout.pipeline_par, 1.0 / layout.pipeline_interleaving, layout.schedule
-    missing = np.mod(-steady, p)
-    of_slowest = (steady - each + missing * (1.0 - each)) * pace_of(case)
-    plain = (each == 1.0) & (p > 1) & (schedule == ONE_F_ONE_B)
-    early, further = bool(np.any(plain)), bool(np.any(schedule > INTERLEAVED))
+    of_slowest = pipelines.steady * pipelines.pace
+    early, further = bool(np.any(pipelines.early)), bool(np.any(pipelines.further))
     paths = []
     for number, (load, position) in enumerate(zip(loads, positions, strict=True)):
-        path = of_slowest * load.whole + each * whole
+        path = of_slowest * load.whole + pipelines.each * whole
         if early and number != ENDS - 1:
             forward = load.forward if split else load.whole / 2.0
-            path = np.where(plain, _early_path(case, load, forward, whole, position), path)
+            path = np.where(pipelines.early, _early_path(pipelines, load, forward, whole, position), path)
         if further:
-            path = _further_path(case, path, load, total, loads[0], position, split=split)
+            path = _further_path(pipelines, path, load, total, loads[0], position, split=split)
         # A row that has no such stage has no path through it.
         paths.append(path if number < ENDS else np.where(position > 0, path, 0.0))
     seconds, critical = paths[0], np.zeros(np.shape(paths[0]), np.intp)
@@ -189,6 +226,7 @@ def _longest_path(
     return seconds, critical
 
 
+@once_per_case
 def pairs_per_stage(case: Case) -> Floats:
     """Returns how many forwards and backwards of a whole stage overlap in a step [rows] [microbatches].
 
@@ -200,18 +238,18 @@ def pairs_per_stage(case: Case) -> Floats:
     return overlapped_pairs(layout.schedule, layout.pipeline_par, case.microbatches, chunks) / chunks
 
 
-def _early_path(case: Case, load: Load, forward: Floats, whole: Floats, position: Floats) -> Floats:
+def _early_path(pipelines: _Pipelines, load: Load, forward: Floats, whole: Floats, position: Floats) -> Floats:
     """Seconds of 1F1B by a stage that is not the last, of which `forward` are forward [s].
 
     With p microbatches or more it waits twice for what comes after it: before the first backward, less the forwards of
     k others that it does meanwhile, and before the last, less k backwards, where k stages come after it.
     """
-    steady = case.microbatches
+    steady = pipelines.microbatches
     after = whole - load.whole - load.before
-    behind = case.layout.pipeline_par - 1.0 - position
+    behind = pipelines.stages - 1.0 - position
     backward = load.whole - forward
     waits = np.maximum(after - behind * forward, 0.0) + np.maximum(after - behind * backward, 0.0)
-    few = steady < case.layout.pipeline_par
+    few = steady < pipelines.stages
     if np.any(few):
         once = after - (steady - 1.0) * np.minimum(forward, backward)
         waits = np.where(few, np.maximum(once, 0.0), waits)
@@ -219,21 +257,20 @@ def _early_path(case: Case, load: Load, forward: Floats, whole: Floats, position
 
 
 def _further_path(
-    case: Case, plain: Floats, load: Load, total: Load, first: Load, position: Floats, *, split: bool
+    pipelines: _Pipelines, plain: Floats, load: Load, total: Load, first: Load, position: Floats, *, split: bool
 ) -> Floats:
     """The path by a stage where the schedule is another than 1F1B or interleaved, `plain` elsewhere [s]."""
-    layout, steady = case.layout, case.microbatches
-    p, schedule = layout.pipeline_par, layout.schedule
+    p, schedule, steady = pipelines.stages, pipelines.schedule, pipelines.microbatches
     found = plain
     paired = among(schedule, PAIRED)
     saved: Floats = np.zeros(())
     if paired.any():
-        saved = pairs_per_stage(case) * load.saved
+        saved = pipelines.pairs * load.saved
         found = np.where(schedule == COMBINED, plain - saved, found)
     if not split:
         return np.where(among(schedule, SPLIT), steady * load.whole - saved, found)
     if np.any(schedule == ZB_H1):
-        found = np.where(schedule == ZB_H1, _split_path(case, load, total, first, position), found)
+        found = np.where(schedule == ZB_H1, _split_path(pipelines, load, total, first, position), found)
     waiting = among(schedule, (ZB_V, DUALPIPE, DUALPIPE_V))
     if waiting.any():
         # Half of a stage is a chunk of a V.
@@ -246,21 +283,21 @@ def _further_path(
     return found
 
 
-def _split_path(case: Case, load: Load, total: Load, first: Load, position: Floats) -> Floats:
+def _split_path(pipelines: _Pipelines, load: Load, total: Load, first: Load, position: Floats) -> Floats:
     """Seconds of ZB-H1 by a stage [s]: gradients of inputs wait for later stages before the first, and on their way
     back after the last, while the stage itself has `position` gradients of weights left to do."""
     share = load.before / np.where(total.whole > 0, total.whole, 1.0)
-    last = position == case.layout.pipeline_par - 1.0
+    last = position == pipelines.stages - 1.0
     inputs = load.whole - load.forward - load.weights
     all_inputs = total.whole - total.forward - total.weights
     forward = np.where(last, total.forward - load.forward, share * total.forward)
     back = np.where(last, all_inputs - inputs, share * all_inputs)
     after = total.forward - load.forward - forward + all_inputs - inputs - back
-    behind = case.layout.pipeline_par - 1.0 - position
+    behind = pipelines.stages - 1.0 - position
     ending = np.where(position > 0, back + first.weights - (position + 1.0) * load.weights, 0.0)
     return (
         forward
-        + case.microbatches * load.whole
+        + pipelines.microbatches * load.whole
         + np.maximum(after - behind * load.forward, 0.0)
         + np.maximum(ending, 0.0)
     )
