@@ -208,7 +208,7 @@ def _experts(
     visited = 1.0 - (1.0 - model.experts_per_token / model.experts) ** group
     touched = model.experts / d.expert_par * visited
     each = group * model.experts_per_token / model.experts / visited
-    layers = expert_layers(case)
+    layers = dict(expert_layers(case))
     for name in ("experts_up", "experts_down"):
         layers[name] = replace(layers[name], m=each, count=touched)
     router = product(Layer(tokens, model.experts, model.hidden), wide, WIDE_BYTES)

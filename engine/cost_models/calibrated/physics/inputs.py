@@ -257,7 +257,8 @@ _Found = TypeVar("_Found")
 def once_per_case(compute: Callable[[Case], _Found]) -> Callable[[Case], _Found]:
     """Returns a function of a case that computes anything once for each that remembers, and every time for others.
 
-    It may depend on nothing else, no parameters of a calibration above all, and nobody changes what it returns.
+    It may depend on nothing else, no parameters of a calibration above all, and nobody changes what it returns: it says
+    `Mapping` and `tuple` where it returns several, so that the type check finds who does.
 
     Args:
         compute: what is computed of a case.

@@ -29,7 +29,7 @@ OPTIMIZER_LAUNCHES = 50.0
 
 
 @once_per_case
-def held_by_stage(case: Case) -> list[tuple[Floats, Floats]]:
+def held_by_stage(case: Case) -> tuple[tuple[Floats, Floats], ...]:
     """Returns the parameters on one processor, outside and inside experts, of every stage that may hold most [rows]
     [elements].
 
@@ -38,7 +38,7 @@ def held_by_stage(case: Case) -> list[tuple[Floats, Floats]]:
     """
     local = local_weights(case)
     found = (held_on(case, local, stage, number) for number, stage in enumerate(fullest_stages(case)))
-    return [(held.blocks + held.vocabulary, held.experts) for held in found]
+    return tuple((held.blocks + held.vocabulary, held.experts) for held in found)
 
 
 def optimizer_time(case: Case, rates: Rates, held: Floats, held_experts: Floats, host: Floats) -> Floats:

@@ -10,7 +10,7 @@ calibration study on 1,147 measured rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -125,7 +125,7 @@ def attention_projections(case: Case, unit: MatrixUnit) -> Linear:
     return Linear(*(np.where(latent, low, full) for low, full in zip(chain, plain, strict=True)))
 
 
-def attention_layers(case: Case) -> dict[str, Layer]:
+def attention_layers(case: Case) -> Mapping[str, Layer]:
     """Returns the linear layers around the attention core by name, in the order they run.
 
     Args:
@@ -135,7 +135,7 @@ def attention_layers(case: Case) -> dict[str, Layer]:
 
 
 @once_per_case
-def projection_layers(case: Case) -> dict[str, Layer]:
+def projection_layers(case: Case) -> Mapping[str, Layer]:
     """Returns the linear layers around the attention core where queries, keys and values are projected in one, by name.
 
     Args:
@@ -152,7 +152,7 @@ def projection_layers(case: Case) -> dict[str, Layer]:
 
 
 @once_per_case
-def latent_layers(case: Case) -> dict[str, Layer]:
+def latent_layers(case: Case) -> Mapping[str, Layer]:
     """Returns the linear layers around the core of multi-head latent attention, by name.
 
     `query_down` is among them only where queries have a rank.
@@ -175,7 +175,7 @@ def latent_layers(case: Case) -> dict[str, Layer]:
 
 
 @once_per_case
-def feedforward_layers(case: Case) -> dict[str, Layer]:
+def feedforward_layers(case: Case) -> Mapping[str, Layer]:
     """Returns the two linear layers of a plain or gated feed-forward layer, by name.
 
     The gate is among the outputs of the first.

@@ -8,6 +8,7 @@ Source: the calibration study on 1,147 measured rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -81,7 +82,7 @@ def permuted(case: Case) -> Floats:
 
 
 @once_per_case
-def expert_layers(case: Case) -> dict[str, Layer]:
+def expert_layers(case: Case) -> Mapping[str, Layer]:
     """Returns the linear layers of the experts on one processor, by name; the shared ones only where the model has any.
 
     Args:

@@ -171,7 +171,7 @@ def summarised(operations: pd.DataFrame, most: Limits) -> pd.DataFrame:
 
 def _attention(case: Case, found: Common, windowed: bool) -> list[dict[str, Any]]:
     """The projections with the core between them."""
-    layers = attention_layers(case)
+    layers = dict(attention_layers(case))
     out = layers.pop("attention_output")
     forward, backward = core_work(case, windowed=windowed)
     core = _row(
