@@ -12,7 +12,7 @@ latencies, the calibration study on 1,147 measured rows; that a larger domain is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from engine.cost_models.calibrated.physics.inputs import Accelerators, Floats
 from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["Tier", "collective", "gather_ring_latency", "network_tiers", "tiers_of"]
+__all__ = ["Tier", "collective", "gather_ring_latency", "hops_over", "network_tiers", "tiers_of"]
 
 SWITCH_HOP = 0.1
 """Latency of one more rank in a switched scale-up domain, as a share of the base latency [dimensionless]. Source: the
@@ -65,11 +65,27 @@ def tiers_of(shared: Sequence[Floats], rates: Rates) -> tuple[Tier, ...]:
         shared: what `networks.shared_by` returns [ranks] [rows].
         rates: sustained rates of all networks [bytes/s].
     """
-    below = (np.ones(()), *shared)
-    return tuple(Tier(each / inner, rate) for each, inner, rate in zip(shared, below, rates.networks, strict=False))
+    return tuple(Tier(ranks, rate) for ranks, rate in zip(_ranks_by_tier(shared), rates.networks, strict=False))
 
 
-def collective(size: Floats, tiers: Sequence[Tier], p: Parameters, *, passes: float) -> Floats:
+def _ranks_by_tier(shared: Sequence[Floats]) -> Iterator[Floats]:
+    """Ranks, or groups of those in the tier below, that share a network of each tier."""
+    return (each / inner for each, inner in zip(shared, (np.ones(()), *shared), strict=False))
+
+
+def hops_over(shared: Sequence[Floats]) -> Floats:
+    """Returns the latency of a collective over a group, in base latencies [rows] [dimensionless].
+
+    Args:
+        shared: what `networks.shared_by` returns [ranks] [rows].
+    """
+    inside, *outer = _ranks_by_tier(shared)
+    return _hops(inside, math.prod(outer, start=inside))
+
+
+def collective(
+    size: Floats, tiers: Sequence[Tier], p: Parameters, *, passes: float, hops: Floats | None = None
+) -> Floats:
     """Returns the seconds of a collective over all `tiers` [rows] [s]; broadcasts.
 
     Never longer with more ranks in an inner tier: of the buffer, 1 / (ranks up to a tier) is left for the tiers around
@@ -80,6 +96,7 @@ def collective(size: Floats, tiers: Sequence[Tier], p: Parameters, *, passes: fl
         tiers: ranks and rate [bytes/s] of every tier, innermost first.
         p: parameters of a calibration.
         passes: 1 for an all-gather or reduce-scatter, 2 for an all-reduce [dimensionless].
+        hops: what `hops_over` says of the group, where several collectives over it share that [dimensionless].
     """
     total: Floats = np.zeros(())
     below: Floats = np.ones(())
@@ -87,7 +104,9 @@ def collective(size: Floats, tiers: Sequence[Tier], p: Parameters, *, passes: fl
         share = (tier.ranks - 1.0) / tier.ranks
         total = total + passes * share * (size / below) / tier.bandwidth
         below = below * tier.ranks
-    return total + passes / 2.0 * p.latency * _hops(tiers[0].ranks, below)
+    if hops is None:
+        hops = _hops(tiers[0].ranks, below)
+    return total + passes / 2.0 * p.latency * hops
 
 
 def _hops(inside: Floats, ranks: Floats) -> Floats:

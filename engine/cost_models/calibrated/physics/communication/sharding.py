@@ -15,6 +15,7 @@ from engine.cost_models.calibrated.physics.communication.collectives import (
     Tier,
     collective,
     gather_ring_latency,
+    hops_over,
     tiers_of,
 )
 from engine.cost_models.calibrated.physics.communication.networks import shared_by
@@ -24,7 +25,9 @@ from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import LOOP, placement_of
 from engine.cost_models.calibrated.physics.weights import replicas_of
 
-__all__ = ["Gathers", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange"]
+__all__ = [
+    "Gathers", "data_hops", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange",
+]  # fmt: skip
 
 EMBEDDING_GATHERS = 3.0
 """Gathers of the embedding per microbatch where weights are sharded [dimensionless]. Source: the calibration study on
@@ -50,10 +53,26 @@ def _data_placed(case: Case) -> tuple[Floats, ...]:
 
 
 @once_per_case
+def data_hops(case: Case) -> Floats:
+    """Returns the latency of a collective over a data-parallel group, in base latencies [rows] [dimensionless].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    return hops_over(_data_placed(case))
+
+
+@once_per_case
 def _replicas_placed(case: Case) -> tuple[Floats, ...]:
     """Where the processors are that hold the same parameters outside experts, as of `shared_by` [ranks]."""
     layout = case.layout
     return shared_by(replicas_of(case)[0], layout.tensor_par, case.accelerator.network_sizes, layout.groups)
+
+
+@once_per_case
+def _replicas_hops(case: Case) -> Floats:
+    """Latency of a collective over them, in base latencies [dimensionless]."""
+    return hops_over(_replicas_placed(case))
 
 
 @once_per_case
@@ -63,6 +82,12 @@ def _expert_replicas_placed(case: Case) -> tuple[Floats, ...]:
     layout = case.layout
     split = layout.expert_par * layout.expert_tensor_par
     return shared_by(replicas_of(case)[1], split, case.accelerator.network_sizes, layout.groups)
+
+
+@once_per_case
+def _expert_replicas_hops(case: Case) -> Floats:
+    """Latency of a collective over them, in base latencies [dimensionless]."""
+    return hops_over(_expert_replicas_placed(case))
 
 
 @once_per_case
@@ -116,9 +141,9 @@ def layer_gathers(
     expert_tiers = None if experts is None else tiers_of(_expert_replicas_placed(case), rates)
 
     def moved(bytes_each: Floats) -> Floats:
-        time = collective(bytes_each * weights, tiers, p, passes=1.0)
+        time = collective(bytes_each * weights, tiers, p, passes=1.0, hops=data_hops(case))
         if expert_tiers is not None and experts is not None:
-            own = collective(bytes_each * experts, expert_tiers, p, passes=1.0)
+            own = collective(bytes_each * experts, expert_tiers, p, passes=1.0, hops=_expert_replicas_hops(case))
             time = time + np.where(experts > 0, own, 0.0)
         return time / software.gather_efficiency + latency
 
@@ -152,10 +177,11 @@ def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, 
     """
     layout = case.layout
     ranks, _ = replicas_of(case)
-    plain = _exchange(case, tiers_of(_replicas_placed(case), rates), p, weights)
+    plain = _exchange(case, tiers_of(_replicas_placed(case), rates), _replicas_hops(case), p, weights)
     full = plain
     if np.any(expert_weights > 0):
-        own = _exchange(case, tiers_of(_expert_replicas_placed(case), rates), p, expert_weights)
+        tiers = tiers_of(_expert_replicas_placed(case), rates)
+        own = _exchange(case, tiers, _expert_replicas_hops(case), p, expert_weights)
         full = plain + np.where(expert_weights > 0, own, 0.0)
     return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, full)
 
@@ -176,10 +202,10 @@ def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parame
     return np.asarray(full - np.where(overlapped > 0, p.overlap_data, 0.0) * np.minimum(full, window))
 
 
-def _exchange(case: Case, tiers: tuple[Tier, ...], p: Parameters, weights: Floats) -> Floats:
+def _exchange(case: Case, tiers: tuple[Tier, ...], hops: Floats, p: Parameters, weights: Floats) -> Floats:
     gradient_bytes = case.software.gradient_bytes
-    reduce = collective(gradient_bytes * weights, tiers, p, passes=1.0)
-    gather = collective(2.0 * weights, tiers, p, passes=1.0)
+    reduce = collective(gradient_bytes * weights, tiers, p, passes=1.0, hops=hops)
+    gather = collective(2.0 * weights, tiers, p, passes=1.0, hops=hops)
     return reduce + np.where(case.layout.zero_stage >= 1, gather, reduce)
 
 

@@ -16,6 +16,7 @@ from engine.cost_models.calibrated.physics.communication.collectives import Tier
 from engine.cost_models.calibrated.physics.communication.sharding import (
     EMBEDDING_GATHERS,
     Gathers,
+    data_hops,
     data_tiers,
     layer_gathers,
 )
@@ -200,7 +201,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     gather: Floats = np.zeros(())
     if sharded:
         vocabulary = software.gather_bytes * local_weights(case).vocabulary
-        gather = EMBEDDING_GATHERS * collective(vocabulary, tiers, p, passes=1.0)
+        gather = EMBEDDING_GATHERS * collective(vocabulary, tiers, p, passes=1.0, hops=data_hops(case))
         gather = np.where(layout.fully_sharded > 0, gather, 0.0)
     one = layout.pipeline_par == 1
     none: Floats = np.zeros(())
