@@ -116,14 +116,19 @@ class SearchedSpace:
                 for by_bounds in self._searches
             ]
             known = [points.astype(np.int64) for points in known]
+            left = []
             for by_bounds, points in zip(self._searches, known, strict=True):
-                if not len(points):
-                    continue
-                prepared, rows = by_bounds.prepare(space, points)
-                if kept is not None and (found := _locate(prepared, rows, kept)) is not None:
-                    kept_rate = found[1]
-                search.look(prepared, rows)
-            for by_bounds, points in zip(self._searches, known, strict=True):
+                whole = by_bounds.few and len(points) > 0  # one look at all of few takes less than two at some
+                if not whole:
+                    left.append((by_bounds, points))
+                if len(points):
+                    prepared, rows = by_bounds.prepare(space, by_bounds.promising(space) if whole else points)
+                    hints = None
+                    if kept is not None and (found := _locate(prepared, rows, kept)) is not None:
+                        hints, kept_rate = found
+                    search.look(prepared, rows, hints)
+                    search.feasible += prepared.feasible if whole else 0
+            for by_bounds, points in left:
                 search.look_over(by_bounds, space, points)
             result = _found(search, kept_rate)
             if result.id is not None:
