@@ -8,6 +8,8 @@ function.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -55,13 +57,28 @@ def rows(lines: int) -> int:
 
 
 @cache
-def first_parts() -> tuple[str, ...]:
-    """Returns the files of parts that every page needs, beside the front end's first script.
+def first_parts() -> str:
+    """Returns the header `Link` of a page that has the browser read the parts that every page needs.
 
-    Each is drawn in a turn of its own if it is read when it is first met. What is not found is left to that.
+    With each part goes what it is made of, unless the first script has it read. What is not found is left to Streamlit.
     """
     folder = FOLDER / "static" / "js"
-    return tuple(sorted(file.name for name in _FIRST for file in folder.glob(f"{name}.*.js")))
+    page = (FOLDER / "index.html").read_text(encoding="utf-8")
+    known = _whole(folder, re.findall(r"static/js/([\w.-]+\.js)", page))
+    wanted = _whole(folder, [file.name for name in _FIRST for file in folder.glob(f"{name}.*.js")])
+    return ", ".join(f"<./static/js/{name}>; rel=modulepreload" for name in sorted(wanted - known))
+
+
+def _whole(folder: Path, names: Iterable[str]) -> set[str]:
+    """Scripts of a folder, and those that they begin with."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found and (folder / name).is_file():
+            found.add(name)
+            left += re.findall(r'(?:from|import)\s*"\./([^"]+\.js)"', (folder / name).read_text(encoding="utf-8"))
+    return found
 
 
 @cache

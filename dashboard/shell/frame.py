@@ -109,7 +109,5 @@ def _tell(place: Place, told: tuple[str, ...]) -> tuple[str, ...]:
 @cache
 def _behaviour() -> str:
     """The script of the pages as an element."""
-    told = json.dumps({
-        "script": front_end.SCRIPT, "library": plotly_figures.address(), "parts": front_end.first_parts()
-    })  # fmt: skip
+    told = json.dumps({"script": front_end.SCRIPT, "library": plotly_figures.address()})
     return f"<script>{(Path(__file__).parent / 'behaviour.js').read_text(encoding='utf-8').rstrip()}({told});</script>"

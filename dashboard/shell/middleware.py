@@ -1,4 +1,5 @@
-"""What stands around all that the server answers: it says where it is, and keeps out of other sites' frames."""
+"""What stands around all that the server answers: it says where it is, keeps out of other sites' frames, and tells
+browsers what every page needs."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import streamlit as st
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dashboard.compat import front_end
 from dashboard.compat.memory_allocator import spared
 
 __all__ = ["HEADERS", "Framed", "greeting"]
@@ -23,7 +25,10 @@ _EVERY: Final = ("", "0.0.0.0", "::")
 
 
 class Framed:
-    """Adds `HEADERS` to every answer of an application."""
+    """Adds `HEADERS` to every answer of an application, and to pages the parts of the front end that all of them need.
+
+    A browser reads these beside the first script; Streamlit would ask for each when its element has come.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -33,7 +38,10 @@ class Framed:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                if headers.get("Content-Type", "").startswith("text/html"):
+                    headers["Link"] = front_end.first_parts()
             await send(message)
 
         await self._app(scope, receive, with_headers)
