@@ -203,7 +203,7 @@ class CalibratedSpace(Space):
                     if data > self.max_batch_size or not allow["data_par"](data):
                         continue
                     degrees = {"tensor_par": tensor, "context_par": context, "data_par": data, "pipeline_par": pipeline}
-                    if placement_limited:
+                    if placement_limited:  # to place ranks takes as long as all else of a cell
                         placed = networks_of(self.system, {**degrees, "expert_par": 1, "expert_tensor_par": 1})
                         if not all(allow[name](int(net)) for name, net in placed.items()):
                             continue

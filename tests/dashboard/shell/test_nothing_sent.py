@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -116,6 +117,18 @@ def assert_framed_by_nobody(server: Server) -> None:
         assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'self'", path
 
 
+def assert_parts_are_read_with_the_page(server: Server) -> None:
+    """Every page names files of the front end that are there, seen from its own address; other answers name none."""
+    for path in ("/", "/pareto"):
+        page = httpx.get(server.address + path)
+        named = re.findall(r"<([^>]+)>; rel=modulepreload", page.headers["Link"])
+        assert named, path
+        for part in named:
+            answer = httpx.get(page.url.join(part))
+            assert answer.headers["Content-Type"].startswith(("text/javascript", "application/javascript")), part
+    assert "Link" not in httpx.get(f"{server.address}/_stcore/health").headers
+
+
 def assert_stops_in_the_midst_of_a_question(server: Server) -> None:
     """The server answers programs as well, and waits for nobody when it is told to end."""
     api, ended = f"{server.address}/api", list[int]()
@@ -151,6 +164,7 @@ def test_nothing_is_sent_anywhere_and_nobody_frames_it_and_it_stops(watched: dic
         assert alone(foreigners()) == [403] * MANY
         assert alone(refused(server, ours)) == 101
         assert alone(opened(server, PAGES)) == []
+        assert_parts_are_read_with_the_page(server)
         assert_framed_by_nobody(server)
         assert "Shardscape: http://" in server.log.read_text()
         assert server.faults() == []

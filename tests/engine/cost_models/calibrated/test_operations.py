@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from engine.cost_models.calibrated.physics.layers.block import block
 from engine.cost_models.calibrated.physics.layers.operations import STAGES, block_operations, blocks_of, limits
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.pipeline.stages import Kind
+from engine.cost_models.calibrated.physics.step import step_times
 from tests.engine.cost_models.calibrated.cases import A100, DENSE, EXPERTS, case
 
 P = parameters()
@@ -31,6 +34,29 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "latent attention": (LATENT, {"expert_par": 8.0}),
     "latent attention, plain queries": ({**LATENT, "query_rank": 0.0}, {"expert_par": 8.0, "expert_tensor_par": 1.0}),
 }  # fmt: skip
+
+
+def arrays_of(found: Any) -> list[Any]:
+    """All arrays within tuples, mappings and dataclasses, with their names in front."""
+    if isinstance(found, np.ndarray | np.generic | float | int):
+        return [np.asarray(found)]
+    if is_dataclass(found):
+        found = {each.name: getattr(found, each.name) for each in fields(found) if each.name != "known"}
+    parts = found.items() if isinstance(found, Mapping) else enumerate(found)
+    return [each for name, part in parts for each in (str(name), *arrays_of(part))]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_case_remembers_stays_as_it_was(name: str) -> None:
+    base, changes = CASES[name]
+    one = case(base, **changes)
+    kept = one.remembering()
+    step_times(kept, P)
+    for kind in blocks_of(kept.model):
+        block_operations(kept, P, kind)
+    assert kept.known
+    for compute, found in kept.known.items():
+        np.testing.assert_equal(arrays_of(found), arrays_of(compute(one)), compute.__name__)
 
 
 @pytest.mark.parametrize("name", CASES)

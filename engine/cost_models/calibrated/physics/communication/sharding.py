@@ -197,7 +197,7 @@ def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parame
         window: seconds of the computation that hides it [rows] [s].
         p: parameters of a calibration.
     """
-    if not np.any(overlapped):
+    if not np.any(overlapped):  # all of it shows, whatever the window: explorations ask so for every other execution
         return full
     return np.asarray(full - np.where(overlapped > 0, p.overlap_data, 0.0) * np.minimum(full, window))
 

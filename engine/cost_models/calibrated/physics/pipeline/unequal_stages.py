@@ -84,10 +84,10 @@ class Load:
 class _Pipelines:
     """What paths read of pipelines, whatever their stages do, arrays [rows].
 
-    `each` is the share of a stage that a chunk is; a stage of an interleaved pipeline works for `steady` microbatches
-    while none fills or drains it, of which those that it waits for count as if they were there, `pace` times as long as
-    its blocks take. `pairs` of microbatches overlap. `early` tells where 1F1B has more than one stage, `further` where
-    the schedule is another than it and the interleaved one.
+    A pipeline has `stages`, of which a chunk is the share `each`, and runs `microbatches`. Its slowest stage works at
+    `steady` of them, those included that are missing for whole groups, and takes `pace` times as long for each as its
+    blocks do; see `critical_path`. Forward and backward of `pairs` of them overlap. `early` tells which run 1F1B in
+    several stages, `further` which run neither it nor the interleaved schedule.
     """
 
     stages: Floats
