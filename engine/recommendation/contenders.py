@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 
 from engine.columns import fields_of
-from engine.executions.arrays import Ints
+from engine.executions.arrays import Flags
 from engine.executions.codes import OFFLOADS
 from engine.exploration.proven_optimum import best_of, executions_above
 from engine.exploration.result import Exploration
 from engine.scenarios.scenario import Scenario
 from engine.store import Condition
 
-__all__ = ["LAYOUT", "Contender", "Explored", "Searched", "Sought"]
+__all__ = ["LAYOUT", "Contender", "Explored", "Searched", "Sought", "offloading"]
 
 MEMORY: Final = ("proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")
 FIGURES: Final = ("sample_rate", "total_time", *MEMORY)
@@ -45,6 +45,26 @@ class Sought:
     plain: bool = False
     first: float = math.inf
     second: float = math.inf
+
+    def among(self, found: pd.DataFrame) -> Flags:
+        """Returns which executions are [rows].
+
+        Args:
+            found: with offloads and figures as columns.
+        """
+        fast, first, second = (found[name].to_numpy(np.float64) for name in ("sample_rate", *MEMORY))
+        wanted: Flags = (fast >= self.rate) & (first <= self.first) & (second <= self.second)
+        return wanted & ~offloading(found) if self.plain else wanted
+
+
+def offloading(executions: Mapping[str, Any] | pd.DataFrame) -> Flags:
+    """Returns which executions keep something in host memory [rows].
+
+    Args:
+        executions: fields by name [rows]; those that they lack count as off.
+    """
+    each = [np.asarray(executions[name], bool) for name in OFFLOADS if name in executions]
+    return np.asarray(np.logical_or.reduce(each), bool)
 
 
 class Explored:
@@ -80,8 +100,6 @@ class Searched:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.best_rate: float | None = best_of(scenario).get("sample_rate")
-        self._above: dict[float, Ints] = {}
-        """Executions of at least a throughput: those of a layout are sought at the same as those that are allowed."""
 
     def find(self, sought: Sought) -> pd.DataFrame:
         """Returns executions, see `Explored.find`.
@@ -90,16 +108,12 @@ class Searched:
             sought: which.
         """
         space = self.scenario.space
-        if sought.rate not in self._above:
-            self._above[sought.rate] = executions_above(self.scenario, sought.rate)["id"].to_numpy()
-        ids = self._above[sought.rate]
+        ids = executions_above(self.scenario, sought.rate)["id"].to_numpy()
         if sought.plain and len(ids):
-            fields = space.fields(ids)
-            ids = ids[~np.logical_or.reduce([np.asarray(fields[name], bool) for name in OFFLOADS])]
+            ids = ids[~offloading(space.fields(ids))]
         found = self.scenario.evaluate(space.table(ids))
         found = found[[*_names(self.scenario), *FIGURES]].assign(id=np.asarray(ids))
-        first, second = (found[name].to_numpy() for name in MEMORY)
-        return found[(first <= sought.first) & (second <= sought.second)]
+        return found[sought.among(found)]
 
 
 def _names(scenario: Scenario) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,10 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from engine.executions.arrays import Flags
 from engine.executions.codes import OFFLOADS
 from engine.exploration.result import Exploration
-from engine.recommendation.contenders import LAYOUT, Contender, Explored, Searched, Sought
+from engine.recommendation.contenders import LAYOUT, Contender, Explored, Searched, Sought, offloading
 from engine.recommendation.mechanisms import more_than, number_of_mechanisms
 from engine.recommendation.room import Terms, fit_of, terms_of
 from engine.scenarios.scenario import Scenario
@@ -97,30 +97,46 @@ def recommend(
 
     Raises ValueError for a share that cannot be, and what exploring or reading raises.
     """
-    source = Explored(asked) if isinstance(asked, Exploration) else Searched(asked)
+    source = _Source(Explored(asked) if isinstance(asked, Exploration) else Searched(asked))
     given: dict[str, Any] = {"error": error, "headroom": headroom, "offload": offload, "unmeasured": unmeasured}
     terms = terms_of(source.scenario, None, **given)  # refuses what cannot be
     if source.best_rate is None:
         return Recommendation(source.scenario, None, None, terms)
+    best = _of_layouts(source, source.best_rate, contenders)  # first: those allowed are mostly among what it reads
     judge, allowed, first = _allowed(source, source.best_rate, given)
     chosen, close = (None, 0) if first is None else judge.choose(allowed, first, source.best_rate)
-    best = _of_layouts(source, source.best_rate, contenders)
     rows = [_row(best, place) for place in range(min(contenders, len(best)))]
     reasons = [""] * len(rows) if chosen is None else judge.reasons(rows, chosen)
     told = tuple(Contender(int(row["id"]), row, reason) for row, reason in zip(rows, reasons, strict=True))
     return Recommendation(source.scenario, chosen, _row(best, 0), judge.terms, tuple(judge.waived), close, told)
 
 
-def _allowed(
-    source: Explored | Searched, best: float, given: Mapping[str, Any]
-) -> tuple[_Judge, pd.DataFrame, int | None]:
+class _Source:
+    """Executions by what is sought, fastest first, of equal ones the simplest; what was read without terms is not read
+    again."""
+
+    def __init__(self, source: Explored | Searched) -> None:
+        self.scenario, self.best_rate = source.scenario, source.best_rate
+        self._source = source
+        self._whole, self._down_to = pd.DataFrame(), math.inf
+
+    def find(self, sought: Sought) -> pd.DataFrame:
+        if sought.rate >= self._down_to:
+            return self._whole[sought.among(self._whole)].reset_index(drop=True)
+        found = _sorted(self._source.find(sought))
+        if sought == Sought(sought.rate):
+            self._whole, self._down_to = found, sought.rate
+        return found
+
+
+def _allowed(source: _Source, best: float, given: Mapping[str, Any]) -> tuple[_Judge, pd.DataFrame, int | None]:
     """The executions that fit and offload nothing, down to what is too close to call, and the fastest of those that
     were measured, too."""
     scenario = source.scenario
     judge = _Judge(scenario, terms_of(scenario, None, **given), ())
     found, first = pd.DataFrame(), None
     for share in LEVELS:
-        found = _sorted(source.find(judge.sought(best * share)))
+        found = source.find(judge.sought(best * share))
         first = judge.first(found)
         if first is None and share == LEVELS[-1]:
             judge = _Judge(scenario, judge.terms, _common(scenario, found))
@@ -130,18 +146,18 @@ def _allowed(
         judge = _Judge(scenario, terms_of(scenario, _row(found, first), **given), judge.waived)
         floor = _floor(float(found["sample_rate"].iloc[first]), best, judge.terms.error)
         if floor < best * share:
-            found = _sorted(source.find(judge.sought(floor)))
+            found = source.find(judge.sought(floor))
             first = judge.first(found)
         break
     return judge, found, first
 
 
-def _of_layouts(source: Explored | Searched, best: float, number: int) -> pd.DataFrame:
+def _of_layouts(source: _Source, best: float, number: int) -> pd.DataFrame:
     """The fastest executions of different layouts, with and without offload."""
     for share in LEVELS:
-        found = _sorted(source.find(Sought(best * share)))
+        found = source.find(Sought(best * share))
         apart = [*(name for name in LAYOUT if name in found), "offloads"]
-        found = found[~found.assign(offloads=_offloading(found)).duplicated(apart)]
+        found = found[~found.assign(offloads=offloading(found)).duplicated(apart)]
         if len(found) >= number:
             break
     return found
@@ -169,10 +185,6 @@ def _common(scenario: Scenario, found: pd.DataFrame) -> frozenset[str]:
     """What was never measured and no execution does without."""
     told = scenario.not_measured_of_rows(found.head(LOOKED_AT)) if len(found) else []
     return frozenset(one for one in told[0] if all(one in other for other in told)) if told else frozenset()
-
-
-def _offloading(found: pd.DataFrame) -> Flags:
-    return np.asarray(found[[name for name in OFFLOADS if name in found]].any(axis=1).to_numpy(bool))
 
 
 class _Judge:
