@@ -102,7 +102,7 @@ def _page(repeats: int, notes: list[str]) -> dict[str, list[float]]:
 
 def _sessions(found: dict[str, list[float]], notes: list[str]) -> dict[str, Any]:
     _say(f"{SESSIONS} sessions")
-    with running(agents=True) as server:
+    with running() as server:
         load.sessions(server, 1, 2.0, (0.1, 0.2))  # the first visitor waits for imports
         seen = load.sessions(server, SESSIONS, LONGEST["sessions"], PAUSE)
         seen.problems += server.faults()
@@ -118,7 +118,7 @@ def _sessions(found: dict[str, list[float]], notes: list[str]) -> dict[str, Any]
 
 def _memory(notes: list[str]) -> dict[str, Any]:
     _say(f"memory over {CHANGES} scenarios")
-    with running(agents=True) as server:
+    with running() as server:
         seen = load.memory(server, CHANGES, longest=LONGEST["memory"])
     if len(seen.changes) < 3:
         notes.append(f"Memory: only {len(seen.seconds)} of {CHANGES} scenario changes, too few to tell.")

@@ -44,11 +44,10 @@ class Server:
 
 
 @contextmanager
-def running(*options: str, agents: bool = False, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
+def running(*options: str, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
     """Starts a server and stops it at the end, whatever happens.
 
-    options: of Streamlit's command line. agents: with Streamlit's interface for programs. variables: of its
-    environment, beside this process's own.
+    options: of Streamlit's command line. variables: of its environment, beside this process's own.
     """
     with tempfile.TemporaryDirectory() as folder:
         with socket.socket() as probe:
@@ -57,7 +56,7 @@ def running(*options: str, agents: bool = False, variables: Mapping[str, str] | 
         log = Path(folder) / "log.txt"
         command = [
             sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
-            "--server.address", "127.0.0.1", "--server.enableAgentApi", str(agents).lower(), *options,
+            "--server.address", "127.0.0.1", *options,
         ]  # fmt: skip
         environment = {**os.environ, "SHARDSCAPE_STORE": str(Path(folder) / "results.duckdb"), **(variables or {})}
         with log.open("w") as output:
