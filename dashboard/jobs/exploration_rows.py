@@ -21,11 +21,11 @@ from dashboard.jobs.worker import Task
 from engine import Exploration, ExplorationCancelled, Scenario
 from engine.exploration.run import explore_into, from_store, record_of
 from engine.store import Store, StoreError, Writer
-from engine.store.shards import write_shard
+from engine.store.shards import ROWS_PER_GROUP, RowGroups, ShardFile
 
 __all__ = ["Run", "explore", "explore_into_store"]
 
-ROWS_PER_FILE: Final = 524_288
+ROWS_PER_FILE: Final = 8 * ROWS_PER_GROUP
 """Rows that come over at a time, some 100 MB in memory and 20 in the file."""
 FILES_AHEAD: Final = 4
 """Files that may wait to be stored; then the process waits, too."""
@@ -93,53 +93,75 @@ class _Relay:
     def __init__(self, task: Task, folder: Path) -> None:
         self._task = task
         self._folder = folder
-        self._pending: list[pa.Table] = []
+        self._groups = RowGroups(ROWS_PER_GROUP)
+        self._file: ShardFile | None = None
+        self._left = 0
+        """Rows for which that file has room."""
+        self._steps: list[Future[Any]] = []
+        """What is being done to that file; the last gives its checksum."""
         self._begun = 0
-        self._shards: deque[tuple[str, int, Future[int]]] = deque()
-        """Those that are being written, by name, with the number of their rows."""
+        self._ended: deque[tuple[ShardFile, list[Future[Any]]]] = deque()
+        """Files to which everything is done, or soon will be."""
         self._writer = ThreadPoolExecutor(1)  # which leaves the process's own thread to evaluate
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self._writer.shutdown()
+        self._writer.shutdown(cancel_futures=True)
+        for file in (self._file, *(file for file, _ in self._ended)):
+            if file is not None:
+                file.discard()
 
     def append(self, rows: pa.Table) -> None:
         """Passes on rows, many at a time."""
-        self._pending.append(rows)
-        if sum(table.num_rows for table in self._pending) >= ROWS_PER_FILE:
-            self._write()
-        while self._shards and self._shards[0][2].done():
+        self._write(self._groups.full(rows))
+        while self._ended and self._ended[0][1][-1].done():
             self._pass_on()
 
     def complete(self, *, reductions: Mapping[str, pa.Table], **more: Any) -> None:
         """Passes on everything else, and ends the exploration."""
-        if self._pending:
-            self._write()
-        while self._shards:
+        self._write(self._groups.rest())
+        self._end_file()
+        while self._ended:
             self._pass_on()
         self._task.give(("complete", {"reductions": dict(reductions), **more}))
 
-    def _write(self) -> None:
-        """Begins to write what there is as a shard, once there are not too many that nobody has taken."""
+    def _write(self, groups: list[pa.Table]) -> None:
+        """Begins to write row groups while what follows them is evaluated."""
+        for group in groups:
+            if self._file is None:
+                self._wait_for_room()
+                self._file = ShardFile(self._folder / f"{self._begun}.parquet")
+                self._begun += 1
+                self._left = ROWS_PER_FILE
+            self._steps.append(self._writer.submit(self._file.append, group))
+            self._left -= group.num_rows
+            if self._left <= 0:
+                self._end_file()
+
+    def _wait_for_room(self) -> None:
+        """Waits while there are too many files that nobody has taken."""
         while sum(entry.suffix == ".parquet" for entry in self._folder.iterdir()) >= FILES_AHEAD:
             if self.stopped():
                 raise ExplorationCancelled("The exploration was stopped.")
-            if self._shards:
+            if self._ended:
                 self._pass_on()
             else:
                 time.sleep(0.002)
-        table = pa.concat_tables(self._pending)
-        self._pending = []
-        name = f"{self._begun}.parquet"
-        self._begun += 1
-        self._shards.append((name, table.num_rows, self._writer.submit(write_shard, self._folder / name, table)))
+
+    def _end_file(self) -> None:
+        if self._file is not None:
+            self._steps.append(self._writer.submit(self._file.close))
+            self._ended.append((self._file, self._steps))
+            self._file, self._steps = None, []
 
     def _pass_on(self) -> None:
-        """Passes on the shard that was begun first, once it is written."""
-        name, rows, written = self._shards.popleft()
-        self._task.give(("shard", (name, rows, written.result())))
+        """Passes on the file that was begun first, once it is written."""
+        file, steps = self._ended[0]
+        *_, checksum = [step.result() for step in steps]
+        self._ended.popleft()
+        self._task.give(("shard", (file.path.name, file.rows, checksum)))
 
     def stopped(self) -> bool:
         """Returns whether to stop: asked to, or nobody takes what comes."""

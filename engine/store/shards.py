@@ -90,6 +90,66 @@ class _SumOfWhatIsWritten(io.BufferedWriter):
         return self._sum.checksum
 
 
+class RowGroups:
+    """Rows as they come, in pieces of a row group."""
+
+    def __init__(self, rows_per_group: int) -> None:
+        self._size = rows_per_group
+        self._pending: list[pa.Table] = []
+        self._rows = 0
+
+    def full(self, rows: pa.Table) -> list[pa.Table]:
+        """Adds rows; returns those that fill row groups."""
+        self._pending.append(rows)
+        self._rows += rows.num_rows
+        if self._rows < self._size:
+            return []
+        table = pa.concat_tables(self._pending)
+        whole = self._rows - self._rows % self._size
+        self._pending, self._rows = [table.slice(whole)], self._rows - whole
+        return [table.slice(first, self._size) for first in range(0, whole, self._size)]
+
+    def rest(self) -> list[pa.Table]:
+        """Returns what is left, which fills no row group."""
+        rows, self._pending, self._rows = (self._pending if self._rows else []), [], 0
+        return [pa.concat_tables(rows)] if rows else []
+
+
+class ShardFile:
+    """One shard that is being written: for the exploration that it is of, or for one that takes it, perhaps in another
+    process."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, and FileExistsError where there is such a file."""
+        self.path = path
+        self.rows = 0
+        """How many were appended."""
+        self._file = _SumOfWhatIsWritten(path)
+        self._writer: pq.ParquetWriter | None = None
+
+    def append(self, rows: pa.Table) -> None:
+        """Appends one row group, with the columns of the register. Raises OSError and `pyarrow.ArrowException`."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._file, rows.schema, **_OPTIONS)
+        self._writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
+        self.rows += rows.num_rows
+
+    def close(self) -> int:
+        """Ends the file, without waiting for the disk; returns the checksum of what was written. Raises as `append`."""
+        assert self._writer is not None
+        self._writer.close()
+        with self._file:
+            return self._file.checksum
+
+    def discard(self) -> None:
+        """Ends the file, whatever is in it."""
+        if self._writer is not None:
+            with contextlib.suppress(OSError, pa.ArrowException):  # closing writes a footer, which a full disk refuses
+                self._writer.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
 class ShardWriter:
     """Writes the shards of one exploration. Until that is complete, the store removes what is left of them."""
 
@@ -97,42 +157,35 @@ class ShardWriter:
         self._files = files
         self._folder = files.make_folder(key)
         self._shards: list[Shard] = []
-        self._file: _SumOfWhatIsWritten | None = None
-        self._writer: pq.ParquetWriter | None = None
-        self._rows = self._begun = 0
+        self._file: ShardFile | None = None
+        self._begun = 0
 
     def write(self, rows: pa.Table) -> None:
         """Appends one row group."""
         try:
-            if self._writer is None:
+            if self._file is None:
                 self._claim()
-                self._file = _SumOfWhatIsWritten(self._path())
-                self._writer = pq.ParquetWriter(self._file, rows.schema, **_OPTIONS)
-            self._writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
-            self._rows += rows.num_rows
-            if self._rows >= ROWS_PER_SHARD:
+                self._file = ShardFile(self._path())
+            self._file.append(rows)
+            if self._file.rows >= ROWS_PER_SHARD:
                 self._close_shard()
         except (OSError, pa.ArrowException) as error:
             raise explain(error, self._path()) from error
 
     def take(self, path: Path, rows: int, checksum: int) -> None:
-        """Appends a whole shard that `write_shard` has written elsewhere, and which is there no more afterwards."""
+        """Appends a whole `ShardFile` that was written elsewhere, and which is there no more afterwards."""
         try:
-            if self._writer is not None:
-                self._close_shard()
+            self._close_shard()
             self._claim()
             shutil.move(path, self._path())
-            flush_to_disk(self._path())
-            size = self._path().stat().st_size
-            self._shards.append(Shard(self._name(self._begun - 1), size, rows, checksum))
+            self._add(rows, checksum)
         except (OSError, pa.ArrowException) as error:
             raise explain(error, self._path()) from error
 
     def publish(self) -> list[Shard]:
         """Puts everything on disk; returns what there is."""
         try:
-            if self._writer is not None:
-                self._close_shard()
+            self._close_shard()
             flush_to_disk(self._files.folder / self._folder)
             flush_to_disk(self._files.folder)
         except (OSError, pa.ArrowException) as error:
@@ -141,13 +194,9 @@ class ShardWriter:
 
     def discard(self) -> None:
         """Removes every trace, published or not. What cannot be removed now is swept when the store is next opened."""
-        if self._writer is not None:
-            with contextlib.suppress(OSError, pa.ArrowException):  # closing writes a footer, which a full disk refuses
-                self._writer.close()
         if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
-        self._writer = self._file = None
+            self._file.discard()
+            self._file = None
         with contextlib.suppress(StoreError):
             self._files.remove([f"{self._folder}/", *self.names()])
 
@@ -170,29 +219,14 @@ class ShardWriter:
         return self._files.folder / self._name(max(0, self._begun - 1))
 
     def _close_shard(self) -> None:
-        assert self._writer is not None
-        assert self._file is not None
-        self._writer.close()
-        checksum, bytes_written = self._file.checksum, self._file.tell()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._shards.append(Shard(self._name(self._begun - 1), bytes_written, self._rows, checksum))
-        self._writer = self._file = None
-        self._rows = 0
+        if self._file is not None:
+            self._add(self._file.rows, self._file.close())
+            self._file = None
 
-
-def write_shard(path: Path, rows: pa.Table) -> int:
-    """Writes rows to a new file as a `ShardWriter` does, for one that takes it, perhaps in another process.
-
-    Returns the checksum of what was written. Raises OSError, and FileExistsError where there is such a file.
-
-    Args:
-        path: of the new file.
-        rows: with the columns of the register.
-    """
-    with _SumOfWhatIsWritten(path) as file:
-        pq.write_table(rows, file, row_group_size=ROWS_PER_GROUP, **_OPTIONS)
-        return file.checksum
+    def _add(self, rows: int, checksum: int) -> None:
+        """Takes note of a shard that is complete."""
+        flush_to_disk(self._path())
+        self._shards.append(Shard(self._name(self._begun - 1), self._path().stat().st_size, rows, checksum))
 
 
 def to_json(shards: Iterable[Shard]) -> str:

@@ -16,7 +16,7 @@ from engine.store import shards as store_shards
 from engine.store.catalogue import Record, records_of
 from engine.store.database import Database
 from engine.store.errors import StoreCorruptError, StoreError
-from engine.store.shards import ROWS_PER_GROUP, ShardWriter
+from engine.store.shards import ROWS_PER_GROUP, RowGroups, ShardWriter
 
 
 class Writer:
@@ -40,8 +40,7 @@ class Writer:
         self._scenario = _json("scenario", scenario)
         self._total = int(total)
         self._engine_version = engine_version
-        self._pending: list[pa.Table] = []
-        self._pending_rows = 0
+        self._groups = RowGroups(ROWS_PER_GROUP)
         self._rows = 0
         self._shards: ShardWriter | None = None
         self._committed = False
@@ -51,7 +50,7 @@ class Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pending.clear()
+        self._groups = RowGroups(ROWS_PER_GROUP)
         if self._shards is not None and not self._committed:
             self._shards.discard()
 
@@ -63,22 +62,19 @@ class Writer:
         if not table.num_rows:
             return
         with self._giving_up_on_failure():
-            self._pending.append(table)
-            self._pending_rows += table.num_rows
             self._rows += table.num_rows
-            if self._pending_rows >= ROWS_PER_GROUP:
-                self._write_groups()
+            self._write(self._groups.full(table))
 
     def take(self, shard: Path, rows: int, checksum: int) -> None:
-        """Adds feasible executions that `store_shards.write_shard` has written to a file, which is taken away.
+        """Adds feasible executions that `engine.store.shards.ShardFile` has written elsewhere, and which is taken away.
 
-        rows, checksum: how many they are, and what `write_shard` has returned.
+        rows, checksum: how many they are, and what its `close` has returned.
         """
         self._check_unfinished()
         with self._giving_up_on_failure():
             if not pq.read_schema(shard).equals(self._schema):
                 raise StoreError(f"The shard {shard} to store does not have the columns of the register.")
-            self._write_groups(all_rows=True)
+            self._write(self._groups.rest())
             self._shard_writer().take(shard, rows, checksum)
             self._rows += rows
 
@@ -114,7 +110,6 @@ class Writer:
         with self._giving_up_on_failure():
             self._store_all(record, reductions, streams)
         self._committed = True
-        self._pending.clear()
         (self.record,) = records_of(self._database, self._key)
         if self.record.damage is not None:
             raise StoreCorruptError(self.record.damage)
@@ -124,7 +119,7 @@ class Writer:
         self, record: dict[str, Any], reductions: Mapping[str, pa.Table], streams: Mapping[str, bytes]
     ) -> None:
         """Publish the shards, then insert everything else in one transaction, the record last."""
-        self._write_groups(all_rows=True)
+        self._write(self._groups.rest())
         shards = self._shard_writer()
         if not self._rows:  # columns can be asked for, though there are no rows
             shards.write(self._schema.empty_table())
@@ -153,18 +148,9 @@ class Writer:
             self._shards = ShardWriter(self._database.files, self._key)
         return self._shards
 
-    def _write_groups(self, *, all_rows: bool = False) -> None:
-        """Pass pending rows on in full row groups, and the remainder too if `all_rows`."""
-        if self._pending_rows < (1 if all_rows else ROWS_PER_GROUP):
-            return
-        table = pa.concat_tables(self._pending)
-        offset = 0
-        while table.num_rows - offset >= ROWS_PER_GROUP or (all_rows and offset < table.num_rows):
-            self._shard_writer().write(table.slice(offset, ROWS_PER_GROUP))
-            offset += ROWS_PER_GROUP
-        rest = table.slice(offset)
-        self._pending = [rest] if rest.num_rows else []
-        self._pending_rows = rest.num_rows
+    def _write(self, groups: list[pa.Table]) -> None:
+        for group in groups:
+            self._shard_writer().write(group)
 
     def _check_unfinished(self) -> None:
         if self._failed:

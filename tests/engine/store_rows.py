@@ -69,8 +69,8 @@ def rows_in_tables():
         cost_model = columns.cost_model_in(json.loads(self._scenario))
         with self._database.transaction() as cursor:
             cursor.execute(columns.ddl(f"rows_{self._key}", cost_model))
-            if self._pending:
-                cursor.register("appended", pa.concat_tables(self._pending))
+            for appended in self._groups.rest():
+                cursor.register("appended", appended)
                 cursor.execute(f"INSERT INTO {rows_table(self._key)} SELECT * FROM appended").fetchall()
                 cursor.unregister("appended")
             for name, stream in streams.items():

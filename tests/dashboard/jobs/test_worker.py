@@ -261,6 +261,7 @@ def test_every_row_is_passed_on_in_its_order(
 ) -> None:
     """However rows fall into files: as many as one takes, some that are left, or none."""
     monkeypatch.setattr(under_test, "ROWS_PER_FILE", 10)
+    monkeypatch.setattr(under_test, "ROWS_PER_GROUP", 5)
     rows, at = make_rows(sum(sizes)), 0
     record = {"key": "key", "scenario": {}, "total": sum(sizes), "engine_version": "1"}
     told: list[tuple[str, object]] = [("open", record)]
