@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -27,6 +28,8 @@ class Turns:
         self._changed = threading.Condition()
         self._places = places
         self._working = 0
+        self._line: deque[int] = deque()
+        """Threads that wait, in their order."""
         self._mine = threading.local()
 
     @contextmanager
@@ -58,12 +61,16 @@ class Turns:
             self._count(-1)
 
     def after_others(self) -> None:
-        """Waits until few are at work; those that come meanwhile do not wait. Nothing outside a turn."""
+        """Waits until few are at work, and behind those that have waited longer; pages that come meanwhile to read do
+        not wait. Nothing outside a turn."""
         if not self._held():
             return
         self.leave()
+        mine = threading.get_ident()
         with self._changed:
-            self._changed.wait_for(lambda: self._working < self._places, LONGEST)
+            self._line.append(mine)
+            self._changed.wait_for(lambda: self._working < self._places and self._line[0] == mine, LONGEST)
+            self._line.remove(mine)
             self._count(1)  # before another that waits looks
 
     def _held(self) -> bool:
