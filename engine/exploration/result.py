@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from types import MappingProxyType
@@ -51,6 +51,8 @@ class Exploration:
         self.infeasible_by_reason = reductions.infeasible_by_reason()
         self._source = rows
         self._rows: Rows | None = None
+        self._tables: dict[tuple[Callable[..., Any], str], pd.DataFrame] = {}
+        """What the reductions say by cell and by pair: pages ask for each several times a click."""
 
     @property
     def key(self) -> str:
@@ -84,11 +86,17 @@ class Exploration:
 
     def by_cell(self, metric: str = PRIMARY) -> pd.DataFrame:
         """Returns the best of a headline metric in every cell, and why a cell has none (see `Reductions.by_cell`)."""
-        return self.reductions.by_cell(metric)
+        return self._table(Reductions.by_cell, metric)
 
     def by_pair(self, metric: str = PRIMARY) -> pd.DataFrame:
         """Returns the same of every pair of tensor and pipeline degrees, for all its cells together."""
-        return self.reductions.by_pair(metric)
+        return self._table(Reductions.by_pair, metric)
+
+    def _table(self, made: Callable[[Reductions, str], pd.DataFrame], metric: str) -> pd.DataFrame:
+        """A table of the reductions, of which whoever changes it changes a copy."""
+        if (made, metric) not in self._tables:
+            self._tables[made, metric] = made(self.reductions, metric)
+        return self._tables[made, metric].copy(deep=False)  # pandas copies what is about to be changed
 
     def frontier(
         self,

@@ -43,19 +43,23 @@ def degree_map(
     if not len(cells):
         why = "No pair of tensor and pipeline parallel degrees divides this system."
         return empty(palette(mode), height, why)
+    columns = {name: cells[name].tolist() for name in ("tensor_par", "pipeline_par", "id", "shortfall_bytes",
+                                                       "reason_text", "feasible", "total")}  # fmt: skip
     pairs = [(int(tensor), int(pipeline)) for tensor, pipeline in
-             zip(cells["tensor_par"], cells["pipeline_par"], strict=True)]  # fmt: skip
-    rows = cells.to_dict("records")
+             zip(columns["tensor_par"], columns["pipeline_par"], strict=True)]  # fmt: skip
+    data = cells["data_par"].tolist() if "data_par" in cells else [None] * len(pairs)
     drawn = pd.DataFrame(
         {
             "x": [pipeline for _, pipeline in pairs], "y": [tensor for tensor, _ in pairs], "facet": "",
-            "value": cells["value"].astype(float), "at": pairs, "id": cells["id"].fillna(-1).astype("int64"),
-            "name": [degrees(*pair, row.get("data_par")) for pair, row in zip(pairs, rows, strict=True)],
-            "label": [shortfall(row["shortfall_bytes"]) for row in rows],
-            "why": ["Nothing fits." if pd.isna(row["reason_text"]) else str(row["reason_text"]) for row in rows],
-            "tally": [f"{count(row['feasible'])} of {count(row['total'])} executions fit" for row in rows],
+            "value": cells["value"].to_numpy(float), "at": pairs,
+            "id": [-1 if pd.isna(number) else int(number) for number in columns["id"]],
+            "name": [degrees(*pair, degree) for pair, degree in zip(pairs, data, strict=True)],
+            "label": [shortfall(missing) for missing in columns["shortfall_bytes"]],
+            "why": ["Nothing fits." if pd.isna(reason) else str(reason) for reason in columns["reason_text"]],
+            "tally": [f"{count(fit)} of {count(total)} executions fit"
+                      for fit, total in zip(columns["feasible"], columns["total"], strict=True)],
         }
-    ).reset_index(drop=True)  # fmt: skip
+    )  # fmt: skip
     return best_map(
         drawn, by_name("pipeline_par"), by_name("tensor_par"), column_of(metric), mode, selected=selected,
         base_cell=base_cell, domain=domain, height=height, axes=(axes[1], axes[0]) if axes else None, among=among,

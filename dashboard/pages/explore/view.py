@@ -90,8 +90,7 @@ def headline(
     untold = share >= 1.0
     near, cells = near_best(exploration, exploration.key, rate, share, where)
     if not where:
-        every = exploration.by_cell()
-        fitting = len(every[every["feasible"] > 0].drop_duplicates(["tensor_par", "pipeline_par"]))
+        fitting = int((exploration.by_pair()["feasible"] > 0).sum())
     total_efficiency = by_name("total_efficiency")
     tiles = [
         Tile(
