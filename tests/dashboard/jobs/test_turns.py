@@ -58,13 +58,13 @@ def test_who_reads_does_not_wait_and_who_explored_does(monkeypatch: pytest.Monke
     assert turns._working == 0
 
 
-def test_those_that_wait_come_one_by_one() -> None:
+def test_those_that_wait_come_one_by_one_in_their_order() -> None:
     turns = Turns(1)
     with pages(turns, False, True, True, True) as (reads, *explored):
         reads.end.set()
         for left in range(3):
             drawing = [page for page in explored if page.drawing.wait(0.2) and not page.end.is_set()]
-            assert len(drawing) == 1, left
+            assert drawing == [explored[left]]
             drawing[0].end.set()
             drawing[0].join(20)
 

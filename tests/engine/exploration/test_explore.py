@@ -478,6 +478,16 @@ def test_cells_are_compared_by_headline_metrics_only(metric: str) -> None:
             ask()
 
 
+def test_a_table_that_somebody_changes_is_asked_for_again_as_it_was() -> None:
+    found = narrow()
+    for ask in (found.by_cell, found.by_pair):
+        first, untouched = ask(), ask().copy(deep=True)
+        first["reason"] = "changed"
+        first.loc[:, "feasible"] += 1
+        first.loc[first.index[0], "value"] = -1.0
+        pd.testing.assert_frame_equal(ask(), untouched)
+
+
 def test_cells_without_any_execution_are_not_listed() -> None:
     """Limits that only some cells can meet leave out the others, rather than giving them a reason to fail."""
     found = engine.explore("megatron-126M", "a100_80g", **SMALL, limits={"optimizer_sharding": True})
