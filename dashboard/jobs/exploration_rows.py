@@ -95,10 +95,8 @@ class _Relay:
         self._folder = folder
         self._groups = RowGroups(ROWS_PER_GROUP)
         self._file: ShardFile | None = None
-        self._left = 0
-        """Rows for which that file has room."""
         self._steps: list[Future[Any]] = []
-        """What is being done to that file; the last gives its checksum."""
+        """What is being done to that file: a row group is appended by each, and the last gives its checksum."""
         self._begun = 0
         self._ended: deque[tuple[ShardFile, list[Future[Any]]]] = deque()
         """Files to which everything is done, or soon will be."""
@@ -134,10 +132,8 @@ class _Relay:
                 self._wait_for_room()
                 self._file = ShardFile(self._folder / f"{self._begun}.parquet")
                 self._begun += 1
-                self._left = ROWS_PER_FILE
             self._steps.append(self._writer.submit(self._file.append, group))
-            self._left -= group.num_rows
-            if self._left <= 0:
+            if len(self._steps) * ROWS_PER_GROUP >= ROWS_PER_FILE:
                 self._end_file()
 
     def _wait_for_room(self) -> None:

@@ -62,7 +62,7 @@ class Turns:
 
     def after_others(self) -> None:
         """Waits until few are at work, and behind those that have waited longer; pages that come meanwhile to read do
-        not wait. Nothing outside a turn."""
+        not wait. Does nothing outside a turn."""
         if not self._held():
             return
         self.leave()

@@ -111,8 +111,9 @@ class RowGroups:
 
     def rest(self) -> list[pa.Table]:
         """Returns what is left, which fills no row group."""
-        rows, self._pending, self._rows = (self._pending if self._rows else []), [], 0
-        return [pa.concat_tables(rows)] if rows else []
+        left = [pa.concat_tables(self._pending)] if self._rows else []
+        self._pending, self._rows = [], 0
+        return left
 
 
 class ShardFile:

@@ -8,29 +8,25 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from websockets.exceptions import WebSocketException
 
 from tests.benchmarks.browser_server import Server
-from tests.benchmarks.visitor import Visitor, visiting
+from tests.benchmarks.visitor import METRICS, Seen, timed, visiting
 
 __all__ = ["Load", "Memory", "memory", "sessions"]
 
 LONGEST: Final = 60.0
 """Longest wait for a page [s]."""
-METRICS: Final = ("total_time", "mfu", "proc_mem_tier1_cap_req", "sample_rate")
 
 
 @dataclass
-class Load:
-    """What many sessions saw."""
+class Load(Seen):
+    """What many sessions saw, and how long that took [s]."""
 
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    """Times by what was done [s]."""
-    problems: list[str] = field(default_factory=list)
     wall: float = 0.0
 
 
@@ -70,43 +66,29 @@ def sessions(server: Server, count: int, seconds: float, pause: tuple[float, flo
         given = _scenario("gpt3-13B", 16, 32)
         what = "open"
         await asyncio.sleep(draw.uniform(0, pause[1]))
-        async with visiting(server.address, longest=LONGEST) as visitor:
-            while True:
-                await _timed(visitor, what, given, draw.uniform(*pause), load)
-                if time.monotonic() > start + seconds:
-                    return
-                what = draw.choice(("scenario", "metric", "cell", "cell"))
-                if what == "scenario":
-                    procs, model = draw.choice((16, 32)), draw.choice(("gpt3-13B", "gpt3-6.7B"))
-                    given = _scenario(model, procs, draw.randrange(procs, 4 * procs))
-                elif what == "metric":
-                    given = {**given, "metric": draw.choice(METRICS)}
-                else:
-                    given = {**given, "cell": f"{draw.choice((1, 2, 4, 8))}x{draw.choice((1, 2))}"}
+        try:
+            async with visiting(server.address, longest=LONGEST) as visitor:
+                while True:
+                    await timed(visitor, what, "", given, draw.uniform(*pause), load)
+                    if time.monotonic() > start + seconds:
+                        return
+                    what = draw.choice(("scenario", "metric", "cell", "cell"))
+                    if what == "scenario":
+                        procs, model = draw.choice((16, 32)), draw.choice(("gpt3-13B", "gpt3-6.7B"))
+                        given = _scenario(model, procs, draw.randrange(procs, 4 * procs))
+                    elif what == "metric":
+                        given = {**given, "metric": draw.choice(METRICS)}
+                    else:  # which all these scenarios have
+                        given = {**given, "cell": f"{draw.choice((1, 2, 4))}x{draw.choice((1, 2))}"}
+        except (OSError, WebSocketException) as problem:
+            load.problems.append(f"connection: {type(problem).__name__}: {problem}")
 
     async def visits() -> None:
-        for outcome in await asyncio.gather(*map(visit, range(count)), return_exceptions=True):
-            if isinstance(outcome, OSError | WebSocketException):
-                load.problems.append(f"connection: {type(outcome).__name__}: {outcome}")
-            elif outcome is not None:
-                raise outcome
+        await asyncio.gather(*map(visit, range(count)))
 
     asyncio.run(visits())
     load.wall = time.monotonic() - start
     return load
-
-
-async def _timed(visitor: Visitor, what: str, given: dict[str, str], pause: float, load: Load) -> None:
-    """Does something, and looks at what comes of it for a while [s]."""
-    start = time.monotonic()
-    try:
-        shown = await visitor.open(**given)
-        load.seconds.setdefault(what, []).append(time.monotonic() - start)
-        load.problems += [f"{what}: {problem}" for problem in shown.problems]
-        await visitor.look(shown, pause)
-    except TimeoutError:
-        load.seconds.setdefault(what, []).append(time.monotonic() - start)
-        load.problems.append(f"{what}: no page within {LONGEST:g} s")
 
 
 def memory(server: Server, changes: int, *, warm: int = 80, longest: float = 100.0) -> Memory:

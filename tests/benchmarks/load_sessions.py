@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ from websockets.exceptions import WebSocketException
 
 from engine.cli.output import text_table
 from tests.benchmarks.browser_server import Server, running
-from tests.benchmarks.visitor import Visitor, visiting
+from tests.benchmarks.visitor import METRICS, Seen, Visitor, timed, visiting
 
 __all__ = ["run"]
 
@@ -53,20 +53,11 @@ READS: Final = (
     ("scenarios", 1), ("library", 1), ("validation", 1), ("serving", 1),
 )  # fmt: skip
 """What is read, and how often: another cell or metric of the map, other pages."""
-METRICS: Final = ("total_time", "mfu", "proc_mem_tier1_cap_req", "sample_rate")
 
 
-@dataclass
-class Seen:
-    """What all sessions saw."""
-
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    """Times by what was done [s]."""
-    problems: list[str] = field(default_factory=list)
-
-    def reads(self) -> list[float]:
-        """Times of all that only read [s]."""
-        return [each for what, times in self.seconds.items() if what in dict(READS) for each in times]
+def _reads(seen: Seen) -> list[float]:
+    """Times of all that only read [s]."""
+    return [each for what, times in seen.seconds.items() if what in dict(READS) for each in times]
 
 
 class _Scenarios:
@@ -100,20 +91,8 @@ async def _visit(visitor: Visitor, number: int, new: _Scenarios, latest: float, 
             view = {"metric": draw.choice(METRICS)}
         elif what not in ("new", "first"):
             page = what
-        await _timed(visitor, what, page, {**scenario, **view}, draw.uniform(*PAUSE), seen)
+        await timed(visitor, what, page, {**scenario, **view}, draw.uniform(*PAUSE), seen)
         what = "new" if draw.random() < SHARE_NEW else draw.choices(kinds, weights)[0]
-
-
-async def _timed(visitor: Visitor, what: str, page: str, query: Mapping[str, str], pause: float, seen: Seen) -> None:
-    start = time.monotonic()
-    try:
-        shown = await visitor.open(page, **query)
-        seen.seconds.setdefault(what, []).append(time.monotonic() - start)
-        seen.problems += [f"{what}: {problem}" for problem in shown.problems]
-        await visitor.look(shown, pause)
-    except TimeoutError:
-        seen.seconds.setdefault(what, []).append(time.monotonic() - start)
-        seen.problems.append(f"{what}: no page within {LONGEST:g} s")
 
 
 async def _sessions(server: Server, count: int, seconds: float, largest: bool) -> Seen:
@@ -176,7 +155,7 @@ def _report(count: int, largest: bool, target: float, seen: Seen, wall: float, b
         "",
     ]
     groups = {
-        "reads": seen.reads(),
+        "reads": _reads(seen),
         "new scenarios": seen.seconds.get("new", []),
         "first page": seen.seconds.get("first", []),
         **{f"  {what}": seen.seconds.get(what, []) for what, _ in READS},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,8 +18,10 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
 
-__all__ = ["Page", "Visitor", "visiting"]
+__all__ = ["METRICS", "Page", "Seen", "Visitor", "timed", "visiting"]
 
+METRICS: Final = ("total_time", "mfu", "proc_mem_tier1_cap_req", "sample_rate")
+"""Metrics among which sessions choose."""
 DRAWN: Final = "shardscape_first_drawn"
 """The component by which a page learns that its first picture is drawn, see `dashboard.widgets.staged_rendering`."""
 SELDOM: Final = 60.0
@@ -44,12 +46,21 @@ class Page:
     """Whether the page itself ran, and not only a fragment of it."""
 
 
+@dataclass
+class Seen:
+    """What many sessions saw."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    """Times by what was done [s]."""
+    problems: list[str] = field(default_factory=list)
+
+
 class Visitor:
     """One session of a server."""
 
     def __init__(self, connection: ClientConnection, longest: float) -> None:
         self._connection = connection
-        self._longest = longest
+        self.longest = longest
         self._query = ""
         self._page = ""
 
@@ -59,7 +70,7 @@ class Visitor:
         page: as in the address, empty for the first one. Raises TimeoutError.
         """
         self._page, self._query = page, urlencode(query)
-        async with asyncio.timeout(self._longest):
+        async with asyncio.timeout(self.longest):
             shown = await self._run()
             waits = shown.waits
             while "progress" in shown.kinds:
@@ -76,14 +87,14 @@ class Visitor:
         """
         latest = time.monotonic() + seconds
         while shown.follows:
-            async with asyncio.timeout(self._longest):
+            async with asyncio.timeout(self.longest):
                 follows = await self._run(shown.follows[0])
             shown.follows, shown.waits = follows.follows, {**shown.waits, **follows.waits}
         waits = {fragment: pause for fragment, pause in shown.waits.items() if pause < SELDOM}
         while (left := latest - time.monotonic()) > 0:
             await asyncio.sleep(min(left, *waits.values()) if waits else left)
             for fragment in list(waits) if time.monotonic() < latest else ():
-                async with asyncio.timeout(self._longest):
+                async with asyncio.timeout(self.longest):
                     again = await self._run(fragment)
                 if again.whole:
                     waits = again.waits
@@ -113,6 +124,22 @@ class Visitor:
                 shown.whole = received.script_finished != ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY
                 return shown
         raise ConnectionError("The server has closed the connection.")
+
+
+async def timed(visitor: Visitor, what: str, page: str, query: Mapping[str, str], pause: float, seen: Seen) -> None:
+    """Goes to an address and takes note of how long that took; then looks at what is there for a while.
+
+    what: how what was done is called. pause: how long it is looked at [s].
+    """
+    start = time.monotonic()
+    try:
+        shown = await visitor.open(page, **query)
+        seen.seconds.setdefault(what, []).append(time.monotonic() - start)
+        seen.problems += [f"{what}: {problem}" for problem in shown.problems]
+        await visitor.look(shown, pause)
+    except TimeoutError:
+        seen.seconds.setdefault(what, []).append(time.monotonic() - start)
+        seen.problems.append(f"{what}: no page within {visitor.longest:g} s")
 
 
 def _take(delta: Any, shown: Page) -> None:

@@ -4,6 +4,7 @@ it dies or is stopped."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -276,6 +277,30 @@ def test_every_row_is_passed_on_in_its_order(
             take(part)
     assert store.rows("key").table(["id"])["id"].equals(rows["id"])
     assert list(tmp_path.glob("*.parquet")) == []
+
+
+@pytest.mark.parametrize("step", ["append", "close"])
+def test_what_cannot_be_written_ends_the_exploration(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are written in a thread of their own, and what goes wrong there is raised where they come from."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on the device")
+
+    monkeypatch.setattr(under_test, "ROWS_PER_FILE", 10)
+    monkeypatch.setattr(under_test, "ROWS_PER_GROUP", 5)
+    monkeypatch.setattr(under_test.ShardFile, step, full)
+    told: list[object] = []
+
+    def passed_on() -> None:
+        with _Relay(Task(give=told.append), tmp_path) as relay:
+            relay.append(make_rows(13))
+            relay.complete(reductions={}, infeasible_by_reason={}, timings={})
+
+    with pytest.raises(OSError, match="no space left"):
+        passed_on()
+    assert told == []
 
 
 def test_without_room_in_the_store_the_result_is_kept_in_memory(

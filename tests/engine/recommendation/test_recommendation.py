@@ -132,6 +132,15 @@ def test_every_contender_but_the_recommended_one_has_a_reason_that_holds(name: s
             assert float(row["sample_rate"]) < own
 
 
+@pytest.mark.parametrize("name", ASKED)
+def test_how_many_contenders_are_told_changes_nothing_else(name: str) -> None:
+    """However much is read for the contenders, the same are allowed."""
+    for asked in (scenario(name), explored_with_rows(scenario(name))):
+        one, every = recommend(asked, contenders=1), recommend(asked, contenders=10**6)
+        assert (one.execution, one.fastest, one.close) == (every.execution, every.fastest, every.close)
+        assert one.contenders == every.contenders[:1]
+
+
 def test_the_terms_come_from_measured_runs_or_are_stated() -> None:
     found = recommended("calibrated").terms
     assert found.time is not None
