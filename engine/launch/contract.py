@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from models import Model
 
-__all__ = ["Found", "Framework", "LaunchError", "LaunchFile", "Order", "Reading", "Written"]
+__all__ = [
+    "Found",
+    "Framework",
+    "LaunchError",
+    "LaunchFile",
+    "Order",
+    "Origin",
+    "Reading",
+    "UnknownValue",
+    "Written",
+]
 
 
 class LaunchError(ValueError):
@@ -22,6 +32,29 @@ class LaunchError(ValueError):
 
 class OnlyModelError(LaunchError):
     """A file describes a model, as a `config.json` of Hugging Face does, and nothing of how it is trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownValue:
+    """Value of a flag that the configuration takes from elsewhere, such as a variable that nothing in it sets."""
+
+    expression: str
+    line: int
+    file: str
+
+    def __str__(self) -> str:
+        return self.expression
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from: the configuration states it, it is a documented default, or it is unknown."""
+
+    kind: Literal["stated", "default", "unknown"]
+    words: str = ""
+    """Words that give it, as the configuration or the documentation has them."""
+    file: str = ""
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +161,8 @@ class Found:
     environment: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """Where the value of each flag comes from, as far as the file's lines are known."""
 
 
 class Framework(Protocol):

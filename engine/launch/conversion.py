@@ -11,7 +11,7 @@ from typing import Any, Final
 from engine.columns import ALL_FIELDS, Column
 from engine.columns.fields import CHOICE_LABELS
 from engine.executions.field_values import flag, whole_number
-from engine.launch.contract import LaunchError, OnlyModelError, Order, Reading, Written
+from engine.launch.contract import LaunchError, OnlyModelError, Order, Reading, UnknownValue, Written
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import shape_of
 from models import ModelLike, model_of
@@ -248,10 +248,14 @@ def read_text(content: bytes | str, name: str, *, framework: str | None = None, 
         found = each.find(content, name)
         if found is None:
             continue
-        reading = each.read_flags(found.flags, gpus if gpus is not None else found.gpus)
+        open_flags = {flag: value for flag, value in found.flags.items() if isinstance(value, UnknownValue)}
+        known = {flag: value for flag, value in found.flags.items() if flag not in open_flags}
+        reading = each.read_flags(known, gpus if gpus is not None else found.gpus)
+        unknown = [f"{flag} is {value.expression} on line {value.line}, which has no value."
+                   for flag, value in open_flags.items()]  # fmt: skip
         return Reading(
             reading.framework, reading.version, reading.execution, reading.model, reading.num_procs,
-            reading.not_modelled, (*found.unread, *reading.unread), (*found.remarks, *reading.remarks),
+            reading.not_modelled, (*unknown, *found.unread, *reading.unread), (*found.remarks, *reading.remarks),
             reading.left, reading.refused, reading.flags,
         )  # fmt: skip
     if '"model_type"' in content and content.lstrip().startswith("{"):

@@ -70,7 +70,7 @@ class DeepSpeed:
                 )
             return None
         outside = "" if alone else text
-        launch = launch_of(outside, ("--deepspeed",)) if "--deepspeed" in outside else None
+        launch = launch_of(outside, ("--deepspeed",), name) if "--deepspeed" in outside else None
         return Found(document) if launch is None else Found(document, launch.gpus, remarks=launch.remarks)
 
 

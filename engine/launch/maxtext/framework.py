@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.launch.contract import Found, Order, Reading, Written
+from engine.launch.contract import Found, Order, Origin, Reading, Written
 from engine.launch.launchers import launch_of
 from engine.launch.maxtext.flat_yaml import read_flat_yaml, scalar
 from engine.launch.maxtext.reading import read
 from engine.launch.maxtext.writing import TITLE, VERSION, write
+from engine.launch.shell import Word
+from engine.launch.words_of_flags import origin_of, unread_word, value_of, word_after
 from models.documents import shown
 
 __all__ = ["MAXTEXT", "MaxText"]
@@ -76,27 +78,32 @@ class MaxText:
             return Found(flags, unread=unread)
         if "maxtext" not in text.lower() and sum(mark in text for mark in _MARKS) < 3:
             return None
-        launch = launch_of(text, _MARKS)
+        launch = launch_of(text, _MARKS, name)
         return None if launch is None else _from_words(launch.words, launch.environment, launch.remarks)
 
 
-def _from_words(words: tuple[str, ...], environment: Mapping[str, str], told: tuple[str, ...]) -> Found:
+def _from_words(words: tuple[Word, ...], environment: Mapping[str, str], told: tuple[str, ...]) -> Found:
     """Returns the keys of a command's words; a later one counts more than an earlier one."""
     flags: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
     unread: list[str] = []
     remarks = list(told)
     for word in words:
-        key, equals, value = word.partition("=")
+        key, equals, _ = word.text.partition("=")
         if equals and key.isidentifier():
-            flags[key] = scalar(value)
-        elif word.endswith((".yml", ".yaml")):
-            if not word.endswith("base.yml"):
-                remarks.append(f"The command reads {shown(word)[1:-1]}, too, which is not at hand.")
+            value = value_of(word_after(word, len(key) + 1))
+            flags[key] = scalar(value) if isinstance(value, str) else value
+            origins[key] = origin_of(f"{key}=", [word_after(word, len(key) + 1)])
+        elif word.text.endswith((".yml", ".yaml")):
+            if not word.text.endswith("base.yml"):
+                remarks.append(f"The command reads {shown(word.text)[1:-1]}, too, which is not at hand.")
+        elif sentence := unread_word(word):
+            remarks.append(sentence)
         else:
-            unread.append(word)
+            unread.append(word.text)
     if unread:
         remarks.append(f"Words without = are skipped: {' '.join(unread[:6])[:200]}.")
-    return Found(flags, environment=environment, unread=tuple(unread), remarks=tuple(remarks))
+    return Found(flags, None, environment, tuple(unread), tuple(remarks), origins)
 
 
 MAXTEXT: Final = MaxText()

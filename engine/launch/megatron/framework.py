@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from engine.launch.contract import Found, LaunchError, LaunchFile, Order, Reading, Written
+from engine.launch.contract import Found, LaunchError, LaunchFile, Order, Origin, Reading, Written
 from engine.launch.launchers import header, launch_of, torchrun
 from engine.launch.megatron.arguments import LM, Arguments
 from engine.launch.megatron.constraints import refusal
@@ -17,6 +17,8 @@ from engine.launch.megatron.reading import read_execution
 from engine.launch.megatron.terms import TERMS
 from engine.launch.megatron.writing import Groups, groups_of
 from engine.launch.report import Report
+from engine.launch.shell import Word
+from engine.launch.words_of_flags import origin_of, unread_word, value_of, word_after
 
 __all__ = ["MEGATRON", "MegatronLM", "environment_of"]
 
@@ -108,11 +110,11 @@ class MegatronLM:
         arguments = dict(_PRINTED.findall(text))
         if len(arguments) >= _MOST_ARE_PRINTED and "tensor_model_parallel_size" in arguments:
             return Found({_AS_PRINTED: arguments})
-        launch = launch_of(text, _MARKS)
+        launch = launch_of(text, _MARKS, name)
         if launch is None:
             return None
-        flags, unread = _from_words(launch.words)
-        return Found(flags, launch.gpus, launch.environment, tuple(unread), launch.remarks)
+        flags, origins, unread = _from_words(launch.words)
+        return Found(flags, launch.gpus, launch.environment, tuple(unread), launch.remarks, origins)
 
     def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
         """Returns what flags say. Raises `LaunchError` where a number that decides is none.
@@ -175,37 +177,43 @@ def _quoted(value: Any) -> str:
     return text if re.fullmatch(r"[A-Za-z0-9_.,:/+-]+", text) else "'" + text + "'"
 
 
-def _from_words(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Flags of the words of a command line."""
+def _from_words(words: Sequence[Word]) -> tuple[dict[str, Any], dict[str, Origin], list[str]]:
+    """Return the flags of the words of a command line, where each comes from, and sentences on what is no flag."""
     known = flags_by_name()
     found: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
     unread: list[str] = []
     place = 0
     while place < len(words):
         word = words[place]
         place += 1
-        if not word.startswith("--"):
-            unread.append(f"{word[:80]} stands behind no flag.")
+        name, equals, _ = word.text.partition("=")
+        if not word.text.startswith("--") or (word.unknown and not equals):
+            unread.append(unread_word(word) or f"{word.text[:80]} stands behind no flag.")
             continue
-        name, equals, value = word.partition("=")
         if equals:
-            found[name] = value
+            rest = word_after(word, len(name) + 1)
+            found[name], origins[name] = value_of(rest), origin_of(name, [rest])
             continue
-        values: list[str] = []
-        while place < len(words) and not words[place].startswith("--"):
+        values: list[Word] = []
+        while place < len(words) and not words[place].text.startswith("--"):
             values.append(words[place])
             place += 1
         flag = known.get(name)
         bare = flag.is_bare if flag is not None else OLD_FLAGS.get(name, ("", None))[1] is not None
+        is_list = flag is not None and flag.kind in ("many", "three")
+        origins[name] = origin_of(name, [word] if bare or not values else values if is_list else values[:1])
         if bare or not values:
             found[name] = True
-            unread += [f"{each[:80]} stands behind {name}, which takes no value." for each in values]
-        elif flag is not None and flag.kind in ("many", "three"):
-            found[name] = values
+            unread += [unread_word(each) or f"{each.text[:80]} stands behind {name}, which takes no value."
+                       for each in values]  # fmt: skip
+        elif is_list:
+            unknown = next((each for each in values if each.unknown), None)
+            found[name] = [each.text for each in values] if unknown is None else value_of(unknown)
         else:
-            found[name] = values[0]
-            unread += [f"{each[:80]} is a second value of {name}." for each in values[1:]]
-    return found, unread
+            found[name] = value_of(values[0])
+            unread += [unread_word(each) or f"{each.text[:80]} is a second value of {name}." for each in values[1:]]
+    return found, origins, unread
 
 
 def _from_yaml(text: str) -> Found | None:

@@ -107,11 +107,11 @@ class MegatronBridge:
             started = _TORCHRUN.search(text)
             gpus = int(started[1]) * int(started[2]) if started else _gpus_of(found[0])
             return Found(found[0], gpus, unread=tuple(found[2]), remarks=tuple(found[1]))
-        launch = launch_of(text, _MARKS)
-        if launch is None or not any(word.startswith(_MARKS) for word in launch.words):
+        launch = launch_of(text, _MARKS, name)
+        if launch is None or not any(word.text.startswith(_MARKS) for word in launch.words):
             return None
-        keys, unread = from_words(launch.words)
-        return Found(keys, launch.gpus, launch.environment, tuple(unread), launch.remarks)
+        keys, origins, unread = from_words(launch.words)
+        return Found(keys, launch.gpus, launch.environment, tuple(unread), launch.remarks, origins)
 
     def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
         """Returns what keys say; a key "--recipe" names the recipe that they belong to.

@@ -12,7 +12,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from engine.launch.contract import Origin
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS, SHORT
+from engine.launch.shell import Word
+from engine.launch.words_of_flags import origin_of, unread_word, value_of, word_after
 
 __all__ = ["from_python", "from_words", "from_yaml"]
 
@@ -61,34 +64,36 @@ _COMPARED: Final = {
 }  # fmt: skip
 
 
-def from_words(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Returns keys and values of the words behind the program's name, and those that say nothing here.
+def from_words(words: Sequence[Word]) -> tuple[dict[str, Any], dict[str, Origin], list[str]]:
+    """Return keys and values of the words behind the program's name, where each comes from, and what is no key.
 
     Args:
         words: such as "model.sequence_parallel=true", "-tp", "4", "--recipe", "NAME".
     """
     short: dict[str, Any] = {}
     found: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
     unread: list[str] = []
     place = 0
     while place < len(words):
         word = words[place]
         place += 1
-        name, equals, value = word.partition("=")
-        following = words[place] if place < len(words) and not words[place].startswith("-") else None
+        name, equals, _ = word.text.partition("=")
+        value = word_after(word, len(name) + 1)
         if name in SHORT or name.startswith("--"):
-            if not equals and following is not None and "=" not in following:
+            key = SHORT.get(name, name)
+            following = words[place] if place < len(words) and not words[place].text.startswith("-") else None
+            if not equals and following is not None and "=" not in following.text:
                 value = following
                 place += 1
-            if name in SHORT:
-                short[SHORT[name]] = value
-            else:
-                found[name] = value
+            (short if name in SHORT else found)[key] = value_of(value)
+            origins[key] = origin_of(name, [value])
         elif equals:
-            found[name.lstrip("+~")] = value
+            key = name.lstrip("+~")
+            found[key], origins[key] = value_of(value), origin_of(f"{key}=", [value])
         else:
-            unread.append(f"{word[:80]} is no KEY=VALUE.")
-    return {**short, **found}, unread
+            unread.append(unread_word(word) or f"{word.text[:80]} is no KEY=VALUE.")
+    return {**short, **found}, origins, unread
 
 
 def from_python(text: str) -> tuple[dict[str, Any], list[str], list[str]] | None:

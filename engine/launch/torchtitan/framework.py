@@ -7,10 +7,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from engine.launch.contract import Found, LaunchError, Order, Reading, Written
+from engine.launch.contract import Found, LaunchError, Order, Origin, Reading, Written
 from engine.launch.launchers import launch_of
+from engine.launch.shell import Word
 from engine.launch.torchtitan.reading import read
 from engine.launch.torchtitan.writing import TITLE, VERSION, write
+from engine.launch.words_of_flags import origin_of, unread_word, value_of, word_after
 from models.documents import shown
 
 __all__ = ["TORCHTITAN", "Torchtitan"]
@@ -66,12 +68,12 @@ class Torchtitan:
         """Returns what a TOML file or a command line holds; see `engine.launch.contract.Framework`."""
         toml = name.lower().endswith(".toml")
         if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
-            return _command(text)
+            return _command(text, name)
         try:
             document = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as problem:
             if not toml:
-                return _command(text)
+                return _command(text, name)
             told = str(problem).splitlines()[0][:200] if str(problem) else "nested too deep"
             raise LaunchError(f"{shown(name)[1:-1]} is not TOML: {told}.") from None
         if not _SECTIONS & set(document):
@@ -99,52 +101,63 @@ def _count_in_comment(text: str) -> tuple[int | None, tuple[str, ...]]:
     return None, ()
 
 
-def _command(text: str) -> Found | None:
+def _command(text: str, name: str) -> Found | None:
     """Returns the keys of a command line."""
     if "torchtitan" not in text and not any(mark in text for mark in _MARKS):
         return None
-    launch = launch_of(text, (*_MARKS, "--training.", "--module", "--model.", "--compile."))
+    launch = launch_of(text, (*_MARKS, "--training.", "--module", "--model.", "--compile."), name)
     if launch is None:
         return None
-    flags, unread = _flags_of(launch.words)
+    flags, origins, unread = _flags_of(launch.words)
     file = flags.pop("job.config_file", None) or launch.environment.get("CONFIG_FILE")
     if file:
         return Found(
             flags, launch.gpus, launch.environment, unread,
-            (f"The command reads {shown(file)[1:-1]}, which is not at hand; what stands there is missing here.",
-             *launch.remarks),
+            (f"The command reads {shown(str(file))[1:-1]}, which is not at hand; what stands there is missing here.",
+             *launch.remarks), origins,
         )  # fmt: skip
-    return Found(flags, launch.gpus, launch.environment, unread, launch.remarks)
+    return Found(flags, launch.gpus, launch.environment, unread, launch.remarks, origins)
 
 
-def _flags_of(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Returns the keys that words give, and the words that are none."""
+def _flags_of(words: Sequence[Word]) -> tuple[dict[str, Any], dict[str, Origin], tuple[str, ...]]:
+    """Return the keys that words give, where each comes from, and the words that are none."""
     flags: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
     unread: list[str] = []
     place = 0
     while place < len(words):
         word = words[place]
         place += 1
-        if word.startswith("activation_checkpoint:"):
-            flags["activation_checkpoint"] = word.partition(":")[2]
+        beginning = "activation_checkpoint:"
+        if word.text.startswith(beginning):
+            rest = word_after(word, len(beginning))
+            flags["activation_checkpoint"], origins["activation_checkpoint"] = (
+                value_of(rest),
+                origin_of(beginning, [rest]),
+            )
             continue
-        if not word.startswith("--"):
-            unread.append(word)
+        name, equals, _ = word.text.partition("=")
+        if not word.text.startswith("--") or (word.unknown and not equals):
+            unread.append(unread_word(word) or word.text)
             continue
-        key, equals, value = word[2:].partition("=")
-        key = key.replace("-", "_")
+        key = name[2:].replace("-", "_")
         section, _, last = key.rpartition(".")
-        given: list[str] = []
-        while not equals and place < len(words) and not _is_key(words[place]):
+        given: list[Word] = []
+        while not equals and place < len(words) and not _is_key(words[place].text):
             given.append(words[place])
             place += 1
         if equals:
-            flags[key] = value
+            rest = word_after(word, len(name) + 1)
+            flags[key], origins[key] = value_of(rest), origin_of(name, [rest])
         elif not given:
-            flags[f"{section}.{last[3:]}" if last.startswith("no_") else key] = not last.startswith("no_")
+            key = f"{section}.{last[3:]}" if last.startswith("no_") else key
+            flags[key], origins[key] = not last.startswith("no_"), origin_of(name, [word])
         else:
-            flags[key] = given[0] if len(given) == 1 else given
-    return flags, tuple(unread)
+            unknown = next((each for each in given if each.unknown), None)
+            origins[key] = origin_of(name, given)
+            flags[key] = (value_of(unknown) if unknown is not None else given[0].text if len(given) == 1 else
+                          [each.text for each in given])  # fmt: skip
+    return flags, origins, tuple(unread)
 
 
 def _is_key(word: str) -> bool:
