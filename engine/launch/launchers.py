@@ -153,8 +153,8 @@ def _differs(one: Call, other: Call) -> bool:
 def _remarks(script: Script) -> list[str]:
     found = [str(each) for each in script.missing_files[:20]]
     if script.not_understood:
-        lines = ", ".join(map(str, dict.fromkeys(script.not_understood[:6])))
-        found.append(f"Line {lines} of the script is not valid shell syntax; its words are read one by one.")
+        found.append(f"Line {script.not_understood[0]} of the script is not understood as shell syntax; words there "
+                     "are read one by one.")  # fmt: skip
     if script.outside:
         named = ", ".join([*script.outside][:8])
         found.append(f"Conditions of the script ask for {named}, which nothing there sets; they count as empty.")
