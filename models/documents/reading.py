@@ -337,13 +337,10 @@ def _fault(error: ErrorDetails, schema: type[BaseModel], by_alias: bool) -> str:
     match error["type"]:
         case "extra_forbidden":
             accepted = _keys(_container(schema, location), by_alias)
-            return (
-                f"unknown key {shown(_dotted(location))}{did_you_mean(str(location[-1]), accepted)}; "
-                f"accepted keys here: {', '.join(accepted)}"
-            )
+            near = did_you_mean(str(location[-1]), accepted)
+            return f"unknown key {shown(_dotted(location))}{near}; {_accepted(accepted)}"
         case "missing":
-            accepted = _keys(_container(schema, location), by_alias)
-            return f"key {name} is missing; accepted keys here: {', '.join(accepted)}"
+            return f"key {name} is missing; {_accepted(_keys(_container(schema, location), by_alias))}"
         case "refused":
             return f"{name} {error['msg']}"
         case "not_accepted":
@@ -387,6 +384,10 @@ def _schema_within(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for each in get_args(annotation) if (found := _schema_within(each))), None)
+
+
+def _accepted(keys: Sequence[str]) -> str:
+    return f"accepted keys here: {', '.join(keys)}" if keys else "no key is accepted here"
 
 
 def _keys(schema: type[BaseModel] | None, by_alias: bool) -> list[str]:
