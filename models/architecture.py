@@ -223,7 +223,7 @@ class Architecture(_Entity):
         if sparse is not None and sparse.layers is not None and sparse.layers > self.layers:
             raise PydanticCustomError(
                 "refused",
-                "has {indexers} layers with an indexer of {layers} layers; sparse_attention.layers must be at most that",
+                "has {indexers} layers with an indexer of {layers}; sparse_attention.layers must be at most that",
                 {"indexers": sparse.layers, "layers": self.layers},
             )
         if self.experts is not None and not any(self.expert_layers):

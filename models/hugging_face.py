@@ -62,7 +62,8 @@ FAMILIES: dict[str, tuple[str, Callable[[Config], Fields]]] = {
 
 STATE_SPACE = (
     "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "kimi_linear", "lfm2", "mamba", "mamba2",
-    "minimax", "minimax_m1", "nemotron_h", "qwen3_5", "qwen3_5_moe", "qwen3_next", "recurrent_gemma", "rwkv", "zamba", "zamba2",
+    "minimax", "minimax_m1", "nemotron_h", "qwen3_5", "qwen3_5_moe", "qwen3_next", "recurrent_gemma", "rwkv",
+    "zamba", "zamba2",
 )  # fmt: skip
 """Model types with layers that are no attention: state spaces, linear attention, recurrences."""
 

@@ -110,7 +110,7 @@ def _indexer_layers(config: Config, layers: int) -> int | None:
     kinds = config.items("indexer_types")
     if kinds is None:
         if config.whole("index_topk_freq", default=1) > 1:
-            raise config.refuse("'index_topk_freq' lets layers share an indexer, but 'indexer_types' does not say which")
+            raise config.refuse("'index_topk_freq' lets layers share indexers, but 'indexer_types' does not say which")
         return None
     unknown = next((kind for kind in kinds if kind not in ("full", "shared")), None)
     if len(kinds) != layers or unknown is not None or "full" not in kinds[:1]:

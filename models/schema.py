@@ -74,7 +74,7 @@ class Model(BaseModel):
     """Values that were recalled rather than read in the cited source: paths, each with an optional ": remark"."""
     notes: Lines = ()
     left_out: Lines = ()
-    """Parts of the published model that its architecture has no place for, such as a vision tower: one sentence each."""
+    """Parts of the published model that its architecture has no place for, such as a vision tower, in sentences."""
     derived_from: Annotated[str, Text(255)] = ""
     """Name of the model that this one is an edited copy of; empty for an original."""
     changes: Changes = ()

@@ -6,7 +6,9 @@ process is ended and one sentence is shown; pages and explorations of other peop
 
 from __future__ import annotations
 
+import hashlib
 import pickle
+import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -16,6 +18,7 @@ from dashboard.jobs.worker import Task, Worker
 from dashboard.link.document_validation import Refused, sentence
 from engine import ExplorationCancelled
 from engine.exploration.workers import WorkerError
+from models.documents import check_numbers
 
 __all__ = ["LONGEST_SECONDS", "MEMORY_GIB", "UploadReader"]
 
@@ -31,6 +34,10 @@ MEMORY_GIB: Final = 3.0
 """Memory of a process that reads [GiB], where the system can bound it; without a file it has about half of one."""
 MOST_FOUND: Final = 64_000_000
 """Largest result that is taken over [bytes]."""
+MOST_KEPT: Final = 32
+"""Answers that are kept for pages that are drawn again."""
+MOST_KEPT_BYTES: Final = 4_000_000
+"""Largest answer that is kept [bytes]."""
 OURS: Final = ("dashboard", "engine", "hardware", "models")
 
 
@@ -43,6 +50,8 @@ class UploadReader:
         """apart: False to read in this process, without bounds. seconds, memory_gib: what one file may take."""
         self._apart, self._seconds, self._memory = apart, seconds, memory_gib
         self._every = [Worker(apart=apart, memory_gib=memory_gib) for _ in range(AT_ONCE)]
+        self._known: dict[bytes, tuple[str, bytes]] = {}
+        self._lock = threading.Lock()
         self._free: SimpleQueue[Worker] = SimpleQueue()
         for worker in self._every:
             self._free.put(worker)
@@ -57,23 +66,41 @@ class UploadReader:
         Raises `Refused` with one sentence for what the function refuses, and for a file that takes too long or too
         much memory.
         """
-        if not self._apart:
-            return _unwrapped(_found(Task(), function, arguments))
-        try:
-            worker = self._free.get(timeout=2 * self._seconds)
-        except Empty:
-            raise Refused("Files of other people are being read; try again in a minute.") from None
-        try:
-            return _unwrapped(self._answer(worker, function, arguments))
-        finally:
-            self._free.put(worker)
+        described = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
+        key = hashlib.sha256(described).digest()
+        with self._lock:  # a page that is drawn again asks for the same file
+            answer = self._known.get(key)
+        if answer is None:
+            answer = self._read(function, arguments)
+            if len(answer[1]) <= MOST_KEPT_BYTES:
+                with self._lock:
+                    self._known[key] = answer
+                    while len(self._known) > MOST_KEPT:
+                        self._known.pop(next(iter(self._known)))
+        what, content = answer
+        if what == "refused":
+            raise Refused(content.decode())
+        found: R = pickle.loads(content)
+        return found
 
     def close(self) -> None:
         """Ends the processes."""
         for worker in self._every:
             worker.close()
 
-    def _answer(self, worker: Worker, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, Any]:
+    def _read(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, bytes]:
+        if not self._apart:
+            return _found(Task(), function, arguments)
+        try:
+            worker = self._free.get(timeout=2 * self._seconds)
+        except Empty:
+            raise Refused("Files of other people are being read; try again in a minute.") from None
+        try:
+            return self._answer(worker, function, arguments)
+        finally:
+            self._free.put(worker)
+
+    def _answer(self, worker: Worker, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, bytes]:
         latest = time.monotonic() + STARTING_SECONDS + self._seconds
 
         def begun(_: Any) -> None:
@@ -84,36 +111,38 @@ class UploadReader:
         try:
             return worker.run(_found, function, arguments, doing="reading the file", task=task)
         except MemoryError:
-            raise Refused(f"Reading this file takes more than {self._memory:g} GiB of memory, the limit here.") from None
+            return _refused(f"Reading this file takes more than {self._memory:g} GiB of memory, the limit here.")
         except ExplorationCancelled:
             worker.end()  # the function does not look up to see whether it shall stop
-            raise Refused(
+            if time.monotonic() <= latest:
+                raise  # the server is being stopped
+            return _refused(
                 f"Reading this file was given up after {self._seconds:g} s, the limit here; bring a smaller one."
-            ) from None
+            )
         except WorkerError:
-            raise Refused("The process that was reading the file has ended, perhaps for lack of memory.") from None
+            return _refused("The process that was reading the file has ended, perhaps for lack of memory.")
 
 
-def _found(task: Task, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, Any]:
+def _refused(sentence: str) -> tuple[str, bytes]:
+    return "refused", sentence.encode("utf-8", "replace")
+
+
+def _found(task: Task, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, bytes]:
     """What a function found, pickled, or why it refuses."""
     task.tell(None)
     try:
+        for each in arguments:
+            if isinstance(each, str | bytes):
+                check_numbers(each if isinstance(each, str) else each.decode("latin-1"), "The file", Refused)
         found = pickle.dumps(function(*arguments), pickle.HIGHEST_PROTOCOL)
     except UnicodeDecodeError:
-        return "refused", "The file is no text in UTF-8."
+        return _refused("The file is no text in UTF-8.")
     except RecursionError:
-        return "refused", "The file is nested too deeply."
+        return _refused("The file is nested too deeply.")
     except ValueError as problem:
         if type(problem).__module__.split(".")[0] not in OURS:
             raise RuntimeError(f"{type(problem).__name__}: {problem}") from problem
-        return "refused", sentence(problem)
+        return _refused(sentence(problem))
     if len(found) > MOST_FOUND:
-        return "refused", f"The file holds more than is read here: {len(found) / 1e6:,.0f} MB."
+        return _refused(f"The file holds more than is read here: {len(found) / 1e6:,.0f} MB.")
     return "found", found
-
-
-def _unwrapped(answer: tuple[str, Any]) -> Any:
-    what, content = answer
-    if what == "refused":
-        raise Refused(content)
-    return pickle.loads(content)

@@ -16,7 +16,7 @@ from engine.launch.contract import LaunchError, OnlyModelError, Order, Reading, 
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import shape_of
 from models import ModelLike, model_of, unrepresented
-from models.documents import shown
+from models.documents import check_numbers, shown
 
 __all__ = ["MOST_BYTES", "complete", "evaluable", "read", "read_flags", "read_text", "write"]
 
@@ -245,6 +245,7 @@ def read_text(content: bytes | str, name: str, *, framework: str | None = None, 
             raise LaunchError(f"{shown(name)[1:-1]} is no text; a launch configuration is text in UTF-8.") from None
     if len(content) > MOST_BYTES or "\0" in content:
         raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration: too long, or not text.")
+    check_numbers(content, shown(name)[1:-1], LaunchError)
     content = content.replace("\r\n", "\n").replace("\r", "\n")
     asked = FRAMEWORKS.values() if framework is None else (framework_of(framework),)
     for each in asked:

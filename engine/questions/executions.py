@@ -121,7 +121,8 @@ def _evaluate(asked: EvaluateQuestion, context: Context) -> dict[str, Any]:
     rows = rows_of(found[[name for name in found if name != "id"]], cost_model, statistics)
     return {
         "model": model.name, "system": system.name, "cost_model": cost_model,
-        "calibration": found.attrs.get("calibration"), "not_represented": list(unrepresented(model)), "ok": int((found["status"] == "ok").sum()),
+        "calibration": found.attrs.get("calibration"), "not_represented": list(unrepresented(model)),
+        "ok": int((found["status"] == "ok").sum()),
         "executions": [
             {name: value for name, value in row.items() if name not in known or name in table} for row in rows
         ],
@@ -156,7 +157,8 @@ def _import(asked: ImportQuestion, context: Context) -> dict[str, Any]:
     named = named_shape(found.model)
     return {
         "framework": found.framework, "version": found.version, "num_procs": found.num_procs,
-        "model_name": named, "not_represented": [] if named is None else list(unrepresented(load(named))), "model": plain(found.model), "execution": plain(found.execution),
+        "model_name": named, "not_represented": [] if named is None else list(unrepresented(load(named))),
+        "model": plain(found.model), "execution": plain(found.execution),
         "complete_execution": complete, "left": list(found.left), "not_modelled": list(found.not_modelled),
         "unread": list(found.unread), "remarks": list(found.remarks), "refused": found.refused,
     }  # fmt: skip

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from models.documents.reading import DocumentError
+    pass
 
 __all__ = ["DEEPEST", "MOST_DIGITS", "MOST_KEY_PARTS", "MOST_VALUES", "check_numbers", "check_toml_keys",
            "check_values"]  # fmt: skip
@@ -20,7 +20,7 @@ MOST_DIGITS: Final = 1_000
 DEEPEST: Final = 16
 """Objects within objects that a document may have; real ones have six."""
 MOST_VALUES: Final = 50_000
-"""Values that a document may hold; real ones have some hundreds."""
+"""Values that a document may hold; real ones have some hundreds, measured samples some thousand."""
 MOST_KEY_PARTS: Final = 50
 """Parts that a dotted key of TOML may have; real ones have four."""
 

@@ -42,7 +42,7 @@ def test_every_family_reads_both_spellings_with_the_same_result(name: str) -> No
 def test_two_names_of_one_number_must_agree() -> None:
     config = {"model_type": "mixtral", **CONFIGS["mixtral-8x7B"][1]}
     assert models.from_hugging_face({**config, "num_experts": 8})
-    with pytest.raises(models.ModelFileError, match="'num_local_experts' is 8 but 'num_experts', .* is 16"):
+    with pytest.raises(models.ModelFileError, match=r"'num_local_experts' is 8 but 'num_experts', .* is 16"):
         models.from_hugging_face({**config, "num_experts": 16})
 
 
@@ -108,7 +108,8 @@ def test_the_counts_are_those_of_the_published_modules(name: str) -> None:
 
 def test_glm_4_5_without_a_width_of_heads_has_what_its_code_takes() -> None:
     found = models.from_hugging_face(GLM_45)
-    assert found.architecture is not None and found.architecture.head_dim == 42  # 4096 // 96
+    assert found.architecture is not None
+    assert found.architecture.head_dim == 42  # 4096 // 96
     assert 103.4e9 < (found.parameters or 0) < 103.6e9
     assert any("head_dim is not in the file" in note for note in found.notes)
 

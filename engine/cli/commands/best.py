@@ -68,8 +68,8 @@ def best(
       shardscape best llama-3.1-70B h100_80g_sxm --procs 512 --max-batch 512 --datatype bfloat16 --recommended
 
     \b
-    JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), not_represented
-    (of the model), model_document (null for a model of the library), total,
+    JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
+    not_represented (of the model), model_document (null for a model of the library), total,
     feasible, evaluated, step_time_interval (low, high [s], share of comparable measured runs between them, rows,
     sources, runs, few_sources; null where no runs tell), not_measured (what no measured run had of what the best rests
     on), top (best first: id, fields and statistics), seconds.

@@ -82,8 +82,8 @@ def explore(
       shardscape explore llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --limit launch=graphs
 
     \b
-    JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), not_represented
-    (of the model), model_document (null for a model of the library), total,
+    JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
+    not_represented (of the model), model_document (null for a model of the library), total,
     feasible, infeasible_by_reason (a number per reason), best (the highest sample rate: fields and statistics),
     step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, sources, runs,
     few_sources; null where no runs tell), not_measured (what no measured run had of what that rests on), top (a list of

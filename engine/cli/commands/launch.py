@@ -122,7 +122,8 @@ def import_(
 
     \b
     JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, left (for other
-    sources to say), not_modelled, unread, remarks, not_represented (of the model), refused (why the framework would not start it); with --system also
+    sources to say), not_modelled, unread, remarks, not_represented (of the model),
+    refused (why the framework would not start it); with --system also
     standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, steps (changes,
     flags, sample_rate, gain), execution and best (fields and statistics).
     """

@@ -11,7 +11,7 @@ from engine.launch.contract import Found, LaunchError, Order, Reading, Written
 from engine.launch.launchers import launch_of
 from engine.launch.torchtitan.reading import read
 from engine.launch.torchtitan.writing import TITLE, VERSION, write
-from models.documents import shown
+from models.documents import check_toml_keys, shown
 
 __all__ = ["TORCHTITAN", "Torchtitan"]
 
@@ -68,6 +68,7 @@ class Torchtitan:
         if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
             return _command(text)
         try:
+            check_toml_keys(text, shown(name)[1:-1], LaunchError)
             document = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as problem:
             if not toml:
