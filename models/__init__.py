@@ -11,6 +11,7 @@ from models.documents import Change
 from models.hugging_face import from_hugging_face, hugging_face_types
 from models.loader import ModelLike, edited, load, load_document, model_of, names, to_calculon, to_document
 from models.schema import BlockShape, Model, ModelFileError
+from models.unrepresented import unrepresented
 
 __all__ = [
     "Architecture",
@@ -33,4 +34,5 @@ __all__ = [
     "names",
     "to_calculon",
     "to_document",
+    "unrepresented",
 ]

@@ -107,6 +107,9 @@ class SparseAttention(_Entity):
     """Width of one of them [elements]."""
     top_k: Tokens
     """Tokens that a query attends to [tokens]."""
+    layers: Layers | None = None
+    """Layers that have an indexer of their own; the others attend to what the one before them picked (GLM-5.2). `None`
+    where all have."""
 
 
 class Architecture(_Entity):
@@ -139,6 +142,8 @@ class Architecture(_Entity):
     """Whether the output projection, the MLP and the experts have biases."""
     qk_norm: bool | None = None
     """Whether queries and keys are normalised before attention."""
+    qk_norm_over: Literal["head", "heads"] = "head"
+    """What one norm of queries or keys runs over: each head, or all heads together (OLMo 2, MiniMax-M2)."""
     sliding_window: Tokens | None = None
     """Tokens that windowed layers attend to; `None` where all layers see everything."""
     window_kind: Literal["sliding", "chunked"] = "sliding"
@@ -214,6 +219,13 @@ class Architecture(_Entity):
             raise PydanticCustomError(
                 "refused", "has learned positions but no max_seq; give the number of positions as max_seq"
             )
+        sparse = self.sparse_attention
+        if sparse is not None and sparse.layers is not None and sparse.layers > self.layers:
+            raise PydanticCustomError(
+                "refused",
+                "has {indexers} layers with an indexer of {layers}; sparse_attention.layers must be at most that",
+                {"indexers": sparse.layers, "layers": self.layers},
+            )
         if self.experts is not None and not any(self.expert_layers):
             raise PydanticCustomError(
                 "refused",
@@ -229,6 +241,12 @@ class Architecture(_Entity):
             return (False,) * self.layers
         first, every = self.experts.leading_dense_layers, self.experts.every
         return tuple(layer > first and layer % every == 0 for layer in range(1, self.layers + 1))
+
+    @property
+    def indexer_layers(self) -> int:
+        """Number of layers that have an indexer of sparse attention of their own."""
+        sparse = self.sparse_attention
+        return 0 if sparse is None else self.layers if sparse.layers is None else sparse.layers
 
     @property
     def windows(self) -> tuple[int | None, ...]:

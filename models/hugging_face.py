@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from models import hugging_face_experts as experts
 from models import hugging_face_families as families
 from models.architecture import Architecture
-from models.documents import did_you_mean, name_from_stem, sentence, shown
+from models.documents import name_from_stem, sentence, shown
 from models.hugging_face_config import Config
 from models.hugging_face_families import Fields
 from models.parameters import parameters
@@ -28,6 +28,7 @@ FAMILIES: dict[str, tuple[str, Callable[[Config], Fields]]] = {
     "gemma2": ("Gemma", families.gemma2),
     "gemma3": ("Gemma", families.gemma3),
     "gemma3_text": ("Gemma", families.gemma3),
+    "glm4_moe": ("GLM", experts.glm4_moe),
     "glm_moe_dsa": ("GLM", experts.deepseek),
     "gpt2": ("GPT-2", families.gpt2),
     "gpt_bigcode": ("StarCoder", families.gpt_bigcode),
@@ -37,6 +38,7 @@ FAMILIES: dict[str, tuple[str, Callable[[Config], Fields]]] = {
     "llama": ("Llama", families.llama),
     "llama4": ("Llama 4", experts.llama4),
     "llama4_text": ("Llama 4", experts.llama4),
+    "minimax_m2": ("MiniMax", experts.minimax_m2),
     "mistral": ("Mistral", families.mistral),
     "mixtral": ("Mixtral", experts.mixtral),
     "mpt": ("MPT", families.mpt),
@@ -51,6 +53,8 @@ FAMILIES: dict[str, tuple[str, Callable[[Config], Fields]]] = {
     "qwen2_moe": ("Qwen2", experts.qwen2_moe),
     "qwen3": ("Qwen3", families.qwen3),
     "qwen3_moe": ("Qwen3", experts.qwen3_moe),
+    "qwen3_vl_moe_text": ("Qwen3-VL", experts.qwen3_moe),
+    "qwen3_vl_text": ("Qwen3-VL", families.qwen3),
     "smollm3": ("SmolLM", families.smollm3),
     "starcoder2": ("StarCoder", families.starcoder2),
 }
@@ -58,7 +62,8 @@ FAMILIES: dict[str, tuple[str, Callable[[Config], Fields]]] = {
 
 STATE_SPACE = (
     "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "kimi_linear", "lfm2", "mamba", "mamba2",
-    "minimax", "nemotron_h", "qwen3_5", "qwen3_next", "recurrent_gemma", "rwkv", "zamba", "zamba2",
+    "minimax", "minimax_m1", "nemotron_h", "qwen3_5", "qwen3_5_moe", "qwen3_next", "recurrent_gemma", "rwkv",
+    "zamba", "zamba2",
 )  # fmt: skip
 """Model types with layers that are no attention: state spaces, linear attention, recurrences."""
 
@@ -74,8 +79,10 @@ def hugging_face_types() -> list[str]:
     return sorted(FAMILIES)
 
 
-def is_hugging_face(document: Mapping[str, Any]) -> bool:
+def is_hugging_face(document: object) -> bool:
     """Whether a document without a format of ours looks like a Hugging Face config.json."""
+    if not isinstance(document, Mapping):
+        return False
     return "format" not in document and ("model_type" in document or "architectures" in document)
 
 
@@ -91,9 +98,9 @@ def from_hugging_face(
     """
     if not isinstance(document, Mapping):
         raise ModelFileError(f"{where} is {shown(document)}; a config.json must be an object with named keys.")
-    model_type = _model_type(document, where)
+    config = _language_model(document, where)
+    model_type = config.model_type
     family, read = FAMILIES[model_type]
-    config = Config(document, where, model_type)
     try:
         architecture = Architecture.model_validate(read(config))
         seq, basis = _seq_size(architecture, seq_size)
@@ -107,6 +114,7 @@ def from_hugging_face(
             seq_size_basis=basis,
             architecture=architecture,
             notes=tuple(config.notes),
+            left_out=tuple(config.left_out),
         )
     except ValidationError as problem:
         schema = Model if problem.title == "Model" else Architecture
@@ -137,6 +145,22 @@ def _seq_size(architecture: Architecture, wanted: int | None) -> tuple[int, str]
     return 4096, f"Assumed; its configuration states only the longest context, {longest:,} tokens."
 
 
+def _language_model(document: Mapping[str, Any], where: str) -> Config:
+    """The keys of the language model: those of the whole file, or of `text_config` where it is one part of several."""
+    inner = document.get("text_config")
+    if inner is None:
+        config = Config(document, where, _model_type(document, where))
+    else:
+        whole = Config(document, where, str(document.get("model_type")))
+        content = dict(whole.part("text_config").content)
+        content.setdefault("tie_word_embeddings", document.get("tie_word_embeddings"))
+        named = {key: content[key] for key in ("model_type",) if content.get(key) is not None} or document
+        config = Config(content, where, _model_type(named, where), "text_config")
+    if inner is not None or any(document.get(key) is not None for key in ("vision_config", "audio_config")):
+        config.left_out.append("Only the language model is counted: what reads images or sound is left out.")
+    return config
+
+
 def _model_type(document: Mapping[str, Any], where: str) -> str:
     given = document.get("model_type")
     classes = document.get("architectures")
@@ -151,13 +175,19 @@ def _model_type(document: Mapping[str, Any], where: str) -> str:
         )
     if given in FAMILIES:
         return given
-    if given in STATE_SPACE:
+    if given.removesuffix("_text") in STATE_SPACE:
         reason = "has layers of state spaces or linear attention, which cannot be represented"
     elif given in COMPRESSED:
         reason = "attends to compressed sequences, which cannot be represented"
     else:
-        reason = f"is not among the families that can be read{did_you_mean(given, hugging_face_types())}"
+        # Families differ by a letter or digit, so that only another way to write the same name is a hint.
+        same = [each for each in FAMILIES if _letters(each) == _letters(given)]
+        reason = "is not among the families that can be read" + (f"; did you mean {same[0]!r}" if same else "")
     raise ModelFileError(
         f"{where}: a Hugging Face config of model_type {shown(given)} {reason}; "
         f"supported are {', '.join(hugging_face_types())}."
     )
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name[:100].lower())

@@ -9,6 +9,19 @@ from typing import Any
 from models.documents import shown
 from models.schema import ModelFileError
 
+ALIASES = (
+    ("num_experts", "num_local_experts", "n_routed_experts"),
+    ("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
+    ("hidden_size", "n_embd", "d_model", "n_embed"),
+    ("num_hidden_layers", "n_layer", "n_layers"),
+    ("num_attention_heads", "n_head", "n_heads"),
+    ("max_position_embeddings", "n_positions", "max_seq_len"),
+)
+"""Keys that mean the same: versions 4 and 5 of Hugging Face Transformers (`attribute_map` of its configurations) save
+one model under different ones."""
+
+_ALIASES_OF = {key: (key, *(each for each in group if each != key)) for group in ALIASES for key in group}
+
 LARGEST = 2**40
 """Largest number that is read; what is possible for a field is narrower, and checked with the model."""
 
@@ -17,7 +30,8 @@ LARGEST = 2**40
 class Config:
     """A config.json, or an object inside one. `null` counts as absent, as it does for its authors.
 
-    `notes` collects what a reader of the model should know: values taken from defaults, parts left out.
+    `notes` collects what a reader of the model should know, such as values taken from defaults; `left_out` parts of the
+    model that its `Architecture` has no place for.
     """
 
     content: Mapping[str, Any]
@@ -25,6 +39,7 @@ class Config:
     model_type: str
     inside: str = ""
     notes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     def refuse(self, reason: str) -> ModelFileError:
         """The error to raise for something that cannot be read or represented."""
@@ -32,12 +47,13 @@ class Config:
         return ModelFileError(f"{self.where}: {reason} ({read_as}).")
 
     def has(self, *keys: str) -> bool:
-        """Whether any of the keys is there."""
-        return any(self.content.get(key) is not None for key in keys)
+        """Whether any of the keys, or of their aliases, is there."""
+        return self._present(keys) is not None
 
     def get(self, *keys: str) -> Any:
-        """The value of the first of the keys that is there, else `None`."""
-        return next((self.content[key] for key in keys if self.content.get(key) is not None), None)
+        """The value of the first of the keys or of their aliases that is there, else `None`."""
+        key = self._present(keys)
+        return None if key is None else self.content[key]
 
     def whole(self, *keys: str, default: int | None = None) -> int:
         """A whole number under the first of the keys that is there, or else the default."""
@@ -46,8 +62,13 @@ class Config:
             return default
         if value is None:
             raise self.refuse(f"key '{self._path(keys[0])}' is missing")
+        for alias in _ALIASES_OF.get(self._present(keys) or "", ()):
+            if self.content.get(alias) not in (None, value):
+                one, other = self._path(self._present(keys) or keys[0]), self._path(alias)
+                raise self.refuse(f"'{one}' is {shown(value)} but '{other}', which means the same, is "
+                                  f"{shown(self.content[alias])}; keep one of them")  # fmt: skip
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-            key = self._path(self._present(keys))
+            key = self._path(self._present(keys) or keys[0])
             raise self.refuse(f"'{key}' is {shown(value)}; it must be a whole number from 0 to {LARGEST:,}")
         return value
 
@@ -82,7 +103,7 @@ class Config:
         value = self.content.get(key)
         if value is not None and not isinstance(value, Mapping):
             raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be an object with named keys")
-        return Config(value or {}, self.where, self.model_type, self._path(key), self.notes)
+        return Config(value or {}, self.where, self.model_type, self._path(key), self.notes, self.left_out)
 
     def items(self, key: str) -> list[Any] | None:
         """The list under a key, else `None`."""
@@ -97,6 +118,20 @@ class Config:
         if parameters.has("full_attention"):
             parameters = parameters.part("full_attention")
         return self.number("rope_theta", parameters.number("rope_theta"))
+
+    def leading(self, key: str, first: str, then: str, layers: int) -> int | None:
+        """How many entries of a list of one word per layer are `first` before all others are `then`; `None` without
+        the list."""
+        kinds = self.items(key)
+        if kinds is None:
+            return None
+        count = next((place for place, kind in enumerate(kinds) if kind != first), len(kinds))
+        if len(kinds) != layers:
+            raise self.refuse(f"'{self._path(key)}' has {len(kinds)} entries for {layers} layers")
+        if any(kind != then for kind in kinds[count:]):
+            raise self.refuse(f"'{self._path(key)}' has other than '{first}' followed by '{then}', the only pattern "
+                              "that can be represented")  # fmt: skip
+        return count
 
     def head_dim(self, hidden: int, heads: int) -> int:
         """Width of a head: as given, or the hidden width divided by the heads."""
@@ -139,8 +174,10 @@ class Config:
         kind = windowed[0].removesuffix("_attention")
         return {"sliding_window": window, "full_attention_every": every, "window_kind": kind}
 
-    def _present(self, keys: tuple[str, ...]) -> str:
-        return next((key for key in keys if self.content.get(key) is not None), keys[0])
+    def _present(self, keys: tuple[str, ...]) -> str | None:
+        """The first of the keys that is there, then the first of their aliases."""
+        every = (*keys, *(alias for key in keys for alias in _ALIASES_OF.get(key, ())))
+        return next((key for key in every if self.content.get(key) is not None), None)
 
     def _path(self, key: str) -> str:
         return f"{self.inside}.{key}" if self.inside else key

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from models.documents import shown
 from models.hugging_face_config import Config
-from models.hugging_face_families import Fields, decoder, language_part, qwen2, qwen3, window
+from models.hugging_face_families import Fields, decoder, qwen2, qwen3, window
 
 
 def mixtral(config: Config) -> Fields:
@@ -43,7 +44,7 @@ def qwen3_moe(config: Config) -> Fields:
 
 
 def deepseek(config: Config) -> Fields:
-    """DeepSeek-V2, V3, V3.2 and what copies them: Kimi K2, GLM-5."""
+    """DeepSeek-V2, V3, V3.2 and what copies them: Kimi K2, GLM-5 and 5.2."""
     nope, rope = config.whole("qk_nope_head_dim"), config.whole("qk_rope_head_dim")
     heads, vocab = config.whole("num_attention_heads"), config.whole("vocab_size")
     latent: Fields = {
@@ -76,22 +77,78 @@ def deepseek(config: Config) -> Fields:
     if config.has("index_topk"):
         sparse = {"heads": "index_n_heads", "head_dim": "index_head_dim", "top_k": "index_topk"}
         fields["sparse_attention"] = {ours: config.whole(key) for ours, key in sparse.items()}
+        fields["sparse_attention"]["layers"] = _indexer_layers(config, fields["layers"])
     if config.has("n_routed_experts"):
         if config.whole("moe_layer_freq", default=1) != 1:
             raise config.refuse("'moe_layer_freq' is not 1, which is all that is covered for this family")
-        fields["experts"] = {
-            "routed": config.whole("n_routed_experts"),
-            "top_k": config.whole("num_experts_per_tok"),
-            "ffn": config.whole("moe_intermediate_size"),
-            "shared": config.whole("n_shared_experts", default=0),
-            "leading_dense_layers": config.whole("first_k_dense_replace", default=0),
-        }
-        # Without groups, all experts are one.
-        if config.whole("n_group", default=1) > 1:
-            fields["experts"] |= {
-                "groups": config.whole("n_group"), "groups_per_token": config.whole("topk_group")
-            }  # fmt: skip
+        fields["experts"] = _grouped_experts(config, fields["layers"])
     return fields
+
+
+def _grouped_experts(config: Config, layers: int) -> Fields:
+    """Experts by DeepSeek's keys: shared ones, groups, and first layers that have none."""
+    dense = config.leading("mlp_layer_types", "dense", "sparse", layers)  # version 5 has it beside the number
+    stated = config.whole("first_k_dense_replace", default=0 if dense is None else dense)
+    if dense not in (None, min(stated, layers)):
+        raise config.refuse(f"'first_k_dense_replace' is {stated} but 'mlp_layer_types' begins with {dense} dense "
+                            "layers; they must agree")  # fmt: skip
+    experts: Fields = {
+        "routed": config.whole("n_routed_experts"),
+        "top_k": config.whole("num_experts_per_tok"),
+        "ffn": config.whole("moe_intermediate_size"),
+        "shared": config.whole("n_shared_experts", default=0),
+        "leading_dense_layers": stated,
+    }
+    # Without groups, all experts are one.
+    if config.whole("n_group", default=1) > 1:
+        experts |= {"groups": config.whole("n_group"), "groups_per_token": config.whole("topk_group")}
+    return experts
+
+
+def _indexer_layers(config: Config, layers: int) -> int | None:
+    """Layers with an indexer of their own; the others share what the one before them picked."""
+    kinds = config.items("indexer_types")
+    if kinds is None:
+        if config.whole("index_topk_freq", default=1) > 1:
+            raise config.refuse("'index_topk_freq' lets layers share indexers, but 'indexer_types' does not say which")
+        return None
+    unknown = next((kind for kind in kinds if kind not in ("full", "shared")), None)
+    if len(kinds) != layers or unknown is not None or "full" not in kinds[:1]:
+        told = f"has {shown(unknown)}" if unknown is not None else f"has {len(kinds)} entries for {layers} layers"
+        told = told if len(kinds) != layers or unknown is not None else "begins with 'shared'"
+        raise config.refuse(f"'indexer_types' {told}; it must be a list of 'full' and 'shared', one per layer")
+    own = kinds.count("full")
+    return None if own == layers else own
+
+
+def glm4_moe(config: Config) -> Fields:
+    """GLM-4.5 and 4.6: attention of its own width, biases of queries, keys and values only, DeepSeek's experts."""
+    hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
+    head_dim = config.whole("head_dim") if config.has("head_dim") else hidden // max(heads, 1)
+    if not config.has("head_dim"):
+        config.notes.append(f"head_dim is not in the file; {head_dim}, which its model code takes then, is taken.")
+    fields = decoder(config, tied=False, head_dim=head_dim)
+    fields["qk_norm"] = config.flag("use_qk_norm", False)
+    fields["prediction_layers"] = config.whole("num_nextn_predict_layers", default=0)
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}
+
+
+def minimax_m2(config: Config) -> Fields:
+    """MiniMax-M2: experts in every layer, queries and keys normalised over all heads together."""
+    fields = decoder(config, tied=False)
+    if config.whole("shared_intermediate_size", default=0):
+        raise config.refuse("'shared_intermediate_size' is not 0; shared experts are not covered for this family")
+    kinds = config.items("attn_type_list")
+    if kinds is not None and any(kind != 1 for kind in kinds):
+        raise config.refuse("'attn_type_list' has layers of linear attention, which cannot be represented")
+    if modules := config.whole("num_mtp_modules", default=0):
+        config.left_out.append(f"Its {modules} modules for multi-token prediction are left out.")
+    experts = {
+        "routed": config.whole("num_local_experts"),
+        "top_k": config.whole("num_experts_per_tok"),
+        "ffn": fields["ffn"],
+    }
+    return {**fields, "qk_norm": config.flag("use_qk_norm", True), "qk_norm_over": "heads", "experts": experts}
 
 
 def gpt_oss(config: Config) -> Fields:
@@ -107,9 +164,8 @@ def gpt_oss(config: Config) -> Fields:
     return {**fields, **windows}
 
 
-def llama4(config: Config) -> Fields:
+def llama4(text: Config) -> Fields:
     """Llama 4, the language model: attention in chunks but for the layers without rotation, one shared expert."""
-    text = language_part(config)
     fields = decoder(text, tied=False)
     layers = fields["layers"]
     rotated = text.items("no_rope_layers")
@@ -157,5 +213,5 @@ def dbrx(config: Config) -> Fields:
         "norm": "LayerNorm",
         "parallel_residual": False,
         "positions": "rotary",
-        "rope_theta": attention.number("rope_theta"),
+        "rope_theta": attention.number("rope_theta", config.rope_theta()),
     }

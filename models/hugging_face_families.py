@@ -13,8 +13,8 @@ from models.hugging_face_config import Config
 Fields = dict[str, Any]
 
 
-def decoder(config: Config, *, tied: bool, norm: str = "RMSNorm") -> Fields:
-    """The keys that most families share; `tied` is the family's default."""
+def decoder(config: Config, *, tied: bool, norm: str = "RMSNorm", head_dim: int | None = None) -> Fields:
+    """The keys that most families share; `tied` is the family's default, `head_dim` its own rule."""
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     vocab = config.whole("vocab_size")
     return {
@@ -23,7 +23,7 @@ def decoder(config: Config, *, tied: bool, norm: str = "RMSNorm") -> Fields:
         "layers": config.whole("num_hidden_layers"),
         "heads": heads,
         "kv_heads": config.whole("num_key_value_heads", default=heads),
-        "head_dim": config.head_dim(hidden, heads),
+        "head_dim": config.head_dim(hidden, heads) if head_dim is None else head_dim,
         "vocab": vocab,
         "vocab_padded": vocab,
         "max_seq": config.whole("max_position_embeddings"),
@@ -40,14 +40,6 @@ def decoder(config: Config, *, tied: bool, norm: str = "RMSNorm") -> Fields:
 def window(config: Config) -> int | None:
     """The sliding window [tokens], if there is one."""
     return config.whole("sliding_window") if config.has("sliding_window") else None
-
-
-def language_part(config: Config) -> Config:
-    """The language model within a multimodal one, which is all that is read; else the whole."""
-    if not config.has("text_config"):
-        return config
-    config.notes.append("The language model alone; what reads images or sound is left out.")
-    return config.part("text_config")
 
 
 def llama(config: Config) -> Fields:
@@ -105,12 +97,11 @@ def gemma2(config: Config) -> Fields:
     return {**fields, "norms_per_block": 4, **config.windows(fields["layers"], window(config), 2)}
 
 
-def gemma3(config: Config) -> Fields:
+def gemma3(text: Config) -> Fields:
     """Gemma 3, the language model: five windowed layers to one that sees everything.
 
     Files of its multimodal sizes leave out what equals the default of `Gemma3TextConfig`.
     """
-    text = language_part(config)
     heads, vocab = text.usual("num_attention_heads", 8), text.usual("vocab_size", 262_208)
     layers = text.whole("num_hidden_layers")
     every = text.whole("sliding_window_pattern", "_sliding_window_pattern", default=6)
@@ -125,7 +116,7 @@ def gemma3(config: Config) -> Fields:
         "vocab_padded": vocab,
         "max_seq": text.usual("max_position_embeddings", 131_072),
         "gated_mlp": True,
-        "tied_embeddings": text.flag("tie_word_embeddings", config.flag("tie_word_embeddings", True)),
+        "tied_embeddings": text.flag("tie_word_embeddings", True),
         "qkv_bias": text.flag("attention_bias", False),
         "qk_norm": True,
         "norm": "RMSNorm",
@@ -312,4 +303,5 @@ def olmo(config: Config) -> Fields:
 def olmo2(config: Config) -> Fields:
     """OLMo 2 and 3: norms after attention and MLP, and on query and key; OLMo 3 with windows but every fourth layer."""
     fields = decoder(config, tied=False)
-    return {**fields, "qk_norm": True, **config.windows(fields["layers"], window(config), 4)}
+    windows = config.windows(fields["layers"], window(config), 4)
+    return {**fields, "qk_norm": True, "qk_norm_over": "heads", **windows}

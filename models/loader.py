@@ -42,6 +42,7 @@ class _Described(BaseModel):
     seq_size_basis: Line = ""
     unverified_fields: Lines = ()
     notes: Lines = ()
+    left_out: Lines = ()
     derived_from: Line = ""
     changes: Changes = ()
 
@@ -170,7 +171,9 @@ NOT_REPRESENTABLE = {
 }
 """Published models that are left out of the library, and what about them no block recipe here stands for."""
 
-_LIBRARY: Library[Model] = Library("models", "model", ModelFileError, load_document)
+_LIBRARY: Library[Model] = Library(
+    "models", "model", ModelFileError, load_document, allows_infinity=is_hugging_face
+)
 
 
 def names() -> list[str]:

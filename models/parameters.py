@@ -13,7 +13,8 @@ def attention_weights(architecture: Architecture, kv_heads: int | None = None) -
 
     Ordinary attention: query, key, value, output; `kv_heads` replaces the published number. Latent attention: both
     compressions, their expansions and the output (DeepSeek-V2, arXiv:2405.04434, equations 37 to 47). Relative
-    positions add the projection of the position vectors (Transformer-XL, arXiv:1901.02860, section 3.3).
+    positions add the projection of the position vectors (Transformer-XL, arXiv:1901.02860, section 3.3). An indexer of
+    sparse attention is not counted here, for not every layer has one; see `indexer_weights`.
 
     Args:
         architecture: the published one.
@@ -32,11 +33,18 @@ def attention_weights(architecture: Architecture, kv_heads: int | None = None) -
         weights = 2 * hidden * architecture.head_dim * (heads + kv)
     if architecture.positions == "relative":
         weights += hidden * heads * architecture.head_dim
-    return weights + _indexer_weights(architecture)
+    return weights
 
 
-def _indexer_weights(architecture: Architecture) -> int:
-    """Queries of the indexer from the compressed query, one key, and a weight per indexer head, from the input."""
+def indexer_weights(architecture: Architecture) -> int:
+    """Returns the weights of the matrices of one indexer of sparse attention; 0 where there is none.
+
+    Queries of the indexer come from the compressed query; one key, and a weight per indexer head, from the input
+    (DeepSeek-V3.2 technical report, section 2).
+
+    Args:
+        architecture: the published one.
+    """
     index, latent = architecture.sparse_attention, architecture.latent_attention
     if index is None:
         return 0
@@ -114,10 +122,17 @@ def attention_vectors(architecture: Architecture) -> int:
     elif architecture.qkv_bias:
         vectors += qkv_biases(architecture)
     if architecture.qk_norm:
-        vectors += 2 * architecture.head_dim
+        heads = (architecture.heads + architecture.kv_heads) if architecture.qk_norm_over == "heads" else 2
+        vectors += heads * architecture.head_dim
     if architecture.linear_bias:
         vectors += architecture.hidden
     return vectors
+
+
+def _indexer(architecture: Architecture) -> int:
+    """Weights of one indexer with the LayerNorm of its key."""
+    index = architecture.sparse_attention
+    return 0 if index is None else indexer_weights(architecture) + 2 * index.head_dim
 
 
 def qkv_biases(architecture: Architecture) -> int:
@@ -139,14 +154,14 @@ def _mlp_biases(architecture: Architecture, ffn: int) -> int:
 
 def layer_weights(architecture: Architecture, *, experts: bool, active: bool = False) -> int:
     """Returns all weights of one block: with a mixture of experts, or with an ordinary MLP; used by one token if
-    `active`.
+    `active`. Where attention is sparse, the block has an indexer of its own.
 
     Args:
         architecture: the published one.
         experts: whether the block has a mixture of experts, not an ordinary MLP.
         active: whether only experts that one token visits count.
     """
-    weights = attention_weights(architecture) + attention_vectors(architecture)
+    weights = attention_weights(architecture) + attention_vectors(architecture) + _indexer(architecture)
     weights += architecture.norms_per_block * norm_weights(architecture)
     if not experts or architecture.experts is None:
         return weights + mlp_weights(architecture) + _mlp_biases(architecture, architecture.ffn)
@@ -192,6 +207,8 @@ def prediction_parameters(architecture: Architecture) -> int:
         architecture: the published one.
     """
     block = layer_weights(architecture, experts=architecture.experts is not None)
+    if architecture.indexer_layers < architecture.layers:  # the last layer shares its indexer, and so does this block
+        block -= _indexer(architecture)
     one = block + 2 * architecture.hidden**2 + 3 * norm_weights(architecture)
     return architecture.prediction_layers * one
 
@@ -204,4 +221,5 @@ def _model_weights(architecture: Architecture, *, active: bool) -> int:
         + embedding_weights(architecture)
         + position_weights(architecture)
         + norm_weights(architecture)
+        - (architecture.layers - architecture.indexer_layers) * _indexer(architecture)
     )

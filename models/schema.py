@@ -73,6 +73,8 @@ class Model(BaseModel):
     unverified_fields: Lines = ()
     """Values that were recalled rather than read in the cited source: paths, each with an optional ": remark"."""
     notes: Lines = ()
+    left_out: Lines = ()
+    """Parts of the published model that its architecture has no place for, such as a vision tower, in sentences."""
     derived_from: Annotated[str, Text(255)] = ""
     """Name of the model that this one is an edited copy of; empty for an original."""
     changes: Changes = ()

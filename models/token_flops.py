@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from models import Architecture, BlockShape, Model
-from models.parameters import attention_weights, expert_weights, mlp_weights, parameters
+from models.parameters import attention_weights, expert_weights, indexer_weights, mlp_weights, parameters
 
 __all__ = [
     "BLOCK_FORMULA",
@@ -146,6 +146,7 @@ def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
     mixtures = sum(architecture.expert_layers)
     matrices = (
         architecture.layers * attention_weights(architecture)
+        + architecture.indexer_layers * indexer_weights(architecture)
         + (architecture.layers - mixtures) * mlp_weights(architecture)
         + mixtures * expert_weights(architecture, active=True)
     )
@@ -157,13 +158,14 @@ def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
         causal += layers * pair * seen[1]
     index = architecture.sparse_attention
     if index is not None:
-        scores = 2.0 * architecture.layers * index.heads * index.head_dim * seq_size
+        scores = 2.0 * architecture.indexer_layers * index.heads * index.head_dim * seq_size
         full, causal = full + scores, causal + scores / 2
     head, again = 2.0 * architecture.hidden * architecture.vocab, architecture.trained_prediction_layers
     if again:
         experts = architecture.expert_layers[-1]
         fed = expert_weights(architecture, active=True) if experts else mlp_weights(architecture)
-        matrices += again * (attention_weights(architecture) + fed + 2 * architecture.hidden**2)
+        own = indexer_weights(architecture) if architecture.indexer_layers == architecture.layers else 0
+        matrices += again * (attention_weights(architecture) + own + fed + 2 * architecture.hidden**2)
         seen = _seen(architecture, architecture.windows[-1], seq_size)
         full, causal = full + again * pair * seen[0], causal + again * pair * seen[1]
         head *= 1 + again

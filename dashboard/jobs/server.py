@@ -19,6 +19,7 @@ from dashboard.jobs.operator_plans import operator_plans
 from dashboard.jobs.questions import Questions
 from dashboard.jobs.studies import Studies
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
+from dashboard.jobs.uploads import UploadReader
 from dashboard.jobs.worker import Workers
 from dashboard.settings import Settings, settings_from
 
@@ -45,11 +46,13 @@ class Server:
         self.codesign_studies = codesign_studies(self.workers.answers)
         self.design_sensitivity = design_sensitivity(self.workers.answers)
         self.operator_plans = operator_plans(self.workers.answers)
+        self.uploads = UploadReader(apart=self.workers.answers.apart)
         self.settings = settings
 
     def close(self) -> None:
         """Stops everything and gives the store back."""
         self.workers.close()
+        self.uploads.close()
         self.board.close()
         self.explorations.close()
 

@@ -45,7 +45,7 @@ from engine.cost_models.registry import register
 for cost_model in pickle.load(sys.stdin.buffer):
     register(cost_model)
 from dashboard.jobs.worker_process import serve
-serve(pickle.load(sys.stdin.buffer))
+serve(pickle.load(sys.stdin.buffer), pickle.load(sys.stdin.buffer))
 """
 _ENDS: Final[Mapping[str, type[Exception]]] = {
     "cancelled": ExplorationCancelled, "refused": ValueError, "memory": MemoryError, "failed": RuntimeError,
@@ -79,7 +79,7 @@ class Task:
 class _Process:
     """A plain interpreter that runs `dashboard.jobs.worker_process.serve`, and who waits for what it says."""
 
-    def __init__(self, behind: int) -> None:
+    def __init__(self, behind: int, memory_gib: float | None) -> None:
         """Starts it, without waiting until it is ready. Raises OSError, and `WorkerError` where it ends at once."""
         self.waiting: dict[int, SimpleQueue[tuple[str, Any]]] = {}
         cost_models = added()
@@ -90,6 +90,7 @@ class _Process:
         self.send(sys.path)
         self.send(cost_models)
         self.send(behind)
+        self.send(memory_gib)
 
     def send(self, message: object) -> None:
         """Tells it something. Raises `WorkerError` when it has ended."""
@@ -123,10 +124,11 @@ class _Process:
 class Worker:
     """Runs functions in a process of its own, which is started when it is first needed, and again after a death."""
 
-    def __init__(self, behind: int = BEHIND, *, apart: bool = True) -> None:
-        """behind: how far the process stands back, as `nice` counts. apart: False to run functions in this process."""
+    def __init__(self, behind: int = BEHIND, *, apart: bool = True, memory_gib: float | None = None) -> None:
+        """behind: how far the process stands back, as `nice` counts. apart: False to run functions in this process.
+        memory_gib: bound on the memory of the process [GiB]; none where None."""
         self.apart = apart
-        self._behind = behind
+        self._behind, self._memory = behind, memory_gib
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._process: _Process | None = None
@@ -186,6 +188,12 @@ class Worker:
                     with contextlib.suppress(WorkerError):
                         process.send(("stop", number, None))
 
+    def end(self) -> None:
+        """Ends the process at once, whatever it is doing; the next function has another one started."""
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+
     def close(self) -> None:
         """Ends the process at once, whatever it is doing."""
         with self._lock:
@@ -198,7 +206,7 @@ class Worker:
         if self._closed:
             raise ExplorationCancelled("The server is being stopped.")
         if self._process is None or self._process.popen.poll() is not None:
-            self._process = _Process(self._behind)
+            self._process = _Process(self._behind, self._memory)
             threading.Thread(
                 target=self._listen, args=(self._process,), name="shardscape-worker", daemon=True
             ).start()

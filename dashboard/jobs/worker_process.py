@@ -22,6 +22,7 @@ from dashboard.compat.memory_allocator import few_arenas, spared
 from dashboard.jobs import exploration_rows, whatif_answers  # noqa: F401 - as above
 from dashboard.jobs.worker import Task
 from engine import ExplorationCancelled
+from engine.questions.process import bound_memory
 
 __all__ = ["serve"]
 
@@ -43,8 +44,11 @@ class _Work:
         self.folders = {one for one in (*self.folders, folder) if one.exists()}
 
 
-def serve(behind: int) -> None:
-    """Runs functions until the server is gone. behind: how far to stand back, as `nice` counts."""
+def serve(behind: int, memory_gib: float | None = None) -> None:
+    """Runs functions until the server is gone. behind: how far to stand back, as `nice` counts. memory_gib: bound on
+    the memory of this process [GiB], where the system can bound it; none where None."""
+    if memory_gib is not None:
+        bound_memory(memory_gib)
     few_arenas()
     spared()
     work = _Work()

@@ -18,19 +18,16 @@ from engine.codesign import Study, StudyError
 from engine.cost_models.registry import chosen_cost_model
 from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, parse_json, shown
+from models.hugging_face import is_hugging_face
 
 __all__ = [
-    "LONGEST_TITLE", "MOST_BYTES", "MOST_MEGABYTES", "Refused", "checked", "checked_title", "comparison_of", "kind_of",
-    "parse", "read", "scenario_of", "sentence",
+    "LONGEST_TITLE", "MOST_BYTES", "MOST_MEGABYTES", "Refused", "checked", "checked_study", "checked_title",
+    "comparison_of", "kind_of", "parse", "read", "scenario_of", "sentence",
 ]  # fmt: skip
 
 MOST_BYTES: Final = 1_000_000
 MOST_MEGABYTES: Final = MOST_BYTES // 1_000_000
 """Largest document that is parsed [bytes]; real ones have some thousands."""
-DEEPEST: Final = 16
-"""Objects within objects that a document may have; real ones have six."""
-MOST_VALUES: Final = 50_000
-"""Values that a document may hold; real ones have some hundreds."""
 MOST_BATCHES: Final = 2_000
 """Batch sizes that a document may ask to try."""
 LONGEST_SENTENCE: Final = 400
@@ -78,29 +75,9 @@ def parse(content: bytes, where: str, noun: str = "scenario") -> object:
     if len(content) > MOST_BYTES:
         raise Refused(f"{where} has {len(content):,} bytes; a {noun} of up to {MOST_BYTES:,} is read.")
     try:
-        found = parse_json(content, where, noun, DocumentError)
+        return parse_json(content, where, noun, DocumentError, is_hugging_face)
     except DocumentError as problem:
         raise Refused(sentence(problem)) from None
-    _bounded(found, where)
-    return found
-
-
-def _bounded(document: object, where: str) -> None:
-    """Raises `Refused` for a document that is too deep or too full for anything that reads it next."""
-    level, depth, values = [document], 0, 0
-    while level:
-        values += len(level)
-        if depth > DEEPEST:
-            raise Refused(f"{where} is nested more than {DEEPEST} levels deep and is not read.")
-        if values > MOST_VALUES:
-            raise Refused(f"{where} holds more than {MOST_VALUES:,} values and is not read.")
-        inner: list[object] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner.extend(each.values())
-            elif isinstance(each, list):
-                inner.extend(each)
-        level, depth = inner, depth + 1
 
 
 def kind_of(document: object, where: str) -> Kind:
@@ -163,6 +140,22 @@ def comparison_of(document: object, where: str) -> Comparison:
         except (*PROBLEMS, Refused) as problem:
             raise Refused(sentence(f"{where}, scenario {letter}: {problem}")) from None
     return found
+
+
+def checked_study(content: bytes, file: str) -> dict[str, Any]:
+    """Returns the parsed document of a co-design study that can be. Raises `Refused`.
+
+    Args:
+        content: of the file.
+        file: its name.
+    """
+    where = shown(file)[1:-1]
+    document: Any = parse(content, where, "study")
+    try:
+        Study.from_document(document, where)
+    except PROBLEMS as problem:
+        raise Refused(sentence(problem)) from None
+    return dict(document)
 
 
 def checked(scenario: Scenario) -> Scenario:

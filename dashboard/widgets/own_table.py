@@ -12,6 +12,7 @@ from dashboard.link import state
 from dashboard.link.document_validation import Refused
 from dashboard.link.own_cards import IN_LINKS
 from dashboard.link.text_encoding import folded, unfolded
+from dashboard.widgets.upload import file_field, read_file
 from engine.planners.contract import PlanError
 
 __all__ = ["KEPT", "PACKED", "own_table"]
@@ -41,15 +42,13 @@ def own_table(
 
     Raises `engine.planners.contract.PlanError`.
     """
-    file = st.file_uploader(label, type=list(types), key=f"{parameter}_file", max_upload_size=megabytes)
+    file = file_field(label, types, f"{parameter}_file", megabytes)
     seen, kept = f"_{parameter}_seen", f"_{parameter}_text"
     if file is not None and st.session_state.get(seen) != file.file_id:
         try:
-            # A line end makes it text: never the path of a file of the server.
-            text = file.getvalue().decode("utf-8-sig") + "\n"
-        except UnicodeDecodeError:
-            raise PlanError(f"{file.name} is no text in UTF-8.") from None
-        check(text)
+            text = read_file(_checked, check, file.getvalue())
+        except Refused as problem:
+            raise PlanError(str(problem)) from None
         st.session_state[seen], st.session_state[kept] = file.file_id, text
         short = folded(text)
         state.set_url_value(parameter, short if len(short) <= IN_LINKS else None)
@@ -64,5 +63,15 @@ def own_table(
         raise PlanError(str(problem)) from None
     except UnicodeDecodeError:
         raise PlanError(f"The link's {noun} is no text in UTF-8.") from None
+    try:
+        return read_file(_checked, check, text.encode())
+    except Refused as problem:
+        raise PlanError(str(problem)) from None
+
+
+def _checked(check: Callable[[str], object], content: bytes) -> str:
+    # A line end makes it text: never the path of a file of the server.
+    text = content.decode("utf-8-sig")
+    text = text if text.endswith("\n") else text + "\n"
     check(text)
     return text

@@ -9,10 +9,14 @@ from engine.cli.output import calibration_of, evaluated_by, text_table, write
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+    from typing import TextIO
 
     from engine import Scenario
+    from models import Model
 
-__all__ = ["scenario_line", "scenario_of", "write_error", "write_reasons", "write_stages"]
+__all__ = [
+    "scenario_of", "write_error", "write_reasons", "write_scenario", "write_stages", "write_unrepresented",
+]  # fmt: skip
 
 
 def scenario_of(
@@ -60,13 +64,22 @@ def _said(file: Path) -> dict[str, Any]:
     )}  # fmt: skip
 
 
-def scenario_line(scenario: Scenario) -> str:
-    """The scenario in a line."""
-    return (
+def write_scenario(scenario: Scenario) -> None:
+    """Prints the scenario in a line, and what of its model the figures do not represent."""
+    write(
         f"{scenario.model.title or scenario.model.name} on {scenario.num_procs:,} x "
         f"{scenario.system.title or scenario.system.name}, batch up to {scenario.max_batch_size:,}, "
         f"{scenario.datatype}; {evaluated_by(scenario.cost_model, scenario.calibration_name)}"
     )
+    write_unrepresented(scenario.model)
+
+
+def write_unrepresented(model: Model, stream: TextIO | None = None) -> None:
+    """Prints what of a model no figure represents; nothing for most models."""
+    import models
+
+    for sentence in models.unrepresented(model):
+        write(f"Not represented: {sentence}", stream=stream)
 
 
 def write_reasons(counts: Mapping[str, int]) -> None:

@@ -100,6 +100,11 @@ class Column:
         """Whether the values are numbers of networks, 0 being the innermost."""
         return self.group == NETWORKS and self.dtype == "int64"
 
+    @property
+    def least(self) -> int:
+        """Smallest value of a number field: networks are counted from 0, degrees and sizes from 1."""
+        return min(self.numbers) if self.numbers else 0 if self.of_network else 1
+
 
 ID: Final = Column(
     name="id",

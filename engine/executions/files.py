@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
@@ -39,6 +40,13 @@ ROWS_PER_PIECE: Final = 100_000
 
 LARGEST_JSON: Final = 200_000_000
 """Largest JSON file that is read [bytes], as it has to be in memory whole; some 300,000 executions."""
+
+LONGEST_TEXT: Final = 4_000
+"""Characters of the longest text in a Parquet file of executions; stage layouts have some hundred."""
+LARGEST_TEXTS: Final = 400_000_000
+"""Largest column of texts in a row group of a Parquet file, unpacked [bytes]."""
+_SOME_TEXTS: Final = 1_000_000
+"""Bytes that a column of texts may have however few rows there are."""
 
 NAMES: Final = tuple(column.name for column in FIELDS)
 ALL_NAMES: Final = tuple(column.name for column in ALL_FIELDS)
@@ -183,15 +191,48 @@ def _series(column: Column, values: list[Any], codes: np.ndarray[Any, Any]) -> p
 
 
 def _read_parquet(file: Path) -> Iterator[pd.DataFrame]:
+    with pq.ParquetFile(file) as described:
+        schema = described.schema_arrow
+        _check_columns(file, list(schema.names))
+        names = _found(schema.names)
+        texts = [name for name in names if _is_text(schema.field(name).type)]
+        _check_sizes(file, described.metadata, names, texts)
+    if texts:
+        # As a dictionary, a text that many rows have takes its memory once.
+        with pq.ParquetFile(file, read_dictionary=texts) as looked_at:
+            for batch in looked_at.iter_batches(ROWS_PER_PIECE, columns=texts):
+                _check_texts(file, batch)
     with pq.ParquetFile(file) as source:
-        _check_columns(file, list(source.schema_arrow.names))
-        names = _found(source.schema_arrow.names)
         given = False
         for batch in source.iter_batches(ROWS_PER_PIECE, columns=names):
             yield _from_arrow(file, batch, names)
             given = True
         if not given:
-            yield _from_arrow(file, source.schema_arrow.empty_table().combine_chunks(), names)
+            yield _from_arrow(file, schema.empty_table().combine_chunks(), names)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(check(kind) for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+
+
+def _check_sizes(file: Path, metadata: pq.FileMetaData, names: Sequence[str], texts: Sequence[str]) -> None:
+    """Refuses fields that are, unpacked, larger than those of executions: a few kilobytes can hold gigabytes."""
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        for position in range(metadata.row_group(group).num_columns):
+            column = metadata.row_group(group).column(position)
+            name = column.path_in_schema.partition(".")[0]
+            size, most = column.total_uncompressed_size, _SOME_TEXTS + LONGEST_TEXT * rows
+            if name in texts and size > min(most, LARGEST_TEXTS):
+                raise TableFileError(
+                    f"{file} has {size / 1e6:,.0f} MB of text in {rows:,} values of {name}; an execution has words "
+                    "there."
+                )
+            if name in names and column.num_values > _SOME_TEXTS + rows:  # lists
+                raise TableFileError(
+                    f"{file} has {column.num_values:,} values of {name} in {rows:,} rows; an execution has one."
+                )
 
 
 def _from_arrow(file: Path, batch: pa.RecordBatch | pa.Table, names: Sequence[str]) -> pd.DataFrame:
@@ -207,6 +248,16 @@ def _from_arrow(file: Path, batch: pa.RecordBatch | pa.Table, names: Sequence[st
                 f"{_first_line(error)}."
             ) from error
     return pd.DataFrame(columns)
+
+
+def _check_texts(file: Path, batch: pa.RecordBatch) -> None:
+    """Refuses texts that are longer than those of executions."""
+    for field in batch.schema:
+        column = batch.column(field.name)
+        texts = column.dictionary if pa.types.is_dictionary(field.type) else column
+        longest = pc.max(pc.binary_length(texts)).as_py() or 0
+        if longest > LONGEST_TEXT:
+            raise TableFileError(f"{file} has a {field.name} of {longest:,} characters; an execution has a word there.")
 
 
 def _read_json(file: Path) -> Iterator[pd.DataFrame]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.columns import ALL, ALL_FIELDS, by_name, called, cost_models_with, fields_of
+from engine.columns import ALL, ALL_FIELDS, Column, by_name, called, cost_models_with, fields_of
 from engine.executions.table import LARGEST
 from models.documents import did_you_mean, shown
 
@@ -84,7 +84,7 @@ def _normalise_one(name: str, limit: Any) -> Any:
             raise LimitError(
                 f"{called(name)} cannot be limited to {shown(limit)}; a range has min, max or both, for a number."
             )
-        low, high = (_value(name, limit.get(end, default)) for end, default in (("min", 0), ("max", LARGEST)))
+        low, high = (_end(column, limit.get(end, default), default) for end, default in (("min", 0), ("max", LARGEST)))
         if low > high:
             raise LimitError(f"{called(name)} is limited from {low:,} to {high:,}; min must not exceed max.")
         return {"min": low, "max": high}
@@ -111,8 +111,22 @@ def _value(name: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise LimitError(f"{called(name)} cannot be {shown(value)}; it is true or false.")
         return value
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-        raise LimitError(f"{called(name)} cannot be {shown(value)}; it is a whole number from 0 to {LARGEST:,}.")
+    return _whole(column, value)
+
+
+def _end(column: Column, value: Any, open_end: int) -> int:
+    """An end of a range; links and saved scenarios write one that is left out as 0 or `LARGEST`."""
+    return open_end if type(value) is int and value == open_end else _whole(column, value)
+
+
+def _whole(column: Column, value: Any) -> int:
+    if isinstance(value, np.integer):
+        value = value.item()
+    most = max(column.numbers) if column.numbers else LARGEST
+    if isinstance(value, bool) or not isinstance(value, int) or not column.least <= value <= most:
+        raise LimitError(
+            f"{called(column.name)} cannot be {shown(value)}; it is a whole number from {column.least} to {most:,}."
+        )
     return value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +15,8 @@ from engine.executions.field_values import flag, whole_number
 from engine.launch.contract import LaunchError, OnlyModelError, Order, Reading, UnknownValue, Written
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import shape_of
-from models import ModelLike, model_of
-from models.documents import shown
+from models import ModelLike, model_of, unrepresented
+from models.documents import check_numbers, shown
 
 __all__ = ["MOST_BYTES", "complete", "evaluable", "read", "read_flags", "read_text", "write"]
 
@@ -50,7 +51,9 @@ def write(execution: Mapping[str, Any], model: ModelLike, *, framework: str, nod
         nodes = gpus // each
     elif isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1 or gpus % nodes:
         raise LaunchError(f"{gpus} GPUs cannot be spread over {shown(nodes)} nodes; give a divisor of {gpus}.")
-    return chosen.write(Order(fields, network, shape_of(network), nodes, gpus // nodes))
+    made = chosen.write(Order(fields, network, shape_of(network), nodes, gpus // nodes))
+    left_out = tuple(f"Not represented in figures of {network.name}: {each}" for each in unrepresented(network))
+    return replace(made, remarks=(*made.remarks, *left_out))
 
 
 def complete(execution: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,6 +245,7 @@ def read_text(content: bytes | str, name: str, *, framework: str | None = None, 
             raise LaunchError(f"{shown(name)[1:-1]} is no text; a launch configuration is text in UTF-8.") from None
     if len(content) > MOST_BYTES or "\0" in content:
         raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration: too long, or not text.")
+    check_numbers(content, shown(name)[1:-1], LaunchError)
     content = content.replace("\r\n", "\n").replace("\r", "\n")
     asked = FRAMEWORKS.values() if framework is None else (framework_of(framework),)
     for each in asked:

@@ -1,10 +1,11 @@
 """The shape of a model in the flat words that configurations are compared in, from and to `models.Model`.
 
 Words are those of `models.Architecture` where it has one: `layers`, `hidden`, `ffn`, `heads`, `kv_heads`, `head_dim`,
-`gated_mlp`, `tied_embeddings`, `norm`, `positions`, and `q_rank`, `kv_rank`, `nope_head_dim`, `rope_head_dim`,
-`v_head_dim` of latent attention. Beside them: `seq` and `vocab`, as stored [tokens], `experts` of a layer, `top_k` of
-which a token visits, `expert_ffn` and `shared_ffn`, their widths, `moe_layer_freq`, 1 where all layers have experts or
-a list with a 1 for each that has, and `mtp_layers`, those for multi-token prediction that are trained.
+`gated_mlp`, `tied_embeddings`, `norm`, `positions`; `q_rank`, `kv_rank`, `nope_head_dim`, `rope_head_dim`, `v_head_dim`
+of latent attention; and `index_heads`, `index_head_dim`, `index_top_k`, `index_layers` of an indexer of sparse
+attention. Further: `seq` and `vocab`, as stored [tokens], `experts` of a layer, `top_k` of which a token visits,
+`expert_ffn` and `shared_ffn`, their widths, `moe_layer_freq`, 1 where all layers have experts or a list with a 1 for
+each that has, and `mtp_layers`, those for multi-token prediction that are trained.
 
 With latent attention `head_dim` is what the flag for it says, if anything, not the width of a query.
 """
@@ -32,13 +33,15 @@ SHAPE_WORDS: Final[Mapping[str, str]] = {
     "shared_ffn": "width of the shared experts together", "moe_layer_freq": "which layers have experts",
     "q_rank": "width of the compressed query", "kv_rank": "width of the compressed key and value",
     "nope_head_dim": "width of a head without position", "rope_head_dim": "width of its rotated part",
-    "v_head_dim": "width of a value head", "mtp_layers": "layers for multi-token prediction",
+    "v_head_dim": "width of a value head", "index_heads": "heads of the indexer of sparse attention",
+    "index_head_dim": "width of such a head", "index_top_k": "tokens that a query attends to",
+    "index_layers": "layers with an indexer of their own", "mtp_layers": "layers for multi-token prediction",
 }  # fmt: skip
 """Every word of a shape, and what it says."""
 
 _NEEDED: Final = ("layers", "hidden", "ffn", "heads", "seq")
 _TOLD: Final = ("layers", "hidden", "ffn", "heads", "kv_heads", "experts", "top_k", "expert_ffn", "shared_ffn",
-                "kv_rank", "gated_mlp")  # fmt: skip
+                "kv_rank", "gated_mlp", "index_heads", "index_head_dim", "index_top_k", "index_layers")  # fmt: skip
 """Words that tell models of the library apart."""
 
 
@@ -67,6 +70,11 @@ def shape_of(model: Model) -> dict[str, Any]:
             "rope_head_dim": latent.rope_head_dim, "v_head_dim": latent.v_head_dim,
         }  # fmt: skip
         shape["head_dim"] = latent.v_head_dim
+    if (index := a.sparse_attention) is not None:
+        shape |= {
+            "index_heads": index.heads, "index_head_dim": index.head_dim, "index_top_k": index.top_k,
+            "index_layers": a.indexer_layers,
+        }  # fmt: skip
     if a.trained_prediction_layers:
         shape["mtp_layers"] = a.trained_prediction_layers
     return {word: value for word, value in shape.items() if value is not None}
@@ -116,6 +124,11 @@ def model_of_shape(shape: Mapping[str, Any], name: str = "imported") -> Model:
                 "rope_head_dim": rope, "v_head_dim": shape.get("v_head_dim", 128),
             },
         }  # fmt: skip
+    if "index_top_k" in shape:
+        document["sparse_attention"] = {
+            "heads": shape["index_heads"], "head_dim": shape["index_head_dim"], "top_k": shape["index_top_k"],
+            "layers": shape.get("index_layers"),
+        }  # fmt: skip
     if "experts" in shape:
         document["experts"] = _experts(shape)
     notes = [] if "vocab" in shape else ["The vocabulary was not stated; 51,200 tokens are assumed."]
@@ -153,8 +166,8 @@ def named_shape(shape: Mapping[str, Any]) -> str | None:
     """Returns the name of the library's model that has a shape, None where there is none.
 
     Models are told apart by their blocks; the sequence length is the training run's, and the vocabulary decides only
-    where blocks are equal. Of several that are equal in all of that, the one that was there first in the alphabet
-    counts.
+    where blocks are equal. Of several that are equal in all of that, one without sparse attention counts, then the
+    first in the alphabet; where a shape says nothing of an indexer, that of a model with one may be meant.
 
     Args:
         shape: values by the words of this module.
@@ -162,7 +175,8 @@ def named_shape(shape: Mapping[str, Any]) -> str | None:
     if any(word not in shape for word in ("layers", "hidden", "ffn", "heads")):
         return None
     matches = [
-        (abs(int(known["vocab"]) - int(shape.get("vocab", known["vocab"]))), known["seq"] != shape.get("seq"), name)
+        (abs(int(known["vocab"]) - int(shape.get("vocab", known["vocab"]))), "index_top_k" in known,
+         known["seq"] != shape.get("seq"), name)
         for name, known in _library()
         if all(
             known.get(word, 0) == shape[word] for word in _TOLD if word in shape and (word != "ffn" or _has_mlps(known))
@@ -173,7 +187,7 @@ def named_shape(shape: Mapping[str, Any]) -> str | None:
         and ("kv_heads" in shape or known["kv_heads"] == known["heads"])
     ]
     close = [each for each in matches if each[0] <= 1_024]
-    return min(close)[2] if close else None
+    return min(close)[3] if close else None
 
 
 def _has_mlps(shape: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from engine.questions.plain import Statistics, chosen_statistics, plain, rows_of
 from engine.questions.scenario_documents import found_calibration, found_model, found_system
 from engine.questions.verb import Document, Execution, Named, Row, Verb
 from engine.scenarios.dispatch import evaluate
+from models import load, unrepresented
 from models.documents import Text, Whole
 
 __all__ = ["EVALUATE", "EXPORT_LAUNCH", "IMPORT_LAUNCH", "written_document"]
@@ -42,6 +43,7 @@ class EvaluateAnswer(Document):
     system: str
     cost_model: str
     calibration: str | None
+    not_represented: list[str] = Field(description="What of the model the figures leave out or approximate.")
     ok: int = Field(description="How many run.")
     executions: list[Row] = Field(description="Fields, status (ok, infeasible, invalid), the reason, and statistics.")
     units: dict[str, str] = Field(description="Units of the statistics by name.")
@@ -101,6 +103,9 @@ class ImportAnswer(Document):
     not_modelled: list[str] = Field(description="What is set and no field stands for.")
     unread: list[str] = Field(description="What is not known or not understood.")
     remarks: list[str]
+    not_represented: list[str] = Field(
+        description="What of the model figures leave out or approximate; empty where it is none of the library."
+    )
     refused: str = Field(description="Why the framework would not start it; empty where nothing speaks against it.")
 
 
@@ -116,7 +121,8 @@ def _evaluate(asked: EvaluateQuestion, context: Context) -> dict[str, Any]:
     rows = rows_of(found[[name for name in found if name != "id"]], cost_model, statistics)
     return {
         "model": model.name, "system": system.name, "cost_model": cost_model,
-        "calibration": found.attrs.get("calibration"), "ok": int((found["status"] == "ok").sum()),
+        "calibration": found.attrs.get("calibration"), "not_represented": list(unrepresented(model)),
+        "ok": int((found["status"] == "ok").sum()),
         "executions": [
             {name: value for name, value in row.items() if name not in known or name in table} for row in rows
         ],
@@ -148,9 +154,11 @@ def _import(asked: ImportQuestion, context: Context) -> dict[str, Any]:
         complete = plain(evaluable(found.execution))
     except ValueError:
         complete = None
+    named = named_shape(found.model)
     return {
         "framework": found.framework, "version": found.version, "num_procs": found.num_procs,
-        "model_name": named_shape(found.model), "model": plain(found.model), "execution": plain(found.execution),
+        "model_name": named, "not_represented": [] if named is None else list(unrepresented(load(named))),
+        "model": plain(found.model), "execution": plain(found.execution),
         "complete_execution": complete, "left": list(found.left), "not_modelled": list(found.not_modelled),
         "unread": list(found.unread), "remarks": list(found.remarks), "refused": found.refused,
     }  # fmt: skip

@@ -26,7 +26,7 @@ from engine.questions.bounds import Bounds, Context
 from engine.questions.registry import answer, too_long
 from engine.questions.verb import QuestionError
 
-__all__ = ["Answerer", "Busy", "Failed"]
+__all__ = ["Answerer", "Busy", "Failed", "bound_memory"]
 
 POLL: Final = 0.05
 """How often it is asked whether somebody still waits [s]."""
@@ -252,7 +252,7 @@ def serve() -> None:
     bounds, behind = pickle.load(source), pickle.load(source)
     if behind and hasattr(os, "nice"):
         os.nice(behind)
-    _bound_memory(bounds.memory_gib)
+    bound_memory(bounds.memory_gib)
     with _connected() as say:
         say("ready", None)
         for line in source:
@@ -299,8 +299,12 @@ def _line(content: Any, most: int) -> bytes:
     return line + b"\n"
 
 
-def _bound_memory(gib: float) -> None:
-    """Bounds what this process may take [GiB], where the system can: what goes beyond fails in a sentence."""
+def bound_memory(gib: float) -> None:
+    """Bounds the memory of this process, where the system can: what goes beyond it raises MemoryError.
+
+    Args:
+        gib: that it may take [GiB].
+    """
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -19,8 +19,8 @@ from models import Model
 from models.documents import Accepts, Whole
 
 __all__ = [
-    "ScenarioDocument", "ScenarioSummary", "found_calibration", "found_model", "found_system", "scenario_of",
-    "summary_of",
+    "ScenarioDocument", "ScenarioSummary", "found_calibration", "found_model", "found_system", "own_model_document",
+    "scenario_of", "summary_of",
 ]  # fmt: skip
 
 LIMITED = [column.name for column in ALL_FIELDS if not column.of_scenario]
@@ -80,6 +80,10 @@ class ScenarioSummary(Document):
     limits: dict[str, Any]
     cost_model: str
     calibration: str | None = Field(description="Name of the calibration whose values were used.")
+    not_represented: list[str] = Field(description="What of the model the figures leave out or approximate.")
+    model_document: dict[str, Any] | None = Field(
+        default=None, description="The model as a document; null where the library has it under its name."
+    )
 
 
 def scenario_of(document: ScenarioDocument | Mapping[str, Any], where: str = "the scenario") -> Scenario:
@@ -112,7 +116,20 @@ def summary_of(scenario: Scenario) -> dict[str, Any]:
         "limits": dict(scenario.limits),
         "cost_model": scenario.cost_model,
         "calibration": scenario.calibration_name,
+        "not_represented": list(models.unrepresented(scenario.model)),
+        "model_document": own_model_document(scenario.model),
     }
+
+
+def own_model_document(model: Model) -> dict[str, Any] | None:
+    """Returns a model as a document where its name alone would not find it; None for a model of the library.
+
+    Args:
+        model: one that was read or made.
+    """
+    if model.name in models.names() and models.load(model.name) == model:
+        return None
+    return models.to_document(model)
 
 
 def found_model(given: str | Mapping[str, Any]) -> Model:

@@ -17,7 +17,7 @@ from engine.cost_models.calibrated import (
     shared_weights,
 )
 from engine.executions.arrays import Floats
-from models import Model
+from models import Model, unrepresented
 
 __all__ = [
     "Pattern", "Stage", "Weights", "cached_elements", "held_weights", "key_value_heads", "not_represented",
@@ -147,11 +147,9 @@ def not_represented(model: Model) -> tuple[str, ...]:
     found = model.architecture
     if found is None:
         return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)
-    remarks = []
-    if found.sparse_attention is not None:
-        remarks.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
+    remarks = list(unrepresented(model))
     if found.sliding_window is not None and found.window_kind == "chunked":
         remarks.append("While decoding, chunked windows are taken as sliding ones of the same size.")
-    if found.prediction_layers:
+    if found.trained_prediction_layers:
         remarks.append("Tokens are generated one by one, without multi-token prediction.")
     return tuple(remarks)

@@ -4,6 +4,7 @@ Nothing in here knows what a model or a system is. This is the one module of `mo
 kinds of documents are read and edited in the same way.
 """
 
+from models.documents.bounds import check_numbers, check_toml_keys, check_values
 from models.documents.editing import changed_document, changes_between, lineage, marked, within
 from models.documents.reading import (
     MAX_FILE_BYTES,
@@ -40,6 +41,9 @@ __all__ = [
     "changed_document",
     "changes_between",
     "check_format",
+    "check_numbers",
+    "check_toml_keys",
+    "check_values",
     "did_you_mean",
     "lineage",
     "load_versioned",

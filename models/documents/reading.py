@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_args
+from typing import Annotated, Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
+
+from models.documents.bounds import check_numbers, check_values
 
 MAX_FILE_BYTES = 2_000_000
 """Largest file that is read [bytes]. The largest real one is a few kilobytes; anything near this is not ours."""
@@ -155,13 +157,19 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     return f"; did you mean {' or '.join(map(repr, matches))}" if matches else ""
 
 
-def read_json(path: str | os.PathLike[str], noun: str, error: type[DocumentError]) -> object:
+def read_json(
+    path: str | os.PathLike[str],
+    noun: str,
+    error: type[DocumentError],
+    allows_infinity: Callable[[object], bool] | None = None,
+) -> object:
     """Returns the JSON value in a file.
 
     Args:
         path: of the file.
         noun: what the document is called in messages, such as "model".
         error: class of the error to raise.
+        allows_infinity: as for `parse_json`.
 
     Raises `error` where the file is missing, not a regular file, larger than `MAX_FILE_BYTES`, not UTF-8, not JSON,
     nested too deeply, or has a key twice in one object.
@@ -181,17 +189,25 @@ def read_json(path: str | os.PathLike[str], noun: str, error: type[DocumentError
             raise
         reason = getattr(problem, "strerror", None) or str(problem)
         raise error(f"{where} cannot be read: {reason}.") from None
-    return parse_json(content, where, noun, error)
+    return parse_json(content, where, noun, error, allows_infinity)
 
 
-def parse_json(content: bytes, where: str, noun: str, error: type[DocumentError]) -> object:
-    """Returns the JSON value in `content`, UTF-8; `where` names it in messages.
+def parse_json(
+    content: bytes,
+    where: str,
+    noun: str,
+    error: type[DocumentError],
+    allows_infinity: Callable[[object], bool] | None = None,
+) -> object:
+    """Returns the JSON value in `content`, UTF-8, within the bounds of `models.documents.bounds`.
 
     Args:
         content: of a file, UTF-8 [bytes].
         where: name of the document in messages.
         noun: what the document is called in messages, such as "model".
         error: class of the error to raise.
+        allows_infinity: says of a parsed document whether it may hold `Infinity` and `NaN`, which are no JSON but
+            which Python writes; none may where None.
 
     Raises as `read_json` does.
     """
@@ -206,12 +222,16 @@ def parse_json(content: bytes, where: str, noun: str, error: type[DocumentError]
             raise error(f"{where}: key {shown(twice)} appears twice in one object; keep one of them.")
         return keys
 
-    def no_constant(word: str) -> NoReturn:
-        raise error(f"{where}: {word} is not a number that JSON allows; write a finite number.")
+    constants: list[str] = []
+
+    def constant(word: str) -> float:
+        constants.append(word)
+        return float(word)
 
     try:
         text = content.decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=unique, parse_constant=no_constant)
+        check_numbers(text, where, error)
+        found: object = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
     except DocumentError:
         raise
     except UnicodeDecodeError as problem:
@@ -222,8 +242,10 @@ def parse_json(content: bytes, where: str, noun: str, error: type[DocumentError]
         ) from None
     except RecursionError:
         raise error(f"{where} is nested too deeply for a {noun} file.") from None
-    except ValueError:  # an integer of more digits than Python converts
-        raise error(f"{where} holds a number with too many digits for a {noun} file.") from None
+    if constants and not (allows_infinity is not None and allows_infinity(found)):
+        raise error(f"{where}: {constants[0]} is not a number that JSON allows; write a finite number.")
+    check_values(found, where, error)
+    return found
 
 
 def name_from_stem(stem: str) -> str:
@@ -315,13 +337,10 @@ def _fault(error: ErrorDetails, schema: type[BaseModel], by_alias: bool) -> str:
     match error["type"]:
         case "extra_forbidden":
             accepted = _keys(_container(schema, location), by_alias)
-            return (
-                f"unknown key {shown(_dotted(location))}{did_you_mean(str(location[-1]), accepted)}; "
-                f"accepted keys here: {', '.join(accepted)}"
-            )
+            near = did_you_mean(str(location[-1]), accepted)
+            return f"unknown key {shown(_dotted(location))}{near}; {_accepted(accepted)}"
         case "missing":
-            accepted = _keys(_container(schema, location), by_alias)
-            return f"key {name} is missing; accepted keys here: {', '.join(accepted)}"
+            return f"key {name} is missing; {_accepted(_keys(_container(schema, location), by_alias))}"
         case "refused":
             return f"{name} {error['msg']}"
         case "not_accepted":
@@ -367,6 +386,10 @@ def _schema_within(annotation: Any) -> type[BaseModel] | None:
     return next((found for each in get_args(annotation) if (found := _schema_within(each))), None)
 
 
+def _accepted(keys: Sequence[str]) -> str:
+    return f"accepted keys here: {', '.join(keys)}" if keys else "no key is accepted here"
+
+
 def _keys(schema: type[BaseModel] | None, by_alias: bool) -> list[str]:
     fields = {} if schema is None else schema.model_fields
     return [str((by_alias and field.validation_alias) or key) for key, field in fields.items()]
@@ -377,7 +400,7 @@ class Library(Generic[Entity]):
     """The named documents shipped inside a package, and the one rule for what is a name and what is a path.
 
     `convert(document, where, name)` makes the object; `name` is what a document without a name of its own is called.
-    `folder` is where in the package the documents are.
+    `folder` is where in the package the documents are; `allows_infinity` is as for `parse_json`.
     """
 
     package: str
@@ -385,6 +408,7 @@ class Library(Generic[Entity]):
     error: type[DocumentError]
     convert: Callable[[object, str, str], Entity]
     folder: str = "library"
+    allows_infinity: Callable[[object], bool] | None = None
 
     @functools.cached_property
     def _files(self) -> dict[str, Traversable]:
@@ -427,7 +451,7 @@ class Library(Generic[Entity]):
         return self.convert(document, file.name, name)
 
     def _read(self, path: str | os.PathLike[str]) -> Entity:
-        document = read_json(path, self.noun, self.error)
+        document = read_json(path, self.noun, self.error, self.allows_infinity)
         plain = os.fspath(path)
         text = plain if isinstance(plain, str) else os.fsdecode(plain)
         return self.convert(document, shown(text)[1:-1], Path(text).stem)

@@ -96,7 +96,7 @@ def _limits(random: Random, tiers: int) -> dict[str, Any]:
         "tensor_par": ([1, 2, 4], 2, {"max": 4}, {"min": 2}, [1, 3, 6], (1, 8)),
         "pipeline_par": ({"max": 2}, [1, 2, 3], {"min": 2, "max": 6}),
         "data_par": ({"max": 4}, [1, 2, 4], 1),
-        "batch_size": ([4, 8], 6, {"min": 2, "max": 8}, {"max": 6}, [8, 4, 4, 64, 0], {"min": 3}),
+        "batch_size": ([4, 8], 6, {"min": 2, "max": 8}, {"max": 6}, [8, 4, 4, 64, 1], {"min": 3}),
         "microbatch_size": ([1, 2], 1, {"max": 4}, 3),
         "pipeline_interleaving": (1, {"max": 2}, [1, 3]),
         "tensor_par_net": (0, list(range(tiers)), tiers - 1, {"max": 1}),

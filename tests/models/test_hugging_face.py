@@ -204,7 +204,7 @@ def test_gemma_3_leaves_defaults_out_of_its_language_part() -> None:
     assert recorded is not None
     for key in ("heads", "kv_heads", "head_dim", "windows", "qk_norm", "norms_per_block", "tied_embeddings"):
         assert getattr(model.architecture, key) == getattr(recorded, key)
-    assert model.notes[0] == "The language model alone; what reads images or sound is left out."
+    assert model.left_out == ("Only the language model is counted: what reads images or sound is left out.",)
     assert "num_attention_heads is not in the file; 8, the default of its configuration class, is taken." in model.notes
 
 
@@ -247,6 +247,7 @@ def test_a_long_context_is_not_taken_for_the_training_length(longest: int, taken
 def test_every_type_is_tested() -> None:
     tested = {kind for kind, _ in CONFIGS.values()}
     also = {"deepseek_v32", "kimi_k2", "gemma3", "llama4_text", "gpt_bigcode", "starcoder2"}
+    also |= {"glm4_moe", "minimax_m2", "qwen3_vl_moe_text", "qwen3_vl_text"}  # see test_saved_configurations
     assert set(models.hugging_face_types()) == tested | also
 
 

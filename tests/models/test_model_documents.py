@@ -269,7 +269,7 @@ def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
         (b'{"hidden": NaN}', "NaN is not a number"),
         (b'{"hidden": -Infinity}', "-Infinity is not a number"),
         (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
-        (b'{"hidden": ' + b"9" * 100_000 + b"}", "too many digits"),
+        (b'{"hidden": ' + b"9" * 100_000 + b"}", "has a number of 100,000 digits"),
         (b" " * 3_000_000, "larger than 2 MB"),
         (b"null", "a model must be an object"),
     ],

@@ -14,6 +14,7 @@ import streamlit as st
 import hardware
 from dashboard.link.document_validation import Refused, sentence
 from dashboard.link.user_files import user_files
+from dashboard.widgets.upload import read_file
 from engine import calibrate
 from engine.calibrate import CalibrateError, Checked, Measured, Outcome, calibrated, parameters_of, system_named
 from engine.validation.error_tables import source_family
@@ -117,7 +118,7 @@ def prepared_upload(
 def _upload(
     key: str, mark: str, _contents: dict[str, bytes], _system: System, _given: dict[str, str], _base: Calibration
 ) -> Prepared:
-    measured = calibrate.read_contents(_contents, _given)
+    measured = read_file(calibrate.read_contents, _contents, _given)
     return Prepared(f"{key}-{mark}", calibrate.check(measured, _system, parameters_of(_base)), _base, False)
 
 

@@ -20,6 +20,7 @@ from dashboard.pages.calibrate.ranking import ranking
 from dashboard.pages.calibrate.use import offer
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, given, key_for
+from dashboard.widgets.upload import files_field
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent, signed_percent
 from engine import calibrate
@@ -135,10 +136,7 @@ def _upload() -> tuple[list[Any], str]:
         "Template", calibrate.template(), file_name="runs-template.csv", mime="text/csv", key="calibrate_template",
         icon=":material/download:", help="A table to fill in: a header and one example row.",
     )  # fmt: skip
-    files = st.file_uploader(
-        "Measured runs", type=["csv", "log", "txt", "out"], accept_multiple_files=True, key="calibrate_upload",
-        max_upload_size=MOST_MEGABYTES,
-    )  # fmt: skip
+    files = files_field("Measured runs", ["csv", "log", "txt", "out"], "calibrate_upload", MOST_MEGABYTES)
     given = st.text_input(
         "Where a run does not say", key="calibrate_given", placeholder="vocab=128256 dtype=bf16", max_chars=400,
         help="Fields for all runs that lack them, as FIELD=VALUE with spaces between.",

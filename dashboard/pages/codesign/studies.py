@@ -10,13 +10,14 @@ from typing import Final
 import streamlit as st
 
 from dashboard.link import state
-from dashboard.link.document_validation import Refused
+from dashboard.link.document_validation import MOST_MEGABYTES, Refused, checked_study
 from dashboard.link.own_studies import KEPT, OWN, OWN_TEXT, document_of, packed_study, unpacked_study
 from dashboard.link.text_encoding import LONGEST
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.codesign.phrases import changed, phrases
 from dashboard.widgets.controls import choose, key_for, menu_key, shut
 from dashboard.widgets.share import link_of, offer_link
+from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from engine.codesign import Study, ready_names, ready_study
 
@@ -136,11 +137,11 @@ def editor(study: Study) -> None:
                     st.rerun()
             st.download_button("Save as a file", text, "study.json", "application/json", key="codesign_save",
                                on_click="ignore", icon=":material/download:")  # fmt: skip
-        file = st.file_uploader("Open a study", type="json", key="codesign_file")
+        file = file_field("Open a study", "json", "codesign_file", MOST_MEGABYTES)
         if file is not None and st.session_state.get("_codesign_read") != file.file_id:
             st.session_state["_codesign_read"] = file.file_id
             try:
-                made = Study.from_json(file.getvalue(), file.name)
+                made = Study.from_document(read_file(checked_study, file.getvalue(), file.name), file.name)
             except ValueError as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:

@@ -18,6 +18,7 @@ from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_c
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.widgets.controls import choose
 from dashboard.widgets.own_table import PACKED
+from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from engine.planners import elastic
 from engine.planners.contract import PlanError
@@ -145,34 +146,42 @@ def _files() -> None:
         ("Model card (JSON)", "json", "elastic_card_file", _take_card),
         ("Measurements (CSV)", "csv", "elastic_trace_file", _take_trace),
     ):
-        file = st.file_uploader(label, type=[kind], key=key, max_upload_size=MOST_MEGABYTES)
+        file = file_field(label, [kind], key, MOST_MEGABYTES)
         if file is None or st.session_state.get(f"_{key}") == file.file_id:
             continue
         try:
             take(file.getvalue(), file.name)
-        except (PlanError, Refused, UnicodeDecodeError) as problem:
-            sentence = f"{file.name} is no text in UTF-8." if isinstance(problem, UnicodeDecodeError) else str(problem)
-            st.error(literal(sentence), icon=":material/error:")
+        except (PlanError, Refused) as problem:
+            st.error(literal(str(problem)), icon=":material/error:")
             continue
         st.session_state[f"_{key}"] = file.file_id
         st.rerun()
 
 
 def _take_card(content: bytes, name: str) -> None:
-    own = own_card_of(parse(content, name, "model card"), name)
+    own = read_file(_card_in, content, name)
     trace = st.session_state.pop(_TRACE, None)  # of a file that came before its card
     _use(own if own.measurements is not None or trace is None else OwnCard(own.card, trace))
 
 
 def _take_trace(content: bytes, name: str) -> None:
-    # A line end makes it text: never the path of a file of the server.
-    text = content.decode("utf-8-sig") + "\n"
-    elastic.read_measurements(text, name=name)
+    text = read_file(_trace_in, content, name)
     own = _own()
     if own is None:
         st.session_state[_TRACE] = text
     else:
         _use(OwnCard(own.card, text))
+
+
+def _card_in(content: bytes, name: str) -> OwnCard:
+    return own_card_of(parse(content, name, "model card"), name)
+
+
+def _trace_in(content: bytes, name: str) -> str:
+    # A line end makes it text: never the path of a file of the server.
+    text = content.decode("utf-8-sig") + "\n"
+    elastic.read_measurements(text, name=name)
+    return text
 
 
 def keep_card(card: ModelCard, of: Chosen | str, times: pd.DataFrame | None = None) -> None:

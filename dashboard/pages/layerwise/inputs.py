@@ -11,8 +11,10 @@ import streamlit as st
 from dashboard.jobs.layer_plans import ModelQuestion
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems
+from dashboard.link.document_validation import Refused
 from dashboard.widgets.controls import choose, given, key_for, segments
 from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
+from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.scenarios import system_titles
 from engine.planners.contract import PlanError
 from engine.planners.layerwise import LayerwiseProblem
@@ -84,17 +86,18 @@ def _upload() -> LayerProfile | None:
             f"activation_bytes and parameter_bytes, up to {MOST_MEGABYTES} MB. It stays on this server while this page "
             "is open."
         )
-        file = st.file_uploader(
-            "Layer profile", type=["txt", "csv", "json"], key="layerwise_upload", max_upload_size=MOST_MEGABYTES
-        )
+        file = file_field("Layer profile", ["txt", "csv", "json"], "layerwise_upload", MOST_MEGABYTES)
     if file is None:
         st.info("Upload a profile of layers, or take an example.", icon=":material/upload_file:")
         return None
     try:
-        text = file.getvalue().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise PlanError(f"{file.name} is no text in UTF-8.") from None
-    return profile_text(text, name=file.name)
+        return read_file(_profile, file.getvalue(), file.name)
+    except Refused as problem:
+        raise PlanError(str(problem)) from None
+
+
+def _profile(content: bytes, name: str) -> LayerProfile:
+    return profile_text(content.decode("utf-8-sig"), name=name)
 
 
 def _model_question() -> Question:

@@ -15,6 +15,7 @@ from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.queries.document_sheets import MORE_THAN_CALCULON, key_facts, representation
 from dashboard.queries.scenario_edits import scenario_with
 from dashboard.widgets.controls import whole, whole_field
+from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from engine import Scenario
 from engine.codesign import Study
@@ -28,14 +29,12 @@ def uploader() -> None:
     """Draws the button that takes a file."""
     with st.popover("Upload", icon=":material/upload_file:", help="A model or system of your own, as JSON."):
         st.caption("Calculon's model and system files, this dashboard's own, and config.json of Hugging Face are read.")
-        file = st.file_uploader(
-            f"Model or system, up to {MOST_MEGABYTES} MB", type="json", key="library_upload",
-            max_upload_size=MOST_MEGABYTES, help="It is checked before anything is done with it.",
-        )  # fmt: skip
+        file = file_field(f"Model or system, up to {MOST_MEGABYTES} MB", "json", "library_upload", MOST_MEGABYTES,
+                          help="It is checked before anything is done with it.")  # fmt: skip
         if file is None:
             return
         try:
-            found = read(file.getvalue(), file.name)
+            found = read_file(read, file.getvalue(), file.name)
         except Refused as problem:
             st.error(literal(str(problem)), icon=":material/error:")
             return

@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.link import scenario_parameters, state
-from dashboard.link.document_validation import PROBLEMS, Refused, sentence
+from dashboard.link.document_validation import PROBLEMS, sentence
 from dashboard.words.executions import choices, placed, title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, format_value, percent, signed_percent
@@ -17,7 +17,7 @@ from engine import Scenario, launch
 from engine.columns import ALL_FIELDS, called
 from engine.launch import Reading, Standing
 
-__all__ = ["ENDINGS", "draw", "is_launch", "parameters"]
+__all__ = ["ENDINGS", "draw", "parameters", "reading_of"]
 
 ENDINGS: Final = ("sh", "slurm", "sbatch", "txt", "py", "yaml", "yml", "toml")
 """Endings of files that are launch configurations where they are anything; JSON may be one, too."""
@@ -26,28 +26,37 @@ _MOST_SENTENCES: Final = 12
 """Sentences of a list that are shown."""
 
 
-def is_launch(name: str, content: bytes) -> bool:
-    """Tells whether a file is a launch configuration, whatever can be read of it."""
-    if name.lower().rpartition(".")[2] in ENDINGS:
-        return True
+def reading_of(name: str, content: bytes, *, can_be_document: bool) -> Reading | None:
+    """Returns what a launch configuration says; None for what is none and can be a document.
+
+    Args:
+        name: of the file.
+        content: of the file.
+        can_be_document: whether it may be a document of a scenario or model instead.
+
+    Raises `LaunchError` where it can be nothing but a launch configuration.
+    """
     try:
-        launch.read_text(content, name)
+        return launch.read_text(content, name)
     except launch.LaunchError:
-        return False
-    return True
+        if can_be_document:
+            return None
+        raise
 
 
-def draw(name: str, content: bytes) -> Mapping[str, str] | None:
+def draw(name: str, content: bytes, reading: Reading) -> Mapping[str, str] | None:
     """Draws what a configuration says and where it stands; returns the parameters of a link to it, None where it is not
-    enough for a scenario. Raises `Refused`."""
+    enough for a scenario.
+
+    Args:
+        name: of the file.
+        content: of the file, by which what was found of it is known again.
+        reading: what it says.
+    """
     now = state.current_scenario()
-    try:
-        reading = launch.read_text(content, name)
-    except launch.LaunchError as problem:
-        raise Refused(str(problem)) from None
     _said(reading)
     try:
-        stands = _standing(content, name, now, now.key)
+        stands = _standing(content, name, reading, now, now.key)
     except (*PROBLEMS, launch.LaunchError) as problem:
         st.warning(literal(sentence(problem)), icon=":material/help:")
         return None
@@ -56,16 +65,15 @@ def draw(name: str, content: bytes) -> Mapping[str, str] | None:
 
 
 @st.cache_data(show_spinner="Evaluating …", max_entries=16)
-def _standing(content: bytes, name: str, _now: Scenario, key: str) -> Standing:
+def _standing(content: bytes, name: str, _reading: Reading, _now: Scenario, key: str) -> Standing:
     """Where the execution stands on the current system; the model is the configuration's, else the current one."""
-    reading = launch.read_text(content, name)
     try:
-        model = launch.model_of_shape(reading.model, name.partition(".")[0][:60])
+        model = launch.model_of_shape(_reading.model, name.partition(".")[0][:60])
     except launch.LaunchError:
-        if reading.model.get("layers") is not None:
+        if _reading.model.get("layers") is not None:
             raise
         model = _now.model
-    return launch.standing(reading.execution, model, _now.system, cost_model=_now.cost_model,
+    return launch.standing(_reading.execution, model, _now.system, cost_model=_now.cost_model,
                            calibration=_now.calibration)  # fmt: skip
 
 

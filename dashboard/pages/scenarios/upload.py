@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import streamlit as st
 
 from dashboard.link import page_links, scenario_parameters, state
 from dashboard.link.comparison import Comparison
-from dashboard.link.document_validation import MOST_MEGABYTES, Refused, read
+from dashboard.link.document_validation import MOST_MEGABYTES, Refused, checked_study, read
 from dashboard.pages.scenarios import launch_file
 from dashboard.pages.scenarios.studies import open_study
 from dashboard.queries import compared_scenarios
 from dashboard.queries.document_sheets import key_facts
 from dashboard.queries.scenario_edits import scenario_with
 from dashboard.widgets import compared_scenarios as compare_scenarios
+from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from dashboard.words.scenarios import name_of, sentence_of
@@ -32,9 +34,9 @@ def opener() -> None:
     """Draws the button that opens a file."""
     tip = "A file of a scenario, comparison or study, as Share and Save make them, or a launch script of yours."
     with st.popover("Open a file", icon=":material/upload_file:", help=tip):
-        file = st.file_uploader(
+        file = file_field(
             f"Scenario, comparison, study or launch configuration, up to {MOST_MEGABYTES} MB",
-            type=["json", *launch_file.ENDINGS], key="scenarios_upload", max_upload_size=MOST_MEGABYTES,
+            ["json", *launch_file.ENDINGS], "scenarios_upload", MOST_MEGABYTES,
             help="JSON with model, system and limits of each scenario; config.json of Hugging Face; or a script, "
             f"recipe or configuration of {_FRAMEWORKS}, which is placed on the system above. It is checked before "
             "anything is done with it, and nothing in it is run.",
@@ -42,13 +44,8 @@ def opener() -> None:
         if file is None:
             _pasted()
             return
-        try:
-            if launch_file.is_launch(file.name, file.getvalue()):
-                _launch(file.name, file.getvalue())
-                return
-            _document(file.getvalue(), file.name)
-        except Refused as problem:
-            st.error(literal(str(problem)), icon=":material/error:")
+        ending = file.name.lower().rpartition(".")[2]
+        _opened(file.name, file.getvalue(), can_be_document=ending not in launch_file.ENDINGS)
 
 
 def _pasted() -> None:
@@ -59,26 +56,37 @@ def _pasted() -> None:
     )  # fmt: skip
     if not text or not text.strip():
         return
-    content, name = text.encode(), "What was pasted"
+    _opened("What was pasted", text.encode(), can_be_document=text.lstrip().startswith("{"))
+
+
+def _opened(name: str, content: bytes, *, can_be_document: bool) -> None:
+    """Draws what a file is, and the button that opens it."""
     try:
-        if text.lstrip().startswith("{") and not launch_file.is_launch(name, content):
-            _document(content, name)
+        found = read_file(_found, name, content, can_be_document)
+        if isinstance(found, launch.Reading):
+            link = launch_file.draw(name, content, found)
+            if link is not None:
+                _open("explore", link)
         else:
-            _launch(name, content)
+            _document(Study.from_document(found, name) if isinstance(found, dict) else found)
     except Refused as problem:
         st.error(literal(str(problem)), icon=":material/error:")
 
 
-def _launch(name: str, content: bytes) -> None:
-    """Draws a launch configuration, and the button to its scenario. Raises `Refused`."""
-    link = launch_file.draw(name, content)
-    if link is not None:
-        _open("explore", link)
-
-
-def _document(content: bytes, name: str) -> None:
-    """Draws what a document of ours, or of a model or system, is, and the button that opens it. Raises `Refused`."""
+def _found(
+    name: str, content: bytes, can_be_document: bool
+) -> launch.Reading | Scenario | Comparison | Model | System | dict[str, Any]:
+    """Returns what a launch configuration says, or what a document describes; of a study its checked document, for a
+    study that is pickled holds its models and systems whole."""
+    reading = launch_file.reading_of(name, content, can_be_document=can_be_document)
+    if reading is not None:
+        return reading
     found = read(content, name)
+    return checked_study(content, name) if isinstance(found, Study) else found
+
+
+def _document(found: Scenario | Comparison | Study | Model | System) -> None:
+    """Draws what a document of ours, or of a model or system, is, and the button that opens it. Raises `Refused`."""
     if isinstance(found, Scenario):
         _scenario(scenario_parameters.carried(found))
     elif isinstance(found, Comparison):

@@ -11,8 +11,10 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.schedules.gantt import gantt
+from dashboard.link.document_validation import Refused
 from dashboard.pages.schedules.questions import Question, titles
 from dashboard.widgets.chart import show
+from dashboard.widgets.upload import files_field, read_file
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, percent, relative
@@ -43,10 +45,8 @@ def measured(name: str, question: Question, chunks: int, placement: Placement, m
         mode: the theme.
     """
     st.html(markup.head("A measured run, or an order of your own", f"beside {titles()[name]}"))
-    files = st.file_uploader(
-        f"Traces, tables of events or an order, up to {MOST_MEGABYTES} MB", type=["json", "csv"],
-        accept_multiple_files=True, key="schedules_measured", max_upload_size=MOST_MEGABYTES, help=_HELP,
-    )  # fmt: skip
+    files = files_field(f"Traces, tables of events or an order, up to {MOST_MEGABYTES} MB", ["json", "csv"],
+                        "schedules_measured", MOST_MEGABYTES, help=_HELP)  # fmt: skip
     if not files:
         st.caption(
             "Traces of torch’s profiler or a table of a run’s forwards and backwards are drawn above the schedule, "
@@ -55,16 +55,21 @@ def measured(name: str, question: Question, chunks: int, placement: Placement, m
         )
         return
     try:
-        texts = [file.getvalue().decode("utf-8") for file in files]
-        if len(texts) == 1 and _is_order(texts[0]):
-            _order(own_order(texts[0], question, placement), question, mode)
+        found = read_file(_found, question, placement, *(file.getvalue() for file in files))
+        if isinstance(found, Replay):
+            _order(found, question, mode)
         else:
-            events = _together([read_events(text) for text in texts])
-            _beside(events, compared(events, name, chunks), name, mode)
-    except UnicodeDecodeError:
-        st.error("A file is no text in UTF-8.", icon=":material/error:")
-    except ScheduleError as problem:
+            _beside(found, compared(found, name, chunks), name, mode)
+    except (Refused, ScheduleError) as problem:
         st.error(literal(str(problem)), icon=":material/error:")
+
+
+def _found(question: Question, placement: Placement, *contents: bytes) -> Replay | pd.DataFrame:
+    """Returns the replay of an order of somebody's own, or the events of a measured run."""
+    texts = [content.decode("utf-8") for content in contents]
+    if len(texts) == 1 and _is_order(texts[0]):
+        return own_order(texts[0], question, placement)
+    return _together([read_events(text) for text in texts])
 
 
 def _is_order(text: str) -> bool:

@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.link.document_validation import Refused, sentence
+from dashboard.widgets.upload import read_file
 from engine import validation
 from engine.validation import Runs, RunsFileError, generation_of, system_named
 from engine.validation.error_tables import error_statistics, source_family
@@ -79,7 +80,7 @@ def uploaded(content: bytes, name: str) -> Checked:
 
 @st.cache_resource(show_spinner="Predicting the uploaded runs", max_entries=6)
 def _uploaded(key: str, name: str, _content: bytes) -> Checked:
-    return _checked(key, read_upload(_content, name), False)
+    return _checked(key, read_file(read_upload, _content, name), False)
 
 
 def read_upload(content: bytes, name: str) -> Runs:

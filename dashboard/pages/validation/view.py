@@ -21,6 +21,7 @@ from dashboard.pages.validation.run import panel
 from dashboard.pages.validation.tables import errors, not_supported, worst
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.controls import choose
+from dashboard.widgets.upload import file_field
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, percent, signed_percent
 from engine.validation import library_calibration
@@ -135,8 +136,7 @@ def _runs(bar: Any) -> data.Checked:
             "runs.csv: hardware, hidden, ffn, layers, heads, vocab, seq_len, num_gpus, tp, pp, dp, mbs, gbs and a "
             "measured step_time_s or tokens_per_s_per_gpu. It stays on this server while this page is open."
         )
-        file = st.file_uploader("Measured runs", type="csv", key="validation_upload", max_upload_size=MOST_MEGABYTES,
-                                on_change=_other_runs)  # fmt: skip
+        file = file_field("Measured runs", "csv", "validation_upload", MOST_MEGABYTES, on_change=_other_runs)
     if file is not None:
         try:
             return data.uploaded(file.getvalue(), file.name)

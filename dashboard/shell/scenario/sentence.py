@@ -69,6 +69,8 @@ def show() -> Place:
         place = st.container(width="content")
         share.opener()
     cost_model.notice(scenario)
+    if left_out := models.unrepresented(model):
+        st.caption(literal(f"Not represented: {' '.join(left_out)}"))
     return place
 
 

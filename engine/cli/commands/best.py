@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.asked_scenario import scenario_line, scenario_of, write_error, write_stages
+from engine.cli.asked_scenario import scenario_of, write_error, write_scenario, write_stages
 from engine.cli.options import (
     CalibrationOption,
     CostModelOption,
@@ -68,7 +68,8 @@ def best(
       shardscape best llama-3.1-70B h100_80g_sxm --procs 512 --max-batch 512 --datatype bfloat16 --recommended
 
     \b
-    JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), total,
+    JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
+    not_represented (of the model), model_document (null for a model of the library), total,
     feasible, evaluated, step_time_interval (low, high [s], share of comparable measured runs between them, rows,
     sources, runs, few_sources; null where no runs tell), not_measured (what no measured run had of what the best rests
     on), top (best first: id, fields and statistics), seconds.
@@ -104,7 +105,7 @@ def best(
         rows = {"top": table.to_dict("records"), "seconds": seconds}
         write(as_json({**best_document(found, table), **rows, **further}))
     else:
-        write(scenario_line(scenario))
+        write_scenario(scenario)
         write(
             f"{found.total:,} executions, {found.feasible:,} of them feasible, {found.evaluated:,} evaluated "
             f"({seconds:.2f} s)"

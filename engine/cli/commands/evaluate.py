@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from engine.cli.asked_scenario import write_unrepresented
 from engine.cli.options import EXTENSION_NAMES, CalibrationOption, CostModelOption, ModelArgument, SystemArgument
 from engine.cli.output import ExitCode, calibration_of, evaluated_by, executions_table, statistics_list, write
 
@@ -82,6 +83,7 @@ def evaluate(
         f"{counts['invalid']:,} are invalid ({evaluated_by(by.cost_model.name, by.calibration_name)}).",
         stream=sys.stderr,
     )
+    write_unrepresented(by.model, sys.stderr)
     if by.unread:
         write(f"The cost model {by.cost_model.name} does not read {', '.join(by.unread)}.", stream=sys.stderr)
     if not counts["ok"]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.asked_scenario import scenario_line, scenario_of, write_error, write_reasons, write_stages
+from engine.cli.asked_scenario import scenario_of, write_error, write_reasons, write_scenario, write_stages
 from engine.cli.options import (
     CalibrationOption,
     CostModelOption,
@@ -82,7 +82,8 @@ def explore(
       shardscape explore llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --limit launch=graphs
 
     \b
-    JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name), total,
+    JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
+    not_represented (of the model), model_document (null for a model of the library), total,
     feasible, infeasible_by_reason (a number per reason), best (the highest sample rate: fields and statistics),
     step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, sources, runs,
     few_sources; null where no runs tell), not_measured (what no measured run had of what that rests on), top (a list of
@@ -178,7 +179,7 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
     from engine.columns import by_name
     from engine.economics import derived_columns
 
-    write(scenario_line(found.scenario))
+    write_scenario(found.scenario)
     speed = f"{seconds:.2f} s, {rate(found.total / seconds)}" if seconds > 0 else "0 s"
     write(
         f"{found.total:,} executions, {found.feasible:,} of them feasible "

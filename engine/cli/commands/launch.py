@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.launch import Reading, Standing, Written
+    from models.loader import ModelLike
 
 __all__ = ["execution_in", "export", "import_"]
 
@@ -46,7 +47,7 @@ def export(
 
     What the framework cannot say, and what the configuration sets without a field here, is listed where errors go, and
     as comments in the file. EXECUTION is a CSV, Parquet or JSON file, or what `best --json` and `explore --json` print,
-    which names the model, too.
+    which names the model, or holds it where it is one of your own.
 
     \b
     Examples:
@@ -62,7 +63,7 @@ def export(
     from engine.launch import write as written_for
 
     chosen, named = execution_in(execution, row)
-    network = model or named
+    network: ModelLike | None = model or named
     if network is None:
         raise LaunchError(f"{execution} does not name its model; give it with --model.")
     made = written_for(chosen, network, framework=framework, nodes=nodes)
@@ -121,10 +122,12 @@ def import_(
 
     \b
     JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, left (for other
-    sources to say), not_modelled, unread, remarks, refused (why the framework would not start it); with --system also
+    sources to say), not_modelled, unread, remarks, not_represented (of the model),
+    refused (why the framework would not start it); with --system also
     standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, steps (changes,
     flags, sample_rate, gain), execution and best (fields and statistics).
     """
+    import models
     from engine.launch import LaunchError, OnlyModelError, named_shape, read
 
     if system is None and (limit or cost_model or calibration):
@@ -136,6 +139,8 @@ def import_(
         return
     named = named_shape(found.model)
     stands = None if system is None else _standing(found, file, system, model, limit, cost_model, calibration)
+    network = stands.scenario.model if stands is not None else None if named is None else models.load(named)
+    left_out = [] if network is None else list(models.unrepresented(network))
     if json:
         from engine.questions.standings import standing_document
 
@@ -144,10 +149,10 @@ def import_(
             "framework": found.framework, "version": found.version, "num_procs": found.num_procs, "model_name": named,
             "model": found.model, "execution": found.execution, "left": list(found.left),
             "not_modelled": list(found.not_modelled), "unread": list(found.unread), "remarks": list(found.remarks),
-            "refused": found.refused, **place,
+            "not_represented": left_out, "refused": found.refused, **place,
         }))  # fmt: skip
     else:
-        _print_reading(found, named)
+        _print_reading(found, named, left_out)
         if stands is not None:
             _print_standing(stands, found.framework)
     if out is not None:
@@ -162,13 +167,18 @@ def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -
     model = models.load(file)
     shape = shape_of(model)
     named = named_shape(shape)
+    left_out = models.unrepresented(model)
     if json:
-        write(as_json({"framework": None, "model_name": named, "model": shape, "execution": {}}))
+        write(as_json({
+            "framework": None, "model_name": named, "model": shape, "not_represented": left_out, "execution": {},
+        }))  # fmt: skip
         return
     size = "" if model.parameters is None else f", {model.parameters / 1e9:.4g} billion parameters"
     known = "which the library does not have" if named is None else f"{named} of the library"
     write(f"Hugging Face config.json: {model.title}, {known}; {shape['layers']:,} blocks{size}, sequences of "
           f"{model.seq_size:,} tokens")  # fmt: skip
+    for sentence in left_out:
+        write(f"Not represented: {sentence}")
     write("It says how a model is built, not how it is trained. Wherever a command asks for a model, give the file:")
     write()
     write(f"  shardscape best {shlex.quote(str(file))} {shlex.quote(system or 'h100_80g_sxm')} --procs {procs or 64} "
@@ -232,7 +242,7 @@ def _print_standing(stands: Standing, framework: str) -> None:
     write(text_table(("gain", "samples/s", "change"), rows, left=(2,)))
 
 
-def _print_reading(found: Reading, named: str | None) -> None:
+def _print_reading(found: Reading, named: str | None, left_out: Sequence[str]) -> None:
     from engine.columns import ALL_FIELDS
     from engine.columns.fields import CHOICE_LABELS
     from engine.launch import FRAMEWORKS
@@ -256,6 +266,7 @@ def _print_reading(found: Reading, named: str | None) -> None:
         "Set there, not modelled here": found.not_modelled,
         "Not read": found.unread,
         "Remarks": found.remarks,
+        "Of the model not represented in figures": left_out,
     }
     _tell(framework.title, found.version, lists)
 
@@ -276,25 +287,40 @@ def _tell(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:
                 write(f"- {each}", stream=sys.stderr)
 
 
-def execution_in(file: Path, row: int) -> tuple[dict[str, Any], str | None]:
-    """Returns the execution in a row of a file, and the model's name where the file is what a command printed.
+def execution_in(file: Path, row: int) -> tuple[dict[str, Any], ModelLike | None]:
+    """Returns the execution in a row of a file, and the model, or its name in the library, where a command printed it.
 
     Args:
         file: executions as a table, or what `best --json` and `explore --json` print.
         row: which, counted from 0.
     """
+    import models
     from engine.cli.commands.layers import chosen_execution
 
     try:
         if file.suffix.lower() == ".json" and file.is_file() and file.stat().st_size <= LARGEST_RESULT:
             document = json_module.loads(file.read_text("utf-8"))
-            named = document.get("model") if isinstance(document, dict) else None
+            named = _model_in(document, str(file))
             rows = document.get("top", [document]) if isinstance(document, dict) else document
             if isinstance(rows, list) and row < len(rows) and isinstance(rows[row], dict):
-                return dict(rows[row]), named if isinstance(named, str) else None
+                return dict(rows[row]), named
+    except models.ModelFileError:
+        raise
     except (OSError, ValueError, RecursionError):
         pass  # said below, by what reads executions
     return chosen_execution(file, row), None
+
+
+def _model_in(document: Any, where: str) -> ModelLike | None:
+    """The model that printed results are of: as a document where it is no model of the library, else its name."""
+    import models
+
+    if not isinstance(document, dict):
+        return None
+    own, named = document.get("model_document"), document.get("model")
+    if own is not None:
+        return models.load_document(own, f"{where}, model_document")
+    return named if isinstance(named, str) else None
 
 
 def _write_files(made: Written, folder: Path) -> None:

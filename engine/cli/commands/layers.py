@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from engine.cli.asked_scenario import write_unrepresented
 from engine.cli.options import CalibrationOption, CostModelOption, ModelArgument, SystemArgument
 from engine.cli.output import ExitCode, as_json, calibration_of, evaluated_by, text_table, write
 
@@ -68,6 +69,7 @@ def layers(
     used = by.calibration(values)
     told = evaluated_by(by.name, None if used is None else used.name)
     write(f"{len(found)} {by.operations_called} ({told}).", stream=sys.stderr)
+    write_unrepresented(network, sys.stderr)
     read = {column.name for column in fields_of(by.name)}
     if unread := [name for name in chosen if name not in read]:
         write(f"The cost model {by.name} does not read {', '.join(unread)}.", stream=sys.stderr)

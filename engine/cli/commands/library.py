@@ -73,6 +73,8 @@ def show_model(name: Name, json: JsonOption = False) -> None:
         _show(model.block.model_dump(), "  ")
     for sentence in model.not_represented:
         write(f"not represented: {sentence}")
+    for sentence in models.unrepresented(model):
+        write(f"not represented by any cost model: {sentence}")
 
 
 @systems_app.command("show")

@@ -30,7 +30,7 @@ from engine.cost_models.calibrated.physics.inputs import (
 from engine.cost_models.calibrated.physics.pipeline.schedules import plain_schedule
 from engine.cost_models.calibrated.systems import accelerator_of, fastest_attention
 from hardware import System
-from models import Model
+from models import Model, unrepresented
 
 __all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "left_out", "model_shapes", "shaped_case"]
 
@@ -156,14 +156,9 @@ def left_out(model: Model) -> tuple[str, ...]:
         remarks.append(f"The embedding of {found.max_seq:,} positions is not counted.")
     if found.positions == "relative":
         remarks.append("Relative positions, with a projection of their own in every block, are not counted.")
-    if found.sparse_attention is not None:
-        remarks.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
     if found.experts is not None:
         remarks.append("Experts are visited evenly: neither an uneven load nor dropped tokens are modelled.")
-    if extra := found.prediction_layers - found.trained_prediction_layers:
-        remarks.append(f"The {'block' if extra == 1 else f'{extra} blocks'} for multi-token prediction "
-                       f"{'is' if extra == 1 else 'are'} not counted.")  # fmt: skip
-    return tuple(remarks)
+    return (*remarks, *unrepresented(model))
 
 
 def case_of(model: Model, system: System, executions: Mapping[str, Any]) -> Case:

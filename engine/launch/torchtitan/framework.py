@@ -13,7 +13,7 @@ from engine.launch.shell import Word
 from engine.launch.torchtitan.reading import read
 from engine.launch.torchtitan.writing import TITLE, VERSION, write
 from engine.launch.words_of_flags import origin_of, unread_word, value_of, word_after
-from models.documents import shown
+from models.documents import check_toml_keys, shown
 
 __all__ = ["TORCHTITAN", "Torchtitan"]
 
@@ -70,6 +70,7 @@ class Torchtitan:
         if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
             return _command(text, name)
         try:
+            check_toml_keys(text, shown(name)[1:-1], LaunchError)
             document = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as problem:
             if not toml:

@@ -21,7 +21,7 @@ from engine.planners.intra_operator.layer_graphs import (
 from engine.planners.intra_operator.mesh import Mesh, given_system, mesh_of
 from hardware import System, system_of
 from hardware.loader import SystemLike
-from models import Architecture, model_of
+from models import Architecture, model_of, unrepresented
 from models.loader import ModelLike
 
 __all__ = ["any_mesh", "library_layers", "system_mesh"]
@@ -58,7 +58,7 @@ def library_layers(
         if kind not in kinds:
             kinds[kind] = _layer(shape, found.seq_size, batch, *kind)
         order.append(kinds[kind])
-    return found.name, order, _notes(shape)
+    return found.name, order, (*_notes(shape), *unrepresented(found))
 
 
 def _layer(shape: Architecture, length: int, batch: int, mixture: bool, window: int | None) -> LayerGraph:
@@ -93,8 +93,6 @@ def _layer(shape: Architecture, length: int, batch: int, mixture: bool, window: 
 
 def _notes(shape: Architecture) -> tuple[str, ...]:
     notes = ["Embedding and head are left out, in time and in memory."]
-    if shape.sparse_attention is not None:
-        notes.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
     if shape.positions == "relative":
         notes.append("Relative positions, with a projection of their own in every block, are not counted.")
     if shape.sliding_window is not None:

@@ -170,7 +170,7 @@ def test_what_was_wrong_with_the_link_is_forgotten_with_it() -> None:
     assert seen(run(app))["problems"] == ()
 
 
-values = st.integers(0, 10_000)
+values = st.integers(1, 10_000)
 numbers = st.one_of(
     values,
     st.lists(values, min_size=1, max_size=5),
@@ -217,7 +217,7 @@ def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
                                  "'gpt3-175B-maxtext' or 'opt-175B'. Showing Llama 3.1 70B instead."),
         ({"limits": "pipelines:2"}, "The link limits pipelines, which is no choice of an execution; did you mean "
                                     "'pipeline_par'"),
-        ({"limits": "tensor_par:x"}, "Tensor parallel (tensor_par) cannot be 'x'; it is a whole number from 0 to "
+        ({"limits": "tensor_par:x"}, "Tensor parallel (tensor_par) cannot be 'x'; it is a whole number from 1 to "
                                      "2,147,483,647. This limit is left out."),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine import LimitError
-from engine.columns import FIELDS
+from engine.columns import ALL_FIELDS, FIELDS, Column
 from engine.executions.limits import normalise as normalise_of
 from engine.executions.limits import permits
 from models.documents import shown
@@ -18,7 +18,7 @@ DEEP: Any = []
 for _ in range(50_000):
     DEEP = [DEEP]
 
-WHOLE = "it is a whole number from 0 to 2,147,483,647."
+WHOLE = "it is a whole number from 1 to 2,147,483,647."
 TENSOR = "Tensor parallel (tensor_par)"
 NEAR = "did you mean 'tensor_par' or 'tensor_par_comm_type' or 'tensor_par_net'"
 ACCEPTED = ", ".join(
@@ -101,6 +101,28 @@ def test_rubbish_is_refused_briefly(name: str, value: Any) -> None:
             normalise({name: limit})
     with pytest.raises(LimitError, match=r"^[^\n]{10,900}\.$"):
         normalise({shown(value) * 2: 1})
+
+
+@pytest.mark.parametrize("column", [each for each in ALL_FIELDS if not each.of_scenario], ids=lambda each: each.name)
+def test_every_limit_refuses_every_value_that_its_field_cannot_have(column: Column) -> None:
+    ends = {"bool": (True, False), "int64": (column.least, 2**31 - 1)}
+    right = column.choices or column.numbers or ends[column.dtype]
+    wrong: list[Any] = [-1, -(2**63), 2**31, 1.5, 2.0, None, "", "nothing", [1], {}, float("nan"), float("inf")]
+    wrong += [True, False] if column.dtype != "bool" else [0, 1]
+    wrong += [column.least - 1, *([4] if column.numbers else [])] if column.dtype == "int64" else []
+    for value in wrong:
+        alone = [value] if value not in ({}, [1], None) else []
+        for limit in ([value], [right[0], value], [value, right[-1]], *alone):
+            with pytest.raises(LimitError):
+                normalise_of({column.name: limit}, "calibrated")
+        if column.dtype == "int64" and (value, type(value)) != (0, int):  # 0 is how an open end is written
+            for end in ("min", "max"):
+                with pytest.raises(LimitError):
+                    normalise_of({column.name: {end: value}}, "calibrated")
+    assert normalise_of({column.name: list(right)}, "calibrated") == {column.name: sorted(right)}
+    if column.dtype == "int64":
+        every = {"min": 0, "max": 2**31 - 1}
+        assert normalise_of({column.name: every}, "calibrated") == {column.name: every}
 
 
 def test_equal_limits_become_equal() -> None:

@@ -272,6 +272,16 @@ def test_rubbish_is_refused_in_a_sentence() -> None:
     refused()
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_unknown_key_is_refused_with_the_keys_that_there_are(verb: str) -> None:
+    with pytest.raises(QuestionError) as refusal:
+        answer(verb, {"no_such_key": 1})
+    keys = list(VERBS[verb].asks.model_fields)
+    accepted = f"accepted keys here: {', '.join(keys)}" if keys else "no key is accepted here"
+    assert f"unknown key 'no_such_key'; {accepted}" in str(refusal.value)
+    assert ": ." not in str(refusal.value)
+
+
 def test_time_is_bounded_whatever_a_search_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.questions.process.GRACE", 0.2)
     answerer = Answerer(Bounds(longest_seconds=1.0, largest_space=10**9))

@@ -139,7 +139,7 @@ RANGE = "a range has min, max or both, for a number."
         ),
         (
             {"limits": {"tensor_par": "2"}},
-            ": Tensor parallel (tensor_par) cannot be '2'; it is a whole number from 0 to 2,147,483,647.",
+            ": Tensor parallel (tensor_par) cannot be '2'; it is a whole number from 1 to 2,147,483,647.",
         ),
     ],
     ids=str,

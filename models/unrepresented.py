@@ -1,0 +1,33 @@
+"""What of a published model no figure of this product stands for, said the same wherever the model is used."""
+
+from __future__ import annotations
+
+from models.schema import Model
+
+__all__ = ["unrepresented"]
+
+
+def unrepresented(model: Model) -> tuple[str, ...]:
+    """Returns one sentence for each part of a published model that every cost model leaves out or approximates.
+
+    Empty for most models. What one cost model alone leaves out, such as biases, it says itself.
+
+    Args:
+        model: one that was read or made.
+    """
+    found = model.architecture
+    if found is None:
+        return ()
+    remarks = []
+    if found.sparse_attention is not None:
+        chosen = found.sparse_attention.top_k
+        remarks.append(
+            f"Sparse attention is taken as attention to everything: {model.seq_size:,} tokens where an indexer picks "
+            f"{chosen:,}, and the indexer is left out."
+            if chosen < model.seq_size else
+            f"The indexer of sparse attention is left out; its {chosen:,} tokens are the whole sequence."
+        )  # fmt: skip
+    if extra := found.prediction_layers - found.trained_prediction_layers:
+        what = "The block" if extra == 1 else f"The {extra} blocks"
+        remarks.append(f"{what} for multi-token prediction {'is' if extra == 1 else 'are'} left out.")
+    return (*remarks, *model.left_out)
