@@ -15,6 +15,7 @@ from engine.codesign.answers import MIX, Results
 from engine.codesign.costs import bill, breakdown, preset, preset_names, said_of
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
 from engine.codesign.estimates import Estimate, estimate
+from engine.codesign.integrity import FolderCheck, check_folder
 from engine.codesign.library import ready_names, ready_study
 from engine.codesign.quantities import QUANTITIES, Quantity
 from engine.codesign.reading import best_per_budget, front, results
@@ -35,6 +36,7 @@ __all__ = [
     "Design",
     "Edit",
     "Estimate",
+    "FolderCheck",
     "FolderError",
     "Follow",
     "Progress",
@@ -47,6 +49,7 @@ __all__ = [
     "best_per_budget",
     "bill",
     "breakdown",
+    "check_folder",
     "estimate",
     "front",
     "preset",

@@ -21,7 +21,10 @@ from engine.whatif.kept import Kept
 from engine.whatif.prepared_spaces import AnyReadySpace, layout_key, ready
 from engine.whatif.search import searchable
 
-__all__ = ["EXPLORED", "FIELDS_KEPT", "LARGEST_SEARCHED", "row_schema", "rows_of"]
+__all__ = ["EXPLORED", "FIELDS_KEPT", "LARGEST_SEARCHED", "STATUSES", "row_schema", "rows_of"]
+
+STATUSES: Final = ("ok", "infeasible", "problem", "skipped")
+"""What may become of a point; see `row_schema`."""
 
 LARGEST_SEARCHED: Final = 2_000_000_000
 """Executions of the space of a point beyond which it is a problem: some minutes of work."""

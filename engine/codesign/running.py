@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -17,7 +16,7 @@ from engine.codesign.executors import HereExecutor, Interpreters, of_client, wor
 from engine.codesign.folder import ResultFolder
 from engine.codesign.merging import merge, merges
 from engine.codesign.pruning import Pruner
-from engine.codesign.reading import results
+from engine.codesign.reading import results, study_in
 from engine.codesign.study import Study
 from engine.codesign.tasks import Done, Task, work
 from engine.codesign.versions import version
@@ -127,23 +126,30 @@ def run(
 
 
 def _begin(study: Study, place: ResultFolder) -> None:
-    """Puts the study into its folder, or sees that it is the one there."""
-    there = place.study()
-    if there is None:
+    """Puts the study into its folder, or sees that it is the one there; one that is damaged is written again where all
+    parts are of this study."""
+    try:
+        there = place.study()
+        other = None if there is None else study_in(there, place)
+    except FolderError:
+        if not place.parts() or not all(place.is_of(name, study.key) for _, _, name in place.parts()):
+            raise
+        place.keep_study(study.to_document())
+        return
+    if other is None:
         if place.parts():
             raise FolderError(
                 f"{shown(place.place)} has parts but no study.json, so nothing says what they are; give another folder."
             )
-        place.keep_study(json.dumps(study.to_document(), indent=1).encode())
+        place.keep_study(study.to_document())
         return
-    other = Study.from_json(there, f"study.json in {shown(place.place)}")
     if other.key != study.key:
         raise FolderError(
             f"{shown(place.place)} holds the results of another study"
             f"{f' ({shown(other.document.name)})' if other.document.name else ''}; give another folder."
         )
     if other.document != study.document:  # other prices or questions: the newest stand in the folder
-        place.keep_study(json.dumps(study.to_document(), indent=1).encode())
+        place.keep_study(study.to_document())
 
 
 def missing(study: Study, place: ResultFolder) -> list[tuple[int, int]]:
@@ -156,7 +162,7 @@ def missing(study: Study, place: ResultFolder) -> list[tuple[int, int]]:
     """
     gaps, reached = [], 0
     for first, count, name in place.parts():
-        if not place.whole(name):
+        if place.part_state(name) == "damaged":
             place.remove(name)
             continue
         if first > reached:

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 import hardware
 import models
+from engine.codesign.checksums import CHECKSUM
 from engine.codesign.errors import StudyError
 from engine.codesign.order import digits_of, spread
 from engine.codesign.schema import FORMAT, StudyDocument
@@ -89,7 +90,9 @@ class Study:
             raise StudyError(f"{where} is {shown(document)}; a study must be an object with named keys.")
         check_format(document, where, FORMAT, "study", StudyError)
         try:
-            said = StudyDocument.model_validate({key: value for key, value in document.items() if key != "format"})
+            said = StudyDocument.model_validate(
+                {key: value for key, value in document.items() if key not in ("format", CHECKSUM)}
+            )
         except ValidationError as problem:
             raise StudyError(sentence(problem, StudyDocument, where, by_alias=True)) from None
         found = cls(

@@ -57,6 +57,9 @@ def codesign(
     sensitivity: Annotated[
         int | None, typer.Option("--sensitivity", metavar="DESIGN", help="Tell where one more dollar goes, too.")
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Verify the checksums of a folder of results, and compute nothing.")
+    ] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print the front as CSV.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -72,6 +75,7 @@ def codesign(
       shardscape codesign study.json --folder s3://bucket/study --cluster tcp://10.0.0.1:8786
       shardscape codesign offload_capacity_and_bandwidth --folder offload
       shardscape codesign results --objective tokens_per_s --objective watts --csv
+      shardscape codesign results --check
     """
     from engine.codesign import StudyCancelled, StudyError, estimate, ready_names, results, run
     from engine.codesign.executors import workers_at
@@ -80,6 +84,11 @@ def codesign(
 
     if csv and json:
         raise StudyError("Give --csv or --json, not both.")
+    if check:
+        if folder or cluster or workers or dry or csv:
+            raise StudyError("--check verifies a folder of results; of the other options it takes --json only.")
+        _check(study, json=json)
+        return
     if study not in ready_names() and _is_folder(study):
         if folder or cluster or workers or dry:
             raise StudyError(f"{study} is a folder of results; --folder, --cluster, --workers and --count run studies.")
@@ -106,6 +115,25 @@ def codesign(
         line.clear()
     _say(_of_run(done, place))
     _tell(_answers(results(place), objective, budget, of, at), sensitivity, csv=csv, json=json)
+
+
+def _check(folder: str, *, json: bool) -> None:
+    """Prints the state of a folder's files; exit code 3 where one is damaged."""
+    from engine.codesign import StudyError, check_folder
+
+    if not _is_folder(folder):
+        raise StudyError(f"{folder} is no folder of results; --check takes the folder that a study was run into.")
+    found = check_folder(folder)
+    if json:
+        write(as_json(found.as_json()))
+    else:
+        write(found.sentence)
+        for problem in found.problems.values():
+            write(problem)
+        if found.total:
+            write(f"{found.points:,} of {found.total:,} points can be read.")
+    if not found.is_sound:
+        raise typer.Exit(ExitCode.STORE)
 
 
 def _is_folder(study: str) -> bool:
