@@ -12,6 +12,7 @@ that holds all of its state, and the folder answers every question about it.
 """
 
 from engine.codesign.answers import MIX, Results
+from engine.codesign.binding import BindingReport
 from engine.codesign.costs import bill, breakdown, preset, preset_names, said_of
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
 from engine.codesign.estimates import Estimate, estimate
@@ -30,6 +31,7 @@ __all__ = [
     "MOST_POINTS",
     "QUANTITIES",
     "BatchRule",
+    "BindingReport",
     "ClusterError",
     "Constraint",
     "Costs",

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from engine.codesign.binding import BindingReport, binding_report, slack_of
 from engine.codesign.costs import bill
 from engine.codesign.errors import StudyError
 from engine.codesign.quantities import axes_of, quantity, refuses_better, with_quantities
@@ -200,35 +201,34 @@ class Results:
                 kept.append(float(each))
         return _with_budget(pd.DataFrame(found, columns=table.columns), pd.Series(kept, dtype=np.float64))
 
-    def binding(
+    def binding(self, objective: str | None = None, **asked: Any) -> pd.DataFrame:
+        """Returns the table of `binding_report`: one row per constraint."""
+        return self.binding_report(objective, **asked).table
+
+    def binding_report(
         self,
         objective: str | None = None,
         *,
         constraints: Sequence[Constraint] | None = None,
         of: str = MIX,
         at: At = "middle",
-    ) -> pd.DataFrame:
-        """Returns what each constraint costs: one row per constraint with `constraint`, `best`, the best objective
-        under all of them, `without`, the best where this one alone is dropped, `gain` [fraction], `binds`, and
-        `design`, the one that is best without it. Arguments and errors as for `front`."""
+    ) -> BindingReport:
+        """Returns which constraints bind: what each refuses, what lifting each and all of them is worth, and the
+        smallest set whose lifting changes the best design. Arguments and errors as for `front`."""
         asked = self.study.document.objectives[0] if objective is None else objective
         bounds = list(self._asked(constraints))
         self._proven((asked,), bounds)
         table = self.designs(of, at)
-        met = [self.meets(table, each) for each in bounds]
-        runs = (table["status"] == "ok").to_numpy()
-        base = _best(self, table, asked, np.logical_and.reduce([runs, *met]))
-        sign = 1.0 if quantity(asked).better == "higher" else -1.0
-        rows = []
-        for number, each in enumerate(bounds):
-            others = np.logical_and.reduce([runs, *met[:number], *met[number + 1 :]])
-            free = _best(self, table, asked, others)
-            now = float("nan") if base is None else float(base[asked])
-            then = float("nan") if free is None else float(free[asked])
-            gain = sign * (then / now - 1.0) if base is not None and free is not None else float("nan")
-            binds = free is not None and (base is None or sign * then > sign * now)
-            rows.append((in_words(each), now, then, gain, binds, None if free is None else int(free["design"])))
-        return pd.DataFrame(rows, columns=["constraint", "best", "without", "gain", "binds", "design"])
+        table = table[(table["status"] == "ok") & ~np.isnan(self._values(table, asked))].reset_index(drop=True)
+        values = self._values(table, asked)
+        slacks = [slack_of(self._values(table, each.quantity), each.at_least, each.at_most) for each in bounds]
+        shape = len(bounds), len(table)
+        return binding_report(
+            quantity(asked), values, table["design"].to_numpy(),
+            np.reshape([self.meets(table, each) for each in bounds], shape).astype(bool),
+            [in_words(each) for each in bounds], np.reshape([one for one, _ in slacks], shape),
+            np.reshape([one for _, one in slacks], shape), self._plainest(table, (asked,)),
+        )  # fmt: skip
 
     def scenario(self, point: int) -> Scenario:
         """Returns the scenario of a point, to open anywhere else."""

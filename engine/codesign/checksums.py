@@ -1,8 +1,8 @@
 """Checksums of the files of a results folder, each within its file: one file stays one file, and appears at once.
 
-A file is written with `UNSEALED` where its checksum goes; `seal` puts the CRC-32 of all other bytes in its place. CRC-32
-finds every change of up to 32 bits in a row, so every single flipped bit (Koopman, "32-bit cyclic redundancy codes for
-Internet applications", DSN 2002).
+A file is written with `UNSEALED` where its checksum goes; `seal` puts the CRC-32 of all other bytes in its place.
+CRC-32 finds every change of up to 32 bits in a row, so every single flipped bit (Koopman, "32-bit cyclic redundancy
+codes for Internet applications", DSN 2002).
 """
 
 from __future__ import annotations

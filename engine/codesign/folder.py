@@ -5,8 +5,8 @@
 
 That is the whole state. A part appears whole or not at all, under a name that says what it holds, so a part that is
 written twice is there once, and what is missing is known from the names alone. When a run has ended, small parts are
-made into large ones. Every file holds the checksum of its other bytes, see `engine.codesign.checksums`; files of earlier
-versions have none.
+made into large ones. Every file holds the checksum of its other bytes, see `engine.codesign.checksums`; files of
+earlier versions have none.
 """
 
 from __future__ import annotations

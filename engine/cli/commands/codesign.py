@@ -17,7 +17,7 @@ from engine.cli.text_tables import write_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.codesign import Progress, Results, Study
+    from engine.codesign import BindingReport, Progress, Results, Study
     from engine.codesign.answers import At
 
 __all__ = ["codesign"]
@@ -210,7 +210,7 @@ class _Answers:
     best: dict[str, object] | None
     per_budget: pd.DataFrame | None
     front: pd.DataFrame | None
-    binding: pd.DataFrame | None
+    binding: BindingReport | None
 
 
 def _answers(found: Results, objectives: list[str] | None, budgets: list[float] | None, of: str, at: At) -> _Answers:
@@ -232,7 +232,7 @@ def _answers(found: Results, objectives: list[str] | None, budgets: list[float] 
         best=found.best(upper, of=of, at=at),
         per_budget=found.best_per_budget(budgets, budget=lower, objective=upper, of=of, at=at) if lower else None,
         front=found.front(asked, of=of, at=at) if len(asked) > 1 else None,
-        binding=found.binding(upper, of=of, at=at) if found.study.document.constraints else None,
+        binding=found.binding_report(upper, of=of, at=at) if found.study.document.constraints else None,
     )  # fmt: skip
 
 
@@ -260,7 +260,9 @@ def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
             "study": found.study.document.name, "key": found.study.key, "complete": found.complete,
             "points": len(found.rows), "of": told.of, "at": told.at, "best": told.best,
             "best_per_budget": _records(told.per_budget), "front": _records(told.front),
-            "binding": _records(told.binding), "sensitivity": _records(more),
+            "binding": None if told.binding is None else _records(told.binding.table),
+            "constraints": None if told.binding is None else told.binding.as_json(),
+            "sensitivity": _records(more),
         }))  # fmt: skip
     elif csv:
         write_table(alone if told.front is None else told.front, json=False, csv=True)
@@ -297,8 +299,33 @@ def _print(told: _Answers, alone: pd.DataFrame) -> None:
         write(f"\nDesigns that none beats in {', '.join(told.objectives)}: {len(told.front):,}")
         _table(found, told.front.head(SHOWN), told.objectives)
     if told.binding is not None:
-        write("\nConstraints")
-        write_table(told.binding, json=False, csv=False)
+        _print_binding(told)
+
+
+def _print_binding(told: _Answers) -> None:
+    from engine.codesign.estimates import counted
+
+    report = told.binding
+    assert report is not None
+    among = "searched designs" if told.found.study.document.prune else "designs"
+    write(f"\nConstraints: {report.allowed:,} of {report.running:,} {among} that run are allowed, "
+          f"{report.refused:,} refused.")  # fmt: skip
+    write_table(report.table, json=False, csv=False)
+
+    def reached(value: float, gain: float, design: int | None) -> str:
+        return f"{told.objective} {value:,.6g}{'' if gain != gain else f' ({gain:+.1%})'}, design {design:,}"
+
+    if not report.smallest_set:
+        write("No constraint binds: lifting all of them gives no better design.")
+        return
+    lifted = " and ".join(report.smallest_set_words)
+    value = reached(report.smallest_set_value, report.smallest_set_gain, report.smallest_set_design)
+    alone = ""
+    if len(report.smallest_set) > 1:
+        alone = f" Lifting fewer than {counted(len(report.smallest_set), 'constraint')} changes nothing."
+    write(f"Smallest binding set: {lifted}. Without it: {value}.{alone}")
+    value = reached(report.without_all, report.without_all_gain, report.without_all_design)
+    write(f"Without all constraints: {value}.")
 
 
 def _table(found: Results, table: pd.DataFrame, figures: list[str]) -> None:
