@@ -6,7 +6,7 @@ that holds all of its state, and the folder answers every question about it.
 
     >>> from engine import codesign
     >>> study = codesign.Study.read("study.json")      # doctest: +SKIP
-    >>> codesign.estimate(study).sentence              # doctest: +SKIP
+    >>> codesign.estimate(study, 2, codesign.time_points(study)).sentence  # doctest: +SKIP
     >>> codesign.run(study, "results")                 # doctest: +SKIP
     >>> codesign.front("results", ["tokens_per_s", "usd"])  # doctest: +SKIP
 """
@@ -15,7 +15,7 @@ from engine.codesign.answers import MIX, Results
 from engine.codesign.binding import BindingReport
 from engine.codesign.costs import bill, breakdown, preset, preset_names, said_of
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
-from engine.codesign.estimates import Estimate, estimate
+from engine.codesign.estimates import Estimate, PointTime, estimate, time_points
 from engine.codesign.integrity import FolderCheck, check_folder
 from engine.codesign.library import ready_names, ready_study
 from engine.codesign.quantities import QUANTITIES, Quantity
@@ -41,6 +41,7 @@ __all__ = [
     "FolderCheck",
     "FolderError",
     "Follow",
+    "PointTime",
     "Progress",
     "Quantity",
     "Results",
@@ -62,4 +63,5 @@ __all__ = [
     "run",
     "said_of",
     "sensitivity",
+    "time_points",
 ]

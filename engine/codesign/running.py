@@ -89,6 +89,7 @@ def run(
     progress: Callable[[Progress], None] | None = None,
     cancel: Cancel | None = None,
     task_seconds: float = TASK_SECONDS,
+    point_seconds: float | None = None,
 ) -> Progress:
     """Computes what a folder does not have yet of a study, and returns how far it is then: done.
 
@@ -103,6 +104,8 @@ def run(
         progress: called now and then.
         cancel: an event, or a function that says whether to stop.
         task_seconds: what a task is to take [s]; more of it spares a scheduler with thousands of workers.
+        point_seconds: time of a point as it was estimated [s], so that the first tasks are no longer than others; None
+            where nothing is known.
 
     Raises `StudyError` for a number of workers that cannot be, `FolderError` for a folder that cannot be written or
     holds another study, `ClusterError` for workers that are gone or run another version, `StudyCancelled` on `cancel`.
@@ -122,7 +125,7 @@ def run(
         else:
             count = workers or (cores() if left * len(study.models) > 1_000 else 1)
             executor = HereExecutor() if count == 1 else stack.enter_context(Interpreters(count))
-        return _Run(study, place, executor, left, progress, cancel, task_seconds).through(gaps)
+        return _Run(study, place, executor, left, progress, cancel, task_seconds, point_seconds).through(gaps)
 
 
 def _begin(study: Study, place: ResultFolder) -> None:
@@ -195,11 +198,15 @@ class _Run:
         progress: Callable[[Progress], None] | None,
         cancel: Cancel | None,
         task_seconds: float,
+        point_seconds: float | None,
     ) -> None:
         self._study, self._place, self._executor = study, place, executor
         self._progress, self._task_seconds = progress, task_seconds
         self._stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
         self._start, self._told = time.perf_counter(), 0.0
+        self._first = FIRST_TASK
+        if point_seconds:
+            self._first = max(1, min(FIRST_TASK, int(task_seconds / point_seconds / len(study.models))))
         self._pace: float | None = None
         self._workers, self._asked, self._joined = 0, -ASKED_AGAIN, False
         self._gone: float | None = None
@@ -282,7 +289,7 @@ class _Run:
 
     def _places(self) -> int:
         if self._pace is None:
-            return FIRST_TASK
+            return self._first
         return max(1, min(MOST_PLACES, int(self._task_seconds / self._pace)))
 
     def _take(self, done: Done) -> None:

@@ -185,17 +185,18 @@ class Study:
         return math.prod(self.radices[self._layout_axes :])
 
     @cached_property
-    def _block(self) -> int:
+    def block(self) -> int:
+        """How many designs of one layout follow each other in the order."""
         return min(BLOCK, self.designs_per_group)
 
     @property
     def places(self) -> int:
         """How many places the order of all designs has; some at its end are empty where blocks are not full."""
-        return -(-self.designs_per_group // self._block) * self._block * self.groups
+        return -(-self.designs_per_group // self.block) * self.block * self.groups
 
     def designs_before(self, place: int) -> int:
         """Returns how many designs stand before a place of the order."""
-        rounds, block = -(-self.designs_per_group // self._block), self._block
+        rounds, block = -(-self.designs_per_group // self.block), self.block
         last = (rounds - 1) * block * self.groups
         if place <= last:
             return place
@@ -211,9 +212,9 @@ class Study:
         second block of any.
         """
         place = np.arange(first, min(first + count, self.places))
-        block, within = np.divmod(place, self._block)
+        block, within = np.divmod(place, self.block)
         turn, group = np.divmod(block, self.groups)
-        rank = turn * self._block + within
+        rank = turn * self.block + within
         there = rank < self.designs_per_group
         inner = spread(self.radices[self._layout_axes :], rank[there])
         return spread(self.radices[: self._layout_axes], group[there]) * self.designs_per_group + inner

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -13,7 +14,8 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.what_if.codesign import choices_map, written
 from dashboard.files.codesign_report import Question, titles_of, with_errors
-from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
+from dashboard.jobs.board import BoardFull
+from dashboard.jobs.codesign_studies import CodesignJob, StudyTimesJob, folder_of, so_far
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
 from dashboard.pages.codesign import narrowing
@@ -30,7 +32,17 @@ from dashboard.widgets.tables import height_of
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
-from engine.codesign import MIX, QUANTITIES, Quantity, Results, Study, estimate
+from engine.codesign import (
+    MIX,
+    QUANTITIES,
+    Estimate,
+    FolderError,
+    PointTime,
+    Quantity,
+    Results,
+    Study,
+    estimate,
+)
 from engine.codesign.answers import in_words
 from engine.whatif import parameter
 
@@ -43,6 +55,8 @@ NUMBER: Final = "design"
 _DESIGN: Final = re.compile("[0-9]{1,15}")
 LOOK_AGAIN: Final = 2.0
 """Seconds between two looks at whether a search has found more."""
+PATIENCE: Final = 0.5
+"""How long the page waits for points to be timed before it shows a guess [s]."""
 SHOWN: Final = 500
 """Rows of a table at most; files have all."""
 
@@ -101,10 +115,12 @@ def _page(view: View) -> None:
         keeper(study)
     st.html(markup.head(study.document.name or "Study", study.document.description))
     sentence(study, _words(study))
-    st.markdown(literal(_expected(study.key, study)))
-    if not _run(study):
-        return
-    found = so_far(study, folder_of(study, server().settings))
+    found = _found(study)
+    complete = found is not None and found.complete
+    expected = _counted(study.key, study) if complete else _expected(study)
+    st.markdown(literal(f"{expected.counts}." if complete else expected.sentence))
+    if not complete:
+        _run(study, found, expected)
     if found is None:
         return
     asked = _asked(found)
@@ -151,12 +167,39 @@ def _sentence(study: Study) -> str:
     """The study in words, with how much of it there is and how long it takes."""
     words = _words(study)
     said = " ".join(f"{each.before} {words[each.name]}" for each in phrases(study))
-    return f"{said}: {_expected(study.key, study)}"
+    return f"{said}: {_counted(study.key, study).counts}."
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
-def _expected(key: str, _study: Study) -> str:
-    return estimate(_study, 1).sentence
+def _counted(key: str, _study: Study, times: Sequence[PointTime] = ()) -> Estimate:
+    return estimate(_study, 1, times)
+
+
+def _expected(study: Study) -> Estimate:
+    """The counts and the time of a study, from a few points that are timed off the page; a guess until they are."""
+    shared, watcher = server(), state.watcher()
+    searching = shared.board.find(shared.codesign_studies, study.key)
+    job = shared.board.find(shared.study_times, study.key)
+    if job is None and (searching is None or searching.ended):
+        with suppress(BoardFull):
+            job = shared.board.post(StudyTimesJob(shared.study_times, study), watcher)
+    if isinstance(job, StudyTimesJob) and not job.ended and not job.wait(PATIENCE):
+        st.fragment(_until_timed, run_every=LOOK_AGAIN)(job)
+    return _counted(study.key, study, job.times if isinstance(job, StudyTimesJob) else ())
+
+
+def _until_timed(job: StudyTimesJob) -> None:
+    if job.ended:
+        st.rerun()
+
+
+def _found(study: Study) -> Results | None:
+    """The points that are there; damage is told, and what is damaged is computed again by the next search."""
+    try:
+        return so_far(study, folder_of(study, server().settings))
+    except FolderError as problem:
+        st.warning(literal(f"{problem} Search the designs below does so."), icon=":material/healing:")
+        return None
 
 
 def _called(study: Study, name: str) -> str:
@@ -164,24 +207,19 @@ def _called(study: Study, name: str) -> str:
     return f"{which.label} [{which.unit}]" if which.unit else which.label
 
 
-def _run(study: Study) -> bool:
-    """Draws the run where there is one, and the button that starts it; returns whether designs may be there."""
+def _run(study: Study, there: Results | None, expected: Estimate) -> None:
+    """Draws the run where there is one, and the button that starts it."""
     shared, watcher = server(), state.watcher()
-    folder = folder_of(study, shared.settings)
-    there = so_far(study, folder)
-    if there is not None and there.complete:
-        return True
     job = shared.board.seen(shared.codesign_studies, study.key, watcher)
     if isinstance(job, CodesignJob) and not job.ended:
         watch(job, watcher)
         st.fragment(_until_more, run_every=LOOK_AGAIN)(job, 0 if there is None else len(there.rows))
-        return there is not None
+        return
     longest = shared.settings.longest_seconds
-    ahead = estimate(study, 1).seconds
-    if ahead > longest:
+    if (expected.seconds if expected.timed else expected.seconds_low) > longest:
         told = f"It takes longer than the {longest:,.0f} s that this server gives a search."
         st.info(f"{told} Run it with shardscape codesign, on as many machines as you like.", icon=":material/block:")
-        return there is not None
+        return
     if isinstance(job, CodesignJob) and job.state == "failed":
         st.error(literal(job.problem), icon=":material/error:")
     word = "Search the designs"
@@ -191,9 +229,10 @@ def _run(study: Study) -> bool:
         if job is not None:
             shared.board.forget(job)
         about = study.document.name or counted(study.points, "point")
-        shared.board.post(CodesignJob(shared.codesign_studies, study, folder, about), watcher)
+        pace = expected.point_seconds if expected.timed else None
+        folder = folder_of(study, shared.settings)
+        shared.board.post(CodesignJob(shared.codesign_studies, study, folder, about, pace), watcher)
         st.rerun()
-    return there is not None
 
 
 def _until_more(job: CodesignJob, shown: int) -> None:

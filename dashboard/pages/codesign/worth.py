@@ -43,7 +43,7 @@ def worth_of_more(found: Results, question: Question, design: int) -> None:
             st.markdown("The design does not run, so nothing can be better by a share.")
             return
         longest = server().settings.longest_seconds
-        if SEARCHES * estimate(found.study, 1).seconds / found.study.designs > longest:
+        if SEARCHES * estimate(found.study, 1).seconds_low / found.study.designs > longest:
             st.info(f"It takes longer than the {longest:,.0f} s that this server gives a search. Run "
                     f"shardscape codesign with --sensitivity {design}.", icon=":material/block:")  # fmt: skip
             return

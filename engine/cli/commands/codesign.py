@@ -25,6 +25,9 @@ __all__ = ["codesign"]
 SHOWN = 20
 """Designs that a table prints."""
 
+SAID_EVERY = 10.0
+"""Time between two lines of progress where standard error is no terminal [s]."""
+
 
 def codesign(
     study: Annotated[
@@ -42,7 +45,9 @@ def codesign(
     task_seconds: Annotated[
         float, typer.Option("--task-seconds", metavar="S", help="Time of one task; more for thousands of workers.")
     ] = 1.0,
-    dry: Annotated[bool, typer.Option("--count", help="Tell counts and estimated time, and run nothing.")] = False,
+    dry: Annotated[
+        bool, typer.Option("--count", help="Time a few points, say counts and the range of the time, and stop.")
+    ] = False,
     objective: Annotated[
         list[str] | None, typer.Option("--objective", metavar="NAME", help="Two or three for the front; the study's.")
     ] = None,
@@ -65,8 +70,9 @@ def codesign(
 ) -> None:
     """Run a study of many designs of a machine, each point one proven optimum, and tell the best ones.
 
-    Counts and an estimate of the time come first. The study and its folder are the whole state: whatever ends a run,
-    the same command goes on where it was. A folder alone is asked without running anything.
+    Counts and the range of the time come first, from a few points of each model that are timed. The study and its
+    folder are the whole state: whatever ends a run, the same command goes on where it was. A folder alone is asked
+    without running anything.
 
     \b
     Examples:
@@ -77,7 +83,7 @@ def codesign(
       shardscape codesign results --objective tokens_per_s --objective watts --csv
       shardscape codesign results --check
     """
-    from engine.codesign import StudyCancelled, StudyError, estimate, ready_names, results, run
+    from engine.codesign import StudyCancelled, StudyError, estimate, ready_names, results, run, time_points
     from engine.codesign.executors import workers_at
     from engine.codesign.reading import nothing_yet
     from engine.exploration.workers import cores
@@ -99,7 +105,8 @@ def codesign(
     if sensitivity is not None:
         asked.design(sensitivity)
     there = None if cluster is None else workers_at(cluster)
-    expected = estimate(asked, (workers or cores()) if there is None else max(1, there))
+    _say("Timing a few points of each model.")
+    expected = estimate(asked, (workers or cores()) if there is None else max(1, there), time_points(asked))
     if dry:
         write(as_json(asdict(expected)) if json else expected.sentence)
         return
@@ -108,7 +115,8 @@ def codesign(
         _say(f"No worker has joined the scheduler at {cluster} yet; the study begins when one does.")
     line = _Line()
     try:
-        done = run(asked, place, client=cluster, workers=workers, progress=line, task_seconds=task_seconds)
+        done = run(asked, place, client=cluster, workers=workers, progress=line, task_seconds=task_seconds,
+                   point_seconds=expected.point_seconds)  # fmt: skip
     except StudyCancelled:
         raise KeyboardInterrupt from None
     finally:
@@ -169,10 +177,10 @@ def _of_run(done: Progress, place: str) -> str:
 
 
 class _Line:
-    """A line on a terminal that shows how far a study is."""
+    """How far a study is: one line that is written over on a terminal; elsewhere a line now and then."""
 
     def __init__(self) -> None:
-        self._shown, self._gone = sys.stderr.isatty(), False
+        self._shown, self._gone, self._said = sys.stderr.isatty(), False, 0.0
 
     def __call__(self, progress: Progress) -> None:
         from engine.codesign.running import GONE_SECONDS
@@ -183,17 +191,27 @@ class _Line:
             _say(f"All workers of the cluster are gone; the run ends if none joins within {GONE_SECONDS:.0f} s.")
         self._gone = gone
         if self._shown:
-            share = progress.done / progress.total
-            left = progress.seconds_left
-            text = f"{share:4.0%}  {progress.done:,} of {progress.total:,} points  {progress.rate:,.1f}/s"
-            sys.stderr.write(f"\r\x1b[K{text}{f'  {left:,.0f} s left' if left < 1e9 else ''}")
+            sys.stderr.write(f"\r\x1b[K{_progress_words(progress)}")
             sys.stderr.flush()
+        elif progress.seconds - self._said >= SAID_EVERY and progress.done < progress.total:
+            self._said = progress.seconds
+            _say(_progress_words(progress))
 
     def clear(self) -> None:
         """Removes the line."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def _progress_words(progress: Progress) -> str:
+    from engine.codesign.estimates import duration
+
+    share, left = progress.done / progress.total, progress.seconds_left
+    return (
+        f"{share:4.0%}  {progress.done:,} of {progress.total:,} points  {progress.rate:,.3g}/s"
+        f"{f'  {duration(left)} left' if left < 1e9 else ''}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +321,6 @@ def _print(told: _Answers, alone: pd.DataFrame) -> None:
 
 
 def _print_binding(told: _Answers) -> None:
-    from engine.codesign.estimates import counted
-
     report = told.binding
     assert report is not None
     among = "searched designs" if told.found.study.document.prune else "designs"
@@ -320,9 +336,7 @@ def _print_binding(told: _Answers) -> None:
         return
     lifted = " and ".join(report.smallest_set_words)
     value = reached(report.smallest_set_value, report.smallest_set_gain, report.smallest_set_design)
-    alone = ""
-    if len(report.smallest_set) > 1:
-        alone = f" Lifting fewer than {counted(len(report.smallest_set), 'constraint')} changes nothing."
+    alone = " No smaller set gives a better design." if len(report.smallest_set) > 1 else ""
     write(f"Smallest binding set: {lifted}. Without it: {value}.{alone}")
     value = reached(report.without_all, report.without_all_gain, report.without_all_design)
     write(f"Without all constraints: {value}.")
