@@ -13,7 +13,7 @@ that holds all of its state, and the folder answers every question about it.
 
 from engine.codesign.answers import MIX, Results
 from engine.codesign.binding import BindingReport
-from engine.codesign.costs import bill, breakdown, preset, preset_names, said_of
+from engine.codesign.costs import bill, breakdown, preset, preset_names, said_of, unpriced
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
 from engine.codesign.estimates import Estimate, PointTime, estimate, time_points
 from engine.codesign.integrity import FolderCheck, check_folder
@@ -64,4 +64,5 @@ __all__ = [
     "said_of",
     "sensitivity",
     "time_points",
+    "unpriced",
 ]

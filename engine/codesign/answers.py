@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.codesign.binding import BindingReport, binding_report, slack_of
-from engine.codesign.costs import bill
+from engine.codesign.costs import Unit, bill, unpriced
 from engine.codesign.errors import StudyError
 from engine.codesign.quantities import axes_of, quantity, refuses_better, with_quantities
 from engine.codesign.rates import MEMORY, rates_of
@@ -88,9 +88,11 @@ class Results:
         return kept and (not self.study.document.prune or rests_on <= axes_of(self.study.document))
 
     def _table(self, of: str, at: At, wide: pd.DataFrame) -> pd.DataFrame:
+        if at not in ("low", "middle", "high"):
+            raise StudyError(f"{shown(at)} is no end of a range; it must be low, middle or high.")
         costs = self._costs
         ends = {
-            name: _between(costs[f"{name}_low"], costs[f"{name}_high"], at) for name in ("usd", "watts", "usd_per_h")
+            name: costs[f"{name}_{at}"].to_numpy(np.float64) for name in ("usd", "watts", "usd_per_h")
         }
         table = wide.assign(
             **{name: values[wide["place"].to_numpy()] for name, values in ends.items()},
@@ -99,6 +101,22 @@ class Results:
         table = with_quantities(table, self.study.document.tokens)
         chosen = self.choices.iloc[table["place"].to_numpy()].reset_index(drop=True)
         return pd.concat([chosen, table.drop(columns=["place", "processors"])], axis=1)
+
+    def unpriced(self, names: Sequence[str]) -> str:
+        """Returns which rates and capacities are free in quantities, as sentences; empty where none is.
+
+        Args:
+            names: of quantities.
+        """
+        basics = {basic for name in names for basic in quantity(name).rests_on}
+        told = []
+        units: tuple[tuple[Unit, str], ...] = (("usd", "price"), ("watts", "power"))
+        for unit, word in units:
+            free = unpriced(self.study, unit) if unit in basics else []
+            if free:
+                them = "it" if len(free) == 1 else "them"
+                told.append(f"No {word} given for {', '.join(free)}: the front treats {them} as free.")
+        return " ".join(told)
 
     def where(self, table: pd.DataFrame, constraints: Sequence[Constraint]) -> Flags:
         """Returns which designs of a table meet all constraints; none that cannot run does."""
@@ -357,13 +375,6 @@ class Results:
                 f"Designs were skipped that lose to better ones, which the constraint {in_words(turned)!r} may "
                 "refuse; run the study without prune, or with this constraint."
             )
-
-
-def _between(low: pd.Series, high: pd.Series, at: At) -> npt.NDArray[np.float64]:
-    if at not in ("low", "middle", "high"):
-        raise StudyError(f"{shown(at)} is no end of a range; it must be low, middle or high.")
-    first, last = low.to_numpy(np.float64), high.to_numpy(np.float64)
-    return first if at == "low" else last if at == "high" else (first + last) / 2.0
 
 
 def _best(found: Results, table: pd.DataFrame, name: str, allowed: Flags) -> dict[str, Any] | None:

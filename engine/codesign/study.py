@@ -25,7 +25,7 @@ import models
 from engine.codesign.checksums import CHECKSUM
 from engine.codesign.errors import StudyError
 from engine.codesign.order import digits_of, spread
-from engine.codesign.schema import FORMAT, StudyDocument
+from engine.codesign.schema import FORMAT, NEW_COST_ITEMS, StudyDocument
 from engine.cost_models.registry import chosen_cost_model
 from engine.executions.arrays import Floats, Ints
 from engine.executions.limits import LimitError, normalise
@@ -301,6 +301,10 @@ class Study:
             name: said[name]
             for name in ("edits", "follow", "sizes", "datatypes", "batches", "evaluate", "statistics", "prune")
         }
+        for items in (said["costs"]["usd"], said["costs"]["watts"]):
+            for name in NEW_COST_ITEMS:
+                if items[name] in ([], [0.0, 0.0]):
+                    del items[name]
         asked = ("costs", "objectives", "constraints", "tokens") if self.document.prune else ()
         weights = [each.weight for each in self.document.models] if self.document.prune else []
         content = {

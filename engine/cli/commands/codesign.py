@@ -260,7 +260,7 @@ def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
     Raises `StudyError` for a design that does not run once all else is printed."""
     import pandas as pd
 
-    from engine.codesign import StudyError, sensitivity
+    from engine.codesign import StudyError, sensitivity, unpriced
 
     found, refused = told.found, None
 
@@ -277,6 +277,7 @@ def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
         write(as_json({
             "study": found.study.document.name, "key": found.study.key, "complete": found.complete,
             "points": len(found.rows), "of": told.of, "at": told.at, "best": told.best,
+            "unpriced": {"usd": unpriced(found.study), "watts": unpriced(found.study, "watts")},
             "best_per_budget": _records(told.per_budget), "front": _records(told.front),
             "binding": None if told.binding is None else _records(told.binding.table),
             "constraints": None if told.binding is None else told.binding.as_json(),
@@ -314,6 +315,8 @@ def _print(told: _Answers, alone: pd.DataFrame) -> None:
         write(f"Best {told.objective}")
         _table(found, alone, [told.objective])
     if told.front is not None and len(told.front):
+        if free := found.unpriced(told.objectives):
+            write(f"\n{free}")
         write(f"\nDesigns that none beats in {', '.join(told.objectives)}: {len(told.front):,}")
         _table(found, told.front.head(SHOWN), told.objectives)
     if told.binding is not None:

@@ -44,8 +44,12 @@ def asked(draw: st.DrawFn) -> tuple[Results, list[codesign.Constraint], str]:
     rate = st.one_of(st.none(), st.sampled_from([1.0, 2.0, 3.0]), st.floats(0.5, 50.0))
     found = results([1.0, *draw(st.lists(rate, min_size=STUDY.designs - 1, max_size=STUDY.designs - 1))])
     table = found.designs()
-    made = [constraint(draw(st.sampled_from(LIMITED)), draw(st.floats(0, 1)), table,
-                       draw(st.sampled_from(["at_most", "at_least"]))) for _ in range(draw(st.integers(0, 4)))]
+    made = [
+        constraint(
+            draw(st.sampled_from(LIMITED)), draw(st.floats(0, 1)), table, draw(st.sampled_from(["at_most", "at_least"]))
+        )
+        for _ in range(draw(st.integers(0, 4)))
+    ]
     return found, made, draw(st.sampled_from(["tokens_per_s", "usd", "tokens_per_joule"]))
 
 
