@@ -135,6 +135,20 @@ class Results:
             met &= values <= constraint.at_most
         return met
 
+    def refused_by(self, table: pd.DataFrame, constraints: Sequence[Constraint] | None = None) -> list[str]:
+        """Returns, for every design of a table that runs, the constraints that it violates, as labels of their
+        quantities joined by commas; an empty text for allowed designs and for those that do not run.
+
+        Args:
+            table: rows of `designs`.
+            constraints: None for the study's.
+        """
+        bounds = self._asked(constraints)
+        names = [quantity(each.quantity).label.lower() for each in bounds]
+        broken = [~self.meets(table, each) & (table["status"] == "ok").to_numpy() for each in bounds]
+        return [", ".join(dict.fromkeys(name for name, flags in zip(names, broken, strict=True) if flags[place]))
+                for place in range(len(table))]  # fmt: skip
+
     def front(
         self,
         objectives: Sequence[str] | None = None,

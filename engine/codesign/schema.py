@@ -205,7 +205,7 @@ def _as_rule(value: Any) -> Any:
 
 
 class CostItems(_Entity):
-    """What the parts of a machine cost, in one unit: money [USD] or power [W], each with a low, a middle and a high value."""
+    """Costs of the parts of a machine in one unit, money [USD] or power [W]; each has a low, middle and high value."""
 
     processor: Range | None = None
     """Of one processor without the memory, rates and parts below; None is the system's design power, for power."""

@@ -13,7 +13,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.what_if.codesign import choices_map, written
-from dashboard.files.codesign_report import Question, titles_of, with_errors
+from dashboard.files.codesign_report import Question, binding_table, titles_of, with_errors
 from dashboard.jobs.board import BoardFull
 from dashboard.jobs.codesign_studies import CodesignJob, StudyTimesJob, folder_of, so_far
 from dashboard.jobs.server import server
@@ -32,6 +32,7 @@ from dashboard.widgets.tables import height_of
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
+from dashboard.words.studies import binding_sentences, refused_words
 from engine.codesign import (
     MIX,
     QUANTITIES,
@@ -49,7 +50,7 @@ from engine.whatif import parameter
 __all__ = ["View", "parse", "render"]
 
 At = Literal["low", "middle", "high"]
-ENDS: Final = {"middle": "Middle of the prices", "low": "Lowest prices", "high": "Highest prices"}
+ENDS: Final = {"middle": "Middle prices", "low": "Low prices", "high": "High prices"}
 PICTURES: Final = {"front": "Front", "parallel": "All choices", "map": "Two choices"}
 NUMBER: Final = "design"
 _DESIGN: Final = re.compile("[0-9]{1,15}")
@@ -131,6 +132,7 @@ def _page(view: View) -> None:
         _picture(asked, view.mode)
     with right, st.container(border=True, key="codesign_design_card"):
         _design(asked)
+    _constraints(asked)
     if (chosen := _chosen(asked)) is not None:
         worth_of_more(found, asked.question, chosen)
     _tables(asked, study)
@@ -159,7 +161,7 @@ def _words(study: Study) -> dict[str, str]:
     return {
         "models": models, "sizes": sizes, "systems": systems, "datatypes": " or ".join(said.datatypes),
         "batches": batches, "edits": edits or "nothing", "objectives": " and ".join(labels),
-        "constraints": bounds or "anything goes",
+        "constraints": bounds or "no constraints apply",
     }  # fmt: skip
 
 
@@ -262,9 +264,9 @@ def _asked(found: Results) -> Asked:
         titles = {MIX: "The mix"} | {model.name: model.title or model.name for model in study.models}
         of = choose("Of", titles, "codesign_of", width=220) if len(study.models) > 1 else MIX
         at = cast(At, choose("Prices", ENDS, "codesign_at", width=200))
-    designs = found.designs(of, at)
     question = Question(known[up], None if alone else known[across], of, at, choices, across if alone else "",
                         narrowing.in_force({*choices, *known}))  # fmt: skip
+    designs = question.designs(found)
     with asking:
         narrowing.menu(found, question, designs)
     return Asked(found, question, designs, question.front(found))
@@ -286,10 +288,18 @@ def _strip(asked: Asked) -> None:
         error = error_told(found, int(best[NUMBER]), asked.up, asked.of)
         value = f"{plain(float(best[asked.up.name]), 4)} {asked.up.unit}"
         tiles.append(markup.Tile(f"Best {asked.up.label.lower()}", value, f"design {best[NUMBER]:,}", error=error))
-    tiles.append(markup.Tile("Designs that run", f"{int(counts.get('ok', 0)):,}",
-                             f"of {len(asked.designs):,}{f'; {skipped:,} skipped' if skipped else ''}"))  # fmt: skip
+    runs, left_out = int(counts.get("ok", 0)), f"; {skipped:,} skipped" if skipped else ""
+    binding = asked.question.binding(found)
+    if binding is None:
+        tiles.append(markup.Tile("Designs that run", f"{runs:,}", f"of {len(asked.designs):,}{left_out}"))
+    else:
+        refused = refused_words(found, binding) or "none refused"
+        idle = len(asked.designs) - runs - skipped
+        still = f"; {idle:,} do not run" if idle else ""
+        tiles.append(markup.Tile("Allowed designs", f"{binding.allowed:,}",
+                                 f"of {len(asked.designs):,}; {refused}{still}{left_out}"))  # fmt: skip
     if asked.question.across is not None:
-        tiles.append(markup.Tile("None beats", f"{len(asked.front):,}", _judged(asked)))
+        tiles.append(markup.Tile("On the front", f"{len(asked.front):,}", _judged(asked)))
     tiles.append(markup.Tile("Points", f"{len(found.rows):,}", f"{len(found.rows):,} of {found.study.points:,}"))
     st.html(markup.figure_strip(tiles, basis_of(found, asked.front[NUMBER].tolist()[:MOST_TOLD], asked.of)))
     if not found.complete:
@@ -306,6 +316,8 @@ def _picture(asked: Asked, mode: str) -> None:
     question = asked.question
     pictures = PICTURES if question.across is not None else PICTURES | {"front": "Best of a choice"}
     shown = segments("Picture", pictures, "codesign_picture")
+    if free := question.free(asked.found):
+        st.caption(literal(free))
     if shown == "front":
         brushes = {"x": question.across.name if question.across is not None else question.choice,
                    "y": asked.up.name}  # fmt: skip
@@ -361,7 +373,11 @@ def _design(asked: Asked) -> None:
     row = asked.designs[asked.designs[NUMBER] == number].iloc[0]
     on = number in set(asked.front[NUMBER])
     skipped = row["status"] == "skipped"
-    standing = "skipped: bounds prove that it loses" if skipped else "none beats it" if on else "others beat it"
+    standing = "skipped: bounds prove that it loses" if skipped else "on the front" if on else "others beat it"
+    if row.get("refused"):
+        standing = f"refused by {row['refused']}"
+    if row["status"] not in ("ok", "skipped"):
+        standing = "does not run"
     st.html(markup.head(f"Design {number}", standing))
     st.html(markup.facts([(label, written(row[name])) for name, label in asked.names.items()]))
     figures = [one for name, one in QUANTITIES.items() if name in row and pd.notna(row[name])]
@@ -393,7 +409,7 @@ def _tables(asked: Asked, study: Study) -> None:
     columns = [NUMBER, *asked.names, asked.up.name, *([across.name] if across is not None else [])]
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
-            title = "Designs that none beats" if across is not None else "The best design"
+            title = "Front" if across is not None else "The best design"
             among = "; of these, the ones that are kept" if question.stretches else ""
             st.html(markup.head(title, f"{_judged(asked)}{among}"))
             downloads(study, found, question, _sentence(study), _chosen(asked))
@@ -404,7 +420,8 @@ def _tables(asked: Asked, study: Study) -> None:
                                                         kind="stable")  # fmt: skip
         with st.container(border=True):
             st.html(markup.head("Designs that are kept", "the best first"))
-            _table(kept, columns, asked, "codesign_kept_table", "Designs that are kept, the best first.")
+            more = ["refused"] if "refused" in kept else []
+            _table(kept, [*columns, *more], asked, "codesign_kept_table", "Designs that are kept, the best first.")
     if across is not None and across.better == "lower" and asked.up.better == "higher":
         steps = found.best_per_budget(budget=across.name, objective=asked.up.name, of=asked.of, at=question.at)
         with st.container(border=True):
@@ -412,11 +429,23 @@ def _tables(asked: Asked, study: Study) -> None:
                                                           "design is best"))  # fmt: skip
             _table(_gains(steps, asked.up.name), ["budget", *columns, "more per unit"], asked, "codesign_budget_table",
                    "The best design from each budget on.")  # fmt: skip
-    if study.document.constraints:
-        with st.container(border=True):
-            st.html(markup.head("Constraints", "what each one costs"))
-            st.dataframe(asked.found.binding(asked.up.name, of=asked.of, at=question.at), hide_index=True,
-                         key="codesign_binding", alt="What each constraint costs.")  # fmt: skip
+
+
+def _constraints(asked: Asked) -> None:
+    """Which constraints bind, and what each refuses; nothing where there are none."""
+    report = asked.question.binding(asked.found)
+    if report is None:
+        return
+    table = binding_table(report, asked.up)
+    digits = {name: [float(f"{value:.4g}") for value in table[name]] for name in table if table[name].dtype.kind == "f"}
+    formats = {name: st.column_config.NumberColumn(format="localized") for name in digits}
+    with st.container(border=True, key="codesign_constraints"):
+        among = "searched designs" if asked.found.study.document.prune else "designs"
+        st.html(markup.head("Constraints", f"{report.refused:,} of {report.running:,} {among} that run are refused"))
+        st.markdown(literal(" ".join(binding_sentences(report))))
+        st.dataframe(table.assign(**digits), hide_index=True, column_config=formats, placeholder="\N{EN DASH}",
+                     key="codesign_binding", alt="Slack of the best design in each constraint, designs that each "
+                     "refuses, and the gain without it.")  # fmt: skip
 
 
 def _gains(steps: pd.DataFrame, up: str) -> pd.DataFrame:
@@ -428,6 +457,7 @@ def _gains(steps: pd.DataFrame, up: str) -> pd.DataFrame:
 def _table(table: pd.DataFrame, columns: Sequence[str], asked: Asked, key: str, alt: str) -> None:
     unit = asked.question.across.unit if asked.question.across is not None else ""
     titles = {**asked.names, NUMBER: "Design", "budget": f"Budget [{unit}]", **titles_of(asked.question),
+              "refused": "Refused by",
               "more per unit": f"More {asked.up.unit} per {unit or 'one'}"}  # fmt: skip
     kept: Any = with_errors(asked.found, table.head(SHOWN)[list(dict.fromkeys(columns))], asked.question).copy()
     for name in kept:

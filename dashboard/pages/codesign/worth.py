@@ -15,6 +15,7 @@ from dashboard.link import state
 from dashboard.widgets.controls import switch
 from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain
 from engine.codesign import Results, estimate
 
@@ -69,4 +70,5 @@ def _table(worth: pd.DataFrame, design: int) -> None:
     st.dataframe(shown, hide_index=True, column_config=formats, height=height_of(len(shown), 420), placeholder="–",
                  key="codesign_worth_table", alt=f"What more of everything is worth to design {design}, the best use "
                  "of money first.")  # fmt: skip
-    st.caption("What has no price in this study has no gain per dollar and stands last.")
+    if free := [str(label) for label in worth["label"][worth["gain_per_usd"].isna()]]:
+        st.caption(literal(f"No price given for {', '.join(free)}: last, without a gain per dollar."))

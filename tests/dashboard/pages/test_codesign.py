@@ -97,8 +97,8 @@ def test_a_study_of_ones_own_is_counted_searched_and_answered(place: Path) -> No
     assert found is not None
     shown = next(each.value for each in app.dataframe if "Design" in each.value)
     assert shown["Design"].tolist() == found.front()["design"].tolist()
-    binding = next(each.value for each in app.dataframe if "constraint" in each.value)
-    assert binding["constraint"].tolist() == found.binding()["constraint"].tolist()
+    binding = next(each.value for each in app.dataframe if "Constraint" in each.value)
+    assert binding["Constraint"].tolist() == found.binding()["constraint"].tolist()
     # Other prices and weights ask the same points.
     heavy = codesign.Study.from_document(SMALL | {"models": [{"model": "gpt3-13B", "weight": 7}], "name": "heavy"})
     asked = codesign_studies.so_far(heavy, folder)

@@ -14,8 +14,8 @@ from tests.engine.codesign.small_study import study
 
 EDITS: dict[str, Any] = {
     "models": ["megatron-126M"], "follow": [], "sizes": [8, 16], "batches": [16],
-    "edits": [{"parameter": name, "values": [0.5, 1, 2], "relative": True} for name in ("net0_bandwidth", "hbm_bandwidth")]
-    + [{"parameter": "net0_size", "values": [4, 8, 16]}],
+    "edits": [*({"parameter": name, "values": [0.5, 1, 2], "relative": True}
+                for name in ("net0_bandwidth", "hbm_bandwidth")), {"parameter": "net0_size", "values": [4, 8, 16]}],
 }  # fmt: skip
 
 
