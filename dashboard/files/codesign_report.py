@@ -237,11 +237,12 @@ def binding_table(report: BindingReport, up: Quantity) -> pd.DataFrame:
 def _limits(found: Results) -> list[Limit]:
     """The bounds of the study's constraints, each in words."""
     return [
-        Limit(each.quantity, value, in_words(Constraint(quantity=each.quantity, **{side: value})))
+        Limit(each.quantity, value, in_words(Constraint(quantity=each.quantity, **{side: value})),
+              side == "at_most")
         for each in found.study.document.constraints
         for side, value in (("at_least", each.at_least), ("at_most", each.at_most))
         if value is not None
-    ]
+    ]  # fmt: skip
 
 
 def _costs(found: Results, chosen: int | None) -> str:

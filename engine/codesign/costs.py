@@ -331,13 +331,11 @@ def breakdown(study: Study, number: int) -> pd.DataFrame:
     rows = []
     for column in have.index.drop("tdp"):
         usd, watts = _unit_costs(costs.usd, str(column)), _unit_costs(costs.watts, str(column))
-        if watts is None:
-            drawn = (float(have["tdp"]) * (costs.power_share or DEFAULT_SHARE),) * 3
-        else:
-            drawn = tuple(float(have[column]) * each for each in watts)
-        price = (NAN,) * 3 if usd is None else tuple(float(have[column]) * each for each in usd)
+        own = float(have["tdp"]) * (costs.power_share or DEFAULT_SHARE)
+        drawn = [own] * 3 if watts is None else [float(have[column]) * each for each in watts]
+        price = [NAN] * 3 if usd is None else [float(have[column]) * each for each in usd]
         label, unit = _label(system, str(column))
-        if not any(price + drawn) and str(column).startswith(("tflops", "network_size")):
+        if sum(price) + sum(drawn) == 0.0 and str(column).startswith(("tflops", "network_size")):
             continue
         rows.append((label, float(have[column]), unit, *price, *drawn))
     pue = (costs.pue or DEFAULT_PUE) - 1.0

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.codesign.points import rows_of
 from engine.codesign.study import Study
-from engine.executions.arrays import Floats
+from engine.executions.arrays import Floats, Ints
 from engine.whatif.prepared_spaces import SPACES_KEPT
 
 __all__ = ["Estimate", "PointTime", "counted", "duration", "estimate", "time_points"]
@@ -202,7 +202,7 @@ def estimate(study: Study, workers: int = 1, times: Sequence[PointTime] = ()) ->
     )  # fmt: skip
 
 
-def _layouts(study: Study) -> tuple[list[Floats], list[Floats]]:
+def _layouts(study: Study) -> tuple[list[Ints], list[Floats]]:
     """Numbers of the first designs of some layouts spread over the study [layouts][designs], and the sizes of their
     spaces with each model [models][layouts]."""
     places = np.unique(np.linspace(0, study.groups - 1, min(study.groups, GROUPS_COUNTED)).astype(int))

@@ -25,17 +25,21 @@ _LOGARITHMIC: Final = 20.0
 """Largest over smallest value from which an axis is logarithmic."""
 
 
-NEAR: Final = 1.0
-"""Distance of a constraint from the allowed designs up to which an axis reaches it, over what these span."""
+NEAR: Final = 3.0
+"""Factor between the allowed designs and a constraint up to which an axis reaches it; beyond, a note points to it."""
+
+
+_ARROWS: Final = {"x": "\N{LEFTWARDS ARROW}\N{RIGHTWARDS ARROW}", "y": "\N{DOWNWARDS ARROW}\N{UPWARDS ARROW}"}
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A bound of a constraint: the quantity's name, its value, and the bound in words."""
+    """A bound of a constraint: the quantity's name, its value, the bound in words, and whether it is an upper one."""
 
     name: str
     value: float
     words: str
+    is_upper: bool
 
 
 def design_words(designs: pd.DataFrame, names: Mapping[str, str], figures: Sequence[Quantity]) -> list[str]:
@@ -114,17 +118,18 @@ def designs_scatter(
     for name, axis, update in ((across, "x", figure.update_xaxes), (up, "y", figure.update_yaxes)):
         values = shown[name.name].to_numpy(float)
         low, high = float(values.min()), float(values.max())
-        if len(refused):
-            low, high = _reaching(low, high, [each.value for each in limits if each.name == name.name])
+        bounds = [each.value for each in limits if each.name == name.name]
+        low, high = _reaching(low, high, bounds)
         logarithmic = low > 0 and high > _LOGARITHMIC * low
         logarithmic_axes |= {axis} if logarithmic else set()
         update(title=_titled(name), showgrid=True,
                **({"type": "log", **log_ticks(low, high)} if logarithmic else {}))  # fmt: skip
-        if len(refused):
+        if len(refused) or bounds:
             update(range=_padded(low, high, logarithmic, from_zero=axis == "y"), autorange=False)
         elif not logarithmic and axis == "y":
             update(rangemode="tozero")
     _draw_limits(figure, across.name, up.name, limits, colours, logarithmic_axes)
+    _note_outside(figure, refused, across.name, up.name, colours)
     figure.update_layout(showlegend=True, margin={"t": 30, "b": 40})
     kept_out = f"; {counted(len(refused), 'design')} refused by constraints" if len(refused) else ""
     if not len(best):
@@ -186,7 +191,6 @@ def best_of_choice(
                       marker=marker | {"opacity": _opacity(table, marker.get("opacity", 1.0))})
             )  # fmt: skip
     _frame(figure, name if numbers else "", up.name, stretches or {}, colours)
-    _draw_limits(figure, "", up.name, limits, colours)
     here = pd.concat([runs, skipped])
     here = here[here["design"] == chosen]
     if len(here):
@@ -198,10 +202,11 @@ def best_of_choice(
     scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
     figure.update_xaxes(title=choice[1], showgrid=numbers, **(scale if numbers else {"type": "category"}))
     figure.update_yaxes(title=_titled(up), showgrid=True, rangemode="tozero")
-    if len(refused) and len(allowed):
-        bounds = [each.value for each in limits if each.name == up.name]
+    bounds = [each.value for each in limits if each.name == up.name]
+    if (len(refused) or bounds) and len(allowed):
         edges = _reaching(float(allowed[up.name].min()), float(allowed[up.name].max()), bounds)
         figure.update_yaxes(range=_padded(*edges, False, from_zero=True), autorange=False)
+    _draw_limits(figure, "", up.name, limits, colours)
     figure.update_layout(showlegend=True, margin={"t": 30, "b": 40})
     if not len(best):
         return Chart(figure, f"{up.label} over {choice[1]}: no design meets all constraints.")
@@ -380,24 +385,52 @@ def _draw_limits(
     for each in limits:
         note = {"text": each.words, "showarrow": False, "font": {"size": TICK_SIZE, "color": colours.worse},
                 "yanchor": "bottom"}  # fmt: skip
-        if each.name == across:
-            figure.add_vline(each.value, line=line)
-            figure.notes.append(note | {"x": _placed(each.value, "x" in logarithmic), "xref": "x", "xanchor": "right",
-                                        "y": 0.02, "yref": "paper", "textangle": -90})  # fmt: skip
-        if each.name == up:
-            figure.add_hline(each.value, line=line)
-            figure.notes.append(note | {"x": 0.01, "xref": "paper", "xanchor": "left", "yref": "y",
-                                        "y": _placed(each.value, "y" in logarithmic)})  # fmt: skip
+        for name, axis, add in ((across, "x", figure.add_vline), (up, "y", figure.add_hline)):
+            if each.name != name:
+                continue
+            ends = figure.layout[f"{axis}axis"].get("range")
+            place = _placed(each.value, axis in logarithmic)
+            if ends and not ends[0] <= place <= ends[1]:
+                beyond = place > ends[1]
+                note["text"] = f"{each.words} {_ARROWS[axis][beyond]}"
+                place = ends[beyond]
+            else:
+                add(each.value, line=line)
+            # Words stand on the side of the refused designs, and within the plot where the line is outside of it.
+            inwards = bool(ends) and place in ends
+            if axis == "x":
+                side = "left" if each.is_upper != inwards else "right"
+                note |= {"x": place, "xref": "x", "xanchor": side, "y": 0.02, "yref": "paper", "textangle": -90}
+            else:
+                side = "bottom" if each.is_upper != inwards else "top"
+                note |= {"x": 0.01, "xref": "paper", "xanchor": "left", "y": place, "yref": "y", "yanchor": side}
+            figure.notes.append(note)
 
 
 def _placed(value: float, logarithmic: bool) -> float:
     return math.log10(value) if logarithmic and value > 0 else value
 
 
+def _note_outside(figure: Drawing, refused: pd.DataFrame, across: str, up: str, colours: Palette) -> None:
+    """Says how many refused designs lie outside of the axes."""
+    inside = np.ones(len(refused), bool)
+    for name, axis in ((across, "xaxis"), (up, "yaxis")):
+        low, high = figure.layout[axis].get("range", (-math.inf, math.inf))
+        values = refused[name].to_numpy(float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            placed = np.log10(values) if figure.layout[axis].get("type") == "log" else values
+        inside &= (placed >= low) & (placed <= high)
+    if outside := int((~inside).sum()):
+        figure.notes.append({
+            "text": f"{counted(outside, 'refused design')} outside (double-click: all)", "showarrow": False,
+            "font": {"size": TICK_SIZE, "color": colours.muted}, "xref": "paper", "x": 1, "xanchor": "right",
+            "yref": "paper", "y": 1, "yanchor": "bottom",
+        })  # fmt: skip
+
+
 def _reaching(low: float, high: float, bounds: Sequence[float]) -> tuple[float, float]:
     """The ends of an axis with the constraints that are near."""
-    span = (high - low) or abs(high) or 1.0
-    near = [each for each in bounds if low - NEAR * span <= each <= high + NEAR * span]
+    near = [each for each in bounds if low / NEAR <= each <= high * NEAR]  # every quantity is above 0
     return min([low, *near]), max([high, *near])
 
 

@@ -437,7 +437,8 @@ def _constraints(asked: Asked) -> None:
     if report is None:
         return
     table = binding_table(report, asked.up)
-    digits = {name: [float(f"{value:.4g}") for value in table[name]] for name in table if table[name].dtype.kind == "f"}
+    digits = {str(name): [float(f"{value:.4g}") for value in table[name]] for name in table
+              if table[name].dtype.kind == "f"}  # fmt: skip
     formats = {name: st.column_config.NumberColumn(format="localized") for name in digits}
     with st.container(border=True, key="codesign_constraints"):
         among = "searched designs" if asked.found.study.document.prune else "designs"
