@@ -13,17 +13,18 @@ import pandas as pd
 
 from dashboard.charts.elements.markup import facts
 from dashboard.charts.elements.template import Chart
-from dashboard.charts.what_if.codesign import best_of_choice, design_words, designs_scatter, parallel_choices
+from dashboard.charts.what_if.codesign import Limit, best_of_choice, design_words, designs_scatter, parallel_choices
 from dashboard.files.exports import version
 from dashboard.files.report import drawn, page, whole
 from dashboard.files.report_parts import Figure
 from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told
 from dashboard.queries.design_stretches import Stretches, keeps, stretch_told, words_of
 from dashboard.words.numbers import counted, plain
-from engine.codesign import QUANTITIES, Quantity, Results, Study, breakdown
-from engine.codesign.answers import At
+from dashboard.words.studies import binding_sentences, refused_words
+from engine.codesign import QUANTITIES, BindingReport, Constraint, Quantity, Results, Study, breakdown
+from engine.codesign.answers import At, in_words
 
-__all__ = ["Question", "build", "titles_of", "with_errors"]
+__all__ = ["Question", "binding_table", "build", "titles_of", "with_errors"]
 
 SHOWN: Final = 200
 """Rows of a table at most; the files of the page have all."""
@@ -59,6 +60,23 @@ class Question:
             for name, ends in self.stretches.items()
         }  # fmt: skip
 
+    def designs(self, found: Results) -> pd.DataFrame:
+        """Returns all designs; where there are constraints, with those that refuse each in a column `refused`."""
+        designs = found.designs(self.of, self.at)
+        if not found.study.document.constraints:
+            return designs
+        return designs.assign(refused=found.refused_by(designs))
+
+    def binding(self, found: Results) -> BindingReport | None:
+        """Returns which constraints bind; None where there are none."""
+        if not found.study.document.constraints:
+            return None
+        return found.binding_report(self.up.name, of=self.of, at=self.at)
+
+    def free(self, found: Results) -> str:
+        """Returns which rates and capacities have no price or power, as sentences; empty where none is free."""
+        return found.unpriced([one.name for one in (self.up, self.across) if one is not None])
+
     def front(self, found: Results) -> pd.DataFrame:
         """Returns the designs that none beats, the best first: one where only the best is asked for."""
         if self.across is not None:
@@ -72,24 +90,26 @@ class Question:
 
         Args:
             found: the points that are there.
-            designs: rows of `Results.designs`.
+            designs: rows of `designs`.
             front: those that none beats.
             chosen: number of the design that is looked at.
             mode: the theme.
         """
         if self.stretches:
             designs = designs.assign(kept=keeps(found.study, designs, self.stretches))
+        limits = _limits(found)
         if self.across is not None:
             words = design_words(designs, self.names, (self.up, self.across))
             return designs_scatter(designs, front["design"].tolist(), self.across, self.up, words, chosen, mode,
-                                   self.stretches)  # fmt: skip
+                                   self.stretches, limits)  # fmt: skip
         skipped = found.skipped(self.of, self.at)
         if self.stretches:
             skipped = skipped.assign(kept=keeps(found.study, skipped, self.stretches))
         words, bounds = (design_words(table, self.names, (self.up,)) for table in (designs, skipped))
         name = self.choice
         return best_of_choice(designs.assign(words=words), skipped.assign(words=bounds),
-                              (name, self.names.get(name, name)), self.up, chosen, mode, self.stretches)  # fmt: skip
+                              (name, self.names.get(name, name)), self.up, chosen, mode, self.stretches,
+                              limits)  # fmt: skip
 
     def parallel(self, found: Results, designs: pd.DataFrame, mode: str) -> Chart:
         """Draws all choices of every design, brushed where stretches are in force, and none that lies outside of one
@@ -113,28 +133,31 @@ def build(found: Results, asked: Question, told: str, chosen: int | None, addres
         address: link to the study, printed as text.
     """
     study, up, across = found.study, asked.up, asked.across
-    designs = found.designs(asked.of, asked.at)
+    designs = asked.designs(found)
     front = asked.front(found)
     against = asked.names.get(asked.choice, "") if across is None else across.label.lower()
-    title = "Designs that none beats" if across is not None else "The best design"
+    title = "Front" if across is not None else "The best design"
     sections, data = drawn([
         Figure("front", title, f"{up.label.lower()} against {against}",
                lambda mode: asked.picture(found, designs, front, chosen, mode)),
-        Figure("choices", "All choices", "every design that runs as a line",
+        Figure("choices", "All choices", "every allowed design as a line",
                lambda mode: asked.parallel(found, designs, mode)),
     ])  # fmt: skip
     name = study.document.name or "Study"
     counts = [
         ("points", f"{len(found.rows):,} of {study.points:,}"),
-        ("designs that run", f"{int((designs['status'] == 'ok').sum()):,}"), ("none beats", f"{len(front):,}"),
+        ("designs that run", f"{int((designs['status'] == 'ok').sum()):,}"), ("on the front", f"{len(front):,}"),
     ]  # fmt: skip
+    binding = asked.binding(found)
+    if binding is not None:
+        counts.append(("allowed", f"{binding.allowed:,} of {binding.running:,}; {refused_words(found, binding)}"))
     columns = ["design", *asked.names, up.name, *([across.name] if across is not None else [])]
     only = "; ".join(asked.told(study).values())
     kept = f"<p>Only designs with {escape(only)} are in the first table.</p>" if only else ""
     basis = basis_of(found, front["design"].tolist(), asked.of)
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(study.document.description)}</p><p>{escape(told)}</p>{facts(counts)}"
-        f"<p>{escape(basis)}</p><h2>Figures</h2>{sections}<h2>{title}</h2>{kept}"
+        f"<p>{escape(basis)}</p><p>{escape(asked.free(found))}</p><h2>Figures</h2>{sections}<h2>{title}</h2>{kept}"
         f"{_table(with_errors(found, asked.kept(study, front)[columns], asked), asked)}"
         f"{_budgets(found, asked, columns)}{_constraints(found, asked)}{_costs(found, chosen)}"
         f"<h2>Assumptions and versions</h2><ul>{_assumptions(found, asked)}</ul>"
@@ -183,9 +206,43 @@ def _budgets(found: Results, asked: Question, columns: Sequence[str]) -> str:
 
 
 def _constraints(found: Results, asked: Question) -> str:
-    if not found.study.document.constraints:
+    report = asked.binding(found)
+    if report is None:
         return ""
-    return f"<h2>What each constraint costs</h2>{_table(found.binding(asked.up.name, of=asked.of, at=asked.at), asked)}"
+    told = " ".join(binding_sentences(report))
+    return f"<h2>Constraints</h2><p>{escape(told)}</p>{_table(binding_table(report, asked.up), None)}"
+
+
+def binding_table(report: BindingReport, up: Quantity) -> pd.DataFrame:
+    """Returns the table of a report about constraints as it is shown, with columns in words.
+
+    Args:
+        report: about the constraints.
+        up: the quantity that is to be best.
+    """
+    table = report.table
+    return pd.DataFrame({
+        "Constraint": table["constraint"],
+        "Slack of the best": table["slack"],
+        "Slack [%]": 100 * table["slack_share"],
+        "Refuses": table["refuses"],
+        "Refuses alone": table["refuses_alone"],
+        f"Best without it [{up.unit}]" if up.unit else "Best without it": table["without"],
+        "Gain without it [%]": 100 * table["gain"],
+        "Binds alone": table["binds"],
+        "Best design without it": table["design"],
+    })  # fmt: skip
+
+
+def _limits(found: Results) -> list[Limit]:
+    """The bounds of the study's constraints, each in words."""
+    return [
+        Limit(each.quantity, value, in_words(Constraint(quantity=each.quantity, **{side: value})),
+              side == "at_most")
+        for each in found.study.document.constraints
+        for side, value in (("at_least", each.at_least), ("at_most", each.at_most))
+        if value is not None
+    ]  # fmt: skip
 
 
 def _costs(found: Results, chosen: int | None) -> str:
@@ -193,7 +250,7 @@ def _costs(found: Results, chosen: int | None) -> str:
     items = ""
     if chosen is not None:
         table = _table(breakdown(found.study, chosen), None)
-        items = f"<h2>Price and power of design {chosen}</h2><p>Low and high, in USD and W.</p>{table}"
+        items = f"<h2>Price and power of design {chosen}</h2><p>Low, middle and high, in USD and W.</p>{table}"
     given = found.study.document.costs
     said = given.model_dump(mode="json", exclude={"sources"}, exclude_none=True)
     lines = "".join(f"<li><b>{escape(path)}</b>: {escape(source)}</li>" for path, source in given.sources.items())
@@ -207,7 +264,7 @@ def _assumptions(found: Results, asked: Question) -> str:
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     lines = [
         f"Each point is one proven optimum over its whole space of executions. Cost model {', '.join(physics)}.",
-        f"Prices at their {asked.at}; "
+        f"Prices at their {asked.at} value; "
         + " ".join(f"{one.label}: {one.description}" for one in (asked.up, asked.across) if one is not None),
         *(["Designs that bounds prove to lose were not searched; no answer here misses one of them."]
           if study.document.prune else []),

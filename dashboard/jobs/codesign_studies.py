@@ -12,10 +12,19 @@ from dashboard.jobs.job import Job, Kind
 from dashboard.jobs.worker import Task, Worker
 from dashboard.settings import Settings
 from engine import ExplorationCancelled
-from engine.codesign import Results, Study, StudyCancelled, StudyError, results, run
+from engine.codesign import (
+    PointTime,
+    Results,
+    Study,
+    StudyCancelled,
+    results,
+    run,
+    time_points,
+)
 
-__all__ = ["CodesignJob", "codesign_studies", "folder_of", "so_far"]
+__all__ = ["CodesignJob", "StudyTimesJob", "codesign_studies", "folder_of", "so_far", "study_times"]
 
+STUDY: Final = "study.json"
 MOST_KEPT: Final = 16
 """Studies of which it is remembered how they ended; their results stay in their folders."""
 
@@ -40,22 +49,21 @@ def so_far(study: Study, folder: str) -> Results | None:
     Args:
         study: the study, of which the folder may hold one that differs in prices, weights or objectives.
         folder: where its points are.
+
+    Raises `FolderError` for a folder that is damaged.
     """
-    if not Path(folder).is_dir():
+    if not (Path(folder) / STUDY).is_file():
         return None
-    try:
-        found = results(folder)
-    except StudyError:  # nothing is written yet
-        return None
+    found = results(folder)
     if not len(found.rows) or found.study.key != study.key:
         return None
     return replace(found, study=study)
 
 
-def found_points(task: Task, study: Study, folder: str) -> None:
+def found_points(task: Task, study: Study, folder: str, point_seconds: float | None) -> None:
     """Runs what a folder lacks of a study, in this process; for a worker."""
     try:
-        run(study, folder, workers=1, progress=task.tell, cancel=task.stops)
+        run(study, folder, workers=1, progress=task.tell, cancel=task.stops, point_seconds=point_seconds)
     except StudyCancelled:
         raise ExplorationCancelled from None
 
@@ -63,14 +71,43 @@ def found_points(task: Task, study: Study, folder: str) -> None:
 class CodesignJob(Job):
     """One study on its way."""
 
-    def __init__(self, kind: Kind, study: Study, folder: str, about: str) -> None:
+    def __init__(
+        self, kind: Kind, study: Study, folder: str, about: str, point_seconds: float | None = None
+    ) -> None:
         super().__init__(kind, study.key, "Searching the designs", about)
-        self.study, self.folder = study, folder
+        self.study, self.folder, self.point_seconds = study, folder, point_seconds
 
     def work(self) -> bool:
         """Runs it."""
-        self.run(found_points, self.study, self.folder)
+        self.run(found_points, self.study, self.folder, self.point_seconds)
         return False
+
+
+def found_times(task: Task, study: Study) -> tuple[PointTime, ...]:
+    """Returns the times of a few points of a study; for a worker."""
+    try:
+        return time_points(study, cancel=task.stops)
+    except StudyCancelled:
+        raise ExplorationCancelled from None
+
+
+class StudyTimesJob(Job):
+    """Timing of a few points of one study."""
+
+    def __init__(self, kind: Kind, study: Study) -> None:
+        super().__init__(kind, study.key, "Timing a few points", study.document.name)
+        self.study = study
+        self.times: tuple[PointTime, ...] = ()
+
+    def work(self) -> bool:
+        """Times them."""
+        self.times = self.run(found_times, self.study)
+        return False
+
+
+def study_times(worker: Worker) -> Kind:
+    """Returns the kind of jobs that time points, worked on by a worker."""
+    return Kind(name="timing", doing="Timing", unit="point", most_kept=MOST_KEPT, workers={"": worker})
 
 
 def codesign_studies(worker: Worker) -> Kind:

@@ -10,7 +10,7 @@ from typing import Final
 import streamlit as st
 
 from dashboard.jobs.board import Board
-from dashboard.jobs.codesign_studies import codesign_studies
+from dashboard.jobs.codesign_studies import codesign_studies, study_times
 from dashboard.jobs.design_sensitivity import design_sensitivity
 from dashboard.jobs.elastic_plans import elastic_plans
 from dashboard.jobs.explorations import Explorations
@@ -44,6 +44,7 @@ class Server:
         self.layer_plans = layer_plans(self.workers.answers)
         self.elastic_plans = elastic_plans(self.workers.answers)
         self.codesign_studies = codesign_studies(self.workers.answers)
+        self.study_times = study_times(self.workers.answers)
         self.design_sensitivity = design_sensitivity(self.workers.answers)
         self.operator_plans = operator_plans(self.workers.answers)
         self.uploads = UploadReader(apart=self.workers.answers.apart)

@@ -6,15 +6,17 @@ that holds all of its state, and the folder answers every question about it.
 
     >>> from engine import codesign
     >>> study = codesign.Study.read("study.json")      # doctest: +SKIP
-    >>> codesign.estimate(study).sentence              # doctest: +SKIP
+    >>> codesign.estimate(study, 2, codesign.time_points(study)).sentence  # doctest: +SKIP
     >>> codesign.run(study, "results")                 # doctest: +SKIP
     >>> codesign.front("results", ["tokens_per_s", "usd"])  # doctest: +SKIP
 """
 
 from engine.codesign.answers import MIX, Results
-from engine.codesign.costs import bill, breakdown, preset, preset_names, said_of
+from engine.codesign.binding import BindingReport
+from engine.codesign.costs import bill, breakdown, preset, preset_names, said_of, unpriced
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
-from engine.codesign.estimates import Estimate, estimate
+from engine.codesign.estimates import Estimate, PointTime, estimate, time_points
+from engine.codesign.integrity import FolderCheck, check_folder
 from engine.codesign.library import ready_names, ready_study
 from engine.codesign.quantities import QUANTITIES, Quantity
 from engine.codesign.reading import best_per_budget, front, results
@@ -29,14 +31,17 @@ __all__ = [
     "MOST_POINTS",
     "QUANTITIES",
     "BatchRule",
+    "BindingReport",
     "ClusterError",
     "Constraint",
     "Costs",
     "Design",
     "Edit",
     "Estimate",
+    "FolderCheck",
     "FolderError",
     "Follow",
+    "PointTime",
     "Progress",
     "Quantity",
     "Results",
@@ -47,6 +52,7 @@ __all__ = [
     "best_per_budget",
     "bill",
     "breakdown",
+    "check_folder",
     "estimate",
     "front",
     "preset",
@@ -57,4 +63,6 @@ __all__ = [
     "run",
     "said_of",
     "sensitivity",
+    "time_points",
+    "unpriced",
 ]

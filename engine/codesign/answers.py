@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.codesign.costs import bill
+from engine.codesign.binding import BindingReport, binding_report, slack_of
+from engine.codesign.costs import Unit, bill, unpriced
 from engine.codesign.errors import StudyError
 from engine.codesign.quantities import axes_of, quantity, refuses_better, with_quantities
 from engine.codesign.rates import MEMORY, rates_of
@@ -87,9 +88,11 @@ class Results:
         return kept and (not self.study.document.prune or rests_on <= axes_of(self.study.document))
 
     def _table(self, of: str, at: At, wide: pd.DataFrame) -> pd.DataFrame:
+        if at not in ("low", "middle", "high"):
+            raise StudyError(f"{shown(at)} is no end of a range; it must be low, middle or high.")
         costs = self._costs
         ends = {
-            name: _between(costs[f"{name}_low"], costs[f"{name}_high"], at) for name in ("usd", "watts", "usd_per_h")
+            name: costs[f"{name}_{at}"].to_numpy(np.float64) for name in ("usd", "watts", "usd_per_h")
         }
         table = wide.assign(
             **{name: values[wide["place"].to_numpy()] for name, values in ends.items()},
@@ -98,6 +101,22 @@ class Results:
         table = with_quantities(table, self.study.document.tokens)
         chosen = self.choices.iloc[table["place"].to_numpy()].reset_index(drop=True)
         return pd.concat([chosen, table.drop(columns=["place", "processors"])], axis=1)
+
+    def unpriced(self, names: Sequence[str]) -> str:
+        """Returns which rates and capacities are free in quantities, as sentences; empty where none is.
+
+        Args:
+            names: of quantities.
+        """
+        basics = {basic for name in names for basic in quantity(name).rests_on}
+        told = []
+        units: tuple[tuple[Unit, str], ...] = (("usd", "price"), ("watts", "power"))
+        for unit, word in units:
+            free = unpriced(self.study, unit) if unit in basics else []
+            if free:
+                them = "it" if len(free) == 1 else "them"
+                told.append(f"No {word} given for {', '.join(free)}: the front treats {them} as free.")
+        return " ".join(told)
 
     def where(self, table: pd.DataFrame, constraints: Sequence[Constraint]) -> Flags:
         """Returns which designs of a table meet all constraints; none that cannot run does."""
@@ -115,6 +134,20 @@ class Results:
         if constraint.at_most is not None:
             met &= values <= constraint.at_most
         return met
+
+    def refused_by(self, table: pd.DataFrame, constraints: Sequence[Constraint] | None = None) -> list[str]:
+        """Returns, for every design of a table that runs, the constraints that it violates, as labels of their
+        quantities joined by commas; an empty text for allowed designs and for those that do not run.
+
+        Args:
+            table: rows of `designs`.
+            constraints: None for the study's.
+        """
+        bounds = self._asked(constraints)
+        names = [quantity(each.quantity).label.lower() for each in bounds]
+        broken = [~self.meets(table, each) & (table["status"] == "ok").to_numpy() for each in bounds]
+        return [", ".join(dict.fromkeys(name for name, flags in zip(names, broken, strict=True) if flags[place]))
+                for place in range(len(table))]  # fmt: skip
 
     def front(
         self,
@@ -200,35 +233,34 @@ class Results:
                 kept.append(float(each))
         return _with_budget(pd.DataFrame(found, columns=table.columns), pd.Series(kept, dtype=np.float64))
 
-    def binding(
+    def binding(self, objective: str | None = None, **asked: Any) -> pd.DataFrame:
+        """Returns the table of `binding_report`: one row per constraint."""
+        return self.binding_report(objective, **asked).table
+
+    def binding_report(
         self,
         objective: str | None = None,
         *,
         constraints: Sequence[Constraint] | None = None,
         of: str = MIX,
         at: At = "middle",
-    ) -> pd.DataFrame:
-        """Returns what each constraint costs: one row per constraint with `constraint`, `best`, the best objective
-        under all of them, `without`, the best where this one alone is dropped, `gain` [fraction], `binds`, and
-        `design`, the one that is best without it. Arguments and errors as for `front`."""
+    ) -> BindingReport:
+        """Returns which constraints bind: what each refuses, what lifting each and all of them is worth, and the
+        smallest set whose lifting changes the best design. Arguments and errors as for `front`."""
         asked = self.study.document.objectives[0] if objective is None else objective
         bounds = list(self._asked(constraints))
         self._proven((asked,), bounds)
         table = self.designs(of, at)
-        met = [self.meets(table, each) for each in bounds]
-        runs = (table["status"] == "ok").to_numpy()
-        base = _best(self, table, asked, np.logical_and.reduce([runs, *met]))
-        sign = 1.0 if quantity(asked).better == "higher" else -1.0
-        rows = []
-        for number, each in enumerate(bounds):
-            others = np.logical_and.reduce([runs, *met[:number], *met[number + 1 :]])
-            free = _best(self, table, asked, others)
-            now = float("nan") if base is None else float(base[asked])
-            then = float("nan") if free is None else float(free[asked])
-            gain = sign * (then / now - 1.0) if base is not None and free is not None else float("nan")
-            binds = free is not None and (base is None or sign * then > sign * now)
-            rows.append((in_words(each), now, then, gain, binds, None if free is None else int(free["design"])))
-        return pd.DataFrame(rows, columns=["constraint", "best", "without", "gain", "binds", "design"])
+        table = table[(table["status"] == "ok") & ~np.isnan(self._values(table, asked))].reset_index(drop=True)
+        values = self._values(table, asked)
+        slacks = [slack_of(self._values(table, each.quantity), each.at_least, each.at_most) for each in bounds]
+        shape = len(bounds), len(table)
+        return binding_report(
+            quantity(asked), values, table["design"].to_numpy(),
+            np.reshape([self.meets(table, each) for each in bounds], shape).astype(bool),
+            [in_words(each) for each in bounds], np.reshape([one for one, _ in slacks], shape),
+            np.reshape([one for _, one in slacks], shape), self._plainest(table, (asked,)),
+        )  # fmt: skip
 
     def scenario(self, point: int) -> Scenario:
         """Returns the scenario of a point, to open anywhere else."""
@@ -357,13 +389,6 @@ class Results:
                 f"Designs were skipped that lose to better ones, which the constraint {in_words(turned)!r} may "
                 "refuse; run the study without prune, or with this constraint."
             )
-
-
-def _between(low: pd.Series, high: pd.Series, at: At) -> npt.NDArray[np.float64]:
-    if at not in ("low", "middle", "high"):
-        raise StudyError(f"{shown(at)} is no end of a range; it must be low, middle or high.")
-    first, last = low.to_numpy(np.float64), high.to_numpy(np.float64)
-    return first if at == "low" else last if at == "high" else (first + last) / 2.0
 
 
 def _best(found: Results, table: pd.DataFrame, name: str, allowed: Flags) -> dict[str, Any] | None:

@@ -10,36 +10,43 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
 from engine.codesign.errors import StudyError
-from engine.codesign.schema import CostItems, Costs, given
+from engine.codesign.schema import CostItems, Costs, given, middle_of
 from engine.economics import INPUTS
 from engine.executions.arrays import Floats, Ints
-from hardware import network_names
+from hardware import System, network_names
 from models.documents import did_you_mean, sentence
 
 if TYPE_CHECKING:
     from engine.codesign.study import Study
 
-__all__ = ["ITEMS", "amounts", "bill", "breakdown", "filled_in", "preset", "preset_names", "said_of"]
+__all__ = ["ITEMS", "amounts", "bill", "breakdown", "filled_in", "preset", "preset_names", "said_of", "unpriced"]
 
 NAN: Final = float("nan")
+Unit = Literal["usd", "watts"]
+MOST_COMPARED: Final = 10_000
+"""Designs whose amounts are compared to see in what they differ; of more, so many spread evenly."""
+SAME: Final = 1e-9
+"""Relative difference up to which two amounts are equal but for rounding."""
 DEFAULT_SHARE: Final = float(INPUTS["power_share"].default or 0.0)
 DEFAULT_PUE: Final = float(INPUTS["pue"].default or 0.0)
 
 ITEMS: Final[Mapping[str, tuple[str, str]]] = {
     "processor": ("Processors", ""),
     "tflops": ("Matrix peak", "TFLOP/s"),
+    "tflops_16_bit": ("Matrix peak in 16 bit", "TFLOP/s"),
     "mem1_gib": ("HBM capacity", "GiB"),
     "mem1_gb_per_s": ("HBM bandwidth", "GB/s"),
     "mem2_gib": ("Host memory", "GiB"),
     "mem2_gb_per_s": ("Host bandwidth", "GB/s"),
     "network_gb_per_s": ("Network tier", "GB/s"),
+    "network_size": ("Network domain", "processors"),
     "host": ("Hosts", ""),
     "switch": ("Switches", ""),
 }
@@ -123,15 +130,31 @@ def said_of(costs: Costs) -> dict[str, Any]:
 
 def amounts(study: Study, numbers: Ints) -> pd.DataFrame:
     """Returns how much designs have of everything that has a price, of the whole machine: one column per item, network
-    tiers as `network_gb_per_s 0` and so on, and `tdp`, the design power of all processors [W].
+    tiers as `network_gb_per_s 0`, `network_size 0` and so on, and `tdp`, the design power of all processors [W].
 
     Args:
         study: whose designs.
         numbers: of designs [designs].
     """
-    at = study.positions(numbers)
-    said = study.document
-    processors = np.array(said.sizes, np.float64)[at["size"]]
+    processors = np.array(study.document.sizes, np.float64)[study.positions(numbers)["size"]]
+    per_processor = _per_processor(study, numbers)
+    power = per_processor.pop("tdp")
+    return pd.DataFrame(
+        {
+            "processor": processors,
+            # A machine has no larger domain than itself.
+            **{name: processors * (np.minimum(each, processors) if name.startswith("network_size") else each)
+               for name, each in per_processor.items()},
+            "host": np.ceil(processors / study.document.costs.processors_per_host),
+            "switch": np.ceil(processors / study.document.costs.processors_per_switch),
+            "tdp": power * processors,
+        }
+    )  # fmt: skip
+
+
+def _per_processor(study: Study, numbers: Ints) -> dict[str, Floats]:
+    """What one processor of designs has, by the columns of `amounts` [designs]; whole domains of networks."""
+    at, said = study.positions(numbers), study.document
     tiers = max(len(system.networks) for system in study.systems)
     own = {name: _own(study, name)[at["system"], at["datatype"]] for name in _priced(tiers)}
     value = dict(own)
@@ -147,28 +170,29 @@ def amounts(study: Study, numbers: Ints) -> pd.DataFrame:
     factor = value["compute"] / own["compute"]
     power = value["power"] if "power" in edited else own["power"] * factor
     peak = value["matrix"] if "matrix" in edited else value["compute"]
-    per_processor = {
+    sixteen = np.array([[_sixteen_bit(system, each) for each in said.datatypes] for system in study.systems])
+    return {
         "tflops": peak,
+        "tflops_16_bit": sixteen[at["system"], at["datatype"]] * (peak / own["compute"]),
         "mem1_gib": value["hbm_capacity"],
         "mem1_gb_per_s": value["hbm_bandwidth"],
         "mem2_gib": value["host_capacity"],
         "mem2_gb_per_s": value["host_bandwidth"],
         **{f"network_gb_per_s {tier}": value[f"net{tier}_bandwidth"] for tier in range(tiers)},
+        **{f"network_size {tier}": value[f"net{tier}_size"] for tier in range(tiers)},
+        "tdp": power,
     }
-    return pd.DataFrame(
-        {
-            "processor": processors,
-            **{name: each * processors for name, each in per_processor.items()},
-            "host": np.ceil(processors / said.costs.processors_per_host),
-            "switch": np.ceil(processors / said.costs.processors_per_switch),
-            "tdp": power * processors,
-        }
-    )
 
 
 def _priced(tiers: int) -> tuple[str, ...]:
     return ("compute", "matrix", "power", "hbm_capacity", "hbm_bandwidth", "host_capacity", "host_bandwidth",
-            *(f"net{tier}_bandwidth" for tier in range(tiers)))  # fmt: skip
+            *(f"net{tier}_{what}" for tier in range(tiers) for what in ("bandwidth", "size")))  # fmt: skip
+
+
+def _sixteen_bit(system: System, datatype: str) -> float:
+    """Matrix peak in 16 bit [TFLOP/s]; in another datatype for a system that has none of these."""
+    name = next((each for each in ("bfloat16", "float16") if each in system.matrix), datatype)
+    return float(system.matrix[name].tflops) if name in system.matrix else NAN
 
 
 def _own(study: Study, name: str) -> Floats:
@@ -188,27 +212,32 @@ def _own(study: Study, name: str) -> Floats:
                 return float(system.mem2.capacity_gib)
             case "host_bandwidth":
                 return float(system.mem2.bandwidth_gb_per_s) if system.mem2.capacity_gib else 0.0
-        tier = int(name.removeprefix("net").removesuffix("_bandwidth"))
-        return float(system.networks[tier].bandwidth_gb_per_s) if tier < len(system.networks) else 0.0
+        number, _, what = name.removeprefix("net").partition("_")
+        if int(number) >= len(system.networks):
+            return 0.0
+        network = system.networks[int(number)]
+        return float(network.bandwidth_gb_per_s if what == "bandwidth" else network.size)
 
     return np.array([[of(system, each) for each in study.document.datatypes] for system in study.systems])
 
 
-def _unit_costs(items: CostItems, column: str) -> tuple[float, float] | None:
-    """Low and high cost of one of a column of `amounts`; None where the system says it."""
+def _unit_costs(items: CostItems, column: str) -> tuple[float, float, float] | None:
+    """Low, middle and high cost of one of a column of `amounts`; None where the system says it."""
     name, _, tier = column.partition(" ")
+    found: tuple[float, ...] | None = (0.0, 0.0)
     if name == "network_gb_per_s":
         listed = items.network_gb_per_s
-        return listed[min(int(tier), len(listed) - 1)] if listed else (0.0, 0.0)
-    if name == "processor":
-        return items.processor
-    found: tuple[float, float] = getattr(items, name)
-    return found
+        found = listed[min(int(tier), len(listed) - 1)] if listed else found
+    elif name == "network_size":
+        found = items.network_size[int(tier)] if int(tier) < len(items.network_size) else found
+    else:
+        found = getattr(items, name)
+    return None if found is None else (found[0], middle_of(found), found[-1])
 
 
 def bill(study: Study, numbers: Ints) -> pd.DataFrame:
-    """Returns what designs cost: `processors` [count], `usd_low` and `usd_high` [USD], `watts_low` and `watts_high` of
-    the building [W], `usd_per_h_low` and `usd_per_h_high` of renting [USD/h]; NaN where nothing says it.
+    """Returns what designs cost: `processors` [count]; `usd_low`, `usd_middle` and `usd_high` [USD], `watts_low` and so
+    on of the building [W], `usd_per_h_low` and so on of renting [USD/h]; NaN where nothing says it.
 
     Args:
         study: whose designs.
@@ -219,36 +248,79 @@ def bill(study: Study, numbers: Ints) -> pd.DataFrame:
     design_power = have.pop("tdp")
     found: dict[str, Any] = {"processors": have["processor"]}
     for unit, items in (("usd", costs.usd), ("watts", costs.watts)):
-        for end, side in enumerate(("low", "high")):
-            total = np.zeros(len(numbers))
-            for name, amount in have.items():
-                each = _unit_costs(items, name)
-                if each is not None:
-                    total += amount * each[end]
-                elif unit == "watts":
-                    total += design_power * (costs.power_share or DEFAULT_SHARE)
-                else:
-                    total += NAN
-            found[f"{unit}_{side}"] = total * (costs.pue or DEFAULT_PUE) if unit == "watts" else total
+        # The middle is half way between the ends, but for items whose own middle is elsewhere.
+        low, high, off = (np.zeros(len(numbers)) for _ in range(3))
+        for name, amount in have.items():
+            each = _unit_costs(items, name)
+            if each is not None:
+                low += amount * each[0]
+                high += amount * each[2]
+                off += amount * (each[1] - (each[0] + each[2]) / 2.0)
+            else:
+                own = design_power * (costs.power_share or DEFAULT_SHARE) if unit == "watts" else NAN
+                low, high = low + own, high + own
+        more = (costs.pue or DEFAULT_PUE) if unit == "watts" else 1.0
+        low, high = low * more, high * more
+        found |= {f"{unit}_low": low, f"{unit}_middle": (low + high) / 2.0 + off * more, f"{unit}_high": high}
     at = study.positions(numbers)["system"]
     rents = np.array([_rent(study, number) for number in range(len(study.systems))])
-    for end, side in enumerate(("low", "high")):
+    for end, side in enumerate(("low", "middle", "high")):
         found[f"usd_per_h_{side}"] = found["processors"] * rents[at, end]
     return pd.DataFrame(found)
 
 
-def _rent(study: Study, system: int) -> tuple[float, float]:
+def _rent(study: Study, system: int) -> tuple[float, float, float]:
     costs = study.document.costs
-    if costs.usd_per_processor_hour is not None:
-        return costs.usd_per_processor_hour
+    if (rent := costs.usd_per_processor_hour) is not None:
+        return rent[0], middle_of(rent), rent[-1]
     facts = study.systems[system].accelerator
     known = facts.usd_per_h if facts is not None and facts.usd_per_h is not None else (NAN, NAN)
-    return min(known), max(known)
+    return min(known), (min(known) + max(known)) / 2.0, max(known)
+
+
+def _label(system: System, column: str) -> tuple[str, str]:
+    """What a column of `amounts` is called, and its unit."""
+    name, _, tier = column.partition(" ")
+    label, unit = ITEMS[name]
+    if tier:
+        names = network_names(system)
+        own = names[int(tier)] if int(tier) < len(names) else f"Network tier {tier}"
+        label = f"{own} {'bandwidth' if name == 'network_gb_per_s' else 'domain size'}"
+    return label[:1].upper() + label[1:], unit
+
+
+def unpriced(study: Study, unit: Unit = "usd") -> list[str]:
+    """Returns the rates, capacities and domain sizes in which designs differ although more of them costs nothing: what
+    a front takes the largest of for free.
+
+    Args:
+        study: the study.
+        unit: whether the cost is money, or power.
+    """
+    costs = study.document.costs
+    items: CostItems = getattr(costs, unit)
+    numbers = np.unique(np.linspace(0, study.designs - 1, min(study.designs, MOST_COMPARED)).astype(np.int64))
+    largest = max(study.systems, key=lambda system: len(system.networks))
+    # The outermost network reaches all processors of any machine.
+    whole = f"network_size {len(largest.networks) - 1}"
+    free, paid = [], set()
+    for column, amount in _per_processor(study, numbers).items():
+        if column in ("tdp", whole):
+            continue
+        each = _unit_costs(items, column)
+        name = "tflops" if column == "tflops_16_bit" else column
+        if each is not None and each[2] > 0:
+            paid.add(name)
+        elif amount.max() > amount.min() * (1.0 + SAME):
+            free.append((name, _label(largest, name)[0]))
+    if unit == "watts" and items.processor is None:  # the system's design power, which grows with its compute
+        paid.add("tflops")
+    return list(dict.fromkeys(label for name, label in free if name not in paid))
 
 
 def breakdown(study: Study, number: int) -> pd.DataFrame:
-    """Returns where price and power of one design come from: one row per item with `item`, `amount`, `unit`, and low
-    and high `usd` and `watts`; what a building adds to the power is a row of its own.
+    """Returns where price and power of one design come from: one row per item with `item`, `amount`, `unit`, and low,
+    middle and high `usd` and `watts`; what a building adds to the power is a row of its own.
 
     Args:
         study: whose design.
@@ -258,17 +330,16 @@ def breakdown(study: Study, number: int) -> pd.DataFrame:
     system = study.systems[int(study.positions(np.array([number]))["system"][0])]
     rows = []
     for column in have.index.drop("tdp"):
-        name, _, tier = str(column).partition(" ")
         usd, watts = _unit_costs(costs.usd, str(column)), _unit_costs(costs.watts, str(column))
-        if watts is None:
-            own = float(have["tdp"]) * (costs.power_share or DEFAULT_SHARE)
-            drawn = own, own
-        else:
-            drawn = float(have[column]) * watts[0], float(have[column]) * watts[1]
-        price = (NAN, NAN) if usd is None else (float(have[column]) * usd[0], float(have[column]) * usd[1])
-        label, unit = ITEMS[name]
-        label = f"{network_names(system)[int(tier)]} bandwidth" if tier else label
-        rows.append((label[:1].upper() + label[1:], float(have[column]), unit, *price, *drawn))
+        own = float(have["tdp"]) * (costs.power_share or DEFAULT_SHARE)
+        drawn = [own] * 3 if watts is None else [float(have[column]) * each for each in watts]
+        price = [NAN] * 3 if usd is None else [float(have[column]) * each for each in usd]
+        label, unit = _label(system, str(column))
+        if sum(price) + sum(drawn) == 0.0 and str(column).startswith(("tflops", "network_size")):
+            continue
+        rows.append((label, float(have[column]), unit, *price, *drawn))
     pue = (costs.pue or DEFAULT_PUE) - 1.0
-    rows.append(("Building", NAN, "", 0.0, 0.0, sum(row[5] for row in rows) * pue, sum(row[6] for row in rows) * pue))
-    return pd.DataFrame(rows, columns=["item", "amount", "unit", "usd_low", "usd_high", "watts_low", "watts_high"])
+    building = (sum(row[place] for row in rows) * pue for place in (6, 7, 8))
+    rows.append(("Building", NAN, "", 0.0, 0.0, 0.0, *building))
+    names = [f"{unit}_{end}" for unit in ("usd", "watts") for end in ("low", "middle", "high")]
+    return pd.DataFrame(rows, columns=["item", "amount", "unit", *names])

@@ -1,37 +1,80 @@
-"""How long a study will take, before anything of it runs."""
+"""How long a study will take, before it runs: from a few of its points that are timed, and the sizes of its spaces."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from engine.codesign.points import rows_of
 from engine.codesign.study import Study
-from engine.space.space import SpaceError
+from engine.executions.arrays import Floats, Ints
+from engine.whatif.prepared_spaces import SPACES_KEPT
 
-__all__ = ["Estimate", "counted", "estimate"]
+__all__ = ["Estimate", "PointTime", "counted", "duration", "estimate", "time_points"]
 
-LOOKED_AT: Final = 6
-"""Points whose spaces are counted."""
+GROUPS_COUNTED: Final = 12
+"""Layouts whose spaces are counted; of more, so many spread over the study."""
 
-EXECUTIONS_PER_SECOND: Final = 250e6
-"""Executions that a search by bounds settles in a space that is laid out already, on one core [1/s]: 6.6 million of
-`calculon` in 25 ms, 0.8 million of `calibrated` in 60 ms."""
+MODELS_COUNTED: Final = 32
+"""Models whose spaces are counted and timed; of more, the others count as an average one."""
+
+TIMED_PER_MODEL: Final = 3
+"""Layouts that are timed with every model: the one of median size, the largest and the smallest."""
+
+TIMED_PER_LAYOUT: Final = 4
+"""Points that are timed of a layout: the first lays its space out, and the next are slower than all later ones, which
+begin with what was best before."""
+
+TIMING_SECONDS: Final = 5.0
+"""Time after which no further point is timed [s]."""
+
+LONGER_FOR_FIRST: Final = 4
+"""How many times as long the first points of all models may take."""
+
+MEASURED_FACTOR: Final = 2.0
+"""Half-width of the range of an estimate from timed points: other points, other load, and processes that share caches
+(two processes on two cores did 1.41 times the points of one)."""
+
+GUESSED_FACTOR: Final = 6.0
+"""Half-width of the range of an estimate without timed points. Measured on one core with `GUESSED_PER_SECOND`: 40
+million executions a second with GPT-3 175B by `calculon`, 6 with Llama 3 70B and 9 with DeepSeek-V3 by `calibrated`."""
+
+GUESSED_PER_SECOND: Final = 15e6
+"""Executions that a search settles on one core [1/s], where nothing was timed."""
+
+EXPLORED_PER_SECOND: Final = 3e6
+"""Executions that a whole exploration settles on one core [1/s], where nothing was timed."""
 
 SECONDS_AT_LEAST: Final = 0.010
-"""What any point takes."""
+"""Time of the smallest point, where nothing was timed [s]."""
 
-EXPLORED_PER_SECOND: Final = 10e6
-"""Executions that a whole exploration settles on one core [1/s]."""
+LEAST_SEARCHED: Final = 0.1
+"""Share of the designs that is searched where bounds skip most: 1,075 of 10,240 in the study of `tests.benchmarks`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointTime:
+    """Times of points of one layout with one model."""
+
+    model: int
+    """Place of the model in the study."""
+    executions: float
+    """Size of the space [executions]."""
+    first_s: float
+    """Time of the first point, its space laid out for it [s]."""
+    later_s: float
+    """Time of the last of the points that were timed in this layout [s]; that of the first where there is only one."""
+    points: int
+    """Points that were timed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is ahead: counts, executions of an average space, and seconds on so many processes.
-
-    The seconds are a guess within a factor of some three; from the first tasks on, progress tells measured ones.
-    """
+    """What is ahead: counts, executions of an average space, and the range of the time on so many processes."""
 
     points: int
     designs: int
@@ -39,15 +82,33 @@ class Estimate:
     executions: float
     workers: int
     seconds: float
+    """Most likely time [s]."""
+    seconds_low: float
+    seconds_high: float
+    timed: int = 0
+    """Points that were timed for it; 0 for a guess from the sizes of spaces alone."""
+
+    @property
+    def point_seconds(self) -> float:
+        """Most likely time of an average point on one process [s]."""
+        return self.seconds * self.workers / self.points
+
+    @property
+    def counts(self) -> str:
+        """What is ahead in words, without its time and without a full stop."""
+        return (
+            f"{counted(self.points, 'point')}: {counted(self.designs, 'design')} with {counted(self.models, 'model')} "
+            f"each, about {self.executions:,.0f} executions behind a point"
+        )
 
     @property
     def sentence(self) -> str:
         """The estimate in words."""
-        each = f"{self.executions:,.0f}"
+        low, high = duration(self.seconds_low), duration(self.seconds_high)
+        basis = f"{counted(self.timed, 'point')} timed" if self.timed else "a guess until a few points are timed"
         return (
-            f"{counted(self.points, 'point')}: {counted(self.designs, 'design')} with {counted(self.models, 'model')} "
-            f"each, about {each} executions behind a point; about {duration(self.seconds)} on "
-            f"{self.workers:,} process{'es' if self.workers != 1 else ''}."
+            f"{self.counts}; {low if low == high else f'{low} to {high}'} on "
+            f"{self.workers:,} process{'es' if self.workers != 1 else ''} ({basis})."
         )
 
 
@@ -69,30 +130,113 @@ def duration(seconds: float) -> str:
     """
     for size, unit in ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
+            return f"{seconds / size:.2g} {unit}" if seconds < 100 * size else f"{seconds / size:,.0f} {unit}"
     return f"{max(1.0, seconds):.0f} s"
 
 
-def estimate(study: Study, workers: int = 1) -> Estimate:
-    """Returns what a study will take, from the spaces of some points spread over it. Nothing is searched.
+def time_points(
+    study: Study, *, clock: Callable[[], float] = time.perf_counter, cancel: Callable[[], bool] | None = None
+) -> tuple[PointTime, ...]:
+    """Returns times of a few points of every model, which are searched and thrown away.
+
+    Of each model the layout of median size comes first, then the largest and the smallest, as long as
+    `TIMING_SECONDS` have not passed.
+
+    Args:
+        study: the study.
+        clock: seconds from any start [s].
+        cancel: says, between two points, whether to stop, which raises `StudyCancelled`.
+    """
+    numbers, sizes = _layouts(study)
+    found: list[PointTime] = []
+    start = clock()
+    chosen = [_chosen(sizes[model]) for model in range(len(sizes))]
+    for turn in range(TIMED_PER_MODEL):
+        for model, layouts in enumerate(chosen):
+            if turn >= len(layouts):
+                continue
+            place = layouts[turn]
+            # The next designs of the layout have other rates or capacities, and the same space.
+            designs = numbers[place][:TIMED_PER_LAYOUT]
+            times: list[float] = []
+            for design in designs.tolist():
+                before = clock()
+                # One point of every model, even where that takes somewhat longer.
+                if before - start > (TIMING_SECONDS if turn or times else TIMING_SECONDS * LONGER_FOR_FIRST):
+                    break
+                rows_of(study, np.array([design]), cancel=cancel, models=[model])
+                times.append(clock() - before)
+            if times:
+                found.append(PointTime(model, float(sizes[model][place]), times[0], times[-1], len(times)))
+    return tuple(found)
+
+
+def estimate(study: Study, workers: int = 1, times: Sequence[PointTime] = ()) -> Estimate:
+    """Returns what a study will take. Nothing is searched.
 
     Args:
         study: the study.
         workers: processes that will run it.
+        times: of some of its points, as `time_points` returns them; without any, the time is guessed from the sizes of
+            spaces, and its range is wide.
     """
-    totals, seconds = [], []
-    for number in study.designs_at(0, min(study.places, 16 * LOOKED_AT))[:: max(1, 16)][:LOOKED_AT].tolist():
-        design = study.design(number)
-        for model in range(min(len(study.models), 2)):
-            try:
-                total = study.scenario_at(design, model).space.total
-            except (SpaceError, ValueError):
-                total = 0
-            totals.append(total)
-            rate = EXPLORED_PER_SECOND if study.document.evaluate == "exploration" else EXECUTIONS_PER_SECOND
-            seconds.append(max(SECONDS_AT_LEAST, total / rate))
-    mean = float(np.mean(seconds))
+    _, sizes = _layouts(study)
+    workers = max(1, workers)
+    rounds = -(-study.designs_per_group // study.block)
+    # While all spaces stay ready, a layout is laid out once in every process that gets to it; else for every block.
+    once = study.groups * len(study.models) <= SPACES_KEPT
+    laid_out = study.groups * (min(rounds, workers) if once else rounds)
+    seconds = low = high = 0.0
+    for model, spaces in enumerate(sizes):
+        mine = [each for each in times if each.model == model]
+        first, later, factor = _times(study, spaces, mine or times, GUESSED_FACTOR if not mine else MEASURED_FACTOR)
+        each = laid_out * first + (study.designs - laid_out) * later
+        seconds, low, high = seconds + each, low + each / factor, high + each * factor
+    # Models beyond those that were counted are as an average one of them.
+    share = len(study.models) / len(sizes) / workers
+    least = LEAST_SEARCHED if study.document.prune else 1.0
     return Estimate(
-        study.points, study.designs, len(study.models), float(np.mean(totals)), workers,
-        study.points * mean / max(1, workers),
+        study.points, study.designs, len(study.models), float(np.mean(sizes)), workers,
+        seconds * share, low * share * least, high * share,
+        sum(each.points for each in times),
     )  # fmt: skip
+
+
+def _layouts(study: Study) -> tuple[list[Ints], list[Floats]]:
+    """Numbers of the first designs of some layouts spread over the study [layouts][designs], and the sizes of their
+    spaces with each model [models][layouts]."""
+    places = np.unique(np.linspace(0, study.groups - 1, min(study.groups, GROUPS_COUNTED)).astype(int))
+    numbers = [study.designs_at(place * study.block, study.block) for place in places.tolist()]
+    models = range(min(len(study.models), MODELS_COUNTED))
+    return numbers, [np.array([_size(study, int(each[0]), model) for each in numbers]) for model in models]
+
+
+def _size(study: Study, design: int, model: int) -> float:
+    try:
+        return float(study.scenario_at(study.design(design), model).space.total)
+    except ValueError:  # every refusal of models, hardware and engine is one
+        return 0.0
+
+
+def _chosen(spaces: Floats) -> list[int]:
+    """Positions of the layouts to be timed."""
+    order = np.argsort(spaces, kind="stable").tolist()
+    return list(dict.fromkeys([order[len(order) // 2], order[-1], order[0]]))
+
+
+def _times(study: Study, spaces: Floats, times: Sequence[PointTime], factor: float) -> tuple[float, float, float]:
+    """Mean time of a first and of a later point over spaces [s], and the factor that either may be off."""
+    if not times:
+        rate = EXPLORED_PER_SECOND if study.document.evaluate == "exploration" else GUESSED_PER_SECOND
+        guess = float(np.maximum(SECONDS_AT_LEAST, spaces / rate).mean())
+        return guess, guess, factor
+    known = sorted(times, key=lambda each: each.executions)
+    at = np.array([max(1.0, each.executions) for each in known])
+    where = np.log(np.maximum(1.0, spaces))
+
+    def mean(seconds: list[float]) -> float:
+        # Between timed sizes as a power of the size; beyond the largest in proportion; below the smallest as there.
+        found = np.exp(np.interp(where, np.log(at), np.log(np.maximum(1e-9, seconds))))
+        return float((found * np.maximum(1.0, np.exp(where) / at[-1])).mean())
+
+    return mean([each.first_s for each in known]), mean([each.later_s for each in known]), factor

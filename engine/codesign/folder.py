@@ -5,13 +5,15 @@
 
 That is the whole state. A part appears whole or not at all, under a name that says what it holds, so a part that is
 written twice is there once, and what is missing is known from the names alone. When a run has ended, small parts are
-made into large ones.
+made into large ones. Every file holds the checksum of its other bytes, see `engine.codesign.checksums`; files of
+earlier versions have none.
 """
 
 from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import re
 import secrets
@@ -23,6 +25,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from engine.codesign.checksums import CHECKSUM, UNSEALED, FileState, seal, seal_state
 from engine.codesign.errors import FolderError
 from models.documents import shown
 
@@ -32,7 +35,6 @@ STUDY: Final = "study.json"
 PARTS: Final = "parts"
 _PART: Final = re.compile(r"(\d{12})-(\d{6})\.parquet")
 _DRAFT: Final = re.compile(rf"\.{_PART.pattern}\.\d+\.[0-9a-f]{{8}}")
-MAGIC: Final = b"PAR1"
 
 
 class ResultFolder:
@@ -61,15 +63,35 @@ class ResultFolder:
         return self.place if self._files is not None else str(Path(self.place).resolve())
 
     def study(self) -> bytes | None:
-        """Returns the text of the study, None where there is none yet. Raises `FolderError`."""
+        """Returns the text of the study, None where there is none yet.
+
+        Raises `FolderError`, also for a text that differs from its checksum.
+        """
+        content = self._study_text()
+        if content is not None and _study_state(content) == "damaged":
+            raise FolderError(
+                f"{STUDY} in {shown(self.place)} is damaged or was edited: its checksum differs. Run the study again "
+                f"into this folder, which writes it anew; to keep an edit, remove the line {CHECKSUM!r}."
+            )
+        return content
+
+    def study_state(self) -> FileState:
+        """Returns whether the study's text is as it was written. Raises `FolderError` where there is none."""
+        content = self._study_text()
+        if content is None:
+            raise FolderError(f"{shown(self.place)} holds no study; give a folder of results.")
+        return _study_state(content)
+
+    def _study_text(self) -> bytes | None:
         with self._explained("read"):
             try:
                 return self._read(STUDY)
             except FileNotFoundError:
                 return None
 
-    def keep_study(self, content: bytes) -> None:
-        """Writes the text of the study. Raises `FolderError`."""
+    def keep_study(self, document: dict[str, Any]) -> None:
+        """Writes a study's document with its checksum. Raises `FolderError`."""
+        content = seal(json.dumps(document | {CHECKSUM: UNSEALED}, indent=1).encode())
         with self._explained("written"):
             self._write(STUDY, content)
 
@@ -86,8 +108,8 @@ class ResultFolder:
         how = {"compression": "zstd", "write_statistics": False, "store_schema": False}
         with pq.ParquetWriter(sink, rows.schema, **how) as file:
             file.write_table(rows)
-            file.add_key_value_metadata(rows.schema.metadata or {})
-        content = sink.getvalue()
+            file.add_key_value_metadata((rows.schema.metadata or {}) | {CHECKSUM: UNSEALED})
+        content = seal(sink.getvalue())
         with self._explained("written"):
             self._write(f"{PARTS}/{first:012d}-{count:06d}.parquet", content)
         return len(content)
@@ -102,23 +124,62 @@ class ResultFolder:
         matches = [match for name in names if (match := _PART.fullmatch(name)) is not None]
         return sorted((int(match[1]), int(match[2]), match[0]) for match in matches)
 
-    def whole(self, name: str) -> bool:
-        """Tells whether a part ends as a Parquet file does: a machine that lost power may leave one that does not."""
-        with self._explained("read"):
-            return self._tail(f"{PARTS}/{name}", len(MAGIC)) == MAGIC
+    def part_state(self, name: str) -> FileState:
+        """Returns whether a part is as it was written; one without a checksum counts as damaged if its end is, as a
+        machine that lost power may leave it. Raises `FolderError` where it cannot be read at all."""
+        self._part_content(name)
+        try:
+            return self._part(name)[1]
+        except FolderError:
+            return "damaged"
 
     def rows(self, name: str) -> tuple[pa.Table, bytes]:
-        """Returns the rows of a part and the key of its study. Raises `FolderError` where it cannot be read."""
-        with self._explained("read"):
-            content = self._read(f"{PARTS}/{name}")
+        """Returns the rows of a part and the key of its study. Raises `FolderError` for a part that differs from its
+        checksum or cannot be read."""
+        file, _ = self._part(name)
+        try:
+            rows = file.read()
+            rows.validate(full=True)
+        except Exception as problem:  # the reader of Parquet has errors of many kinds for bytes that are none
+            raise self.damage(name, _first_line(problem)) from None
+        return rows, (file.metadata.metadata or {}).get(b"study", b"")
+
+    def _part(self, name: str) -> tuple[pq.ParquetFile, FileState]:
+        content = self._part_content(name)
+        state = seal_state(content)
+        if state == "damaged":
+            raise self.damage(name, "its checksum differs")
         try:
             file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=["status"])
-            return file.read(), (file.metadata.metadata or {}).get(b"study", b"")
-        except (pa.ArrowException, OSError) as problem:
-            raise FolderError(
-                f"{shown(name)} in {shown(self.place)} is damaged ({_first_line(problem)}); remove it and run the "
-                "study again, which computes what it held."
-            ) from None
+            keys = (file.metadata.metadata or {}).keys()
+        except Exception as problem:
+            raise self.damage(name, _first_line(problem)) from None
+        if keys != ({b"study", CHECKSUM.encode()} if state == "verified" else {b"study"}):
+            raise self.damage(name, "its metadata has other keys than were written")
+        return file, state
+
+    def _part_content(self, name: str) -> bytes:
+        with self._explained("read"):
+            return self._read(f"{PARTS}/{name}")
+
+    def is_of(self, name: str, key: str) -> bool:
+        """Returns whether a part is undamaged and of the study with this key. Raises `FolderError` where it cannot be
+        read at all."""
+        if self.part_state(name) == "damaged":
+            return False
+        return self.rows(name)[1] == key.encode()
+
+    def damage(self, name: str, reason: str) -> FolderError:
+        """Returns the error about a damaged part, which says how to mend it.
+
+        Args:
+            name: of the part.
+            reason: what is wrong with it, without a full stop.
+        """
+        return FolderError(
+            f"{shown(name)} in {shown(self.place)} is damaged ({reason}); remove it and run the study again, which "
+            "computes what it held."
+        )
 
     def remove(self, name: str) -> None:
         """Removes a part that is not whole, or that another one holds."""
@@ -146,14 +207,6 @@ class ResultFolder:
         if self._files is not None:
             return bytes(self._files.cat_file(f"{self._root}/{name}"))
         return (Path(self._root) / name).read_bytes()
-
-    def _tail(self, name: str, count: int) -> bytes:
-        if self._files is not None:
-            return bytes(self._files.cat_file(f"{self._root}/{name}", start=-count))
-        with (Path(self._root) / name).open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - count))
-            return file.read()
 
     def _write(self, name: str, content: bytes) -> None:
         """Writes a file that is there whole or not at all. Object stores do so by themselves."""
@@ -203,6 +256,12 @@ class ResultFolder:
                 raise
             # Every object store has errors of its own.
             raise FolderError(f"{shown(self.place)} cannot be {done}: {_first_line(problem)}.") from None
+
+
+def _study_state(content: bytes) -> FileState:
+    state = seal_state(content)
+    # No text within JSON has a line break, so this is the key itself: the mark behind it is damaged.
+    return "damaged" if state == "no checksum" and f'\n "{CHECKSUM}"'.encode() in content else state
 
 
 def _first_line(problem: BaseException) -> str:

@@ -21,7 +21,10 @@ from engine.whatif.kept import Kept
 from engine.whatif.prepared_spaces import AnyReadySpace, layout_key, ready
 from engine.whatif.search import searchable
 
-__all__ = ["EXPLORED", "FIELDS_KEPT", "LARGEST_SEARCHED", "row_schema", "rows_of"]
+__all__ = ["EXPLORED", "FIELDS_KEPT", "LARGEST_SEARCHED", "STATUSES", "row_schema", "rows_of"]
+
+STATUSES: Final = ("ok", "infeasible", "problem", "skipped")
+"""What may become of a point; see `row_schema`."""
 
 LARGEST_SEARCHED: Final = 2_000_000_000
 """Executions of the space of a point beyond which it is a problem: some minutes of work."""
@@ -65,7 +68,7 @@ def row_schema(study: Study) -> pa.Schema:
 
 def rows_of(
     study: Study, numbers: Ints, skipped: Mapping[int, float] | None = None,
-    cancel: Callable[[], bool] | None = None,
+    cancel: Callable[[], bool] | None = None, models: Iterable[int] | None = None,
 ) -> pa.Table:  # fmt: skip
     """Returns the rows of designs, in order of their points' models and then of the designs.
 
@@ -74,6 +77,7 @@ def rows_of(
         numbers: of designs.
         skipped: what points can reach at most that are proven to lose [samples/s], by their numbers.
         cancel: says, between two points, whether to stop, which raises `StudyCancelled`.
+        models: places of the models; None for all.
     """
     lost = skipped or {}
 
@@ -85,10 +89,9 @@ def rows_of(
             return {"point": point, "status": "skipped", "bound": lost[point]}
         return _row(study, study.design(number), model)
 
-    models = range(len(study.models))  # outermost, since the space of a layout is of one model
-    return as_table(
-        study, (row(number, model) for model in models for number in numbers.tolist())
-    )
+    chosen = range(len(study.models)) if models is None else models
+    # Models are outermost, since the space of a layout is of one model.
+    return as_table(study, (row(number, model) for model in chosen for number in numbers.tolist()))
 
 
 def as_table(study: Study, rows: Iterable[Mapping[str, Any]]) -> pa.Table:

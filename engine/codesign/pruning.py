@@ -15,7 +15,7 @@ that what is better meets too; where another one is asked, nothing is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,10 +40,10 @@ MOST_CORNERS: Final = 4_096
 MOST_KNOWN: Final = 4_096
 """Designs that none found beats, which others are compared with; of more, the latest."""
 
-COSTS: Final = {
-    "usd": ("usd_low", "usd_high"), "watts": ("watts_low", "watts_high"),
-    "usd_per_h": ("usd_per_h_low", "usd_per_h_high"), "processors": ("processors",),
-}  # fmt: skip
+COSTS: Final[Mapping[str, tuple[str, ...]]] = {
+    **{name: tuple(f"{name}_{end}" for end in ("low", "middle", "high")) for name in ("usd", "watts", "usd_per_h")},
+    "processors": ("processors",),
+}
 
 
 @dataclass(slots=True)

@@ -6,17 +6,19 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.codesign.answers import Results
 from engine.codesign.errors import FolderError
 from engine.codesign.folder import ResultFolder
-from engine.codesign.points import row_schema
+from engine.codesign.points import EXPLORED, STATUSES, row_schema
 from engine.codesign.study import Study
 from models.documents import shown
 
-__all__ = ["best_per_budget", "front", "nothing_yet", "results"]
+__all__ = ["best_per_budget", "front", "nothing_yet", "part_rows", "results", "study_in"]
 
 ATTEMPTS: Final = 4
 """How often parts are listed again that were merged while they were read."""
@@ -32,7 +34,7 @@ def results(folder: str | os.PathLike[str]) -> Results:
     content = place.study()
     if content is None:
         raise FolderError(f"{shown(place.place)} holds no study; run one there first.")
-    study = Study.from_json(content, f"study.json in {shown(place.place)}")
+    study = study_in(content, place)
     tables = _tables(place, study)
     # Parts of an earlier version have fewer columns of explorations.
     whole = pa.concat_tables(tables, promote_options="default") if tables else row_schema(study).empty_table()
@@ -55,19 +57,66 @@ def _tables(place: ResultFolder, study: Study) -> list[pa.Table]:
     """The rows of all parts."""
     for _ in range(ATTEMPTS):
         try:
-            return [_rows(place, study, name) for _, _, name in place.parts()]
+            return [part_rows(place, study, name, first, count) for first, count, name in place.parts()]
         except FileNotFoundError:  # a run has ended meanwhile, and made one part of several
             continue
     raise FolderError(f"The parts in {shown(place.place)} keep changing; ask again.")
 
 
-def _rows(place: ResultFolder, study: Study, name: str) -> pa.Table:
+def study_in(content: bytes, place: ResultFolder) -> Study:
+    """Returns the study of a folder. Raises `FolderError` for a text that is no study.
+
+    Args:
+        content: the text of the study, as the folder has it.
+        place: the folder.
+    """
+    try:
+        return Study.from_json(content, f"study.json in {shown(place.place)}")
+    except (ValueError, RecursionError) as problem:  # of the study, its models, its systems or its calibration
+        raise FolderError(str(problem)) from None
+
+
+def part_rows(place: ResultFolder, study: Study, name: str, first: int, count: int) -> pa.Table:
+    """Returns the rows of a part. Raises `FolderError` for a part of another study, with other columns, or with other
+    points than its name says.
+
+    Args:
+        place: the folder.
+        study: its study.
+        name: of the part.
+        first: first place of the study's order that it holds.
+        count: how many places.
+    """
     rows, key = place.rows(name)
     if key != study.key.encode():
         raise FolderError(
             f"{shown(name)} in {shown(place.place)} is of another study; remove it and run the study again."
         )
+    known = row_schema(study)
+    there = {field.name: field.type for field in rows.schema}
+    # Parts of an earlier version have fewer columns of explorations.
+    wrong = next((each.name for each in known if each.name not in EXPLORED and each.name not in there), None) or next(
+        (name for name, kind in there.items() if name not in known.names or kind != _type_of(known, name)), None
+    )
+    if wrong is not None or len(there) < len(rows.schema):
+        raise place.damage(name, f"its column {shown(wrong or 'point')} is missing, unknown or of another kind")
+    designs = study.designs_before(min(first + count, study.places)) - study.designs_before(min(first, study.places))
+    points = rows["point"].to_numpy()
+    status = rows["status"].cast(pa.string())
+    if (
+        len(rows) != designs * len(study.models) or len(np.unique(points)) < len(points)
+        or (len(points) and not 0 <= points.min() <= points.max() < study.points)
+        or not pc.all(pc.is_in(status, pa.array(STATUSES)), min_count=0).as_py()
+        or rows.filter(pc.equal(status, "ok"))["samples_per_s"].null_count
+    ):  # fmt: skip
+        raise place.damage(name, "its rows are not those of its points")
     return rows
+
+
+def _type_of(known: pa.Schema, name: str) -> pa.DataType:
+    found = known.field(name).type
+    # Parquet keeps no width of the numbers of a dictionary.
+    return pa.dictionary(pa.int32(), found.value_type) if pa.types.is_dictionary(found) else found
 
 
 def front(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -17,7 +16,7 @@ from engine.codesign.executors import HereExecutor, Interpreters, of_client, wor
 from engine.codesign.folder import ResultFolder
 from engine.codesign.merging import merge, merges
 from engine.codesign.pruning import Pruner
-from engine.codesign.reading import results
+from engine.codesign.reading import results, study_in
 from engine.codesign.study import Study
 from engine.codesign.tasks import Done, Task, work
 from engine.codesign.versions import version
@@ -90,6 +89,7 @@ def run(
     progress: Callable[[Progress], None] | None = None,
     cancel: Cancel | None = None,
     task_seconds: float = TASK_SECONDS,
+    point_seconds: float | None = None,
 ) -> Progress:
     """Computes what a folder does not have yet of a study, and returns how far it is then: done.
 
@@ -104,6 +104,8 @@ def run(
         progress: called now and then.
         cancel: an event, or a function that says whether to stop.
         task_seconds: what a task is to take [s]; more of it spares a scheduler with thousands of workers.
+        point_seconds: time of a point as it was estimated [s], so that the first tasks are no longer than others; None
+            where nothing is known.
 
     Raises `StudyError` for a number of workers that cannot be, `FolderError` for a folder that cannot be written or
     holds another study, `ClusterError` for workers that are gone or run another version, `StudyCancelled` on `cancel`.
@@ -123,27 +125,34 @@ def run(
         else:
             count = workers or (cores() if left * len(study.models) > 1_000 else 1)
             executor = HereExecutor() if count == 1 else stack.enter_context(Interpreters(count))
-        return _Run(study, place, executor, left, progress, cancel, task_seconds).through(gaps)
+        return _Run(study, place, executor, left, progress, cancel, task_seconds, point_seconds).through(gaps)
 
 
 def _begin(study: Study, place: ResultFolder) -> None:
-    """Puts the study into its folder, or sees that it is the one there."""
-    there = place.study()
-    if there is None:
+    """Puts the study into its folder, or sees that it is the one there; one that is damaged is written again where all
+    parts are of this study."""
+    try:
+        there = place.study()
+        other = None if there is None else study_in(there, place)
+    except FolderError:
+        if not place.parts() or not all(place.is_of(name, study.key) for _, _, name in place.parts()):
+            raise
+        place.keep_study(study.to_document())
+        return
+    if other is None:
         if place.parts():
             raise FolderError(
                 f"{shown(place.place)} has parts but no study.json, so nothing says what they are; give another folder."
             )
-        place.keep_study(json.dumps(study.to_document(), indent=1).encode())
+        place.keep_study(study.to_document())
         return
-    other = Study.from_json(there, f"study.json in {shown(place.place)}")
     if other.key != study.key:
         raise FolderError(
             f"{shown(place.place)} holds the results of another study"
             f"{f' ({shown(other.document.name)})' if other.document.name else ''}; give another folder."
         )
     if other.document != study.document:  # other prices or questions: the newest stand in the folder
-        place.keep_study(json.dumps(study.to_document(), indent=1).encode())
+        place.keep_study(study.to_document())
 
 
 def missing(study: Study, place: ResultFolder) -> list[tuple[int, int]]:
@@ -156,7 +165,7 @@ def missing(study: Study, place: ResultFolder) -> list[tuple[int, int]]:
     """
     gaps, reached = [], 0
     for first, count, name in place.parts():
-        if not place.whole(name):
+        if place.part_state(name) == "damaged":
             place.remove(name)
             continue
         if first > reached:
@@ -189,11 +198,15 @@ class _Run:
         progress: Callable[[Progress], None] | None,
         cancel: Cancel | None,
         task_seconds: float,
+        point_seconds: float | None,
     ) -> None:
         self._study, self._place, self._executor = study, place, executor
         self._progress, self._task_seconds = progress, task_seconds
         self._stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
         self._start, self._told = time.perf_counter(), 0.0
+        self._first = FIRST_TASK
+        if point_seconds:
+            self._first = max(1, min(FIRST_TASK, int(task_seconds / point_seconds / len(study.models))))
         self._pace: float | None = None
         self._workers, self._asked, self._joined = 0, -ASKED_AGAIN, False
         self._gone: float | None = None
@@ -276,7 +289,7 @@ class _Run:
 
     def _places(self) -> int:
         if self._pace is None:
-            return FIRST_TASK
+            return self._first
         return max(1, min(MOST_PLACES, int(self._task_seconds / self._pace)))
 
     def _take(self, done: Done) -> None:

@@ -17,7 +17,8 @@ from pydantic_core import PydanticCustomError
 from models.documents import Accepts, Number, Text, Whole, shown
 
 __all__ = [
-    "FORMAT", "BatchRule", "Constraint", "CostItems", "Costs", "Edit", "Follow", "MixedModel", "StudyDocument",
+    "FORMAT", "NEW_COST_ITEMS", "BatchRule", "Constraint", "CostItems", "Costs", "Edit", "Follow", "MixedModel",
+    "StudyDocument", "middle_of",
 ]  # fmt: skip
 
 FORMAT: Final = "shardscape-study/1"
@@ -48,22 +49,29 @@ def _as_pair(value: Any) -> Any:
     return value
 
 
-def _ordered(pair: Any) -> Any:
-    if isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(each, int | float) for each in pair):
-        low, high = pair
-        if low > high:
-            raise _refused(f"goes from {low:g} to {high:g}; the first number must be the lower one")
-    return pair
+def _ordered(ends: Any) -> Any:
+    if isinstance(ends, list | tuple) and all(isinstance(each, int | float) for each in ends):
+        if len(ends) not in (2, 3):
+            raise _refused(f"has {len(ends)} numbers; it must have two, low and high, or three: low, middle and high")
+        if list(ends) != sorted(ends):
+            order = "the first number must be the lower one" if len(ends) == 2 else "they must rise"
+            raise _refused(f"goes from {' over '.join(f'{each:g}' for each in ends[:-1])} to {ends[-1]:g}; {order}")
+    return ends
 
 
 Range = Annotated[
-    tuple[Amount, Amount],
+    tuple[Amount, ...],
     Field(strict=False),
-    Accepts("a number from 0 to 1e12, or a pair [low, high] of them"),
+    Accepts("a number from 0 to 1e12, a pair [low, high] or a triple [low, middle, high] of them"),
     BeforeValidator(_ordered),
     BeforeValidator(_as_pair),
 ]
-"""A low and a high value; where one number is given it is both."""
+"""Low and high value, or low, middle and high; where one number is given it is all of them."""
+
+
+def middle_of(ends: tuple[float, ...]) -> float:
+    """Returns the middle of a range: what it says, or half way between its ends."""
+    return ends[1] if len(ends) == 3 else (ends[0] + ends[1]) / 2.0
 
 
 def _as_object(value: Any) -> Any:
@@ -197,12 +205,15 @@ def _as_rule(value: Any) -> Any:
 
 
 class CostItems(_Entity):
-    """What the parts of a machine cost, in one unit: money [USD] or power [W], each with a low and a high value."""
+    """Costs of the parts of a machine in one unit, money [USD] or power [W]; each has a low, middle and high value."""
 
     processor: Range | None = None
     """Of one processor without the memory, rates and parts below; None is the system's design power, for power."""
     tflops: Range = (0.0, 0.0)
     """Of 1e12 FLOP/s of a processor's matrix peak in the study's datatype."""
+    tflops_16_bit: Range = (0.0, 0.0)
+    """Of 1e12 FLOP/s of a processor's matrix peak in 16 bit, whatever the study's datatype: the price of a processor
+    does not depend on what it is used for."""
     mem1_gib: Range = (0.0, 0.0)
     """Of 2**30 bytes of the memory beside a processor."""
     mem1_gb_per_s: Range = (0.0, 0.0)
@@ -213,10 +224,17 @@ class CostItems(_Entity):
     """Of 1e9 bytes/s of the link to that memory."""
     network_gb_per_s: Annotated[list[Range], Field(max_length=8)] = []
     """Of 1e9 bytes/s of a processor, by network tier from the innermost outwards; the last counts for all beyond."""
+    network_size: Annotated[list[Range], Field(max_length=8)] = []
+    """Of one processor more in every domain of a network tier, for each processor, from the innermost tier outwards;
+    tiers beyond the list are free of it."""
     host: Range = (0.0, 0.0)
     """Of one host, whole."""
     switch: Range = (0.0, 0.0)
     """Of one switch of the outermost network, with its cables."""
+
+
+NEW_COST_ITEMS: Final = ("tflops_16_bit", "network_size")
+"""Items that studies of earlier versions do not have; unset, they are no part of a study's key."""
 
 
 class Costs(_Entity):

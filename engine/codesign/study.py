@@ -22,9 +22,10 @@ from pydantic import ValidationError
 
 import hardware
 import models
+from engine.codesign.checksums import CHECKSUM
 from engine.codesign.errors import StudyError
 from engine.codesign.order import digits_of, spread
-from engine.codesign.schema import FORMAT, StudyDocument
+from engine.codesign.schema import FORMAT, NEW_COST_ITEMS, StudyDocument
 from engine.cost_models.registry import chosen_cost_model
 from engine.executions.arrays import Floats, Ints
 from engine.executions.limits import LimitError, normalise
@@ -89,7 +90,9 @@ class Study:
             raise StudyError(f"{where} is {shown(document)}; a study must be an object with named keys.")
         check_format(document, where, FORMAT, "study", StudyError)
         try:
-            said = StudyDocument.model_validate({key: value for key, value in document.items() if key != "format"})
+            said = StudyDocument.model_validate(
+                {key: value for key, value in document.items() if key not in ("format", CHECKSUM)}
+            )
         except ValidationError as problem:
             raise StudyError(sentence(problem, StudyDocument, where, by_alias=True)) from None
         found = cls(
@@ -182,17 +185,18 @@ class Study:
         return math.prod(self.radices[self._layout_axes :])
 
     @cached_property
-    def _block(self) -> int:
+    def block(self) -> int:
+        """How many designs of one layout follow each other in the order."""
         return min(BLOCK, self.designs_per_group)
 
     @property
     def places(self) -> int:
         """How many places the order of all designs has; some at its end are empty where blocks are not full."""
-        return -(-self.designs_per_group // self._block) * self._block * self.groups
+        return -(-self.designs_per_group // self.block) * self.block * self.groups
 
     def designs_before(self, place: int) -> int:
         """Returns how many designs stand before a place of the order."""
-        rounds, block = -(-self.designs_per_group // self._block), self._block
+        rounds, block = -(-self.designs_per_group // self.block), self.block
         last = (rounds - 1) * block * self.groups
         if place <= last:
             return place
@@ -208,9 +212,9 @@ class Study:
         second block of any.
         """
         place = np.arange(first, min(first + count, self.places))
-        block, within = np.divmod(place, self._block)
+        block, within = np.divmod(place, self.block)
         turn, group = np.divmod(block, self.groups)
-        rank = turn * self._block + within
+        rank = turn * self.block + within
         there = rank < self.designs_per_group
         inner = spread(self.radices[self._layout_axes :], rank[there])
         return spread(self.radices[: self._layout_axes], group[there]) * self.designs_per_group + inner
@@ -297,6 +301,10 @@ class Study:
             name: said[name]
             for name in ("edits", "follow", "sizes", "datatypes", "batches", "evaluate", "statistics", "prune")
         }
+        for items in (said["costs"]["usd"], said["costs"]["watts"]):
+            for name in NEW_COST_ITEMS:
+                if items[name] in ([], [0.0, 0.0]):
+                    del items[name]
         asked = ("costs", "objectives", "constraints", "tokens") if self.document.prune else ()
         weights = [each.weight for each in self.document.models] if self.document.prune else []
         content = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,13 +16,30 @@ from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, lo
 from dashboard.words.numbers import counted, plain
 from engine.codesign import Quantity
 
-__all__ = ["best_of_choice", "choices_map", "design_words", "designs_scatter", "parallel_choices", "written"]
+__all__ = ["Limit", "best_of_choice", "choices_map", "design_words", "designs_scatter", "parallel_choices", "written"]
 
 HEIGHT: Final = 400
 MOST_DRAWN: Final = 5_000
 """Designs that a picture has at most: the front, and others evenly."""
 _LOGARITHMIC: Final = 20.0
 """Largest over smallest value from which an axis is logarithmic."""
+
+
+NEAR: Final = 3.0
+"""Factor between the allowed designs and a constraint up to which an axis reaches it; beyond, a note points to it."""
+
+
+_ARROWS: Final = {"x": "\N{LEFTWARDS ARROW}\N{RIGHTWARDS ARROW}", "y": "\N{DOWNWARDS ARROW}\N{UPWARDS ARROW}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A bound of a constraint: the quantity's name, its value, the bound in words, and whether it is an upper one."""
+
+    name: str
+    value: float
+    words: str
+    is_upper: bool
 
 
 def design_words(designs: pd.DataFrame, names: Mapping[str, str], figures: Sequence[Quantity]) -> list[str]:
@@ -48,30 +66,35 @@ def written(value: Any) -> str:
 def designs_scatter(
     designs: pd.DataFrame, front: Sequence[int], across: Quantity, up: Quantity, words: Sequence[str],
     chosen: int | None, mode: str = "light", stretches: Mapping[str, tuple[float, float]] | None = None,
+    limits: Sequence[Limit] = (),
 ) -> Chart:
-    """Draws every design that runs as a point, and those that none beats as a line of larger ones.
+    """Draws every allowed design as a point, those on the front as a line of larger ones, and refused ones as crosses.
+
+    Axes show the allowed designs and the constraints near them; refused designs may lie outside.
 
     Args:
-        designs: rows of `engine.codesign.Results.designs`; points carry customdata (design,).
+        designs: rows of `engine.codesign.Results.designs`; points carry customdata (design,). A column `refused` says
+            which constraints refuse a design, empty for allowed ones.
         front: numbers of the designs that none beats.
         across, up: what the axes are.
         words: what is told of each design where one points at it, as long as `designs`.
         chosen: number of the design that is looked at.
         mode: the theme.
         stretches: of the axes, which are framed; designs that are not `kept`, where there is such a column, are faint.
+        limits: bounds of the constraints; those on a quantity of an axis are drawn as lines.
     """
     colours = palette(mode)
     told = designs.assign(words=list(words))
     runs = told[(told["status"] == "ok") & np.isfinite(told[[across.name, up.name]].to_numpy(float)).all(axis=1)]
     if not len(runs):
         return empty(colours, HEIGHT, "No design that is there runs.")
-    on = runs["design"].isin(list(front))
-    best, others = runs[on].sort_values(across.name), runs[~on]
-    if len(others) > MOST_DRAWN:
-        others = others.iloc[np.linspace(0, len(others) - 1, MOST_DRAWN).astype(int)]
+    refused, allowed = _refused_and_allowed(runs)
+    on = allowed["design"].isin(list(front))
+    best, others = allowed[on].sort_values(across.name), _some(allowed[~on])
     shades = SCENARIOS[colours.mode]
     figure = base(colours, HEIGHT)
     hover = "%{hovertext}<extra></extra>"
+    _draw_refused(figure, refused, across.name, up.name, colours)
     figure.add_trace(
         trace("scatter", x=others[across.name], y=others[up.name], mode="markers", name="beaten",
               hovertext=others["words"], hovertemplate=hover, customdata=others[["design"]],
@@ -90,29 +113,42 @@ def designs_scatter(
             trace("scatter", x=here[across.name], y=here[up.name], mode="markers", name="chosen", hoverinfo="skip",
                   marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}})
         )  # fmt: skip
+    shown = allowed if len(allowed) else runs
+    logarithmic_axes = set()
     for name, axis, update in ((across, "x", figure.update_xaxes), (up, "y", figure.update_yaxes)):
-        values = runs[name.name].to_numpy(float)
+        values = shown[name.name].to_numpy(float)
         low, high = float(values.min()), float(values.max())
-        scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
-        update(title=_titled(name), showgrid=True, **scale)
-        if not scale and axis == "y":
+        bounds = [each.value for each in limits if each.name == name.name]
+        low, high = _reaching(low, high, bounds)
+        logarithmic = low > 0 and high > _LOGARITHMIC * low
+        logarithmic_axes |= {axis} if logarithmic else set()
+        update(title=_titled(name), showgrid=True,
+               **({"type": "log", **log_ticks(low, high)} if logarithmic else {}))  # fmt: skip
+        if len(refused) or bounds:
+            update(range=_padded(low, high, logarithmic, from_zero=axis == "y"), autorange=False)
+        elif not logarithmic and axis == "y":
             update(rangemode="tozero")
+    _draw_limits(figure, across.name, up.name, limits, colours, logarithmic_axes)
+    _note_outside(figure, refused, across.name, up.name, colours)
     figure.update_layout(showlegend=True, margin={"t": 30, "b": 40})
+    kept_out = f"; {counted(len(refused), 'design')} refused by constraints" if len(refused) else ""
+    if not len(best):
+        return Chart(figure, f"{up.label} against {across.label.lower()}: no design meets all constraints{kept_out}.")
     top = best.iloc[-1 if up.better == "higher" else 0]
     return Chart(
         figure,
-        f"{up.label} against {across.label.lower()} of {counted(len(runs), 'design')}: {len(best):,} that none beats, "
+        f"{up.label} against {across.label.lower()} of {counted(len(allowed), 'design')}: {len(best):,} on the front, "
         f"up to {plain(float(top[up.name]), 4)} {up.unit} at {plain(float(top[across.name]), 4)} "
-        f"{across.unit}.",
+        f"{across.unit}{kept_out}.",
     )
 
 
 def best_of_choice(
     designs: pd.DataFrame, skipped: pd.DataFrame, choice: tuple[str, str], up: Quantity, chosen: int | None,
-    mode: str = "light", stretches: Mapping[str, tuple[float, float]] | None = None,
+    mode: str = "light", stretches: Mapping[str, tuple[float, float]] | None = None, limits: Sequence[Limit] = (),
 ) -> Chart:  # fmt: skip
-    """Draws one figure of every design over one of its choices: the best found at each value larger, and skipped
-    designs where bounds leave them at most.
+    """Draws one figure of every design over one of its choices: the best allowed one at each value larger, refused ones
+    as crosses, and skipped designs where bounds leave them at most.
 
     No line joins the best found: where designs were skipped, a better one may be among them.
 
@@ -125,6 +161,7 @@ def best_of_choice(
         chosen: number of the design that is looked at.
         mode: the theme.
         stretches: of the axes, which are framed; designs that are not `kept`, where there is such a column, are faint.
+        limits: bounds of the constraints; those on the figure are drawn as lines.
     """
     colours = palette(mode)
     runs = designs[designs["status"] == "ok"]
@@ -132,19 +169,20 @@ def best_of_choice(
         return empty(colours, HEIGHT, "No design that is there runs." if len(designs) else "No design is there yet.")
     higher = up.better == "higher"
     name, numbers = choice[0], runs[choice[0]].dtype.kind in "ifu"
-    best = runs.sort_values(up.name, ascending=not higher, kind="stable").drop_duplicates(name).sort_values(name)
-    others = runs.drop(best.index)
+    refused, allowed = _refused_and_allowed(runs)
+    best = allowed.sort_values(up.name, ascending=not higher, kind="stable").drop_duplicates(name).sort_values(name)
+    others = allowed.drop(best.index)
     beaten = f"skipped, bound {'below' if higher else 'above'} the best"
     hover = "%{hovertext}<extra></extra>"
     figure = base(colours, HEIGHT)
+    _draw_refused(figure, refused, name, up.name, colours)
     marks: tuple[tuple[pd.DataFrame, str, dict[str, Any]], ...] = (
         (others, "found", {"size": 5, "color": colours.muted, "opacity": 0.55}),
         (skipped, beaten, {"size": 8, "symbol": "diamond-open", "color": colours.muted, "line": {"width": 1.2}}),
         (best, "best found", {"size": 9, "color": SCENARIOS[colours.mode][0]}),
     )
     for table, called, marker in marks:
-        if len(table) > MOST_DRAWN:
-            table = table.iloc[np.linspace(0, len(table) - 1, MOST_DRAWN).astype(int)]
+        table = _some(table)
         if len(table):
             told = [f"{words}<br>at most: not searched" if called == beaten else words for words in table["words"]]
             figure.add_trace(
@@ -164,13 +202,20 @@ def best_of_choice(
     scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
     figure.update_xaxes(title=choice[1], showgrid=numbers, **(scale if numbers else {"type": "category"}))
     figure.update_yaxes(title=_titled(up), showgrid=True, rangemode="tozero")
+    bounds = [each.value for each in limits if each.name == up.name]
+    if (len(refused) or bounds) and len(allowed):
+        edges = _reaching(float(allowed[up.name].min()), float(allowed[up.name].max()), bounds)
+        figure.update_yaxes(range=_padded(*edges, False, from_zero=True), autorange=False)
+    _draw_limits(figure, "", up.name, limits, colours)
     figure.update_layout(showlegend=True, margin={"t": 30, "b": 40})
+    if not len(best):
+        return Chart(figure, f"{up.label} over {choice[1]}: no design meets all constraints.")
     top = best.sort_values(up.name, ascending=not higher, kind="stable").iloc[0]
     left_out = f"; {counted(len(skipped), 'design')} skipped, which bounds prove to lose" if len(skipped) else ""
     return Chart(
         figure,
-        f"{up.label} over {choice[1]} of {counted(len(runs), 'design')}: the best has {plain(float(top[up.name]), 4)} "
-        f"{up.unit} at {written(top[name])}{left_out}.",
+        f"{up.label} over {choice[1]} of {counted(len(allowed), 'design')}: the best has "
+        f"{plain(float(top[up.name]), 4)} {up.unit} at {written(top[name])}{left_out}.",
     )
 
 
@@ -178,7 +223,7 @@ def parallel_choices(
     designs: pd.DataFrame, axes: Mapping[str, str], shade: Quantity, mode: str = "light",
     words_of: Mapping[str, Sequence[str]] | None = None, stretches: Mapping[str, tuple[float, float]] | None = None,
 ) -> Chart:  # fmt: skip
-    """Draws every design that runs as a line over its choices and figures; a stretch of an axis can be brushed.
+    """Draws every allowed design as a line over its choices and figures; a stretch of an axis can be brushed.
 
     Args:
         designs: rows of `engine.codesign.Results.designs`.
@@ -189,11 +234,11 @@ def parallel_choices(
         stretches: least and most values that are brushed, by columns.
     """
     colours = palette(mode)
-    runs = designs[designs["status"] == "ok"]
-    if len(runs) > MOST_DRAWN:
-        runs = runs.iloc[np.linspace(0, len(runs) - 1, MOST_DRAWN).astype(int)]
+    refused, runs = _refused_and_allowed(designs[designs["status"] == "ok"])
+    runs = _some(runs)
     if not len(runs) or not axes:
-        return empty(colours, HEIGHT, "No design that is there runs.")
+        return empty(colours, HEIGHT, "No design meets all constraints." if len(refused) else
+                     "No design that is there runs.")  # fmt: skip
     dimensions: list[dict[str, Any]] = []
     for name, label in axes.items():
         column = runs[name]
@@ -217,12 +262,14 @@ def parallel_choices(
     )  # fmt: skip
     figure.update_layout(margin={"l": 60, "r": 60, "t": 44, "b": 16})
     names = ", ".join(axes.values()).replace("<br>", " ")
-    return Chart(figure, f"{counted(len(runs), 'design')} over {names}, coloured by {shade.label}.")
+    kept_out = f"; {counted(len(refused), 'design')} refused by constraints left out" if len(refused) else ""
+    return Chart(figure, f"{counted(len(runs), 'design')} over {names}, coloured by {shade.label}{kept_out}.")
 
 
 def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str, str], up: tuple[str, str],
                 shown: Quantity, mode: str = "light", narrow: bool = False) -> Chart:  # fmt: skip
-    """Draws the best design at every pair of two choices, and what bounds leave the skipped ones where that is better.
+    """Draws the best allowed design at every pair of two choices, and what bounds leave the skipped ones where that is
+    better. Cells all of whose designs are refused say so.
 
     Args:
         designs: rows of `engine.codesign.Results.designs`.
@@ -233,16 +280,21 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
         narrow: whether the window is that of a phone, where a cell holds fewer digits.
     """
     colours = palette(mode)
-    runs = designs[designs["status"] == "ok"]
+    refused, runs = _refused_and_allowed(designs[designs["status"] == "ok"])
     if not len(runs):
-        return empty(colours, HEIGHT, "No design that is there runs.")
+        return empty(colours, HEIGHT, "No design meets all constraints." if len(refused) else
+                     "No design that is there runs.")  # fmt: skip
     higher = shown.better == "higher"
+    refused_at = set(zip(refused[up[0]], refused[across[0]], strict=True))
 
     def best_of(rows: pd.DataFrame) -> pd.DataFrame:
         best = rows.groupby([up[0], across[0]], sort=True)[shown.name].agg("max" if higher else "min")
         return best.unstack()
 
     found, left = best_of(runs), best_of(skipped) if len(skipped) else pd.DataFrame()
+    for row, column in refused_at:  # so that what is refused whole has a cell
+        if row not in found.index or column not in found.columns:
+            found.loc[row, column] = math.nan
     found, left = found.align(left, join="outer")
     found, left = (table.sort_index(axis=0).sort_index(axis=1) for table in (found, left))
     values, bounds = found.to_numpy(float), left.to_numpy(float)
@@ -253,14 +305,18 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
               for names in (found.columns, found.index))  # fmt: skip
     crowded = values.shape[1] > (4 if narrow else 12) or values.shape[0] > 16
 
-    def text(value: float, bound: float) -> str:
-        return plain(value, 3) if not math.isnan(value) else "" if math.isnan(bound) else f"{most} {plain(bound, 3)}"
+    def text(value: float, bound: float, out: bool) -> str:
+        if not math.isnan(value):
+            return plain(value, 3)
+        return f"{most} {plain(bound, 3)}" if not math.isnan(bound) else "refused" if out and not narrow else ""
 
-    def words(value: float, bound: float) -> str:
-        own = "none of those searched runs" if math.isnan(value) else f"{plain(value, 4)} {shown.unit}"
+    def words(value: float, bound: float, out: bool) -> str:
+        none = "all refused by constraints" if out else "none of those searched runs"
+        own = none if math.isnan(value) else f"{plain(value, 4)} {shown.unit}"
         return own if math.isnan(bound) else f"{own}<br>skipped designs: {told} {plain(bound, 4)} {shown.unit}"
 
-    cells = [list(zip(*pair, strict=True)) for pair in zip(values.tolist(), bounds.tolist(), strict=True)]
+    outs = [[(row, column) in refused_at for column in found.columns] for row in found.index]
+    cells = [list(zip(*three, strict=True)) for three in zip(values.tolist(), bounds.tolist(), outs, strict=True)]
     here = f"{across[1]} %{{x}}<br>{up[1]} %{{y}}<br>{shown.label} "
     figure = base(colours, HEIGHT)
     figure.add_trace(
@@ -274,7 +330,7 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
             colorbar={"thickness": 8, "outlinewidth": 0, "title": {"text": shown.unit, "side": "right"}},
         )
     )  # fmt: skip
-    empty_cells = np.argwhere(np.isnan(values) & np.isfinite(bounds))
+    empty_cells = np.argwhere(np.isnan(values) & (np.isfinite(bounds) | np.array(outs)))
     if len(empty_cells) and not crowded:  # a heat map writes nothing where it has no value
         figure.add_trace(
             trace(
@@ -292,6 +348,98 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
     rest = f"; in {counted(open_cells, 'cell')} bounds leave skipped ones more" if open_cells else ""
     return Chart(figure, f"Best {shown.label.lower()} of every {across[1]} with every {up[1]}, of "
                          f"{counted(len(runs), 'design')}{rest}.")  # fmt: skip
+
+
+def _refused_and_allowed(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    if "refused" not in runs:
+        return runs.iloc[:0], runs
+    out = runs["refused"] != ""
+    return runs[out], runs[~out]
+
+
+def _some(table: pd.DataFrame) -> pd.DataFrame:
+    """As many designs as are drawn at most, evenly."""
+    return table if len(table) <= MOST_DRAWN else table.iloc[np.linspace(0, len(table) - 1, MOST_DRAWN).astype(int)]
+
+
+def _draw_refused(figure: Drawing, refused: pd.DataFrame, across: str, up: str, colours: Palette) -> None:
+    refused = _some(refused)
+    if not len(refused):
+        return
+    told = [f"{words}<br>Refused by {by}" for words, by in zip(refused["words"], refused["refused"], strict=True)]
+    figure.add_trace(
+        trace("scatter", x=refused[across], y=refused[up], mode="markers", name="refused", hovertext=told,
+              hovertemplate="%{hovertext}<extra></extra>", customdata=refused[["design"]],
+              marker={"size": 6, "symbol": "x-thin", "opacity": _opacity(refused, 0.7),
+                      "line": {"width": 1.2, "color": colours.worse}})
+    )  # fmt: skip
+
+
+def _draw_limits(
+    figure: Drawing, across: str, up: str, limits: Sequence[Limit], colours: Palette,
+    logarithmic: Collection[str] = (),
+) -> None:  # fmt: skip
+    """Draws the constraints on the quantities of the axes as lines with their words. Notes on a logarithmic axis stand
+    at the logarithm of a value, lines at the value."""
+    line = {"color": colours.worse, "width": 1.5, "dash": "dash"}
+    for each in limits:
+        note = {"text": each.words, "showarrow": False, "font": {"size": TICK_SIZE, "color": colours.worse},
+                "yanchor": "bottom"}  # fmt: skip
+        for name, axis, add in ((across, "x", figure.add_vline), (up, "y", figure.add_hline)):
+            if each.name != name:
+                continue
+            ends = figure.layout[f"{axis}axis"].get("range")
+            place = _placed(each.value, axis in logarithmic)
+            if ends and not ends[0] <= place <= ends[1]:
+                beyond = place > ends[1]
+                note["text"] = f"{each.words} {_ARROWS[axis][beyond]}"
+                place = ends[beyond]
+            else:
+                add(each.value, line=line)
+            # Words stand on the side of the refused designs, and within the plot where the line is outside of it.
+            inwards = bool(ends) and place in ends
+            if axis == "x":
+                side = "left" if each.is_upper != inwards else "right"
+                note |= {"x": place, "xref": "x", "xanchor": side, "y": 0.02, "yref": "paper", "textangle": -90}
+            else:
+                side = "bottom" if each.is_upper != inwards else "top"
+                note |= {"x": 0.01, "xref": "paper", "xanchor": "left", "y": place, "yref": "y", "yanchor": side}
+            figure.notes.append(note)
+
+
+def _placed(value: float, logarithmic: bool) -> float:
+    return math.log10(value) if logarithmic and value > 0 else value
+
+
+def _note_outside(figure: Drawing, refused: pd.DataFrame, across: str, up: str, colours: Palette) -> None:
+    """Says how many refused designs lie outside of the axes."""
+    inside = np.ones(len(refused), bool)
+    for name, axis in ((across, "xaxis"), (up, "yaxis")):
+        low, high = figure.layout[axis].get("range", (-math.inf, math.inf))
+        values = refused[name].to_numpy(float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            placed = np.log10(values) if figure.layout[axis].get("type") == "log" else values
+        inside &= (placed >= low) & (placed <= high)
+    if outside := int((~inside).sum()):
+        figure.notes.append({
+            "text": f"{counted(outside, 'refused design')} outside (double-click: all)", "showarrow": False,
+            "font": {"size": TICK_SIZE, "color": colours.muted}, "xref": "paper", "x": 1, "xanchor": "right",
+            "yref": "paper", "y": 1, "yanchor": "bottom",
+        })  # fmt: skip
+
+
+def _reaching(low: float, high: float, bounds: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis with the constraints that are near."""
+    near = [each for each in bounds if low / NEAR <= each <= high * NEAR]  # every quantity is above 0
+    return min([low, *near]), max([high, *near])
+
+
+def _padded(low: float, high: float, logarithmic: bool, from_zero: bool) -> list[float]:
+    if logarithmic:
+        more = 0.05 * math.log10(high / low)
+        return [math.log10(low) - more, math.log10(high) + more]
+    more = 0.05 * ((high - low) or abs(high) or 1.0)
+    return [0.0 if from_zero and low >= 0 else low - more, high + more]
 
 
 def _ends(values: Any, least: float, most: float) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -12,8 +13,9 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.what_if.codesign import choices_map, written
-from dashboard.files.codesign_report import Question, titles_of, with_errors
-from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
+from dashboard.files.codesign_report import Question, binding_table, titles_of, with_errors
+from dashboard.jobs.board import BoardFull
+from dashboard.jobs.codesign_studies import CodesignJob, StudyTimesJob, folder_of, so_far
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
 from dashboard.pages.codesign import narrowing
@@ -30,19 +32,32 @@ from dashboard.widgets.tables import height_of
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
-from engine.codesign import MIX, QUANTITIES, Quantity, Results, Study, estimate
+from dashboard.words.studies import binding_sentences, refused_words
+from engine.codesign import (
+    MIX,
+    QUANTITIES,
+    Estimate,
+    FolderError,
+    PointTime,
+    Quantity,
+    Results,
+    Study,
+    estimate,
+)
 from engine.codesign.answers import in_words
 from engine.whatif import parameter
 
 __all__ = ["View", "parse", "render"]
 
 At = Literal["low", "middle", "high"]
-ENDS: Final = {"middle": "Middle of the prices", "low": "Lowest prices", "high": "Highest prices"}
+ENDS: Final = {"middle": "Middle prices", "low": "Low prices", "high": "High prices"}
 PICTURES: Final = {"front": "Front", "parallel": "All choices", "map": "Two choices"}
 NUMBER: Final = "design"
 _DESIGN: Final = re.compile("[0-9]{1,15}")
 LOOK_AGAIN: Final = 2.0
 """Seconds between two looks at whether a search has found more."""
+PATIENCE: Final = 0.5
+"""How long the page waits for points to be timed before it shows a guess [s]."""
 SHOWN: Final = 500
 """Rows of a table at most; files have all."""
 
@@ -101,10 +116,12 @@ def _page(view: View) -> None:
         keeper(study)
     st.html(markup.head(study.document.name or "Study", study.document.description))
     sentence(study, _words(study))
-    st.markdown(literal(_expected(study.key, study)))
-    if not _run(study):
-        return
-    found = so_far(study, folder_of(study, server().settings))
+    found = _found(study)
+    complete = found is not None and found.complete
+    expected = _counted(study.key, study) if complete else _expected(study)
+    st.markdown(literal(f"{expected.counts}." if complete else expected.sentence))
+    if not complete:
+        _run(study, found, expected)
     if found is None:
         return
     asked = _asked(found)
@@ -115,6 +132,7 @@ def _page(view: View) -> None:
         _picture(asked, view.mode)
     with right, st.container(border=True, key="codesign_design_card"):
         _design(asked)
+    _constraints(asked)
     if (chosen := _chosen(asked)) is not None:
         worth_of_more(found, asked.question, chosen)
     _tables(asked, study)
@@ -143,7 +161,7 @@ def _words(study: Study) -> dict[str, str]:
     return {
         "models": models, "sizes": sizes, "systems": systems, "datatypes": " or ".join(said.datatypes),
         "batches": batches, "edits": edits or "nothing", "objectives": " and ".join(labels),
-        "constraints": bounds or "anything goes",
+        "constraints": bounds or "no constraints apply",
     }  # fmt: skip
 
 
@@ -151,12 +169,39 @@ def _sentence(study: Study) -> str:
     """The study in words, with how much of it there is and how long it takes."""
     words = _words(study)
     said = " ".join(f"{each.before} {words[each.name]}" for each in phrases(study))
-    return f"{said}: {_expected(study.key, study)}"
+    return f"{said}: {_counted(study.key, study).counts}."
 
 
 @st.cache_data(show_spinner=False, max_entries=64)
-def _expected(key: str, _study: Study) -> str:
-    return estimate(_study, 1).sentence
+def _counted(key: str, _study: Study, times: Sequence[PointTime] = ()) -> Estimate:
+    return estimate(_study, 1, times)
+
+
+def _expected(study: Study) -> Estimate:
+    """The counts and the time of a study, from a few points that are timed off the page; a guess until they are."""
+    shared, watcher = server(), state.watcher()
+    searching = shared.board.find(shared.codesign_studies, study.key)
+    job = shared.board.find(shared.study_times, study.key)
+    if job is None and (searching is None or searching.ended):
+        with suppress(BoardFull):
+            job = shared.board.post(StudyTimesJob(shared.study_times, study), watcher)
+    if isinstance(job, StudyTimesJob) and not job.ended and not job.wait(PATIENCE):
+        st.fragment(_until_timed, run_every=LOOK_AGAIN)(job)
+    return _counted(study.key, study, job.times if isinstance(job, StudyTimesJob) else ())
+
+
+def _until_timed(job: StudyTimesJob) -> None:
+    if job.ended:
+        st.rerun()
+
+
+def _found(study: Study) -> Results | None:
+    """The points that are there; damage is told, and what is damaged is computed again by the next search."""
+    try:
+        return so_far(study, folder_of(study, server().settings))
+    except FolderError as problem:
+        st.warning(literal(f"{problem} Search the designs below does so."), icon=":material/healing:")
+        return None
 
 
 def _called(study: Study, name: str) -> str:
@@ -164,24 +209,19 @@ def _called(study: Study, name: str) -> str:
     return f"{which.label} [{which.unit}]" if which.unit else which.label
 
 
-def _run(study: Study) -> bool:
-    """Draws the run where there is one, and the button that starts it; returns whether designs may be there."""
+def _run(study: Study, there: Results | None, expected: Estimate) -> None:
+    """Draws the run where there is one, and the button that starts it."""
     shared, watcher = server(), state.watcher()
-    folder = folder_of(study, shared.settings)
-    there = so_far(study, folder)
-    if there is not None and there.complete:
-        return True
     job = shared.board.seen(shared.codesign_studies, study.key, watcher)
     if isinstance(job, CodesignJob) and not job.ended:
         watch(job, watcher)
         st.fragment(_until_more, run_every=LOOK_AGAIN)(job, 0 if there is None else len(there.rows))
-        return there is not None
+        return
     longest = shared.settings.longest_seconds
-    ahead = estimate(study, 1).seconds
-    if ahead > longest:
+    if (expected.seconds if expected.timed else expected.seconds_low) > longest:
         told = f"It takes longer than the {longest:,.0f} s that this server gives a search."
         st.info(f"{told} Run it with shardscape codesign, on as many machines as you like.", icon=":material/block:")
-        return there is not None
+        return
     if isinstance(job, CodesignJob) and job.state == "failed":
         st.error(literal(job.problem), icon=":material/error:")
     word = "Search the designs"
@@ -191,9 +231,10 @@ def _run(study: Study) -> bool:
         if job is not None:
             shared.board.forget(job)
         about = study.document.name or counted(study.points, "point")
-        shared.board.post(CodesignJob(shared.codesign_studies, study, folder, about), watcher)
+        pace = expected.point_seconds if expected.timed else None
+        folder = folder_of(study, shared.settings)
+        shared.board.post(CodesignJob(shared.codesign_studies, study, folder, about, pace), watcher)
         st.rerun()
-    return there is not None
 
 
 def _until_more(job: CodesignJob, shown: int) -> None:
@@ -223,9 +264,9 @@ def _asked(found: Results) -> Asked:
         titles = {MIX: "The mix"} | {model.name: model.title or model.name for model in study.models}
         of = choose("Of", titles, "codesign_of", width=220) if len(study.models) > 1 else MIX
         at = cast(At, choose("Prices", ENDS, "codesign_at", width=200))
-    designs = found.designs(of, at)
     question = Question(known[up], None if alone else known[across], of, at, choices, across if alone else "",
                         narrowing.in_force({*choices, *known}))  # fmt: skip
+    designs = question.designs(found)
     with asking:
         narrowing.menu(found, question, designs)
     return Asked(found, question, designs, question.front(found))
@@ -247,10 +288,18 @@ def _strip(asked: Asked) -> None:
         error = error_told(found, int(best[NUMBER]), asked.up, asked.of)
         value = f"{plain(float(best[asked.up.name]), 4)} {asked.up.unit}"
         tiles.append(markup.Tile(f"Best {asked.up.label.lower()}", value, f"design {best[NUMBER]:,}", error=error))
-    tiles.append(markup.Tile("Designs that run", f"{int(counts.get('ok', 0)):,}",
-                             f"of {len(asked.designs):,}{f'; {skipped:,} skipped' if skipped else ''}"))  # fmt: skip
+    runs, left_out = int(counts.get("ok", 0)), f"; {skipped:,} skipped" if skipped else ""
+    binding = asked.question.binding(found)
+    if binding is None:
+        tiles.append(markup.Tile("Designs that run", f"{runs:,}", f"of {len(asked.designs):,}{left_out}"))
+    else:
+        refused = refused_words(found, binding) or "none refused"
+        idle = len(asked.designs) - runs - skipped
+        still = f"; {idle:,} do not run" if idle else ""
+        tiles.append(markup.Tile("Allowed designs", f"{binding.allowed:,}",
+                                 f"of {len(asked.designs):,}; {refused}{still}{left_out}"))  # fmt: skip
     if asked.question.across is not None:
-        tiles.append(markup.Tile("None beats", f"{len(asked.front):,}", _judged(asked)))
+        tiles.append(markup.Tile("On the front", f"{len(asked.front):,}", _judged(asked)))
     tiles.append(markup.Tile("Points", f"{len(found.rows):,}", f"{len(found.rows):,} of {found.study.points:,}"))
     st.html(markup.figure_strip(tiles, basis_of(found, asked.front[NUMBER].tolist()[:MOST_TOLD], asked.of)))
     if not found.complete:
@@ -267,6 +316,8 @@ def _picture(asked: Asked, mode: str) -> None:
     question = asked.question
     pictures = PICTURES if question.across is not None else PICTURES | {"front": "Best of a choice"}
     shown = segments("Picture", pictures, "codesign_picture")
+    if free := question.free(asked.found):
+        st.caption(literal(free))
     if shown == "front":
         brushes = {"x": question.across.name if question.across is not None else question.choice,
                    "y": asked.up.name}  # fmt: skip
@@ -322,7 +373,11 @@ def _design(asked: Asked) -> None:
     row = asked.designs[asked.designs[NUMBER] == number].iloc[0]
     on = number in set(asked.front[NUMBER])
     skipped = row["status"] == "skipped"
-    standing = "skipped: bounds prove that it loses" if skipped else "none beats it" if on else "others beat it"
+    standing = "skipped: bounds prove that it loses" if skipped else "on the front" if on else "others beat it"
+    if row.get("refused"):
+        standing = f"refused by {row['refused']}"
+    if row["status"] not in ("ok", "skipped"):
+        standing = "does not run"
     st.html(markup.head(f"Design {number}", standing))
     st.html(markup.facts([(label, written(row[name])) for name, label in asked.names.items()]))
     figures = [one for name, one in QUANTITIES.items() if name in row and pd.notna(row[name])]
@@ -354,7 +409,7 @@ def _tables(asked: Asked, study: Study) -> None:
     columns = [NUMBER, *asked.names, asked.up.name, *([across.name] if across is not None else [])]
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
-            title = "Designs that none beats" if across is not None else "The best design"
+            title = "Front" if across is not None else "The best design"
             among = "; of these, the ones that are kept" if question.stretches else ""
             st.html(markup.head(title, f"{_judged(asked)}{among}"))
             downloads(study, found, question, _sentence(study), _chosen(asked))
@@ -365,7 +420,8 @@ def _tables(asked: Asked, study: Study) -> None:
                                                         kind="stable")  # fmt: skip
         with st.container(border=True):
             st.html(markup.head("Designs that are kept", "the best first"))
-            _table(kept, columns, asked, "codesign_kept_table", "Designs that are kept, the best first.")
+            more = ["refused"] if "refused" in kept else []
+            _table(kept, [*columns, *more], asked, "codesign_kept_table", "Designs that are kept, the best first.")
     if across is not None and across.better == "lower" and asked.up.better == "higher":
         steps = found.best_per_budget(budget=across.name, objective=asked.up.name, of=asked.of, at=question.at)
         with st.container(border=True):
@@ -373,11 +429,24 @@ def _tables(asked: Asked, study: Study) -> None:
                                                           "design is best"))  # fmt: skip
             _table(_gains(steps, asked.up.name), ["budget", *columns, "more per unit"], asked, "codesign_budget_table",
                    "The best design from each budget on.")  # fmt: skip
-    if study.document.constraints:
-        with st.container(border=True):
-            st.html(markup.head("Constraints", "what each one costs"))
-            st.dataframe(asked.found.binding(asked.up.name, of=asked.of, at=question.at), hide_index=True,
-                         key="codesign_binding", alt="What each constraint costs.")  # fmt: skip
+
+
+def _constraints(asked: Asked) -> None:
+    """Which constraints bind, and what each refuses; nothing where there are none."""
+    report = asked.question.binding(asked.found)
+    if report is None:
+        return
+    table = binding_table(report, asked.up)
+    digits = {str(name): [float(f"{value:.4g}") for value in table[name]] for name in table
+              if table[name].dtype.kind == "f"}  # fmt: skip
+    formats = {name: st.column_config.NumberColumn(format="localized") for name in digits}
+    with st.container(border=True, key="codesign_constraints"):
+        among = "searched designs" if asked.found.study.document.prune else "designs"
+        st.html(markup.head("Constraints", f"{report.refused:,} of {report.running:,} {among} that run are refused"))
+        st.markdown(literal(" ".join(binding_sentences(report))))
+        st.dataframe(table.assign(**digits), hide_index=True, column_config=formats, placeholder="\N{EN DASH}",
+                     key="codesign_binding", alt="Slack of the best design in each constraint, designs that each "
+                     "refuses, and the gain without it.")  # fmt: skip
 
 
 def _gains(steps: pd.DataFrame, up: str) -> pd.DataFrame:
@@ -389,6 +458,7 @@ def _gains(steps: pd.DataFrame, up: str) -> pd.DataFrame:
 def _table(table: pd.DataFrame, columns: Sequence[str], asked: Asked, key: str, alt: str) -> None:
     unit = asked.question.across.unit if asked.question.across is not None else ""
     titles = {**asked.names, NUMBER: "Design", "budget": f"Budget [{unit}]", **titles_of(asked.question),
+              "refused": "Refused by",
               "more per unit": f"More {asked.up.unit} per {unit or 'one'}"}  # fmt: skip
     kept: Any = with_errors(asked.found, table.head(SHOWN)[list(dict.fromkeys(columns))], asked.question).copy()
     for name in kept:

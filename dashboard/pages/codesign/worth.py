@@ -15,6 +15,7 @@ from dashboard.link import state
 from dashboard.widgets.controls import switch
 from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
+from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain
 from engine.codesign import Results, estimate
 
@@ -43,7 +44,7 @@ def worth_of_more(found: Results, question: Question, design: int) -> None:
             st.markdown("The design does not run, so nothing can be better by a share.")
             return
         longest = server().settings.longest_seconds
-        if SEARCHES * estimate(found.study, 1).seconds / found.study.designs > longest:
+        if SEARCHES * estimate(found.study, 1).seconds_low / found.study.designs > longest:
             st.info(f"It takes longer than the {longest:,.0f} s that this server gives a search. Run "
                     f"shardscape codesign with --sensitivity {design}.", icon=":material/block:")  # fmt: skip
             return
@@ -69,4 +70,5 @@ def _table(worth: pd.DataFrame, design: int) -> None:
     st.dataframe(shown, hide_index=True, column_config=formats, height=height_of(len(shown), 420), placeholder="–",
                  key="codesign_worth_table", alt=f"What more of everything is worth to design {design}, the best use "
                  "of money first.")  # fmt: skip
-    st.caption("What has no price in this study has no gain per dollar and stands last.")
+    if free := [str(label) for label in worth["label"][worth["gain_per_usd"].isna()]]:
+        st.caption(literal(f"No price given for {', '.join(free)}: last, without a gain per dollar."))

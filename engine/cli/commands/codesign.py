@@ -17,13 +17,16 @@ from engine.cli.text_tables import write_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.codesign import Progress, Results, Study
+    from engine.codesign import BindingReport, Progress, Results, Study
     from engine.codesign.answers import At
 
 __all__ = ["codesign"]
 
 SHOWN = 20
 """Designs that a table prints."""
+
+SAID_EVERY = 10.0
+"""Time between two lines of progress where standard error is no terminal [s]."""
 
 
 def codesign(
@@ -42,7 +45,9 @@ def codesign(
     task_seconds: Annotated[
         float, typer.Option("--task-seconds", metavar="S", help="Time of one task; more for thousands of workers.")
     ] = 1.0,
-    dry: Annotated[bool, typer.Option("--count", help="Tell counts and estimated time, and run nothing.")] = False,
+    dry: Annotated[
+        bool, typer.Option("--count", help="Time a few points, say counts and the range of the time, and stop.")
+    ] = False,
     objective: Annotated[
         list[str] | None, typer.Option("--objective", metavar="NAME", help="Two or three for the front; the study's.")
     ] = None,
@@ -57,13 +62,17 @@ def codesign(
     sensitivity: Annotated[
         int | None, typer.Option("--sensitivity", metavar="DESIGN", help="Tell where one more dollar goes, too.")
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Verify the checksums of a folder of results, and compute nothing.")
+    ] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print the front as CSV.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Run a study of many designs of a machine, each point one proven optimum, and tell the best ones.
 
-    Counts and an estimate of the time come first. The study and its folder are the whole state: whatever ends a run,
-    the same command goes on where it was. A folder alone is asked without running anything.
+    Counts and the range of the time come first, from a few points of each model that are timed. The study and its
+    folder are the whole state: whatever ends a run, the same command goes on where it was. A folder alone is asked
+    without running anything.
 
     \b
     Examples:
@@ -72,14 +81,20 @@ def codesign(
       shardscape codesign study.json --folder s3://bucket/study --cluster tcp://10.0.0.1:8786
       shardscape codesign offload_capacity_and_bandwidth --folder offload
       shardscape codesign results --objective tokens_per_s --objective watts --csv
+      shardscape codesign results --check
     """
-    from engine.codesign import StudyCancelled, StudyError, estimate, ready_names, results, run
+    from engine.codesign import StudyCancelled, StudyError, estimate, ready_names, results, run, time_points
     from engine.codesign.executors import workers_at
     from engine.codesign.reading import nothing_yet
     from engine.exploration.workers import cores
 
     if csv and json:
         raise StudyError("Give --csv or --json, not both.")
+    if check:
+        if folder or cluster or workers or dry or csv:
+            raise StudyError("--check verifies a folder of results; of the other options it takes --json only.")
+        _check(study, json=json)
+        return
     if study not in ready_names() and _is_folder(study):
         if folder or cluster or workers or dry:
             raise StudyError(f"{study} is a folder of results; --folder, --cluster, --workers and --count run studies.")
@@ -90,7 +105,8 @@ def codesign(
     if sensitivity is not None:
         asked.design(sensitivity)
     there = None if cluster is None else workers_at(cluster)
-    expected = estimate(asked, (workers or cores()) if there is None else max(1, there))
+    _say("Timing a few points of each model.")
+    expected = estimate(asked, (workers or cores()) if there is None else max(1, there), time_points(asked))
     if dry:
         write(as_json(asdict(expected)) if json else expected.sentence)
         return
@@ -99,13 +115,33 @@ def codesign(
         _say(f"No worker has joined the scheduler at {cluster} yet; the study begins when one does.")
     line = _Line()
     try:
-        done = run(asked, place, client=cluster, workers=workers, progress=line, task_seconds=task_seconds)
+        done = run(asked, place, client=cluster, workers=workers, progress=line, task_seconds=task_seconds,
+                   point_seconds=expected.point_seconds)  # fmt: skip
     except StudyCancelled:
         raise KeyboardInterrupt from None
     finally:
         line.clear()
     _say(_of_run(done, place))
     _tell(_answers(results(place), objective, budget, of, at), sensitivity, csv=csv, json=json)
+
+
+def _check(folder: str, *, json: bool) -> None:
+    """Prints the state of a folder's files; exit code 3 where one is damaged."""
+    from engine.codesign import StudyError, check_folder
+
+    if not _is_folder(folder):
+        raise StudyError(f"{folder} is no folder of results; --check takes the folder that a study was run into.")
+    found = check_folder(folder)
+    if json:
+        write(as_json(found.as_json()))
+    else:
+        write(found.sentence)
+        for problem in found.problems.values():
+            write(problem)
+        if found.total:
+            write(f"{found.points:,} of {found.total:,} points can be read.")
+    if not found.is_sound:
+        raise typer.Exit(ExitCode.STORE)
 
 
 def _is_folder(study: str) -> bool:
@@ -141,10 +177,10 @@ def _of_run(done: Progress, place: str) -> str:
 
 
 class _Line:
-    """A line on a terminal that shows how far a study is."""
+    """How far a study is: one line that is written over on a terminal; elsewhere a line now and then."""
 
     def __init__(self) -> None:
-        self._shown, self._gone = sys.stderr.isatty(), False
+        self._shown, self._gone, self._said = sys.stderr.isatty(), False, 0.0
 
     def __call__(self, progress: Progress) -> None:
         from engine.codesign.running import GONE_SECONDS
@@ -155,17 +191,27 @@ class _Line:
             _say(f"All workers of the cluster are gone; the run ends if none joins within {GONE_SECONDS:.0f} s.")
         self._gone = gone
         if self._shown:
-            share = progress.done / progress.total
-            left = progress.seconds_left
-            text = f"{share:4.0%}  {progress.done:,} of {progress.total:,} points  {progress.rate:,.1f}/s"
-            sys.stderr.write(f"\r\x1b[K{text}{f'  {left:,.0f} s left' if left < 1e9 else ''}")
+            sys.stderr.write(f"\r\x1b[K{_progress_words(progress)}")
             sys.stderr.flush()
+        elif progress.seconds - self._said >= SAID_EVERY and progress.done < progress.total:
+            self._said = progress.seconds
+            _say(_progress_words(progress))
 
     def clear(self) -> None:
         """Removes the line."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def _progress_words(progress: Progress) -> str:
+    from engine.codesign.estimates import duration
+
+    share, left = progress.done / progress.total, progress.seconds_left
+    return (
+        f"{share:4.0%}  {progress.done:,} of {progress.total:,} points  {progress.rate:,.3g}/s"
+        f"{f'  {duration(left)} left' if left < 1e9 else ''}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +228,7 @@ class _Answers:
     best: dict[str, object] | None
     per_budget: pd.DataFrame | None
     front: pd.DataFrame | None
-    binding: pd.DataFrame | None
+    binding: BindingReport | None
 
 
 def _answers(found: Results, objectives: list[str] | None, budgets: list[float] | None, of: str, at: At) -> _Answers:
@@ -204,7 +250,7 @@ def _answers(found: Results, objectives: list[str] | None, budgets: list[float] 
         best=found.best(upper, of=of, at=at),
         per_budget=found.best_per_budget(budgets, budget=lower, objective=upper, of=of, at=at) if lower else None,
         front=found.front(asked, of=of, at=at) if len(asked) > 1 else None,
-        binding=found.binding(upper, of=of, at=at) if found.study.document.constraints else None,
+        binding=found.binding_report(upper, of=of, at=at) if found.study.document.constraints else None,
     )  # fmt: skip
 
 
@@ -214,7 +260,7 @@ def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
     Raises `StudyError` for a design that does not run once all else is printed."""
     import pandas as pd
 
-    from engine.codesign import StudyError, sensitivity
+    from engine.codesign import StudyError, sensitivity, unpriced
 
     found, refused = told.found, None
 
@@ -231,8 +277,11 @@ def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
         write(as_json({
             "study": found.study.document.name, "key": found.study.key, "complete": found.complete,
             "points": len(found.rows), "of": told.of, "at": told.at, "best": told.best,
+            "unpriced": {"usd": unpriced(found.study), "watts": unpriced(found.study, "watts")},
             "best_per_budget": _records(told.per_budget), "front": _records(told.front),
-            "binding": _records(told.binding), "sensitivity": _records(more),
+            "binding": None if told.binding is None else _records(told.binding.table),
+            "constraints": None if told.binding is None else told.binding.as_json(),
+            "sensitivity": _records(more),
         }))  # fmt: skip
     elif csv:
         write_table(alone if told.front is None else told.front, json=False, csv=True)
@@ -266,11 +315,34 @@ def _print(told: _Answers, alone: pd.DataFrame) -> None:
         write(f"Best {told.objective}")
         _table(found, alone, [told.objective])
     if told.front is not None and len(told.front):
+        if free := found.unpriced(told.objectives):
+            write(f"\n{free}")
         write(f"\nDesigns that none beats in {', '.join(told.objectives)}: {len(told.front):,}")
         _table(found, told.front.head(SHOWN), told.objectives)
     if told.binding is not None:
-        write("\nConstraints")
-        write_table(told.binding, json=False, csv=False)
+        _print_binding(told)
+
+
+def _print_binding(told: _Answers) -> None:
+    report = told.binding
+    assert report is not None
+    among = "searched designs" if told.found.study.document.prune else "designs"
+    write(f"\nConstraints: {report.allowed:,} of {report.running:,} {among} that run are allowed, "
+          f"{report.refused:,} refused.")  # fmt: skip
+    write_table(report.table, json=False, csv=False)
+
+    def reached(value: float, gain: float, design: int | None) -> str:
+        return f"{told.objective} {value:,.6g}{'' if gain != gain else f' ({gain:+.1%})'}, design {design:,}"
+
+    if not report.smallest_set:
+        write("No constraint binds: lifting all of them gives no better design.")
+        return
+    lifted = " and ".join(report.smallest_set_words)
+    value = reached(report.smallest_set_value, report.smallest_set_gain, report.smallest_set_design)
+    alone = " No smaller set gives a better design." if len(report.smallest_set) > 1 else ""
+    write(f"Smallest binding set: {lifted}. Without it: {value}.{alone}")
+    value = reached(report.without_all, report.without_all_gain, report.without_all_design)
+    write(f"Without all constraints: {value}.")
 
 
 def _table(found: Results, table: pd.DataFrame, figures: list[str]) -> None:

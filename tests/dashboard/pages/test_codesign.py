@@ -83,7 +83,11 @@ def test_a_study_of_ones_own_is_counted_searched_and_answered(place: Path) -> No
     folder = str(place / study.key)
     app = run({"codesign_study": "own"}, json.dumps(SMALL))
     told = plainly(" ".join(each.value for each in app.markdown)).replace("\\", "")
-    assert codesign.estimate(study, 1).sentence in told
+    (timed,) = (job for job in server().board.jobs(server().study_times) if job.study.key == study.key)
+    assert timed.wait(60)
+    app.run()
+    told = plainly(" ".join(each.value for each in app.markdown)).replace("\\", "")
+    assert codesign.estimate(study, 1, timed.times).sentence in told
     assert not plots(app)
     found = codesign_studies.so_far(study, folder)
     assert found is None
@@ -93,8 +97,8 @@ def test_a_study_of_ones_own_is_counted_searched_and_answered(place: Path) -> No
     assert found is not None
     shown = next(each.value for each in app.dataframe if "Design" in each.value)
     assert shown["Design"].tolist() == found.front()["design"].tolist()
-    binding = next(each.value for each in app.dataframe if "constraint" in each.value)
-    assert binding["constraint"].tolist() == found.binding()["constraint"].tolist()
+    binding = next(each.value for each in app.dataframe if "Constraint" in each.value)
+    assert binding["Constraint"].tolist() == found.binding()["constraint"].tolist()
     # Other prices and weights ask the same points.
     heavy = codesign.Study.from_document(SMALL | {"models": [{"model": "gpt3-13B", "weight": 7}], "name": "heavy"})
     asked = codesign_studies.so_far(heavy, folder)
@@ -270,7 +274,7 @@ def test_a_study_travels_in_the_link_and_what_cannot_be_is_told() -> None:
     app = run({"codesign_study": "own", "codesign_own": text})
     assert "Two prices of memory" in html(app)
     told = plainly(" ".join(each.value for each in app.markdown)).replace("\\", "")
-    assert codesign.estimate(study, 1).sentence in told
+    assert codesign.estimate(study, 1).counts in told
     (address,) = (each.value for each in app.code if "codesign_own" in each.value)
     parameters = dict(parse_qsl(urlsplit(address).query))
     assert parameters == {"codesign_study": "own", "codesign_own": text}
@@ -287,6 +291,75 @@ def test_a_study_travels_in_the_link_and_what_cannot_be_is_told() -> None:
     app = run({"codesign_study": "own"}, json.dumps(long))
     assert not app.code
     assert any("file of the study" in each.value for each in app.caption)
+
+
+LIMITED: dict[str, Any] = SMALL | {
+    "sizes": [8, 16], "edits": [*SMALL["edits"], {"parameter": "net0_bandwidth", "values": [225, 450]}],
+    "constraints": [{"quantity": "usd", "at_most": 330_000}, {"quantity": "watts", "at_most": 14_000},
+                    {"quantity": "processors", "at_most": 1e6}],
+}  # fmt: skip
+
+
+def values_of(trace: Mapping[str, Any], axis: str) -> list[float]:
+    values = trace[axis]
+    if isinstance(values, Mapping):
+        return [float(each) for each in np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])]
+    return [float(each) for each in values]
+
+
+def test_refused_designs_are_drawn_as_refused_and_axes_show_allowed_ones(place: Path) -> None:
+    study = codesign.Study.from_document(LIMITED)
+    codesign.run(study, place / study.key, workers=1)
+    found = codesign.results(place / study.key)
+    designs = found.designs()
+    report = found.binding_report()
+    allowed = designs[(designs["usd"] <= 330_000) & (designs["watts"] <= 14_000)]
+    refused = designs[(designs["status"] == "ok") & ~designs["design"].isin(allowed["design"])]
+    assert min(len(allowed), len(refused)) > 3
+    app = run({"codesign_study": "own"}, document_of(study))
+    (chart,) = plots(app)
+    marks = {trace["name"]: trace for trace in chart.figure["data"]}
+    assert sorted(values_of(marks["refused"], "x")) == sorted(refused["usd"])
+    assert sorted([*values_of(marks["beaten"], "x"), *values_of(marks["front"], "x")]) == sorted(
+        allowed[allowed["status"] == "ok"]["usd"])  # fmt: skip
+    assert marks["refused"]["marker"]["symbol"] != marks["beaten"]["marker"].get("symbol", "circle")
+    assert any("Refused by price" in each for each in marks["refused"]["hovertext"])
+    layout = chart.figure["layout"]
+    assert layout["xaxis"]["range"][1] < 1.1 * 330_000 < refused["usd"].max()
+    assert [shape["x0"] for shape in layout["shapes"]] == [330_000]
+    notes = [note["text"] for note in layout["annotations"]]
+    assert "Price at most 330,000 USD" in notes
+    assert any("refused design" in note and "outside" in note for note in notes)
+    # The tile, the sentence about the set that binds, and what is free.
+    told = html(app)
+    assert f"of {len(designs)}; {report.refused} refused: price" in told
+    assert report.smallest_set == (0, 1)
+    words = plainly(" ".join(each.value for each in app.markdown)).replace("\\", "")
+    assert "Smallest binding set: Price at most 330,000 USD and Power at most 14,000 W. Without it" in words
+    captions = plainly(" ".join(each.value for each in app.caption)).replace("\\", "")
+    assert "No price given for NVLink bandwidth: the front treats it as free." in captions
+    # No picture takes a refused design for the best of its cell or its value.
+    (mapped,) = plots(run({"codesign_study": "own", "codesign_picture": "map", "codesign_x": "hbm_capacity",
+                           "codesign_y": "processors"}, document_of(study)))  # fmt: skip
+    heat = mapped.figure["data"][0]
+    cells = np.frombuffer(base64.b64decode(heat["z"]["bdata"]), heat["z"]["dtype"])
+    assert np.nanmax(cells) == allowed["tokens_per_s"].max() < refused["tokens_per_s"].max()
+    report_text = codesign_report.build(
+        found, Question(codesign.QUANTITIES["tokens_per_s"], codesign.QUANTITIES["usd"], codesign.MIX, "middle", {}),
+        "", None).decode()  # fmt: skip
+    assert "Smallest binding set" in report_text
+    looked_at = run({"codesign_study": "own", "codesign_design": str(refused["design"].iloc[0])}, document_of(study))
+    assert "refused by" in html(looked_at)
+
+
+def test_a_damaged_folder_is_told_and_can_be_searched_again(place: Path) -> None:
+    study = codesign.Study.from_document(SMALL)
+    codesign.run(study, place / study.key, workers=1)
+    part = next((place / study.key / "parts").iterdir())
+    part.write_bytes(part.read_bytes().replace(b"shardscape crc32", b"shardscape crc33"))
+    app = run({"codesign_study": "own"}, json.dumps(SMALL))
+    assert "is damaged" in app.warning[0].value
+    assert "6 of 6" in html(searched(app))
 
 
 SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"

@@ -29,7 +29,7 @@ def test_studies_that_come_along_can_be_run() -> None:
     for name in codesign.ready_names():
         asked = codesign.ready_study(name)
         assert 50 <= asked.points <= 1_000
-        assert codesign.estimate(asked).seconds < 120
+        assert codesign.estimate(asked).seconds_low < 120
     with pytest.raises(codesign.StudyError, match=r"no ready study 'hbm'; did you mean 'hbm_capacity'; there are hbm"):
         codesign.ready_study("hbm")
 
@@ -143,8 +143,10 @@ def test_a_whole_exploration_keeps_what_only_it_knows(tmp_path: Path) -> None:
         assert row["no_offload_samples_per_s"] == plain["sample_rate"].max() <= row["samples_per_s"]
     # A part that an earlier version wrote is as good, but for these.
     (part,) = (tmp_path / "parts").iterdir()
-    whole = pq.read_table(part)
-    pq.write_table(whole.drop_columns(["executions", "p90_samples_per_s"]), part)
+    fewer = pq.ParquetFile(part).read().drop_columns(["executions", "p90_samples_per_s"]).replace_schema_metadata(None)
+    with pq.ParquetWriter(part, fewer.schema, store_schema=False) as file:
+        file.write_table(fewer)
+        file.add_key_value_metadata({"study": asked.key})
     again = codesign.results(tmp_path).designs("megatron-126M")
     assert again["samples_per_s"].tolist()[1:] == [row["samples_per_s"] for row in some]
     assert "executions" not in again
