@@ -23,7 +23,7 @@ if not runs_page():
     from dashboard.compat.session_values import listed_while_they_change
     from dashboard.files import downloads, plotly_library
     from dashboard.settings import settings_from
-    from dashboard.shell import middleware, root_address
+    from dashboard.shell import bodies, middleware, root_address
 
     few_arenas()
     ask_nobody()
@@ -37,7 +37,7 @@ if not runs_page():
     app = st.App(
         __file__,
         routes=[*downloads.routes(), *plotly_library.routes(), *api, *root_address.routes()],
-        middleware=[Middleware(middleware.Framed)],
+        middleware=[Middleware(middleware.Framed, metrics=settings.metrics), Middleware(bodies.BoundedBodies)],
         lifespan=middleware.greeting,
     )
 else:

@@ -32,6 +32,8 @@ class Settings:
     """Whether the JSON API answers beside the pages (see `dashboard.shell.json_api`)."""
     api_token: str = ""
     """What requests of the API have to have; empty where none is needed."""
+    metrics: bool = False
+    """Whether the server answers with Streamlit's metrics: sessions, caches, memory."""
     problems: tuple[str, ...] = ()
     """A sentence per variable that could not be used."""
 
@@ -44,7 +46,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
     be written. SHARDSCAPE_LARGEST_SPACE, SHARDSCAPE_LONGEST_SECONDS, SHARDSCAPE_QUEUE, SHARDSCAPE_KEPT: whole numbers,
     see `Settings`. SHARDSCAPE_PROCESS: `off` to compute everything within the server's own process. SHARDSCAPE_AHEAD:
     `off` to explore nothing before somebody asks. SHARDSCAPE_API: `on` for the JSON API, with SHARDSCAPE_API_TOKEN for
-    those who bring that only.
+    those who bring that only. SHARDSCAPE_METRICS: `on` for Streamlit's metrics.
     """
     problems: list[str] = []
 
@@ -75,6 +77,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
         ahead=switch("SHARDSCAPE_AHEAD", "on"),
         api=switch("SHARDSCAPE_API", "off"),
         api_token=environment.get("SHARDSCAPE_API_TOKEN", "").strip(),
+        metrics=switch("SHARDSCAPE_METRICS", "off"),
         problems=tuple(problems),
     )
 

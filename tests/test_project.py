@@ -17,9 +17,13 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 _CHAPTERS = sorted((ROOT / "dashboard" / "guide").glob("*.md"))
 GUIDE = "\n".join(path.read_text(encoding="utf-8") for path in _CHAPTERS)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-CONSTRAINTS = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
+PINS = ("serve", "test", "lint", "measure")
+"""Lists of pinned versions in `.ci`, each of which includes the one before it."""
 
-DEPENDENCIES = {"streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer"}
+DEPENDENCIES = {
+    "streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer", "scipy", "pyyaml",
+    "tree-sitter", "tree-sitter-bash", "xlsxwriter",
+}  # fmt: skip
 OPTIONAL = {"engine/measure/": "measure", "engine/codesign/": "cluster", "engine/cli/mcp_server.py": "mcp"}
 """Extras by the places that may import what they bring."""
 TOP_LEVEL = {
@@ -45,9 +49,12 @@ def commands() -> list[str]:
 
 def test_the_readme_has_the_two_commands():
     first, second = commands()[:2]
-    setup = "python3 -m venv .venv && .venv/bin/pip install -q -c .ci/constraints.txt -e "
-    assert first == f"{setup}. && .venv/bin/shardscape serve"
-    assert second == f"{setup}'.[test]' && .venv/bin/pytest -n 2"
+    setup = (
+        "python3 -m venv .venv && .venv/bin/pip install -q --require-hashes -r .ci/{}.txt && "
+        ".venv/bin/pip install -q --no-deps --no-build-isolation -e . && "
+    )
+    assert first == setup.format("serve") + ".venv/bin/shardscape serve"
+    assert second == setup.format("test") + ".venv/bin/pytest -n 2"
 
 
 def test_the_check_runs_the_readme_s_test_command():
@@ -111,14 +118,40 @@ def test_dependencies_are_the_agreed_ones_and_bounded():
         assert re.fullmatch(r"[\w-]+>=[\d.]+,<[\d.]+", requirement), requirement
 
 
-def test_every_dependency_is_pinned():
-    lines = [line for line in CONSTRAINTS.splitlines() if line and not line.startswith("#")]
+def pinned_in(name: str) -> dict[str, int]:
+    """The versions in a list of `.ci`, each with the number of its hashes."""
+    found: dict[str, int] = {}
+    lines = (ROOT / ".ci" / f"{name}.txt").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     for line in lines:
-        assert re.fullmatch(r"[\w.-]+==[\w.]+", line), line
-    pinned = {_name(line) for line in lines}
-    extras = [one for group in PROJECT["project"]["optional-dependencies"].values() for one in group]
-    for requirement in [*PROJECT["project"]["dependencies"], *extras, *PROJECT["build-system"]["requires"]]:
-        assert _name(requirement) in pinned
+        if line.startswith(("#", "-r ")):
+            continue
+        pin = re.fullmatch(r"([\w.-]+==[\w.]+)( ; [^#]+?)?((?: +--hash=sha256:[0-9a-f]{64})*) *", line)
+        assert pin, line
+        assert pin[1] not in found, line
+        found[pin[1]] = pin[3].count("--hash")
+    return found
+
+
+def test_every_dependency_is_pinned_with_hashes():
+    lists = {name: pinned_in(name) for name in PINS}
+    for name, before in zip(PINS, (None, *PINS), strict=False):
+        text = (ROOT / ".ci" / f"{name}.txt").read_text(encoding="utf-8")
+        assert re.findall(r"^-r (.*)$", text, re.MULTILINE) == ([f"{before}.txt"] if before else [])
+        assert all(lists[name].values()), f"hashes are missing in {name}.txt"
+    (torch,) = pinned_in("torch")
+    pins = [pin for each in lists.values() for pin in each]
+    assert len({_name(pin) for pin in pins}) == len(pins)  # one version of each, in one list
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = {
+        "serve": [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]],
+        "test": [*extras["test"], *extras["mcp"], *extras["cluster"]],
+        "lint": extras["lint"], "measure": [],
+    }  # fmt: skip
+    there: set[str] = set()
+    for name in PINS:
+        there |= {_name(pin) for pin in lists[name]}
+        assert {_name(requirement) for requirement in wanted[name]} <= there, name
+    assert [_name(one) for one in extras["measure"]] == [_name(torch)]
 
 
 @cache

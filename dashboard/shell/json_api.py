@@ -1,7 +1,8 @@
 """The JSON API: the verbs of `engine.questions` beside the pages, off unless the server's settings ask for it.
 
 `POST api/best` with a question answers it, `GET api` lists the verbs, `GET api/openapi.json` describes them. Questions
-are answered in processes of their own, which stand back behind the pages and end with whoever asked. Nobody is let in
+are answered in processes of their own, which stand back behind the pages and end with whoever asked; nobody has all of
+them at once. Nobody is let in
 whom the server does not know: where it asks for a login, or is called by a name that it was not told, it wants a token.
 """
 
@@ -12,6 +13,7 @@ import hmac
 import ipaddress
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -24,6 +26,8 @@ from starlette.routing import Route
 
 from dashboard.compat.server_stop import is_stopping
 from dashboard.settings import Settings
+from dashboard.shell.bodies import asker_of
+from dashboard.shell.turns_of_askers import AskerTurns, TooManyQuestions
 from engine import ExplorationCancelled
 from engine.questions import VERBS, Answerer, Bounds, QuestionError
 from engine.questions.process import Busy, Failed
@@ -32,8 +36,14 @@ from models.documents import DocumentError, parse_json
 __all__ = ["JsonApi", "description", "routes"]
 
 LOG: Final = logging.getLogger("shardscape.api")
-AT_ONCE: Final = 2
-"""Questions that are answered beside each other."""
+AT_ONCE: Final = 3
+"""Questions that are answered at once."""
+OF_ONE: Final = 2
+"""Those of one asker: the others always find a process that answers them."""
+WAITING_OF_ONE: Final = 4
+"""Questions of one asker that wait for a turn besides."""
+PATIENCE: Final = 30.0
+"""Longest wait for a turn [s]; after that it is better to ask again than to hold a connection."""
 BEHIND: Final = 10
 """How far the processes stand back behind the server where both want a core, as `nice` counts."""
 POLL: Final = 0.2
@@ -45,8 +55,10 @@ _REFUSALS: Final[Mapping[int, str]] = {
     401: "The server wants its token.",
     403: "The server does not answer here.",
     404: "There is no such verb.",
+    408: "The question came too slowly.",
     413: "The question is too large.",
     415: "The question is not sent as application/json.",
+    429: "Too many questions of the same address are being answered or wait.",
     503: "Other questions are being answered.",
 }
 
@@ -66,6 +78,7 @@ class JsonApi:
         """settings: bounds of questions, and the token that requests have to have, if any."""
         bounds = Bounds(largest_space=settings.largest_space, longest_seconds=settings.longest_seconds)
         self.answerer = Answerer(bounds, at_once=AT_ONCE, behind=BEHIND)
+        self._turns = AskerTurns(AT_ONCE, OF_ONE, WAITING_OF_ONE)
         self._token = settings.api_token
 
     async def index(self, request: Request) -> Response:
@@ -93,7 +106,13 @@ class JsonApi:
             if verb not in VERBS:
                 raise Refused(404, f"There is no verb {verb[:60]!r}; there are {', '.join(VERBS)}.")
             question = await self._question(request)
-            return JSONResponse(await self._answered(request, verb, question), headers=HEADERS)
+            asker = asker_of(request.scope)
+            await self._take_turn(request, asker)
+            try:
+                answer = await self._answered(request, verb, question)
+            finally:
+                self._turns.end(asker)
+            return JSONResponse(answer, headers=HEADERS)
         except Refused as refused:
             return _refusal(refused)
 
@@ -119,18 +138,41 @@ class JsonApi:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "A question is sent with Content-Type: application/json.")
         most = self.answerer.bounds.document_bytes
+        too_large = Refused(413, f"The question has more than {most:,} bytes, the most that are read.")
+        stated = request.headers.get("content-length", "0")
+        if stated.isdecimal() and (len(stated) > 18 or int(stated) > most):
+            raise too_large
         content = bytearray()
         try:
             async for piece in request.stream():
                 content += piece
                 if len(content) > most:
-                    raise Refused(413, f"The question has more than {most:,} bytes, the most that are read.")
+                    raise too_large
         except ClientDisconnect:
             raise Refused(400, "The question ended before it was whole.") from None
         try:
             return parse_json(bytes(content), "The question", "question", DocumentError)
         except DocumentError as problem:
             raise Refused(400, str(problem)) from None
+
+    async def _take_turn(self, request: Request, asker: str) -> None:
+        """Waits until the asker has a turn, which has to be given back. Raises `Refused`."""
+        try:
+            turn = self._turns.ask(asker)
+        except TooManyQuestions as problem:
+            raise Refused(429 if problem.of_one else 503, str(problem)) from None
+        latest = time.monotonic() + PATIENCE
+        try:
+            while not (await asyncio.wait([turn], timeout=POLL))[0]:
+                if is_stopping() or await request.is_disconnected():
+                    raise Refused(503, "The server is being stopped, or nobody waits any more.")
+                if time.monotonic() > latest:
+                    raise Refused(503, "Other questions are being answered; ask again when one is done.")
+        except BaseException:
+            if turn.done():
+                self._turns.end(asker)
+            turn.cancel()
+            raise
 
     async def _answered(self, request: Request, verb: str, question: object) -> dict[str, Any]:
         """The answer to a question; a search ends when nobody waits for it any more."""
@@ -225,7 +267,8 @@ def _described(told: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refusal(refused: Refused) -> Response:
-    more = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}.get(refused.status, {})
+    later = {"Retry-After": "5"}
+    more = {401: {"WWW-Authenticate": "Bearer"}, 429: later, 503: later}.get(refused.status, {})
     return JSONResponse({"error": str(refused)}, refused.status, headers={**HEADERS, **more})
 
 

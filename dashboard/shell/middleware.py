@@ -1,5 +1,4 @@
-"""What stands around all that the server answers: it says where it is, keeps out of other sites' frames, and tells
-browsers what every page needs."""
+"""Rules for all that the server answers: headers, hidden metrics, and who may open a session; and its greeting."""
 
 from __future__ import annotations
 
@@ -8,9 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from threading import Thread
 from typing import Final
+from urllib.parse import urlsplit
 
 import streamlit as st
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dashboard.compat import front_end
@@ -18,8 +19,14 @@ from dashboard.compat.memory_allocator import spared
 
 __all__ = ["HEADERS", "Framed", "greeting"]
 
-HEADERS: Final = {"Content-Security-Policy": "frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN"}
-"""With every answer: no page of another site may show ours within its own, where clicks could be led astray."""
+HEADERS: Final = {
+    "Content-Security-Policy": "frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN",
+    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
+}  # fmt: skip
+"""With every answer: no page of another site may show ours within its own, where clicks could be led astray; nothing is
+taken for another type than it has; and no other site learns the address of a page, which holds its scenario."""
+_METRICS: Final = "/_stcore/metrics"
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _EVERY: Final = ("", "0.0.0.0", "::")
 """Addresses that stand for all that a machine has."""
 
@@ -30,11 +37,18 @@ class Framed:
     A browser reads these beside the first script; Streamlit would ask for each when its element has come.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, *, metrics: bool = False) -> None:
+        """metrics: whether Streamlit's metrics are answered; otherwise there are none (404)."""
+        self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Has the application answer a request."""
+        if scope["type"] == "websocket" and not _may_open_session(Headers(scope=scope)):
+            await send({"type": "websocket.close", "code": 1008})  # a server answers 403 before it has accepted
+            return
+        app = self._app
+        if scope["type"] == "http" and not self._metrics and scope["path"].rstrip("/").endswith(_METRICS):
+            app = PlainTextResponse("Not Found", 404)
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -44,7 +58,36 @@ class Framed:
                     headers["Link"] = front_end.first_parts()
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        await app(scope, receive, with_headers)
+
+
+def _may_open_session(headers: Headers) -> bool:
+    """Whether a session may be opened from where a browser says that its page is: from the server itself, or from an
+    address in `server.corsAllowedOrigins`, as where a proxy hides by which name the server was called.
+
+    Streamlit admits every port of this machine; another program's page there is not ours. Programs send no origin.
+    """
+    origin = headers.get("origin")
+    if origin is None or not st.get_option("server.enableCORS"):
+        return True
+    place = _place(origin)
+    if place is None:
+        return False
+    own = headers.get("host", "")
+    listed = [str(each).strip() for each in st.get_option("server.corsAllowedOrigins") or ()]
+    return place in {_place(each if "://" in each else f"{place[0]}://{each}") for each in (own, *listed)}
+
+
+def _place(origin: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port of an origin; None for what has none."""
+    try:
+        parsed = urlsplit(origin)
+        port = parsed.port or _DEFAULT_PORTS.get(parsed.scheme)
+    except ValueError:
+        return None
+    if not parsed.hostname or port is None:
+        return None
+    return parsed.scheme, parsed.hostname.lower().rstrip("."), port
 
 
 @asynccontextmanager

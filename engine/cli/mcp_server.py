@@ -34,6 +34,8 @@ from engine.questions.process import Failed
 __all__ = ["serve_stdio", "server_of"]
 
 LOG: Final = logging.getLogger("shardscape.mcp")
+MOST_CALLS: Final = 32
+"""Calls that wait for their answer at once: each keeps its question in memory."""
 
 INSTRUCTIONS: Final = (
     "Shardscape finds the best way to run a large language model on a cluster of GPUs: it evaluates every execution "
@@ -49,12 +51,20 @@ INSTRUCTIONS: Final = (
 
 def server_of(answerer: Answerer) -> Server[Any]:
     """Returns a server that has its questions answered. answerer: by which."""
+    calls = 0
 
     async def tools(context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_tool(name) for name in VERBS])
 
     async def call(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
-        return await _answered(answerer, context, params.name, params.arguments or {})
+        nonlocal calls
+        if calls >= MOST_CALLS:
+            return _refusal(f"{calls} calls wait for their answer already; call again when one is answered.")
+        calls += 1
+        try:
+            return await _answered(answerer, context, params.name, params.arguments or {})
+        finally:
+            calls -= 1
 
     return Server(
         "shardscape", version=_version(), title="Shardscape", instructions=INSTRUCTIONS, on_list_tools=tools,

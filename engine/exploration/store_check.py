@@ -13,6 +13,7 @@ from engine.store import Store, catalogue
 from engine.store import shards as store_shards
 from engine.store.catalogue import Catalogued, Record
 from engine.store.errors import ADVICE, StoreCorruptError, StoreError
+from engine.store.names import describe_exploration
 from engine.store.shards import Shard
 
 __all__ = ["Finding", "check_store", "drop", "protect"]
@@ -113,7 +114,7 @@ def _checked(store: Store, record: Record, catalogued: Catalogued | None) -> Ite
     database = store._database()
     listed = database.contents.entries.get(record.key, {})
     scenario = listed.get("scenario", record.scenario)  # the list has checksums
-    name = catalogue.subject(record.key, scenario)
+    name = describe_exploration(record.key, scenario)
     said: list[str] = []
     unprotected = 0
     try:

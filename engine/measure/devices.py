@@ -16,8 +16,8 @@ from models.documents import shown
 __all__ = ["described", "pytorch"]
 
 INSTALL: Final = (
-    "Measuring needs PyTorch, which is not installed; install the extra with "
-    "pip install -c .ci/constraints.txt -e '.[measure]', or any build of PyTorch for your accelerator."
+    "Measuring needs PyTorch, which is not installed; install it with "
+    "pip install -r .ci/torch.txt, or any build of PyTorch for your accelerator."
 )
 NVIDIA: Final = {(8, 0): "ampere", (8, 6): "ampere", (8, 9): "ada", (9, 0): "hopper"}
 """Architectures by compute capability; 7.x are Volta and Turing, 10.x and 12.x Blackwell."""

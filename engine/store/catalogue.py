@@ -14,8 +14,9 @@ from engine.columns import UnknownColumn, cost_model_in, fields_of
 from engine.store import shards as store_shards
 from engine.store import text as store_text
 from engine.store.creation import IS_TABLE
-from engine.store.database import KEY_PATTERN, Database, checked_key, rows_table
+from engine.store.database import Database, checked_key, rows_table
 from engine.store.errors import ADVICE, StoreCorruptError, StoreError
+from engine.store.names import KEY_PATTERN, describe_exploration
 from engine.store.shards import Shard, Shards
 from models.documents import shown
 
@@ -143,7 +144,8 @@ def _read(database: Database, row: dict[str, Any]) -> Catalogued:
         try:
             return read(row[name])
         except ValueError as problem:
-            said.append(f"What the store {database.path} keeps as {name} of {subject(key, None).lower()} {problem}")
+            whose = describe_exploration(key, None).lower()
+            said.append(f"What the store {database.path} keeps as {name} of {whose} {problem}")
             return otherwise
 
     value("key", _checked, None)
@@ -155,7 +157,7 @@ def _read(database: Database, row: dict[str, Any]) -> Catalogued:
     timings = value("timings", store_text.seconds_of, {})
     created_at = value("created_at", store_text.time_of, store_text.time_of(0))
     if not said:
-        where = f"{subject(key, None)} in the store {database.path}"
+        where = f"{describe_exploration(key, None)} in the store {database.path}"
         if feasible + sum(reasons.values()) != total:
             said.append(f"{where} counts {feasible:,} and {sum(reasons.values()):,} executions of {total:,}")
         if shards is not None and sum(shard.rows for shard in shards) != feasible:
@@ -216,8 +218,8 @@ def _reduction(database: Database, key: str, name: Any, rows: Any, content: Any)
         if isinstance(name, str) and table.num_rows == rows:
             return table
     raise StoreCorruptError(
-        f"What the store {database.path} keeps as the reduction {shown(name)} of {subject(key, None).lower()} "
-        f"is not what was written: {ADVICE}"
+        f"What the store {database.path} keeps as the reduction {shown(name)} of "
+        f"{describe_exploration(key, None).lower()} is not what was written: {ADVICE}"
     )
 
 
@@ -241,25 +243,10 @@ def loss(database: Database, key: str, entry: dict[str, Any]) -> str:
     """
     when = entry["created_at"][:16].replace("T", " ")
     return (
-        f"{subject(key, entry['scenario'])}, stored at {when} UTC, is not in the store {database.path} any "
-        "more, as its latest changes were cut off: `shardscape store check` with --repair explores it again, with "
-        "--drop forgets it."
+        f"{describe_exploration(key, entry['scenario'])}, stored at {when} UTC, is not in the store {database.path} "
+        "any more, whose latest changes were cut off or whose database was replaced: `shardscape store check` with "
+        "--repair explores it again, with --drop forgets it."
     )
-
-
-def subject(key: str, scenario: Any) -> str:
-    """Returns what an exploration is called in a sentence, as far as its scenario says it.
-
-    Args:
-        key: of the exploration.
-        scenario: its document; anything where it is damaged.
-    """
-    names = [scenario.get(part) if isinstance(scenario, dict) else None for part in ("model", "system")]
-    titles = [(one.get("title") or one.get("name")) if isinstance(one, dict) else None for one in names]
-    if not (all(isinstance(title, str) and title for title in titles) and KEY_PATTERN.fullmatch(key)):
-        return f"The exploration {key if KEY_PATTERN.fullmatch(key) else shown(key)}"
-    model, system, number = (shown(one).strip("'\"") for one in (*titles, scenario.get("num_procs")))
-    return f"The exploration {key[:8]} of {model} on {number} x {system}"
 
 
 def delete(database: Database, key: str) -> None:

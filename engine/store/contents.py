@@ -27,32 +27,17 @@ _SPARE_LINES: Final = 100
 """Lines that say nothing any more and are not worth writing the file anew."""
 
 
-def identity_in(path: Path) -> str:
-    """Returns the identity of the store that the list at `path` is of; nothing where there is no list.
-
-    Args:
-        path: of the list.
-    """
-    with contextlib.suppress(OSError):
-        if path.is_file() and not path.is_symlink():
-            with path.open("rb") as file:
-                begin = file.read(len(_MARK) + 32).decode(errors="replace")
-            found = IDENTITY.search(begin)
-            if found is not None and begin.startswith(_MARK.format(found[0])):
-                return found[0]
-    return ""
-
-
 class Contents:
     """The list of one store. Any number of threads may use it at once."""
 
-    def __init__(self, path: Path, store: str) -> None:
-        """Read the list at `path`; that of another store than `store`, which has been replaced, gives way.
+    def __init__(self, path: Path) -> None:
+        """Read the list at `path`, of whichever store it is.
 
         A file of somebody else is left alone, and there is no list then.
         """
         self.path: Final = path
-        self._mark: Final = _MARK.format(store).encode()
+        self.identity = ""
+        """The store that the list is of; empty where there is no list, or its first line is damaged."""
         self.entries: dict[str, dict[str, Any]] = {}
         """What was stored: `created_at` as text and `scenario`, by key."""
         self.damaged = 0
@@ -68,11 +53,54 @@ class Contents:
         empty = here and not content and path.is_file() and not path.is_symlink()
         self.ours: Final = not here or empty or content.startswith(_MARK.split("{")[0].encode())
         """Whether there is a list, or can be one."""
-        if content.startswith(self._mark):
+        if self.ours and content:
             self._read(content)
 
+    @property
+    def names_anything(self) -> bool:
+        """Whether there is an exploration on the list, or a line that may have named one."""
+        return bool(self.entries or self.damaged)
+
+    def shares(self, stored: Mapping[str, tuple[int | None, str | None]]) -> bool:
+        """Whether an exploration on the list is one of those stored, and not merely of the same scenario.
+
+        stored: as for `agree_with`.
+        """
+        for key, (at, _) in stored.items():
+            with contextlib.suppress(ValueError):
+                if self.entries.get(key, {}).get("created_at") == _written(at):
+                    return True
+        return False
+
+    def take_over(self, store: str) -> None:
+        """Makes this the list of a store, with all that is on it; one that names nothing is begun again.
+
+        Raises OSError.
+
+        store: the identity of the store.
+        """
+        with self._lock:
+            self.identity = store
+            if not (self.ours and self.names_anything):
+                self._lines = self._whole = 0
+                return
+            mark, _, rest = self.path.read_bytes().partition(b"\n")
+            with os.fdopen(os.open(self.path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)), "wb") as file:
+                file.write(self._mark if len(mark) + 1 == len(self._mark) else self._mark + rest)
+                file.flush()
+                os.fsync(file.fileno())
+            self._whole += len(self._mark) - len(mark) - 1
+
+    @property
+    def _mark(self) -> bytes:
+        return _MARK.format(self.identity).encode()
+
     def _read(self, content: bytes) -> None:
-        *lines, last = content[len(self._mark) :].split(b"\n")
+        mark, _, said_after = content.partition(b"\n")
+        found = IDENTITY.search(mark.decode(errors="replace"))
+        if found is not None and mark + b"\n" == _MARK.format(found[0]).encode():
+            self.identity = found[0]
+        *lines, last = said_after.split(b"\n")
         self._lines, self._whole = len(lines), len(content) - len(last)
         for line in lines:
             try:
@@ -127,8 +155,7 @@ class Contents:
         for key, (at, text) in stored.items():
             with contextlib.suppress(ValueError):
                 if key not in self.entries:
-                    created_at = store_text.time_of(at).replace(tzinfo=None).isoformat()
-                    new[key] = {"created_at": created_at, "scenario": store_text.object_of(text)}
+                    new[key] = {"created_at": _written(at), "scenario": store_text.object_of(text)}
         with self._lock, contextlib.suppress(OSError):
             self.entries |= new
             if self._lines > 2 * len(self.entries) + _SPARE_LINES and not self.lost(stored):
@@ -153,3 +180,8 @@ class Contents:
             os.fsync(file.fileno())
         self._whole += len(text)
         self._lines += len(lines)
+
+
+def _written(at: int | None) -> str:
+    """Return a time as the list has it. Raises ValueError. at: microseconds since 1970."""
+    return store_text.time_of(at).replace(tzinfo=None).isoformat()

@@ -14,9 +14,11 @@ import duckdb
 
 from engine import columns
 from engine.store.compat import LOG_BEGINS, LOG_SUFFIX
+from engine.store.contents import SUFFIX as CONTENTS
 from engine.store.errors import StoreAccessError, StoreError, explain
 from engine.store.files import TABLE
 from engine.store.lock import StoreLock
+from engine.store.remains import check_nothing_remains
 
 SUFFIX: Final = ".duckdb"
 LAYOUT: Final = "2"
@@ -73,7 +75,7 @@ def columns_of_tables() -> set[tuple[str, str, str]]:
     }
 
 
-def checked_path(path: Path, *, read_only: bool) -> Path:
+def checked_path(path: Path, *, read_only: bool, rebuild: bool = False) -> Path:
     """Returns the real path, after the checks whose outcome DuckDB would word less clearly or act on unasked.
 
     Nothing is opened: what has no end, such as a pipe, would never be read.
@@ -81,11 +83,14 @@ def checked_path(path: Path, *, read_only: bool) -> Path:
     Args:
         path: as it was given.
         read_only: whether the store is only to be read.
+        rebuild: whether a missing database is made next to what remains of its store.
     """
     try:
         path = path.resolve()
         log = os.path.lexists(log_of(path))  # asked first: who makes a store makes its log later
         kind = path.stat().st_mode if path.exists() else None
+        if kind is None and not rebuild:
+            check_nothing_remains(path, contents_of(path), rows_of(path))
         # DuckDB takes whatever is there for its log: waits for a pipe, writes through a link, and removes it.
         if log and (kind is None or not log_of(path).is_file() or log_of(path).is_symlink()):
             raise _in_the_way(path)
@@ -123,6 +128,24 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}{LOG_SUFFIX}")
 
 
+def contents_of(path: Path) -> Path:
+    """Returns the file that lists, a second time, what a store holds.
+
+    Args:
+        path: of the store.
+    """
+    return path.with_name(path.name.removesuffix(SUFFIX) + CONTENTS)
+
+
+def rows_of(path: Path) -> Path:
+    """Returns the folder of the rows of a store.
+
+    Args:
+        path: of the store.
+    """
+    return path.with_name(path.name.removesuffix(SUFFIX) + ".rows")
+
+
 def check_log(path: Path) -> None:
     """Makes sure that the log of a store is one, before DuckDB opens it: an end that makes no sense is a log cut short
     to it.
@@ -144,16 +167,17 @@ def check_log(path: Path) -> None:
 
 def _in_the_way(path: Path) -> StoreAccessError:
     return StoreAccessError(
-        f"The file {log_of(path)} is where the log of the store {path.name} goes, but is none: move it away."
+        f"The file {log_of(path)} is where the log of the store {path.name} goes, but is not its log: move it away."
     )
 
 
-def create(path: Path, lock: StoreLock) -> None:
+def create(path: Path, lock: StoreLock, identity: str) -> None:
     """Makes an empty store under a temporary name and gives it its own name only when it is whole and on disk.
 
     Args:
         path: of the store.
         lock: which says, while the file is being made, under which name.
+        identity: of the store, 32 hexadecimal digits.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
     lock.making(temporary.name)
@@ -163,7 +187,7 @@ def create(path: Path, lock: StoreLock) -> None:
             connection.execute(
                 "INSERT INTO meta VALUES ('application', 'shardscape'), ('layout', $layout), ('columns', $columns), "
                 "('identity', $identity)",
-                {"layout": LAYOUT, "columns": columns_digest(), "identity": uuid.uuid4().hex},
+                {"layout": LAYOUT, "columns": columns_digest(), "identity": identity},
             )
             connection.execute("CHECKPOINT")
         flush_to_disk(temporary)

@@ -8,7 +8,6 @@ opens the file meanwhile: closing what was opened would give DuckDB's lock away 
 import contextlib
 import ctypes
 import os
-import re
 import tempfile
 import threading
 import uuid
@@ -20,20 +19,20 @@ import duckdb
 
 from engine.store.added_columns import AddedFiles
 from engine.store.compat import SPILLED
-from engine.store.contents import IDENTITY, Contents, identity_in
-from engine.store.contents import SUFFIX as CONTENTS
+from engine.store.contents import IDENTITY, Contents
 from engine.store.creation import (
     COLUMNS_OF_TABLE,
     IS_TABLE,
     LAYOUT,
-    SUFFIX,
     WITHOUT_CHECKSUMS,
     check_log,
     checked_path,
     columns_digest,
     columns_of_tables,
+    contents_of,
     create,
     remove_half_made,
+    rows_of,
 )
 from engine.store.errors import (
     StoreCorruptError,
@@ -45,11 +44,9 @@ from engine.store.errors import (
 )
 from engine.store.files import ROOT, TABLE, StoreFiles
 from engine.store.lock import StoreLock
+from engine.store.names import KEY_PATTERN
 from engine.store.open_stores import open_databases, return_later
-
-KEY_PATTERN: Final = re.compile(r"[0-9a-z][0-9a-z_-]{0,127}")
-"""What may name an exploration: it becomes the name of a folder and of a table. Lower case only, because some file
-systems do not tell case apart."""
+from engine.store.remains import check_nothing_remains, foreign_database
 
 MEMORY: Final = 128
 """What DuckDB may keep in memory [MiB]: left alone it takes most of the machine over time, for tables that it could
@@ -91,12 +88,12 @@ def checked_key(key: str) -> str:
 class Database:
     """One open store file in this process, shared by every store on the same path."""
 
-    def __init__(self, path: Path, databases: dict[Path, "Database"], *, read_only: bool) -> None:
+    def __init__(self, path: Path, databases: dict[Path, "Database"], *, read_only: bool, rebuild: bool) -> None:
         """Open the file for `acquire`, which keeps it among `databases`."""
         self.path = path
         self._databases = databases
         self.read_only = read_only
-        self.folder = path.with_name(path.name.removesuffix(SUFFIX) + ".rows")
+        self.folder = rows_of(path)
         self.files = StoreFiles(self.folder, self.transaction)
         """What lies beside the file."""
         self.added = AddedFiles(self.files, read_only=read_only)
@@ -116,14 +113,16 @@ class Database:
             if not read_only:
                 remove_half_made(path, self._lock)
                 if not path.exists():
-                    create(path, self._lock)
+                    if not rebuild:
+                        check_nothing_remains(path, contents_of(path), self.folder)
+                    create(path, self._lock, Contents(contents_of(path)).identity or uuid.uuid4().hex)
             check_log(path)
             self._connection = self._connect()
             try:
-                self.identity = self._checked_identity()
-                self._lock_down()
-                self.contents = Contents(self._contents_path(), self.identity)
+                self.contents = Contents(contents_of(path))
                 """What is stored, a second time."""
+                self.identity = self._checked_identity(rebuild)
+                self._lock_down()
                 if not read_only:
                     self.contents.agree_with(self.stored())
                     self.files.sweep()
@@ -136,18 +135,18 @@ class Database:
             raise
 
     @classmethod
-    def acquire(cls, path: Path, *, read_only: bool) -> "Database":
+    def acquire(cls, path: Path, *, read_only: bool, rebuild: bool = False) -> "Database":
         """Returns the database at `path`, opening it or sharing it with the other stores of this process.
 
         A store that only reads may share a database opened for writing. Raises a StoreError that says what is wrong
-        with the path.
+        with the path. rebuild: see `Store`.
         """
-        path = checked_path(path, read_only=read_only)
+        path = checked_path(path, read_only=read_only, rebuild=rebuild)
         with open_databases() as databases:
             database = databases.get(path)
             if database is None:
                 _check_other_names(path, databases)
-                database = databases[path] = cls(path, databases, read_only=read_only)
+                database = databases[path] = cls(path, databases, read_only=read_only, rebuild=rebuild)
             elif database.read_only and not read_only:
                 raise StoreLockedError(f"The store {path} is open for reading in this process: close it there first.")
             else:
@@ -274,9 +273,9 @@ class Database:
         except duckdb.Error as error:
             raise explain(error, self.path) from error
 
-    def _checked_identity(self) -> str:
-        """Makes sure that the database is a store of this layout and these columns; returns what tells it from
-        others."""
+    def _checked_identity(self, rebuild: bool) -> str:
+        """Makes sure that the database is a store of this layout and these columns, and the one whose explorations the
+        list of contents names; returns what tells it from others."""
         expected = {"application": "shardscape", "layout": LAYOUT, "columns": columns_digest()}
         with self.cursor() as cursor:
             try:
@@ -294,10 +293,30 @@ class Database:
                     "name another file, or delete this one and explore again."
                 )
         self._check_tables(without={"made"} if found["layout"] == WITHOUT_CHECKSUMS else set())
-        if found["layout"] == WITHOUT_CHECKSUMS:
-            return "" if self.read_only else self._bring_up_to_date()
-        identity = str(found.get("identity"))
-        return identity if IDENTITY.fullmatch(identity) else self._identified_again()
+        old, known = found["layout"] == WITHOUT_CHECKSUMS, str(found.get("identity"))
+        identity = known if IDENTITY.fullmatch(known) and not old else self._identity_of_list(rebuild)
+        if self.contents.identity not in ("", identity) and not self._has_listed(rebuild):
+            raise foreign_database(self.path, self.contents)
+        if self.read_only:
+            return "" if old else identity
+        if old:
+            self._bring_up_to_date(identity)
+        elif identity != known:
+            self._identify(identity)
+        if self.contents.identity != identity:
+            try:
+                self.contents.take_over(identity)
+            except OSError as error:
+                raise explain(error, self.contents.path) from error
+        return identity
+
+    def _identity_of_list(self, rebuild: bool) -> str:
+        """Return the identity by which its list of contents calls a database that has none, or a new one."""
+        return self.contents.identity if self._has_listed(rebuild) and self.contents.identity else uuid.uuid4().hex
+
+    def _has_listed(self, rebuild: bool) -> bool:
+        """Whether the list of contents may be that of this database, or shall be."""
+        return rebuild or not self.contents.names_anything or self.contents.shares(self.stored())
 
     def _check_tables(self, without: set[str]) -> None:
         """Make sure that the tables are those that `create` makes, so that what is asked of them can be asked."""
@@ -315,17 +334,11 @@ class Database:
                 "restore it from a copy, or delete it and explore again."
             )
 
-    def _identified_again(self) -> str:
-        """Give a store whose identity is damaged the one by which its list of contents calls it, or a new one."""
-        identity = identity_in(self._contents_path()) or uuid.uuid4().hex
-        if not self.read_only:
-            with self.transaction() as cursor:
-                cursor.execute("DELETE FROM meta WHERE name = 'identity'")
-                cursor.execute("INSERT INTO meta VALUES ('identity', $identity)", {"identity": identity})
-        return identity
-
-    def _contents_path(self) -> Path:
-        return self.path.with_name(self.path.name.removesuffix(SUFFIX) + CONTENTS)
+    def _identify(self, identity: str) -> None:
+        """Give a store whose identity is damaged another one."""
+        with self.transaction() as cursor:
+            cursor.execute("DELETE FROM meta WHERE name = 'identity'")
+            cursor.execute("INSERT INTO meta VALUES ('identity', $identity)", {"identity": identity})
 
     def stored(self) -> dict[str, tuple[int | None, str | None]]:
         """Tells when each exploration was stored [microseconds since 1970], and its scenario as JSON, by key."""
@@ -333,9 +346,8 @@ class Database:
         with self.cursor() as cursor:
             return {key: (created_at, scenario) for key, created_at, scenario in cursor.execute(text).fetchall()}
 
-    def _bring_up_to_date(self) -> str:
+    def _bring_up_to_date(self, identity: str) -> None:
         """Give a store of the layout without checksums the tables of this one, with the folders that it made."""
-        identity = uuid.uuid4().hex
         with self.transaction() as cursor:
             cursor.execute(TABLE)
             found = cursor.execute("SELECT key || '/' FROM exploration WHERE shards IS NOT NULL").fetchall()
@@ -343,7 +355,6 @@ class Database:
                 self.files.put_down(cursor, [ROOT, *(name for (name,) in found)])
             cursor.execute("INSERT INTO meta VALUES ('identity', $identity)", {"identity": identity})
             cursor.execute("UPDATE meta SET value = $layout WHERE name = 'layout'", {"layout": LAYOUT})
-        return identity
 
     def _lock_down(self) -> None:
         """Leave the connection no way to reach any other file than the shards beside it, and bound its memory."""

@@ -48,15 +48,18 @@ class Store:
     Use it as a context manager or call `close`; one that nothing refers to any more, nor to its rows, closes itself.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, rebuild: bool = False) -> None:
         """Open the store at `path`, a file ending in `.duckdb`; make it if it is missing and `read_only` is false.
+
+        A list of contents or rows without their database, or with that of another store, are refused and left alone.
+        With `rebuild` the database is made again, or the other one taken, and `losses` says what the list names.
 
         Raises a StoreError that says in one sentence what is wrong with the path: StoreAccessError, StoreLockedError
         (one process may write, or several may read), StoreVersionError, StoreCorruptError.
         """
         self.read_only = read_only
         self._active: set[duckdb.DuckDBPyConnection] = set()
-        self._open: Database | None = Database.acquire(Path(path), read_only=read_only)
+        self._open: Database | None = Database.acquire(Path(path), read_only=read_only, rebuild=rebuild)
         self._release = weakref.finalize(self, self._open.release)
         self.path: Final = self._open.path
 

@@ -55,7 +55,7 @@ def check(
     if repair and drop:
         raise typer.BadParameter("either --repair or --drop.")
     found: list[dict[str, Any]] = []
-    with Store(file, read_only=not (repair or drop)) as store:
+    with Store(file, read_only=not (repair or drop), rebuild=repair or drop) as store:
         for finding in list(check_store(store)):
             done, problem = _dealt_with(store, finding, repair=repair, drop=drop)
             found.append({"kind": finding.kind, "key": finding.key, "sentence": finding.sentence, "done": done})

@@ -115,6 +115,16 @@ def assert_framed_by_nobody(server: Server) -> None:
         answer = httpx.get(server.address + path)
         assert answer.headers["X-Frame-Options"] == "SAMEORIGIN", path
         assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'self'", path
+        assert answer.headers["X-Content-Type-Options"] == "nosniff", path
+        assert answer.headers["Referrer-Policy"] == "same-origin", path
+
+
+def assert_metrics_are_hidden(server: Server) -> None:
+    """Nobody learns from outside how many sessions there are and what they hold."""
+    for path in ("/_stcore/metrics", "/_stcore/metrics/", "/_stcore/metrics?families=cache_memory_bytes"):
+        for method in ("GET", "OPTIONS"):
+            answer = httpx.request(method, server.address + path, headers={"Accept": "application/openmetrics-text"})
+            assert (answer.status_code, answer.text) == (404, "Not Found"), path
 
 
 def assert_parts_are_read_with_the_page(server: Server) -> None:
@@ -163,9 +173,16 @@ def test_nothing_is_sent_anywhere_and_nobody_frames_it_and_it_stops(watched: dic
 
         assert alone(foreigners()) == [403] * MANY
         assert alone(refused(server, ours)) == 101
+        # Pages of other programs on this machine, or of the same address by other names and ports.
+        port = int(server.address.rpartition(":")[2])
+        places = (f"http://127.0.0.1:{port + 1}", "http://localhost:3000", f"http://localhost:{port}", "http://127.0.0.1",
+                  f"{ours}:8443", "http://shardscape.example.org", "null")  # fmt: skip
+        assert [alone(refused(server, place)) for place in places] == [403] * len(places)
+        assert alone(refused(server, server.address)) == 101
         assert alone(opened(server, PAGES)) == []
         assert_parts_are_read_with_the_page(server)
         assert_framed_by_nobody(server)
+        assert_metrics_are_hidden(server)
         assert "Shardscape: http://" in server.log.read_text()
         assert server.faults() == []
         assert_stops_in_the_midst_of_a_question(server)

@@ -12,6 +12,7 @@ import pytest
 import engine
 import hardware
 from engine import codesign, whatif
+from engine.codesign.costs import bill
 from engine.codesign.points import rows_of
 from engine.codesign.pruning import Pruner
 from engine.codesign.quantities import refuses_better
@@ -235,3 +236,28 @@ def test_schedules_that_take_gradients_apart_prove_nothing_by_rates() -> None:
     assert slow.rate > fast.rate
     plain = space_of(1164, {"schedule": ["1f1b"]})
     assert plain.reach == plain.rate
+
+
+def test_what_designs_can_reach_is_never_below_what_they_reach_and_sometimes_just_that() -> None:
+    """Whatever was searched first: bounds of the others against their own searches, and each has one that beats it."""
+    asked = study(**WIDE, objectives=["tokens_per_s", "usd"], prune=True)
+    numbers = np.arange(asked.designs)
+    rows = rows_of(asked, numbers).to_pandas()
+    rate, reach = (rows[name].to_numpy(np.float64) for name in ("samples_per_s", "bound"))
+    usd = bill(asked, numbers)[["usd_low", "usd_high"]].to_numpy(np.float64)
+    random, tight, told = np.random.default_rng(11), 0, 0
+    for _ in range(150):
+        searched = random.permutation(numbers)[: random.integers(2, 60)]
+        pruner = Pruner(asked)
+        pruner.add(searched.tolist(), rate[searched].tolist(), reach[searched].tolist())
+        for point, bound in pruner.lost(np.setdiff1d(numbers, searched)).items():
+            own = rate[point]
+            told += 1
+            if np.isnan(own):  # nothing fits
+                continue
+            assert bound >= own * (1 - 1e-12)
+            tight += bound <= own * (1 + 1e-8)
+            no_dearer = searched[(usd[searched] <= usd[point]).all(axis=1)]
+            assert (rate[no_dearer] >= own * (1 - 1e-9)).any()
+    assert told > 1000
+    assert tight > 100

@@ -15,7 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult
 
 import engine
-from engine.cli.mcp_server import server_of
+from engine.cli.mcp_server import MOST_CALLS, server_of
 from engine.questions import VERBS, Answerer, Bounds
 
 DENSE = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
@@ -80,6 +80,15 @@ def test_a_tool_answers_what_python_answers(answerer: Answerer, mode: str) -> No
     assert [row["id"] for row in found.structured_content["top"]] == expected.top["id"].tolist()
     assert found.structured_content["top"][0]["sample_rate"] == expected["sample_rate"]
     assert all(0 <= share <= 1 for share in heard)
+
+
+def test_calls_that_wait_are_bounded(answerer: Answerer) -> None:
+    async def ask(client: Client) -> list[CallToolResult]:
+        calls = (client.call_tool("best", {"scenario": DENSE}) for _ in range(MOST_CALLS + 3))
+        return list(await asyncio.gather(*calls))
+
+    refused = [told(result) for result in asking(answerer, ask) if result.is_error]
+    assert refused == [f"{MOST_CALLS} calls wait for their answer already; call again when one is answered."] * 3
 
 
 def test_what_cannot_be_answered_is_one_sentence(answerer: Answerer) -> None:
