@@ -96,7 +96,7 @@ def networks_of(system: System, tiers: Sequence[int]) -> str:
 
 
 def _network(system: System, tier: int) -> str:
-    network = system.networks[tier]
+    network = system.network_at(tier)
     return f"{network.size:,} GPUs, {plain(network.bandwidth_gb_per_s)} GB/s"
 
 

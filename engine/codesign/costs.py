@@ -189,7 +189,7 @@ def _own(study: Study, name: str) -> Floats:
             case "host_bandwidth":
                 return float(system.mem2.bandwidth_gb_per_s) if system.mem2.capacity_gib else 0.0
         tier = int(name.removeprefix("net").removesuffix("_bandwidth"))
-        return float(system.networks[tier].bandwidth_gb_per_s) if tier < len(system.networks) else 0.0
+        return float(system.network_at(tier).bandwidth_gb_per_s) if tier < len(system.networks) else 0.0
 
     return np.array([[of(system, each) for each in study.document.datatypes] for system in study.systems])
 

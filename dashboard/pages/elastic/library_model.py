@@ -116,7 +116,7 @@ def _question() -> ModelCurvesQuestion:
         known = {name: model_of(name).title or name for name in usable_models()}
         model = choose("Model", known, "elastic_model", default="llama-3-8B", width=180)
         system = system_of(asked_system())
-        size = system.networks[0].size
+        size = system.node_size
         batch = whole_in_link("elastic_batch", "Global batch", 64, 10**6, "Samples of a step, the same at every size.")
         gpus = whole_in_link("elastic_gpus", "GPUs", 64, MOST_GPUS, "The most that the job may get.")
         lost = whole_in_link("elastic_lost", "Lost nodes", 1, 64, "Nodes that fail at once.")

@@ -130,7 +130,7 @@ def system_mesh(
     if tiers not in (1, 2):
         raise PlanError(f"tiers {str(tiers)[:40]!r} is neither 1 nor 2.")
     engine = found.matrix[datatype]
-    near = found.networks[0]
+    near = found.network_spanning(1)
     document: dict[str, Any] = {
         "devices": devices,
         "matrix_rate": engine.tflops * 1e12 * engine.gflops_efficiency[0][1],
@@ -175,15 +175,14 @@ def any_mesh(mesh: Mesh | Mapping[str, Any]) -> Mesh:
 
 
 def _outer(system: System, devices: int) -> dict[str, Any]:
-    near = system.networks[0]
-    if devices % near.size:
-        raise PlanError(f"{devices:,} processors of {system.name} are no whole networks of {near.size:,}.")
-    if len(system.networks) < 2 or devices > system.networks[-1].size:
-        most = system.networks[-1].size
-        raise PlanError(f"The networks of {system.name} join {most:,} processors, not {devices:,}.")
-    far = next(each for each in system.networks if each.size >= devices)
+    near = system.node_size
+    if devices % near:
+        raise PlanError(f"{devices:,} processors of {system.name} are no whole networks of {near:,}.")
+    if devices > system.reach:
+        raise PlanError(f"The networks of {system.name} join {system.reach:,} processors, not {devices:,}.")
+    far = system.network_spanning(devices)
     bandwidth = far.bandwidth_gb_per_s * 1e9 * far.efficiency
-    return {"devices": devices // near.size, "bandwidth": bandwidth, "alpha": far.latency_s}
+    return {"devices": devices // near, "bandwidth": bandwidth, "alpha": far.latency_s}
 
 
 def _collectives(kernels: KernelTimes, ranks: int, stride: int) -> dict[str, float]:

@@ -138,7 +138,9 @@ def _without_predictions(model: Model) -> Model:
     return edited(model, {"architecture.trained_prediction_layers": 0})
 
 
-def system_cluster(system: SystemLike, processors: int, *, tensor_par: int = 1, kind: str = "") -> Cluster:
+def system_cluster(
+    system: SystemLike, processors: int, *, tensor_par: int = 1, kind: str = "", reach: int = 0
+) -> Cluster:
     """Returns the groups of `tensor_par` processors of a system, in domains of its fastest network, at its networks'
     rates.
 
@@ -147,13 +149,15 @@ def system_cluster(system: SystemLike, processors: int, *, tensor_par: int = 1, 
         processors: of the whole cluster; a multiple of `tensor_par`.
         tensor_par: processors that share every layer, one device of the plan.
         kind: what devices are called in profiles of several kinds; empty where there is one kind only.
+        reach: processors of the larger cluster that this is a part of; `processors` where it is all of it. All that
+            leaves a machine counts at the rate of the network that spans them.
 
     Raises `PlanError` where groups do not fill the processors.
     """
     system = system_of(system)
     if tensor_par < 1 or processors < 1 or processors % tensor_par:
         raise PlanError(f"{processors} processors are not groups of {tensor_par}; the number must divide by it.")
-    near, far = system.networks[0], system.networks[-1]
+    near, far = system.network_spanning(1), system.network_between_nodes(max(processors, reach))
     domain = max(near.size // tensor_par, 1) if near is not far else processors // tensor_par
     groups = processors // tensor_par
     sizes = [min(domain, groups - at) for at in range(0, groups, domain)]
@@ -203,7 +207,10 @@ def plan_model(
         )
         for system, _ in parts
     ]
-    clusters = [system_cluster(system, count, tensor_par=tensor_par, kind=system.name) for system, count in parts]
+    reach = sum(count for _, count in parts)
+    clusters = [
+        system_cluster(system, count, tensor_par=tensor_par, kind=system.name, reach=reach) for system, count in parts
+    ]
     profile = joined(profiles[0][1], [(name, found) for name, found, _ in profiles])
     optimizer = max(factor for _, _, factor in profiles)
     slowest = {field: min(getattr(each, field) for each in clusters) for field in ("inside", "all_reduce", "transfer")}
@@ -345,8 +352,7 @@ def _execution(
     processors, reach, tiers = tensor_par * pipeline * copies, 1, {}
     for name, degree in (("tensor_par", tensor_par), ("data_par", copies), ("pipeline_par", pipeline)):
         reach *= degree
-        fits = [at for at, network in enumerate(system.networks) if network.size >= reach]
-        tiers[f"{name}_net"] = fits[0] if fits else len(system.networks) - 1
+        tiers[f"{name}_net"] = system.tier_spanning(reach)
     sharded = tensor_par > 1
     mixture = model.architecture is not None and model.architecture.experts is not None
     return {
