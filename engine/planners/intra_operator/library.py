@@ -23,6 +23,7 @@ from hardware import System, system_of
 from hardware.loader import SystemLike
 from models import Architecture, model_of
 from models.loader import ModelLike
+from models.parameters import embedding_weights, norm_weights, position_weights
 
 __all__ = ["any_mesh", "library_layers", "system_mesh"]
 
@@ -88,11 +89,12 @@ def _layer(shape: Architecture, length: int, batch: int, mixture: bool, window: 
     return LayerGraph(
         name if window is None else f"{name}, windowed", contractions, (*lying, *behind), sizes, "out",
         reading(contractions, beside=beside), beside, 0 if experts is None else experts.top_k, joined, window,
+        embedding_weights(shape) + position_weights(shape) + norm_weights(shape), batch * length * shape.vocab_padded,
     )  # fmt: skip
 
 
 def _notes(shape: Architecture) -> tuple[str, ...]:
-    notes = ["Embedding and head are left out, in time and in memory."]
+    notes = ["Embedding, head and optimizer count in memory; the time of embedding and head is left out."]
     if shape.sparse_attention is not None:
         notes.append("Sparse attention is taken as attention to everything, and its indexer is left out.")
     if shape.positions == "relative":

@@ -24,7 +24,7 @@ from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, Stage, f
 from engine.cost_models.calibrated.physics.weights import LocalWeights, heads, held_on, local_weights, replicas_of
 
 __all__ = [
-    "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight", "memory_use",
+    "LOGIT", "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight", "memory_use",
     "of_largest", "stage_memories", "stage_memory",
 ]  # fmt: skip
 
