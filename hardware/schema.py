@@ -189,6 +189,9 @@ class Accelerator(_Entity):
     """Streaming multiprocessors or compute units; `None` where the architecture has no such thing."""
     clock_ghz: Annotated[float, Number(1e-3, 1e3)] | None = None
     """Boost clock of these [1e9 / s]."""
+    fused_attention: Annotated[bool, Field(exclude_if=bool)] = True
+    """Whether frameworks have attention in one kernel for it, as FlashAttention is; without, they write out the scores
+    unless told otherwise."""
     usd_per_h: Annotated[tuple[Price, Price], Field(strict=False), Accepts("a pair [lowest, highest]")] | None = None
     """Range of cloud prices seen [USD per hour]; `None` where none was recorded."""
     usd_source: Line = ""

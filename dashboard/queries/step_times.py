@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from dashboard.charts.elements.palette import TIME_KINDS
 from dashboard.charts.execution.time_bar import time_pieces
-from dashboard.words.names import degrees, in_sentence
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import format_delta, percent
+from engine.executions.execution_names import execution_name
 
 __all__ = ["differences_in_time", "losses", "slower_than"]
 
@@ -19,7 +20,6 @@ MOST: Final = 3
 """Parts that are named."""
 WORTH_NAMING: Final = 0.002
 """Share of the step below which a loss goes without saying."""
-_DEGREES: Final = ("tensor_par", "pipeline_par", "data_par")
 _NAMES: Final = {kind.key: in_sentence(kind.name) for kind in TIME_KINDS}
 
 
@@ -45,7 +45,7 @@ def slower_than(best: Mapping[str, Any], execution: Mapping[str, Any], among: st
     behind = float(best["sample_rate"]) / float(execution["sample_rate"]) - 1.0
     if not math.isfinite(behind) or behind < 5e-4:
         return ""
-    name, why = degrees(*(best[field] for field in _DEGREES)), differences_in_time(best, execution)
+    name, why = execution_name(best), differences_in_time(best, execution)
     return f"A sample takes **{percent(behind)}** longer than in the best{among}, {name}: {why}."
 
 

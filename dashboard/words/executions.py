@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dashboard.words.names import degrees, in_sentence
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, counted, format_value, percent, plain
 from engine import Scenario
 from engine.columns import (
@@ -60,22 +60,6 @@ def placed(faster: int, feasible: int, distance: float | None = None) -> str:
         return f"none of the {feasible:,} that run is faster"
     far = "" if distance is None else f", the best is {percent(distance)} faster"
     return f"place {faster + 1:,} of {feasible:,} that run{far}"
-
-
-def title(execution: Mapping[Any, Any]) -> str:
-    """Returns the degrees of an execution: "TP 8 × PP 4 × DP 16", and "× CP 2 · EP 8" where there are such."""
-    plain = degrees(execution["tensor_par"], execution["pipeline_par"], execution["data_par"])
-    context = _degree(execution, "context_par")
-    if context > 1:
-        plain += f" × CP {context}"
-    expert = _degree(execution, "expert_par")
-    return f"{plain} · EP {expert}" if expert > 1 else plain
-
-
-def _degree(execution: Mapping[Any, Any], name: str) -> int:
-    """Return a degree that executions of the calculon cost model do not have."""
-    value = execution.get(name)
-    return 1 if value is None else int(value)
 
 
 def blocks_of(scenario: Scenario) -> int:

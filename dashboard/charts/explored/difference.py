@@ -10,7 +10,7 @@ from dashboard.charts.elements.palette import palette
 from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted, trace
 from dashboard.charts.execution.time_bar import time_kinds, time_pieces
 from dashboard.charts.what_if.surface import MOST_LABELS
-from dashboard.words.names import degrees
+from dashboard.words.names import cell_name
 from dashboard.words.numbers import SPACE, column_of, format_value, scale_for, signed_percent
 from engine.columns import Column
 
@@ -110,7 +110,7 @@ def _only(a: Mapping[Cell, float], b: Mapping[Cell, float], cell: Cell, names: t
 def _hover(
     cell: Cell, a: Mapping[Cell, float], b: Mapping[Cell, float], column: Column, gain: float, names: tuple[str, str]
 ) -> str:
-    lines = [f"<b>{degrees(*cell)}</b>"]
+    lines = [f"<b>{cell_name(*cell)}</b>"]
     for name, values in zip(names, (a, b), strict=True):
         value = values.get(cell)
         told = "no such cell" if value is None else "nothing fits" if math.isnan(value) else format_value(column, value)

@@ -41,16 +41,16 @@ _WAYS: Final = {
 }  # fmt: skip
 _CURVE: Final = {
     "gpus": "GPUs", "raw_best": "samples/s", "error": "may be off", "gain": "gain, samples/s per GPU",
-    "raw_plan": "PP, TP, DP", "iteration_s": "iteration, s", "memory_gib": "memory, GiB", "weights_gib": "weights, GiB",
+    "raw_plan": "plan", "iteration_s": "iteration, s", "memory_gib": "memory, GiB", "weights_gib": "weights, GiB",
     "optimizer_gib": "optimizer, GiB", "moves_gib": "a GPU receives, GiB", "moves_s": "in at least, s",
     "chosen": "what else is chosen",
 }  # fmt: skip
 _FAILURE: Final = {
-    "way": "way", "samples": "samples", "throughput": "samples/s", "pause_s": "standstill, s", "plan": "PP, TP, DP",
+    "way": "way", "samples": "samples", "throughput": "samples/s", "pause_s": "standstill, s", "plan": "plan",
     "moves_gib": "a GPU receives, GiB", "checkpoint_gib": "from a checkpoint, GiB",
 }  # fmt: skip
 _PHASES: Final = {
-    "phase": "phase", "gpus": "GPUs", "plan": "PP, TP, DP", "throughput": "samples/s",
+    "phase": "phase", "gpus": "GPUs", "plan": "plan", "throughput": "samples/s",
     "moves_gib": "a GPU receives, GiB", "paused_s": "standstill, s", "samples": "samples",
     "chosen": "what else is chosen",
 }  # fmt: skip

@@ -22,7 +22,7 @@ from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.chart import show
 from dashboard.widgets.hardware_changes import current, put
 from dashboard.words.changes import described
-from dashboard.words.executions import choices, differences, title
+from dashboard.words.executions import choices, differences
 from dashboard.words.markdown import literal
 from dashboard.words.names import FIXED, FIXED_MEANS
 from dashboard.words.numbers import (
@@ -39,6 +39,7 @@ from dashboard.words.numbers import (
     signed_percent,
 )
 from engine import Scenario, whatif
+from engine.executions.execution_names import execution_name
 from engine.whatif import Answer
 from hardware import GIB
 
@@ -137,7 +138,7 @@ def _cell(row: Mapping[str, Any]) -> str:
 
 def _others(row: Mapping[str, Any]) -> str:
     """The degrees that are not in the cell: "DP 16", "DP 64 · EP 2"."""
-    _, _, others = title(row).partition(f"PP {int(row['pipeline_par']):,} × ")
+    _, _, others = execution_name(row).partition(f"PP {int(row['pipeline_par']):,} × ")
     return others
 
 
@@ -172,7 +173,7 @@ def _why(scenario: Scenario, found: Answer) -> None:
     assert best is not None
     other, name = (kept, "kept") if kept is not None and not math.isnan(found.kept_gain) else (base, "base")
     words = ", ".join(described(scenario, found.changes))
-    scope = f"{title(best)} · {words}" if words else f"{title(best)}, the base"
+    scope = f"{execution_name(best)} · {words}" if words else f"{execution_name(best)}, the base"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Why this execution", scope))
         st.space("stretch")
@@ -247,7 +248,7 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
     if found.kept is not None and found.kept["reason_text"]:
         why += f" The old best: {literal(str(found.kept['reason_text']))}"
     if found.base is not None:
-        why += f" Before, {title(found.base)} was best."
+        why += f" Before, {execution_name(found.base)} was best."
     when = " after this change" if found.changes else ""
     st.warning(
         f"**None of the {counted(found.total, 'execution')} runs{when}.** {why}",

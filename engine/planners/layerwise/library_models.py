@@ -18,6 +18,7 @@ from engine import Scenario
 from engine.columns import choice_label
 from engine.columns.stage_layouts import canonical
 from engine.executions.codes import OFFLOADS
+from engine.executions.execution_names import execution_name
 from engine.planners.contract import PlanError
 from engine.planners.layerwise.cluster import Cluster, Machine, cluster_of
 from engine.planners.layerwise.planner import planned
@@ -44,7 +45,8 @@ __all__ = [
 ]  # fmt: skip
 
 COST_MODEL: Final = "calibrated"
-SHORT: Final = {"tensor_par": "TP", "pipeline_par": "PP", "data_par": "DP", "microbatch_size": "microbatch"}
+CHOSEN: Final = ("tensor_par", "pipeline_par", "data_par", "microbatch_size")
+"""Fields of the execution that a plan decides besides its stages."""
 ROOM: Final = 1e9
 """Memory that a processor is given while its layers are asked for [GiB]: whether they fit is the plan's question."""
 
@@ -271,7 +273,7 @@ def scenario_of(found: ModelPlan, model: ModelLike, system: SystemLike) -> Scena
     Raises `PlanError` where the plan is no execution.
     """
     execution = execution_of(found)
-    limits = {name: [execution[name]] for name in (*SHORT, "batch_size", "activation_recompute")}
+    limits = {name: [execution[name]] for name in (*CHOSEN, "batch_size", "activation_recompute")}
     if "stage_layout" in execution:
         limits |= {name: [execution[name]] for name in ("stage_layout", "pipeline_interleaving")}
     limits |= {name: [False] for name in OFFLOADS}
@@ -298,7 +300,7 @@ def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors:
         planned = dict(found.execution)
         table = pd.DataFrame([planned, {**planned, "stage_layout": "even"}], dtype=object)
         rows = engine.evaluate(model, system, table, cost_model=COST_MODEL)
-        degrees = ", ".join(f"{short} {planned[name]}" for name, short in SHORT.items())
+        degrees = f"{execution_name(planned)}, microbatch {planned['microbatch_size']}"
         says = [
             f"{row['sample_rate']:.4g} samples/s" if row["status"] == "ok" else str(row["reason_text"]).rstrip(".")
             for _, row in rows.iterrows()
@@ -310,7 +312,7 @@ def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors:
         model, system, num_procs=processors, max_batch_size=batch, datatype=datatype, cost_model=COST_MODEL
     )
     if best:
-        degrees = ", ".join(f"{short} {best[name]}" for name, short in SHORT.items())
+        degrees = f"{execution_name(best)}, microbatch {best['microbatch_size']}"
         stages = "" if best["pipeline_par"] == 1 else f", {choice_label('stage_layout', best['stage_layout'])} stages"
         rate = f"{best['sample_rate']:.4g} samples/s"
         told.append(f"Best of all executions by the cost model: {rate} with {degrees}{stages}.")

@@ -250,7 +250,7 @@ def test_of_an_input_that_is_split_a_part_is_kept() -> None:
 @pytest.mark.parametrize("model", ["llama-3-8B", "llama-2-13B", "qwen3-8B", "mistral-7B-v0.1", "gpt3-6.7B"])
 @pytest.mark.parametrize("choice", [{}, {"zero": True}, {"fsdp": True}])
 def test_memory_is_that_of_the_same_degrees_as_an_execution(model: str, choice: dict[str, bool]) -> None:
-    """Weights, gradients, optimizer, activations, embedding, head, logits and reserve: as the cost model counts them."""
+    """Weights, gradients, optimizer, activations, embedding, head, logits and reserve, as the cost model counts."""
     wide = edited(system_of("h100_80g_sxm"), {"mem1.capacity_gib": 10_000.0})
     sequences = 8 * max(1, 8_192 // model_of(model).seq_size)
     found = search(model, system_mesh(wide, 8), batch=sequences, **choice)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption
+from engine.cli.commands.plan_elastic.tables import write_plans
 from engine.cli.output import write
-from engine.cli.text_tables import write_table
 
 if TYPE_CHECKING:
     from engine.planners.elastic.cards import Environment, PerformanceParameters
@@ -63,14 +63,14 @@ def fit(
         write(as_json(document))
         return
     if csv:
-        write_table(found.table if left_out is None else left_out, json=False, csv=True)
+        write_plans(found.table if left_out is None else left_out, json=False, csv=True)
         return
     write(f"Objective {found.objective:.6f}; starts reached {', '.join(f'{each:.4f}' for each in found.starts)}.")
     write(", ".join(f"{name} {value:.6g}" for name, value in found.parameters.model_dump().items()))
-    write_table(found.table, json=False, csv=False)
+    write_plans(found.table, json=False, csv=False)
     if left_out is not None:
         write("\nErrors of the iteration with the run in the fit and with it left out:")
-        write_table(left_out, json=False, csv=False)
+        write_plans(left_out, json=False, csv=False)
     for note in (*runs.notes, *found.warnings):
         write(note)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption, numbers
-from engine.cli.text_tables import write_table
+from engine.cli.commands.plan_elastic.tables import write_plans
 
 __all__ = ["model"]
 
@@ -68,7 +68,7 @@ def model(
             placements=None if placement is None else [placement],
             datatype=datatype,
         )
-    write_table(table, json=json, csv=csv)
+    write_plans(table, json=json, csv=csv)
 
 
 def _size(value: float) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from engine.executions.execution_names import execution_name
 from engine.exploration.proven_optimum import best
 from engine.planners.contract import Cancel, PlanCancelledError, PlanError, Progress, never, unheard
 from engine.planners.elastic.library_models.movement import movement
@@ -22,7 +23,6 @@ from engine.planners.elastic.placements import (
     placement_text,
     placements_filling,
 )
-from engine.planners.elastic.plan_names import degrees_text
 from engine.planners.elastic.resource_curve import KEEP_SMALLER, kept_smaller
 from engine.planners.elastic.splits.jobs import Job
 from hardware import System, SystemLike, limit_nodes, system_of
@@ -33,8 +33,6 @@ __all__ = ["ModelPoint", "model_curve", "model_job", "model_point"]
 MOST_SIZES: Final = 1_024
 
 TOLD: Final = (
-    ("context_par", "CP {}", 1),
-    ("expert_par", "EP {}", 1),
     ("zero_stage", "ZeRO {}", 0),
     ("microbatch_size", "microbatch {}", None),
     ("pipeline_interleaving", "{} chunks", 1),
@@ -71,11 +69,8 @@ class ModelPoint:
 
     @property
     def plan(self) -> str:
-        """Returns pipeline, tensor and data parallel degrees, such as 244, empty where nothing runs."""
-        if not self.execution:
-            return ""
-        degrees = (int(self.execution[name]) for name in ("pipeline_par", "tensor_par", "data_par"))
-        return degrees_text(*degrees)
+        """Returns the name of the execution, its degrees; empty where nothing runs."""
+        return execution_name(self.execution) if self.execution else ""
 
     @property
     def chosen(self) -> str:
