@@ -10,6 +10,7 @@ from dashboard.charts.elements.palette import palette
 from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted, trace
 from dashboard.charts.execution.time_bar import time_kinds, time_pieces
 from dashboard.charts.what_if.surface import MOST_LABELS
+from dashboard.words.differences import gain_tone
 from dashboard.words.names import cell_name
 from dashboard.words.numbers import SPACE, column_of, format_value, scale_for, signed_percent
 from engine.columns import Column
@@ -122,7 +123,7 @@ def _hover(
 
 def _finding(gains: Mapping[Cell, float], names: tuple[str, str], column: Column) -> str:
     known = [gain for gain in gains.values() if math.isfinite(gain)]
-    better, worse = sum(gain > 5e-4 for gain in known), sum(gain < -5e-4 for gain in known)
+    better, worse = (sum(gain_tone(gain) == tone for gain in known) for tone in ("better", "worse"))
     return (
         f"{column.label}, {names[1]} against {names[0]}: better in {better} cells, worse in {worse}, equal in "
         f"{len(known) - better - worse}; {len(gains) - len(known)} cells run in at most one of them."

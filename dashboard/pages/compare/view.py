@@ -33,6 +33,7 @@ from dashboard.widgets.scenario_adder import opener, suggestions
 from dashboard.widgets.share import file_name
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.widgets.window import is_narrow
+from dashboard.words.differences import gain_tone
 from dashboard.words.executions import differences as choices_that_differ
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, days, format_value, percent, relative, scale_for
@@ -140,7 +141,7 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
         if side is not sides[0] and first is not None:
             gain = rate / float(first["sample_rate"]) - 1
             context = f"{relative(rate, first['sample_rate'])} against A · {execution_name(best)}"
-            tone = "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
+            tone = gain_tone(gain)
             if accuracy.is_tied(side.scenario, best, first) and accuracy.is_tied(sides[0].scenario, first, best):
                 context, tone = f"{context}: tied", ""
         founded = accuracy.founded(side.scenario, best, "rate")

@@ -79,7 +79,7 @@ def test_a_slower_outer_tier_slows_what_spans_it_only(
 
 
 def test_the_third_tier_bounds_what_moves() -> None:
-    """A quarter of the bandwidth takes four times as long: the planner took the second network for all beyond a node."""
+    """A quarter of the bandwidth takes four times as long; the second network was taken for all beyond a node."""
     assert moving_seconds(with_spine(16, 0.25), 32) == pytest.approx(4 * moving_seconds(BASE, 32))
 
 

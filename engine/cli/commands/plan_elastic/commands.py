@@ -134,9 +134,6 @@ def curve(
     """
     from engine.planners import elastic as planner
 
-    if variant == "artifact" and placement is None and gpus_per_node is None:
-        note = "Data-parallel plans only, as in the artifact's sweep; --gpus-per-node tries those with degrees too."
-        write(note, stream=sys.stderr)
     table = planner.curve(
         card,
         over=over,
@@ -150,6 +147,9 @@ def curve(
         restricted=restricted,
     )
     write_plans(table, json=json, csv=csv)
+    if variant == "artifact" and placement is None and gpus_per_node is None:
+        note = "Data-parallel plans only, as in the artifact's sweep; --gpus-per-node tries those with degrees too."
+        write(note, stream=sys.stderr)
 
 
 @elastic_app.command("timeline")
