@@ -12,6 +12,7 @@ import typer
 
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.progress import ProgressReport
 from engine.cli.table_files import check_export, written
 
 if TYPE_CHECKING:
@@ -154,15 +155,17 @@ def distir(
     samples, numbers = _numbers("--batch", batches), _numbers("--devices", devices)
     if show is Show.FIGURE_3:
         counts = _numbers("--microbatches", microbatches)
-        table = simulator.over_devices(
-            revision=chosen.revision, width=size.width, layers=size.layers, batch=max(samples), batches=samples,
-            microbatches=counts, devices=[number for number in numbers if number > 1], bandwidth_gbps=bandwidth,
-            **chosen.arguments(),
-        )  # fmt: skip
+        with ProgressReport("simulating the figure"):
+            table = simulator.over_devices(
+                revision=chosen.revision, width=size.width, layers=size.layers, batch=max(samples), batches=samples,
+                microbatches=counts, devices=[number for number in numbers if number > 1], bandwidth_gbps=bandwidth,
+                **chosen.arguments(),
+            )  # fmt: skip
         _tell(table, ["kind", "series", "devices", "speedup", "reason"], document, json)
         _export(table, out)
         return
-    table = _searched(sizes, samples, numbers, bandwidth, chosen, memory_limit, microbatches, filtered, store)
+    with ProgressReport("simulating configurations"):
+        table = _searched(sizes, samples, numbers, bandwidth, chosen, memory_limit, microbatches, filtered, store)
     runs = table[table["reason"] == ""]
     rejected = table.loc[table["reason"] != "", "reason"].value_counts()
     document |= {"total": len(table), "feasible": len(runs), "rejected_by_reason": rejected.to_dict()}

@@ -19,7 +19,7 @@ from engine.columns import choice_label
 from engine.columns.stage_layouts import canonical
 from engine.executions.codes import OFFLOADS
 from engine.executions.execution_names import execution_name
-from engine.planners.contract import PlanError
+from engine.planners.contract import PlanError, Progress, unheard
 from engine.planners.layerwise.cluster import Cluster, Machine, cluster_of
 from engine.planners.layerwise.planner import planned
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
@@ -178,6 +178,7 @@ def plan_model(
     tensor_par: int = 1,
     datatype: str = "bfloat16",
     calibration: Calibration | None = None,
+    progress: Progress = unheard,
 ) -> ModelPlan:
     """Returns the best stages and replicas of a library model, over microbatches of one sequence and more for every
     replica.
@@ -190,6 +191,7 @@ def plan_model(
         tensor_par: processors that share every layer, one device of the plan.
         datatype: of the matrix arithmetic, such as "bfloat16".
         calibration: of the calibrated cost model; the library's where None.
+        progress: is told the share that is done and what is being done.
 
     Raises:
         PlanError: nothing fits, or something cannot be.
@@ -219,7 +221,9 @@ def plan_model(
     cluster = replace(clusters[0], machines=tuple(m for each in clusters for m in each.machines), **slowest)
     own, best = states_of(profile), None
     share, reasons = 1, list[str]()
-    while share <= min(cluster.size, global_batch):
+    most = min(cluster.size, global_batch)
+    while share <= most:
+        progress((share.bit_length() - 1) / most.bit_length(), f"microbatch {share}")
         asked = LayerwiseProblem(profile, 1, global_batch, cluster, share, "paper", optimizer=optimizer, whole=True)
         try:
             found = planned(checked(asked), own)

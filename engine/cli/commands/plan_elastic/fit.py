@@ -10,6 +10,7 @@ import typer
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption
 from engine.cli.commands.plan_elastic.tables import write_plans
 from engine.cli.output import write
+from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     from engine.planners.elastic.cards import Environment, PerformanceParameters
@@ -47,9 +48,11 @@ def fit(
     from engine.planners.elastic.fitting import fit_parameters, held_out
 
     runs, environment = _profile(profile, data, pcie, nvlink)
-    found = fit_parameters(runs, environment, starts=starts)
+    with ProgressReport("fitting"):
+        found = fit_parameters(runs, environment, starts=starts)
     _write_card(card, out, found.parameters, environment)
-    left_out = held_out(runs, environment, starts=min(starts, 4)) if hold_out else None
+    with ProgressReport("fitting with each run left out"):
+        left_out = held_out(runs, environment, starts=min(starts, 4)) if hold_out else None
     if json:
         document = {
             "performance": found.parameters.model_dump(),

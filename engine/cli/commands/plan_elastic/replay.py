@@ -11,6 +11,7 @@ import typer
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption
 from engine.cli.commands.plan_elastic.tables import write_plans
 from engine.cli.output import as_json, write
+from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,8 +71,12 @@ def replay(
     if table not in TABLES:
         raise PlanError(f"There is no table {table[:40]!r}; choose {', '.join(TABLES)}.")
     made = workload_from(workload)
-    known = {**applications(), **_own(card or []), **_of_library(made, system, cluster)}
-    found = compared(made, cluster, policy or tuple(POLICIES), pause=pause, interval=interval, models=known)
+    with ProgressReport("planning the models"):
+        known = {**applications(), **_own(card or []), **_of_library(made, system, cluster)}
+    with ProgressReport("replaying") as report:
+        found = compared(
+            made, cluster, policy or tuple(POLICIES), pause=pause, interval=interval, models=known, progress=report
+        )
     if table != "summary":
         write_plans(_rows(found, table), json=json, csv=csv)
         return
