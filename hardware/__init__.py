@@ -3,7 +3,7 @@
     >>> import hardware
     >>> hardware.load("h100_80g_nvl8").mem1.capacity_gib
     80.0
-    >>> hardware.load("a100_80g_sxm@50g").networks[1].bandwidth_gb_per_s
+    >>> hardware.load("a100_80g_sxm@50g").network_spanning(16).bandwidth_gb_per_s
     6.25
     >>> hardware.load_calibration("global").parameters["sustained_hopper"].kind
     'fitted'
@@ -22,6 +22,7 @@ from hardware.calibration import (
 from hardware.editing import SystemFileError, edited
 from hardware.loader import SystemLike, load, load_document, names, system_of, to_calculon, to_document, variant_names
 from hardware.network_names import network_names, network_words
+from hardware.nodes import limit_nodes
 from hardware.schema import GIB, Accelerator, Assumption, Memory, Network, Operation, Processor, System
 from models.documents import Change
 
@@ -44,6 +45,7 @@ __all__ = [
     "calibration_document",
     "calibration_names",
     "edited",
+    "limit_nodes",
     "load",
     "load_calibration",
     "load_calibration_document",

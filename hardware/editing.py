@@ -30,7 +30,9 @@ def edited(system: System, changes: Mapping[str, Any], *, name: str | None = Non
 
     Raises `SystemFileError` for a path that leads nowhere or a value that no system can have.
     """
-    before = system.model_dump(mode="json", by_alias=False, exclude={"name", "derived_from", "changes"})
+    before = _whole(system)
+    for field in ("name", "derived_from", "changes"):
+        del before[field]
     document = changed_document(before, changes, "system", SystemFileError)
     document["name"] = name or (system.name if system.derived_from else f"{system.name} (edited)")
     document["title"] = document["title"] if title is None else title
@@ -39,7 +41,7 @@ def edited(system: System, changes: Mapping[str, Any], *, name: str | None = Non
         copied = System.model_validate(document, by_name=True, by_alias=False)
     except ValidationError as problem:
         raise SystemFileError(sentence(problem, System, shown(document["name"])[1:-1])) from None
-    after = copied.model_dump(mode="json", by_alias=False)
+    after = _whole(copied)
     since = lineage(system.changes, changes_between(before, after, changes))
     paths = [change.field for change in since]
     assumptions = tuple(
@@ -55,6 +57,14 @@ def edited(system: System, changes: Mapping[str, Any], *, name: str | None = Non
     return copied.model_copy(
         update={"changes": since, "assumptions": assumptions, "unverified_fields": unverified}
     )
+
+
+def _whole(system: System) -> dict[str, Any]:
+    """The document with what is left out of files where it is usual."""
+    document = system.model_dump(mode="json", by_alias=False)
+    if system.accelerator is not None:
+        document["accelerator"]["fused_attention"] = system.accelerator.fused_attention
+    return document
 
 
 def _unreplaced(system: System, mark: str, replaced: list[str]) -> Iterator[str]:

@@ -19,9 +19,9 @@ _NVIDIA: Final = ("volta", "ampere", "hopper", "blackwell", "ada")
 def network_names(system: System) -> tuple[str, ...]:
     """Returns what each network of a system is called, innermost first: "NVLink", "InfiniBand".
 
-    The innermost is the one that the accelerator's maker builds; the outermost links nodes. Those of systems whose
-    accelerator is not known are the "inner network" and the "outer network", and what lies between is "network 2" and
-    so on, counted from the innermost.
+    The innermost is the one that the accelerator's maker builds; the next one links nodes, and what lies
+    beyond is its "spine". Those of systems whose accelerator is not known are the "inner network" and the "outer
+    network", and what lies between is "network 2" and so on, counted from the innermost.
 
     Args:
         system: whose networks are meant.
@@ -37,7 +37,9 @@ def network_names(system: System) -> tuple[str, ...]:
     if inner:
         names[0] = "PCIe" if "PCIe" in system.accelerator.name else inner
     if inner and len(names) > 1:
-        names[-1] = "InfiniBand" if generation in _NVIDIA else "scale-out network"
+        names[1] = "InfiniBand" if generation in _NVIDIA else "scale-out network"
+        # Tier 3 is the spine, and what networks have beyond it is numbered.
+        names[2:] = ["spine", *(f"spine {tier}" for tier in range(2, len(names) - 1))][: len(names) - 2]
     return tuple(names)
 
 

@@ -189,6 +189,9 @@ class Accelerator(_Entity):
     """Streaming multiprocessors or compute units; `None` where the architecture has no such thing."""
     clock_ghz: Annotated[float, Number(1e-3, 1e3)] | None = None
     """Boost clock of these [1e9 / s]."""
+    fused_attention: Annotated[bool, Field(exclude_if=bool)] = True
+    """Whether frameworks have attention in one kernel for it, as FlashAttention is; without, they write out the scores
+    unless told otherwise."""
     usd_per_h: Annotated[tuple[Price, Price], Field(strict=False), Accepts("a pair [lowest, highest]")] | None = None
     """Range of cloud prices seen [USD per hour]; `None` where none was recorded."""
     usd_source: Line = ""
@@ -248,6 +251,59 @@ class System(_Entity):
     def datatypes(self) -> tuple[str, ...]:
         """The datatypes this system computes in, in the order of its document."""
         return tuple(self.matrix)
+
+    @property
+    def node_size(self) -> int:
+        """Processors that the innermost network joins: a host, or a rack that is one NVLink domain."""
+        return self.networks[0].size
+
+    @property
+    def reach(self) -> int:
+        """Processors that the networks join together, at most."""
+        return max(network.size for network in self.networks)
+
+    def network_at(self, tier: int) -> Network:
+        """Return the network that an execution's `tensor_par_net`, `pipeline_par_net` or `data_par_net` names.
+
+        Args:
+            tier: position, 0 for the innermost.
+        """
+        return self.networks[tier]
+
+    def tier_spanning(self, processors: int) -> int:
+        """Return the position of the innermost network that joins a group of processors, 0 for the innermost of all.
+
+        A group larger than all networks gets the outermost: whether it can run at all is the caller's question.
+
+        Args:
+            processors: of the group, as many as lie between its first and its last [processors].
+        """
+        fits = (tier for tier, network in enumerate(self.networks) if network.size >= processors)
+        return next(fits, len(self.networks) - 1)
+
+    def network_spanning(self, processors: int) -> Network:
+        """Return the network that bounds what a group of processors exchanges, see `tier_spanning`.
+
+        Args:
+            processors: of the group [processors].
+        """
+        return self.networks[self.tier_spanning(processors)]
+
+    def networks_within(self, processors: int) -> tuple[Network, ...]:
+        """Return the networks that a group of processors uses, innermost first: that which spans it and all below.
+
+        Args:
+            processors: of the group [processors].
+        """
+        return self.networks[: self.tier_spanning(processors) + 1]
+
+    def network_between_nodes(self, processors: int) -> Network:
+        """Return the network between the nodes of a cluster; the innermost where the system has no other.
+
+        Args:
+            processors: of the cluster, also where they are fewer than a node has [processors].
+        """
+        return self.network_spanning(max(processors, self.node_size + 1))
 
     def assumed_values(self) -> tuple[tuple[str, Any, str], ...]:
         """Returns (path, value, basis) of every assumed value, with the * in paths filled in.

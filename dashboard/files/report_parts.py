@@ -21,7 +21,7 @@ from dashboard.charts.explored.reasons import reasons
 from dashboard.compat.caches import computed
 from dashboard.queries import accuracy, explorations
 from dashboard.queries.economics import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
-from dashboard.words.executions import choices, recomputed, title
+from dashboard.words.executions import choices, recomputed
 from dashboard.words.numbers import (
     count,
     counted,
@@ -36,6 +36,7 @@ from dashboard.words.numbers import (
 from engine import Exploration, Scenario
 from engine.columns import by_name, choice_label, fields_of
 from engine.cost_models.registry import cost_model_of, named
+from engine.executions.execution_names import execution_name
 from hardware import GIB, System, network_names
 
 __all__ = ["Figure", "best_table", "figures", "key_figures", "top_table"]
@@ -73,7 +74,7 @@ def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[T
     capacity = scenario.system.mem1.capacity_gib * GIB
     memory = float(best["proc_mem_tier1_cap_req"])
     tiles = [
-        Tile("Best throughput", format_value("sample_rate", rate), title(best)),
+        Tile("Best throughput", format_value("sample_rate", rate), execution_name(best)),
         Tile("MFU", percent(utilisation(scenario, rate, bool(best["training"]))), "of the matrix peak"),
         Tile("Step time", format_value("total_time", best["total_time"]), counted(int(best["batch_size"]), "sequence")),
         Tile("1 T tokens take", days(days_for(scenario, rate)), "at this rate, no failures"),
@@ -102,7 +103,8 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
         front = exploration.frontier(*FRONTIER)
         rows = exploration.evaluate_ids(front["id"].to_numpy())
         found += [
-            Figure("time", "Where the time goes", f"one step of {title(best)}", lambda mode: waterfall(best, mode)),
+            Figure("time", "Where the time goes", f"one step of {execution_name(best)}",
+                   lambda mode: waterfall(best, mode)),
             Figure("memory", "Where the memory goes", "per GPU, peak",
                    lambda mode: memory_bars([("", best)], capacities, mode),
                    legend(kinds_of(MEMORY_KINDS, scenario.cost_model))),
@@ -135,7 +137,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
 
 def best_table(best: dict[str, Any], system: System) -> str:
     """Returns the best execution in words."""
-    pairs = [("degrees", title(best)), *choices(best, system), ("execution id", f"{int(best['id']):,}")]
+    pairs = [("degrees", execution_name(best)), *choices(best, system), ("execution id", f"{int(best['id']):,}")]
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in pairs)
     return f'<table class="ss-sheet"><tbody>{rows}</tbody></table>'
 

@@ -160,7 +160,7 @@ def _curves(task: Task, asked: ModelCurvesQuestion) -> ModelCurves:
     )  # fmt: skip
     failure, why_not = None, ""
     placement = str(curve["placement"].iloc[-1])
-    nodes = math.ceil(max(asked.sizes) / asked.system.networks[0].size)
+    nodes = math.ceil(max(asked.sizes) / asked.system.node_size)
     if nodes < 2:
         why_not = "All GPUs are one node; with two and more it is told here what to do when one is lost."
     elif math.isnan(curve["raw_best"].iloc[-1]):

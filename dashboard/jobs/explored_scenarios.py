@@ -19,6 +19,7 @@ from dashboard.words.numbers import plain
 from dashboard.words.scenarios import name_of, sentence_of
 from dashboard.words.studies import told_of
 from engine import Exploration, Scenario
+from engine.executions.execution_names import execution_name
 from engine.exploration.run import from_store
 from engine.store import Record, Store, StoreError
 
@@ -70,7 +71,8 @@ class Best:
     feasible: int
     rate: float | None
     """Highest throughput [samples/s]; None where nothing runs."""
-    degrees: tuple[int, int, int] = (0, 0, 0)
+    name: str = ""
+    """Degrees of that execution, as `execution_name` writes them."""
     id: int = -1
 
 
@@ -154,7 +156,7 @@ def _stored_best(_store: Store, _scenario: Scenario, key: str) -> dict[str, Any]
     if found is None:
         return None
     best = _best(found)
-    return {"total": best.total, "feasible": best.feasible, "rate": best.rate, "degrees": best.degrees, "id": best.id}
+    return {"total": best.total, "feasible": best.feasible, "rate": best.rate, "name": best.name, "id": best.id}
 
 
 def _best(exploration: Exploration) -> Best:
@@ -162,8 +164,7 @@ def _best(exploration: Exploration) -> Best:
     if found is None:
         return Best(exploration.total, exploration.feasible, None)
     row = exploration.scenario.space.table([found[0]]).iloc[0]
-    degrees = (int(row["tensor_par"]), int(row["pipeline_par"]), int(row["data_par"]))
-    return Best(exploration.total, exploration.feasible, found[1], degrees, found[0])
+    return Best(exploration.total, exploration.feasible, found[1], execution_name(row.to_dict()), found[0])
 
 
 def age(seconds: float, now: float | None = None) -> str:

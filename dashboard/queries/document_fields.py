@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from dashboard.link.catalogue import called
 from engine.columns import choice_label
+from engine.cost_models.registry import cost_models_ignoring
 from hardware import System, network_names
 from models import Model
 from models.documents import marked, within
@@ -51,7 +52,19 @@ class Mark:
 
 def fields_of(thing: Model | System) -> list[Field]:
     """Returns the fields of a model or system, in the order of its sheet."""
-    return list(model_fields(thing) if isinstance(thing, Model) else system_fields(thing))
+    if isinstance(thing, Model):
+        return list(model_fields(thing))
+    return [_with_effect(each) for each in system_fields(thing)]
+
+
+def _with_effect(field: Field) -> Field:
+    """Say in the help of a system's field in which cost models it changes no figure."""
+    ignoring = cost_models_ignoring(field.path)
+    if not ignoring:
+        return field
+    models = f"cost model{'s' * (len(ignoring) > 1)}"
+    said = f"Without effect in the {models} {' and '.join(ignoring)}."
+    return replace(field, help=f"{field.help} {said}".strip())
 
 
 def value_at(thing: Any, path: str) -> Any:

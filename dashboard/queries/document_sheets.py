@@ -129,7 +129,7 @@ def key_facts(thing: Model | System) -> list[tuple[str, str]]:
         first = next(iter(thing.matrix))
         name = "float16" if "float16" in thing.matrix else first
         host = capacity_words(thing.mem2.capacity_gib) if thing.mem2.capacity_gib else "none"
-        inner = thing.networks[0]
+        inner = thing.network_spanning(1)
         return [
             (f"matrix peak, {choice_label('datatype', name)}", f"{plain(thing.matrix[name].tflops)} TFLOP/s"),
             ("HBM", f"{capacity_words(thing.mem1.capacity_gib)} at {plain(thing.mem1.bandwidth_gb_per_s)} GB/s"),

@@ -55,14 +55,16 @@ def stack_of(scenario: Scenario) -> tuple[int, int]:
 
 
 def machine_of(scenario: Scenario, revision: str) -> Machine:
-    """Returns a machine with the peaks of a scenario's system: matrix engine, memory, and its outermost network.
+    """Return a machine with the peaks of a scenario's system: matrix engine, memory, and the outermost network that
+    the scenario's processors use between nodes.
 
     A peak is what no operation reaches, so steps come out too short.
     """
     system, datatype = scenario.system, scenario.datatype
     sizes = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+    network = system.network_between_nodes(scenario.num_procs)
     return Machine(
-        revision=revision, bandwidth_gbps=8.0 * system.networks[-1].bandwidth_gb_per_s,
+        revision=revision, bandwidth_gbps=8.0 * network.bandwidth_gb_per_s,
         flops=1e12 * system.matrix[datatype].tflops, dram_bandwidth=1e9 * system.mem1.bandwidth_gb_per_s,
         datatype_bytes=sizes.get(datatype),
     )  # fmt: skip

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from dashboard.charts.elements.palette import TIME_KINDS
 from dashboard.charts.execution.time_bar import time_pieces
-from dashboard.words.names import degrees, in_sentence
-from dashboard.words.numbers import format_delta, percent
+from dashboard.words.differences import change_text, is_change
+from dashboard.words.names import in_sentence
+from dashboard.words.numbers import percent
+from engine.executions.execution_names import execution_name
 
 __all__ = ["differences_in_time", "losses", "slower_than"]
 
@@ -19,7 +21,6 @@ MOST: Final = 3
 """Parts that are named."""
 WORTH_NAMING: Final = 0.002
 """Share of the step below which a loss goes without saying."""
-_DEGREES: Final = ("tensor_par", "pipeline_par", "data_par")
 _NAMES: Final = {kind.key: in_sentence(kind.name) for kind in TIME_KINDS}
 
 
@@ -43,9 +44,9 @@ def slower_than(best: Mapping[str, Any], execution: Mapping[str, Any], among: st
     among: of which executions that is the best, such as " without filters".
     """
     behind = float(best["sample_rate"]) / float(execution["sample_rate"]) - 1.0
-    if not math.isfinite(behind) or behind < 5e-4:
+    if not math.isfinite(behind) or behind < 0 or not is_change(behind, 1.0):
         return ""
-    name, why = degrees(*(best[field] for field in _DEGREES)), differences_in_time(best, execution)
+    name, why = execution_name(best), differences_in_time(best, execution)
     return f"A sample takes **{percent(behind)}** longer than in the best{among}, {name}: {why}."
 
 
@@ -56,8 +57,8 @@ def differences_in_time(before: Mapping[str, Any], after: Mapping[str, Any]) -> 
     changes = {kind: new[kind] * scale - old[kind] for kind in old}
     total = abs(float(before["total_time"]))
     told = [
-        f"{_NAMES[kind]} {format_delta('total_time', changes[kind])}"
+        f"{_NAMES[kind]} {change_text('total_time', changes[kind], total)}"
         for kind in sorted(changes, key=lambda each: -abs(changes[each]))[:MOST]
-        if abs(changes[kind]) > 5e-4 * total
+        if is_change(changes[kind], total)
     ]
     return ", ".join(told) if told else "no part of the step changes"

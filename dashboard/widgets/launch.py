@@ -97,7 +97,7 @@ def _framework(key: str) -> str:
 
 def _nodes(scenario: Scenario, execution: Mapping[Any, Any]) -> int | None:
     """How many machines the GPUs stand in: as many of them in each as its fastest network has, eight at most."""
-    each, gpus = min(scenario.system.networks[0].size, _USUAL_NODE), int(execution.get("num_procs", 0))
+    each, gpus = min(scenario.system.node_size, _USUAL_NODE), int(execution.get("num_procs", 0))
     return gpus // each if gpus and gpus % each == 0 else None
 
 

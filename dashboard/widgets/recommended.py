@@ -16,10 +16,10 @@ from dashboard.queries.recommendation import Advice, advice, memory_error
 from dashboard.widgets.controls import given, key_for, switch
 from dashboard.widgets.menus import filled
 from dashboard.widgets.window import is_narrow
-from dashboard.words.executions import title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent
 from engine import Exploration, Scenario
+from engine.executions.execution_names import execution_name
 from hardware import GIB
 
 __all__ = ["band", "room"]
@@ -81,7 +81,7 @@ def _line(found: Advice) -> str:
     assert shown is not None
     name = "Fastest" if found.execution is None else "Recommended"
     rate = format_value("sample_rate", shown["sample_rate"])
-    return f":small[{name} **{literal(title(shown))}** · {literal(rate)}]"
+    return f":small[{name} **{literal(execution_name(shown))}** · {literal(rate)}]"
 
 
 def _sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side]:
@@ -109,7 +109,7 @@ def _side(scenario: Scenario, name: str, row: Mapping[str, Any], note: str, sele
     span = "" if error is None else f" ({needed * error.low / GIB:.0f} to {needed * error.high / GIB:.0f})"
     memory = f"{gibibytes(needed)}{span} of {gibibytes(scenario.system.mem1.capacity_gib * GIB)} HBM"
     shown = " · shown" if selected == int(row["id"]) else ""
-    return Side(f"{name}{shown}", title(row), format_value("sample_rate", row["sample_rate"]), memory, note)
+    return Side(f"{name}{shown}", execution_name(row), format_value("sample_rate", row["sample_rate"]), memory, note)
 
 
 def _why(scenario: Scenario, found: Advice, key: str) -> None:
@@ -118,7 +118,7 @@ def _why(scenario: Scenario, found: Advice, key: str) -> None:
     st.html(head("Why not the others", "the best of different layouts, fastest first"))
     headers = ("Layout", "samples/s", "HBM [GiB]", "Why not")
     st.html(rows_table(headers, [
-        (title(one.execution), format_value("sample_rate", one.execution["sample_rate"]).split()[0],
+        (execution_name(one.execution), format_value("sample_rate", one.execution["sample_rate"]).split()[0],
          f"{float(one.execution[_HBM]) / GIB:.1f}", one.reason or "recommended")
         for one in found.contenders
     ], texts=(0, 3)))  # fmt: skip

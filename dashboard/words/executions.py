@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dashboard.words.names import degrees, in_sentence
+from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, counted, format_value, percent, plain
 from engine import Scenario
 from engine.columns import (
@@ -62,22 +62,6 @@ def placed(faster: int, feasible: int, distance: float | None = None) -> str:
     return f"place {faster + 1:,} of {feasible:,} that run{far}"
 
 
-def title(execution: Mapping[Any, Any]) -> str:
-    """Returns the degrees of an execution: "TP 8 × PP 4 × DP 16", and "× CP 2 · EP 8" where there are such."""
-    plain = degrees(execution["tensor_par"], execution["pipeline_par"], execution["data_par"])
-    context = _degree(execution, "context_par")
-    if context > 1:
-        plain += f" × CP {context}"
-    expert = _degree(execution, "expert_par")
-    return f"{plain} · EP {expert}" if expert > 1 else plain
-
-
-def _degree(execution: Mapping[Any, Any], name: str) -> int:
-    """Return a degree that executions of the calculon cost model do not have."""
-    value = execution.get(name)
-    return 1 if value is None else int(value)
-
-
 def blocks_of(scenario: Scenario) -> int:
     """Returns how many blocks a model has, also one that Calculon's six numbers cannot stand for."""
     model = scenario.model
@@ -96,7 +80,7 @@ def networks_of(system: System, tiers: Sequence[int]) -> str:
 
 
 def _network(system: System, tier: int) -> str:
-    network = system.networks[tier]
+    network = system.network_at(tier)
     return f"{network.size:,} GPUs, {plain(network.bandwidth_gb_per_s)} GB/s"
 
 

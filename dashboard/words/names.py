@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from engine.columns import Column, choice_label
+from engine.executions.execution_names import DEGREES, execution_name
 
-__all__ = ["CALLED_BY", "FIXED", "FIXED_MEANS", "degrees", "execution_name", "in_sentence", "named_value"]
+__all__ = ["CALLED_BY", "FIXED", "FIXED_MEANS", "cell_name", "in_sentence", "name_or_id", "named_value"]
 
 
 FIXED: Final = "fixed layout"
 """The execution that was best before a change, kept as it is."""
 FIXED_MEANS: Final = "The execution that was best before the change, kept as it is."
 
-CALLED_BY: Final = ("id", "tensor_par", "pipeline_par", "data_par")
-"""What `execution_name` asks of an execution."""
+CALLED_BY: Final = ("id", *DEGREES)
+"""Fields that `name_or_id` reads."""
 
 
-def degrees(tensor: Any, pipeline: Any, data: Any = None) -> str:
-    """Returns the name of a cell or of an execution's degrees: "TP 8 × PP 4 × DP 48"."""
-    parts = [f"TP {int(tensor):,}", f"PP {int(pipeline):,}"]
-    if data is not None and not (isinstance(data, float) and math.isnan(data)):
-        parts.append(f"DP {int(data):,}")
-    return " × ".join(parts)
+def cell_name(tensor: Any, pipeline: Any) -> str:
+    """Return the name of a cell of the map: "TP 8 × PP 4"."""
+    return execution_name({"tensor_par": tensor, "pipeline_par": pipeline})
 
 
-def execution_name(row: Mapping[Any, Any]) -> str:
-    """Returns the degrees of an execution if the row has them, else its id."""
+def name_or_id(row: Mapping[Any, Any]) -> str:
+    """Return the degrees of an execution if the row has them, else its id."""
     if "tensor_par" in row and "pipeline_par" in row:
-        return degrees(row["tensor_par"], row["pipeline_par"], row.get("data_par"))
+        return execution_name(row)
     return f"Execution {int(row['id']):,}" if "id" in row else "Execution"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -15,12 +13,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from engine.columns import Column
-    from engine.exploration.run import Progress
     from hardware import Calibration, System
 
 __all__ = [
     "ExitCode",
-    "ProgressLine",
     "as_json",
     "calibration_of",
     "evaluated_by",
@@ -209,36 +205,3 @@ def as_json(value: Any) -> str:
     from models.documents import plain
 
     return json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False)
-
-
-class ProgressLine:
-    """A line on a terminal that shows how far an exploration is; nothing where `stream` is no terminal."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._shown = stream.isatty()
-        self.calls = 0
-
-    def __call__(self, progress: Progress) -> None:
-        """Shows progress in place of what was shown before."""
-        self.calls += 1
-        if not self._shown:
-            return
-        share = progress.done / progress.total if progress.total else 1.0
-        left = f"{progress.seconds_left:.1f} s left" if math.isfinite(progress.seconds_left) else "starting"
-        text = f"{share:4.0%}  {progress.done:,} of {progress.total:,}  {rate(progress.rate)}  {left}"
-        wide = min(24, _width() - len(text) - 4)  # figures first: a narrow terminal has a short bar, or none
-        filled = round(wide * share)
-        bar = f"[{'#' * filled}{'.' * (wide - filled)}] " if wide > 1 else ""
-        self._stream.write(f"\r\x1b[K{(bar + text)[: _width() - 1]}")
-        self._stream.flush()
-
-    def clear(self) -> None:
-        """Removes the line."""
-        if self._shown and self.calls:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-
-
-def _width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns if os.environ.get("TERM") != "dumb" else 80

@@ -215,7 +215,7 @@ def _own(study: Study, name: str) -> Floats:
         number, _, what = name.removeprefix("net").partition("_")
         if int(number) >= len(system.networks):
             return 0.0
-        network = system.networks[int(number)]
+        network = system.network_at(int(number))
         return float(network.bandwidth_gb_per_s if what == "bandwidth" else network.size)
 
     return np.array([[of(system, each) for each in study.document.datatypes] for system in study.systems])

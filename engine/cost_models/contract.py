@@ -95,6 +95,9 @@ class CostModel(ABC):
     """What rows of `operations` are, in the plural."""
     unread: ClassVar[frozenset[str]] = frozenset()
     """What of a system's description it does not read, of `vector`, `latency`, `power` and `host`."""
+    without_effect: ClassVar[tuple[str, ...]] = ()
+    """Paths of a system's document that change no figure of an execution, such as "networks.*.latency_s"; prices, which
+    enter costs alone, are not among them."""
     one_unit: ClassVar[frozenset[str]] = frozenset()
     """Datatypes that one matrix unit computes, so that their peaks change together."""
     flop_recipe: ClassVar[Recipe] = "published"

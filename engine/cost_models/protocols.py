@@ -148,6 +148,14 @@ class KernelTimes(Protocol):
     """What single kernels and collectives of a system take, for those who compose steps of their own. Sizes are numbers
     or arrays that broadcast."""
 
+    @property
+    def reserve(self) -> float:
+        """Memory of a processor that holds no tensor: context, buffers of communication, fragmentation [bytes]."""
+
+    @property
+    def logit_bytes(self) -> float:
+        """Memory of one logit with its copies and its gradient [bytes]."""
+
     def product(
         self, m: Floats | float, n: Floats | float, k: Floats | float, count: Floats | float = 1.0
     ) -> tuple[Floats, Floats, Floats]:

@@ -9,7 +9,7 @@ from engine.columns import declare, undeclare
 from engine.cost_models.contract import CostModel, CostModelError
 from hardware import Calibration, System
 from models import Model
-from models.documents import shown
+from models.documents import shown, within
 
 __all__ = [
     "COST_MODELS",
@@ -17,6 +17,8 @@ __all__ = [
     "added",
     "chosen_cost_model",
     "cost_model_of",
+    "cost_models_ignoring",
+    "ignored_paths",
     "named",
     "register",
     "unregister",
@@ -31,6 +33,28 @@ rather than imports, so that adding one is one line."""
 
 COST_MODELS: Final[dict[str, CostModel]] = {}
 """The cost models by name, in the order in which they are offered."""
+
+
+def cost_models_ignoring(path: str) -> tuple[str, ...]:
+    """Return the names of the cost models in which a value of a system's document changes no figure.
+
+    Args:
+        path: of the value, such as "networks.0.latency_s".
+    """
+    return tuple(name for name, each in COST_MODELS.items() if any(within(path, one) for one in each.without_effect))
+
+
+def ignored_paths(system: System, cost_model: CostModel) -> tuple[str, ...]:
+    """Return the paths of `CostModel.without_effect` that lead to a value of a system.
+
+    Args:
+        system: any system.
+        cost_model: whose figures are meant.
+    """
+    def is_said(path: str) -> bool:
+        return any(value is not None for _, value in system.values_at(path))
+
+    return tuple(path for path in cost_model.without_effect if is_said(path))
 
 
 def register(cost_model: CostModel) -> None:

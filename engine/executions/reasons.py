@@ -249,6 +249,7 @@ REASONS: tuple[Reason, ...] = (
         "zero_stage is {zero_stage}, but optimizer_sharding is {optimizer_sharding}; the optimizer is sharded from "
         "stage 1 on.",
     ),
+    # Given by earlier versions; kept since stores refer to reasons by position.
     _invalid(
         "sharding_needs_replicas",
         "Sharding without replicas",

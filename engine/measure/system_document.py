@@ -183,7 +183,7 @@ def _beside(samples: Samples, like: System, name: str) -> System:
 
 
 def _network_changes(samples: Samples, like: System, above: list[str], notes: list[str]) -> dict[str, Any]:
-    exchanges = [each for each in samples.exchanges if each.ranks <= like.networks[0].size]
+    exchanges = [each for each in samples.exchanges if each.ranks <= like.node_size]
     if len(exchanges) < len(samples.exchanges):
         notes.append(f"Collectives over more processors than the inner network of {like.name} has say nothing of it.")
     fit = _exchange_fit(exchanges, like)
@@ -193,7 +193,7 @@ def _network_changes(samples: Samples, like: System, above: list[str], notes: li
     efficiency = fit.scale_up
     if efficiency > 1.0:
         above.append("networks.0.bandwidth_gb_per_s")
-        changes["networks.0.bandwidth_gb_per_s"] = like.networks[0].bandwidth_gb_per_s * efficiency
+        changes["networks.0.bandwidth_gb_per_s"] = like.network_at(0).bandwidth_gb_per_s * efficiency
         efficiency = 1.0
     changes["networks.0.efficiency"] = efficiency
     changes["networks.0.latency_s"] = _reduction_latency(fit, exchanges, like)

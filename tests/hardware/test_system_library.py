@@ -110,8 +110,18 @@ def test_datasheet_figures(
 
 
 def test_all_recorded_accelerators_are_there() -> None:
-    names = {system.accelerator.name for name in OURS if (system := hardware.load(name)).accelerator}
-    assert len(OURS) == len(names) == 31
+    chips = {system.accelerator.name for name in OURS if (system := hardware.load(name)).accelerator}
+    clusters = {"h100_80g_sxm_pods"}  # the accelerator of another system, with other networks
+    assert len(set(OURS) - clusters) == len(chips) == 31
+
+
+def test_the_system_of_three_tiers_is_another_but_for_its_networks() -> None:
+    pods, plain = hardware.load("h100_80g_sxm_pods"), hardware.load("h100_80g_sxm")
+    facts = {"matrix", "vector", "mem1", "mem2", "processing_mode", "accelerator"}
+    assert pods.model_dump(include=facts) == plain.model_dump(include=facts)
+    assert [network.size for network in pods.networks] == [8, 3_072, 24_576]
+    assert pods.networks[0] == plain.networks[0]
+    assert pods.networks[1].bandwidth_gb_per_s / pods.networks[2].bandwidth_gb_per_s == pytest.approx(7)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pandas as pd
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import MEMORY_KINDS, Kind, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, noted, style_axes, trace
-from dashboard.words.names import degrees, in_sentence
+from dashboard.words.names import cell_name, in_sentence
 from dashboard.words.numbers import UNLIMITED, Scale, format_value, gibibytes, percent, scale_for
 
 _UNIT: Final = "proc_mem_tier1_cap_req"
@@ -161,7 +161,7 @@ def memory_rows(
         return empty(colours, 120, "No execution fits.")
     bars = [
         MemoryBar(
-            degrees(row["tensor_par"], row["pipeline_par"]),
+            cell_name(row["tensor_par"], row["pipeline_par"]),
             tier_pieces(row)[tier - 1],
             (int(row["tensor_par"]), int(row["pipeline_par"]), int(row.get("id", -1))),
         )

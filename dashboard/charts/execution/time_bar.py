@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from dashboard.charts.elements.palette import TIME_KINDS, Kind, Palette, common_kinds, palette
 from dashboard.charts.elements.template import Chart, noted, written
+from dashboard.words.differences import change_text, is_change
 from dashboard.words.names import in_sentence
-from dashboard.words.numbers import ABSENT, Scale, format_delta, format_value, percent, scale_for
+from dashboard.words.numbers import ABSENT, Scale, format_value, percent, scale_for
 
 _TOTAL: Final = "total_time"
 _ROW: Final = 30
@@ -168,9 +169,10 @@ def _columns(
             change = size - others[index]
             tone = colours.worse if change > 0 else colours.better if change < 0 else colours.muted
             # Differences too small to matter to the step stay quiet.
-            tone = colours.muted if abs(change) < 5e-4 * sizes[0] else tone
-            notes.append(noted(f"{bold[0]}{format_delta(_TOTAL, change)}{bold[1]}", colours, y=row, colour=tone,
-                               xshift=offsets[2], font_size=12, **place))  # fmt: skip
+            tone = tone if is_change(change, sizes[0]) else colours.muted
+            text = change_text(_TOTAL, change, sizes[0])
+            notes.append(noted(f"{bold[0]}{text}{bold[1]}", colours, y=row, colour=tone, xshift=offsets[2],
+                               font_size=12, **place))  # fmt: skip
     return notes
 
 

@@ -8,9 +8,9 @@ from dashboard.charts.elements.colour_scale import Domain
 from dashboard.charts.elements.palette import palette
 from dashboard.charts.elements.template import Chart, empty
 from dashboard.charts.explored.best_map import HEIGHT, best_map
-from dashboard.words.names import degrees
 from dashboard.words.numbers import column_of, count, shortfall
 from engine.columns import Column, by_name
+from engine.executions.execution_names import DEGREES, execution_name
 
 __all__ = ["degree_map"]
 
@@ -35,7 +35,7 @@ def degree_map(
         cells: one row per pair with at least one execution, columns of `Exploration.by_cell` and `value`: tensor_par,
             pipeline_par, value in the metric's unit (NaN where nothing fits), total and feasible [executions], id of
             the best execution, reason_text of the nearest miss, shortfall_bytes [bytes] by which it misses the memory
-            (0 or NaN where memory is not the reason); `data_par` is optional and only named on hovering.
+            (0 or NaN where memory is not the reason); further degrees are optional and only named on hovering.
         selected, base_cell: (tensor_par, pipeline_par). axes: tensor and pipeline degrees.
         metric, domain, height, among, bar, narrow: as for `best_map`.
     """
@@ -47,13 +47,13 @@ def degree_map(
                                                        "reason_text", "feasible", "total")}  # fmt: skip
     pairs = [(int(tensor), int(pipeline)) for tensor, pipeline in
              zip(columns["tensor_par"], columns["pipeline_par"], strict=True)]  # fmt: skip
-    data = cells["data_par"].tolist() if "data_par" in cells else [None] * len(pairs)
+    rows = cells.filter(list(DEGREES)).to_dict("records")
     drawn = pd.DataFrame(
         {
             "x": [pipeline for _, pipeline in pairs], "y": [tensor for tensor, _ in pairs], "facet": "",
             "value": cells["value"].to_numpy(float), "at": pairs,
             "id": [-1 if pd.isna(number) else int(number) for number in columns["id"]],
-            "name": [degrees(*pair, degree) for pair, degree in zip(pairs, data, strict=True)],
+            "name": [execution_name(row) for row in rows],
             "label": [shortfall(missing) for missing in columns["shortfall_bytes"]],
             "why": ["Nothing fits." if pd.isna(reason) else str(reason) for reason in columns["reason_text"]],
             "tally": [f"{count(fit)} of {count(total)} executions fit"

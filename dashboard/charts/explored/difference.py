@@ -10,7 +10,8 @@ from dashboard.charts.elements.palette import palette
 from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted, trace
 from dashboard.charts.execution.time_bar import time_kinds, time_pieces
 from dashboard.charts.what_if.surface import MOST_LABELS
-from dashboard.words.names import degrees
+from dashboard.words.differences import gain_tone
+from dashboard.words.names import cell_name
 from dashboard.words.numbers import SPACE, column_of, format_value, scale_for, signed_percent
 from engine.columns import Column
 
@@ -110,7 +111,7 @@ def _only(a: Mapping[Cell, float], b: Mapping[Cell, float], cell: Cell, names: t
 def _hover(
     cell: Cell, a: Mapping[Cell, float], b: Mapping[Cell, float], column: Column, gain: float, names: tuple[str, str]
 ) -> str:
-    lines = [f"<b>{degrees(*cell)}</b>"]
+    lines = [f"<b>{cell_name(*cell)}</b>"]
     for name, values in zip(names, (a, b), strict=True):
         value = values.get(cell)
         told = "no such cell" if value is None else "nothing fits" if math.isnan(value) else format_value(column, value)
@@ -122,7 +123,7 @@ def _hover(
 
 def _finding(gains: Mapping[Cell, float], names: tuple[str, str], column: Column) -> str:
     known = [gain for gain in gains.values() if math.isfinite(gain)]
-    better, worse = sum(gain > 5e-4 for gain in known), sum(gain < -5e-4 for gain in known)
+    better, worse = (sum(gain_tone(gain) == tone for gain in known) for tone in ("better", "worse"))
     return (
         f"{column.label}, {names[1]} against {names[0]}: better in {better} cells, worse in {worse}, equal in "
         f"{len(known) - better - worse}; {len(gains) - len(known)} cells run in at most one of them."

@@ -8,8 +8,9 @@ import pandas as pd
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, note, trace
-from dashboard.words.names import degrees
+from dashboard.words.names import cell_name
 from dashboard.words.numbers import UNLIMITED, gibibytes, scale_for
+from engine.executions.execution_names import execution_name
 
 _NEED: Final = "proc_mem_tier1_cap_req"
 _ROW: Final = 24
@@ -75,7 +76,7 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
                         tickformat=",~g")  # fmt: skip
     figure.update_yaxes(
         range=[-0.5, len(needs) - 0.5], tickvals=rows,
-        ticktext=[degrees(t, p) for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
+        ticktext=[cell_name(t, p) for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
         tickfont={"size": 12, "color": colours.text},
     )  # fmt: skip
     return Chart(figure, _finding(cells, needs, over, capacity, name), rows=True)
@@ -101,7 +102,7 @@ def _hovers(cells: pd.DataFrame, capacity: float, name: str) -> list[str]:
     found = []
     for row in cells.to_dict("records"):
         need = float(row["need"])
-        lines = [f"<b>{degrees(row['tensor_par'], row['pipeline_par'], row.get('data_par'))}</b>"]
+        lines = [f"<b>{execution_name(row)}</b>"]
         lines.append(f"at least {gibibytes(need)} of {name}")
         if need > capacity:
             lines.append(f"{gibibytes(need - capacity)} too much")
@@ -123,5 +124,5 @@ def _finding(cells: pd.DataFrame, needs: list[float], over: list[bool], capacity
     if any(over):
         nearest = min((need, index) for index, (need, flag) in enumerate(zip(needs, over, strict=True)) if flag)
         row = cells.iloc[nearest[1]]
-        sentence += f" Nearest to fitting is {degrees(row['tensor_par'], row['pipeline_par'])}."
+        sentence += f" Nearest to fitting is {cell_name(row['tensor_par'], row['pipeline_par'])}."
     return sentence

@@ -14,7 +14,7 @@ import pandas as pd
 from dashboard.charts.elements.colour_scale import colour_bar, ramp_for
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, trace
-from dashboard.words.names import CALLED_BY, execution_name, in_sentence
+from dashboard.words.names import CALLED_BY, in_sentence, name_or_id
 from dashboard.words.numbers import Scale, column_of, count, counted, format_value, scale_for
 from engine.columns import Column
 
@@ -126,7 +126,7 @@ def _other(
     columns = [column for column in (x_column, y_column, z_column) if column is not None]
     hovers = [
         "<br>".join(
-            [f"<b>{one.letter}: {execution_name(row)}</b>",
+            [f"<b>{one.letter}: {name_or_id(row)}</b>",
              *(f"{column.label} {format_value(column, row[column.name])}" for column in columns)]
         )
         for row in _named(rows, columns)
@@ -194,7 +194,7 @@ def _marks(
     hovers = [
         "<br>".join(
             [
-                f"<b>{execution_name(row)}</b>",
+                f"<b>{name_or_id(row)}</b>",
                 *(f"{column.label} {format_value(column, row[column.name])}" for column in columns),
             ]
         )

@@ -12,7 +12,7 @@ from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
 from dashboard.words.numbers import counted, plain
 from engine.planners.elastic import Timeline
-from engine.planners.elastic.plan_names import plan_title
+from engine.planners.elastic.plan_names import plan_titles
 from engine.planners.elastic.resource_curve import KEEP_SMALLER
 
 __all__ = ["measured_and_predicted", "model_phases_steps", "resource_curve", "throughput_over_time"]
@@ -75,7 +75,9 @@ def _phases(phases: list[dict[Any, Any]], end: float, colours: Palette) -> tuple
     return shapes, notes
 
 
-def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "light") -> Chart:
+def resource_curve(
+    curve: pd.DataFrame, over: str, label: str, mode: str = "light", measured: pd.DataFrame | None = None
+) -> Chart:
     """Draws the best throughput along one resource, each point in the colour of the plan that wins there; those that
     reach less than fewer of the resource, and all plans but the last dozen, are faint.
 
@@ -84,6 +86,7 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
         over: the column of the resource.
         label: what the resource is called, with its unit.
         mode: the theme.
+        measured: what was measured along the same resource, columns `over` and `measured` [samples/s].
     """
     colours = palette(mode)
     runs = curve[curve["raw_best"].notna()]
@@ -98,14 +101,15 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
     ahead = runs["raw_best"] >= runs["stored_best"] * (1 - KEEP_SMALLER)
     plans = list(dict.fromkeys(runs.loc[ahead, "raw_plan"]))[-MOST_PLANS:]
     named = ahead & runs["raw_plan"].isin(plans)
-    groups = [(str(plan), runs[named & (runs["raw_plan"] == plan)]) for plan in plans]
+    runs = runs.assign(title=plan_titles(runs, "raw_plan"))
+    groups = [(str(own["title"].iloc[0]), own) for plan in plans for own in [runs[named & (runs["raw_plan"] == plan)]]]
     if not named.all():
         rest = runs[~named]
         figure.add_trace(
             trace(
                 "scatter",
                 x=rest[over], y=rest["raw_best"], mode="markers", name="others",
-                marker={"size": 5, "color": colours.muted}, customdata=rest[["raw_plan"]].map(plan_title),
+                marker={"size": 5, "color": colours.muted}, customdata=rest[["title"]],
                 hovertemplate=f"<b>%{{customdata[0]}}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
             )
         )  # fmt: skip
@@ -113,13 +117,26 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
         figure.add_trace(
             trace(
                 "scatter",
-                x=own[over], y=own["raw_best"], mode="markers", name=plan_title(str(plan)),
+                x=own[over], y=own["raw_best"], mode="markers", name=plan,
                 marker={"size": 8, "color": shades[place % len(shades)], "symbol": place % 8},
                 customdata=own[["gain"]],
-                hovertemplate=f"<b>{plan_title(plan)}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s, "
+                hovertemplate=f"<b>{plan}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s, "
                 "%{customdata[0]:+.3g} by the last<extra></extra>",
             )
         )  # fmt: skip
+    seen = ""
+    if measured is not None and len(measured):
+        figure.add_trace(
+            trace(
+                "scatter",
+                x=measured[over], y=measured["measured"], mode="markers", name="measured",
+                marker={"size": 11, "color": colours.text, "symbol": "x-thin",
+                        "line": {"width": 2, "color": colours.text}},
+                hovertemplate=f"<b>measured</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
+            )
+        )  # fmt: skip
+        top = measured.sort_values("measured", kind="stable").iloc[-1]
+        seen = f" Measured: {plain(float(top['measured']), 4)} samples/s at {top[over]:g}."
     figure.update_xaxes(title=label, nticks=10)
     figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
@@ -127,7 +144,8 @@ def resource_curve(curve: pd.DataFrame, over: str, label: str, mode: str = "ligh
     gains = curve["gain"].iloc[1:].dropna()
     step = f" One more step brings at most {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
     most = plain(float(best["raw_best"]), 4) if math.isfinite(best["raw_best"]) else "none"
-    return Chart(figure, f"Most: {most} samples/s with {plan_title(best['raw_plan'])} ({label}: {best[over]:g}).{step}")
+    found = f"Most, predicted: {most} samples/s with {best['title']} ({label}: {best[over]:g})."
+    return Chart(figure, f"{found}{seen}{step}")
 
 
 def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
@@ -192,7 +210,7 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
                 x=each["measured_ms"] / 1e3, y=each["predicted_ms"] / 1e3, mode="markers", name=title,
                 marker={"size": 7, "color": SCENARIOS[colours.mode][place], "symbol": ("circle", "diamond")[place % 2],
                         "opacity": 0.75},
-                customdata=each.assign(plan=each["plan"].map(plan_title))[
+                customdata=each.assign(plan=plan_titles(each, "plan"))[
                     ["plan", "placement", "error_pct"]
                 ].to_numpy(),
                 hovertemplate=f"<b>{title}: %{{customdata[0]}} on %{{customdata[1]}}</b><br>measured %{{x:.4g}} s, "

@@ -10,7 +10,7 @@ import pandas as pd
 from dashboard.charts.elements.palette import SCENARIOS, palette
 from dashboard.charts.elements.template import Chart, base, empty, trace
 from dashboard.words.numbers import counted, plain
-from engine.planners.elastic.plan_names import plan_title
+from engine.planners.elastic.plan_names import plan_titles
 
 __all__ = ["loss_curves", "overlaid_sensitivities"]
 
@@ -74,7 +74,7 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
                 line={"color": shades[place % len(shades)], "width": 1.8, "dash": _DASHES[place % len(_DASHES)],
                       "shape": "hv"},
                 marker={"size": 5, "symbol": place % 8},
-                customdata=rows.assign(raw_plan=rows["raw_plan"].map(plan_title))[
+                customdata=rows.assign(raw_plan=plan_titles(rows, "raw_plan"))[
                     ["raw_plan", "stored_best", "gain"]
                 ].to_numpy(),
                 hovertemplate=f"<b>{job}</b><br>{label} %{{x}}: %{{y:.3g}} times, %{{customdata[1]:.4g}} samples/s<br>"

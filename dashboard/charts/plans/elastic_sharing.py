@@ -10,7 +10,7 @@ import pandas as pd
 from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
 from dashboard.charts.elements.template import Chart, base, trace
 from dashboard.words.numbers import plain
-from engine.planners.elastic.plan_names import plan_title
+from engine.planners.elastic.plan_names import plan_titles
 
 __all__ = ["WAYS", "cluster_over_time", "split_bars"]
 
@@ -42,7 +42,7 @@ def split_bars(table: pd.DataFrame, mode: str = "light") -> Chart:
                 marker={"color": shade, "line": {"color": colours.background, "width": 1}},
                 text=[f"{job}: {int(gpus)}" for gpus in own["gpus"]], textposition="inside", textangle=0,
                 insidetextanchor="middle", textfont={"color": ink},
-                customdata=own.assign(plan=own["plan"].map(plan_title))[["gpus", "throughput", "plan"]].to_numpy(),
+                customdata=own.assign(plan=plan_titles(own, "plan"))[["gpus", "throughput", "plan"]].to_numpy(),
                 hovertemplate=f"<b>{job}</b><br>%{{customdata[0]}} GPUs, plan %{{customdata[2]}}<br>"
                 "%{customdata[1]:.4g} samples/s, %{x:.3f} of that alone<extra></extra>",
             )

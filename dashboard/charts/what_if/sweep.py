@@ -27,7 +27,7 @@ class Stop(NamedTuple):
     best: float
     kept: float
     name: str
-    """The kind of execution that is best, such as "8·4·16"; stops of one name share a band."""
+    """The kind of execution that is best, such as "TP 8 × PP 4 × DP 16"; stops of one name share a band."""
     words: str = ""
     """The best execution in words, for the hover box."""
 
@@ -154,9 +154,10 @@ def _draw_bands(
             shapes.append({"type": "rect", "x0": start, "x1": end, "y0": 0, "y1": 1, "yref": "paper",
                            "layer": "below", "line": {"width": 0}, "fillcolor": colours.panel})  # fmt: skip
         span = (math.log(end / start) if logarithmic and start > 0 else end - start) / whole if whole else 1.0
-        if span > 0.018 * len(name) or len(bands) == 1:
+        text = name.replace(" × DP", "<br>× DP")
+        if span > 0.018 * max(map(len, text.split("<br>"))) or len(bands) == 1:
             middle = (math.log10(start) + math.log10(end)) / 2 if logarithmic else (start + end) / 2
-            notes.append(noted(name, colours, x=middle, y=1, yref="paper", yanchor="bottom", yshift=2))
+            notes.append(noted(text, colours, x=middle, y=1, yref="paper", yanchor="bottom", yshift=2))
     return shapes, notes
 
 

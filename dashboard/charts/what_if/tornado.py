@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import Chart, empty, noted, written
+from dashboard.words.differences import is_change
 from dashboard.words.names import FIXED
 from dashboard.words.numbers import ABSENT, SPACE, signed_percent
 
@@ -123,12 +124,12 @@ def _labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict
     ends = swing.known
     left, right = min([0.0, *ends]), max([0.0, *ends])
     gap = 0.015 * reach
-    if all(abs(value) < 5e-4 for value in ends):
+    if not any(is_change(value, 1.0) for value in ends):
         return [noted("±0" if ends else ABSENT, colours, x=100 * (right + gap), y=row, xanchor="left")]
     both = [gain for gain in (swing.down, swing.up) if gain is not None and math.isfinite(gain)]
     notes = []
     for gain in both:
-        if abs(gain) < 5e-4:
+        if not is_change(gain, 1.0):
             continue
         worse = gain < 0
         if any(other < gain if worse else other > gain for other in both):

@@ -11,11 +11,11 @@ import streamlit as st
 from dashboard.charts.accuracy.calibration import Moved
 from dashboard.charts.elements import markup
 from dashboard.widgets.tables import ROW, height_of, signed
-from dashboard.words.executions import title
 from dashboard.words.measured_runs import assumed
 from dashboard.words.numbers import format_value, percent, plain, signed_percent
 from engine.calibrate import Checked, Estimate, Outcome, Parameters, Reranked, adjustable
 from engine.columns import by_name
+from engine.executions.execution_names import execution_name
 
 __all__ = ["moved", "offered", "order", "parameters", "runs", "template_fields"]
 
@@ -136,7 +136,7 @@ def order(ranked: Reranked) -> None:
     shown = pd.DataFrame(
         {
             "rank": table["rank_after"], "was": table["rank_before"],
-            "execution": [title(row) for row in table.to_dict("records")],
+            "execution": [execution_name(row) for row in table.to_dict("records")],
             "microbatch": table["microbatch_size"], "before": table["rate_before"], "after": table["rate_after"],
             "step_before": table["step_before"], "step": table["step_after"], "alike": table["alike"],
         }

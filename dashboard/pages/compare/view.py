@@ -33,10 +33,11 @@ from dashboard.widgets.scenario_adder import opener, suggestions
 from dashboard.widgets.share import file_name
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.widgets.window import is_narrow
+from dashboard.words.differences import gain_tone
 from dashboard.words.executions import differences as choices_that_differ
-from dashboard.words.executions import title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, days, format_value, percent, relative, scale_for
+from engine.executions.execution_names import execution_name
 from hardware import GIB
 
 __all__ = ["View", "parse", "render"]
@@ -136,11 +137,11 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
             tiles.append(markup.Tile(f"{side.letter} · {what}", ABSENT, "nothing fits", "worse"))
             continue
         rate = float(best["sample_rate"])
-        context, tone = title(best), ""
+        context, tone = execution_name(best), ""
         if side is not sides[0] and first is not None:
             gain = rate / float(first["sample_rate"]) - 1
-            context = f"{relative(rate, first['sample_rate'])} against A · {title(best)}"
-            tone = "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
+            context = f"{relative(rate, first['sample_rate'])} against A · {execution_name(best)}"
+            tone = gain_tone(gain)
             if accuracy.is_tied(side.scenario, best, first) and accuracy.is_tied(sides[0].scenario, first, best):
                 context, tone = f"{context}: tied", ""
         founded = accuracy.founded(side.scenario, best, "rate")
@@ -199,7 +200,7 @@ def _maps(sides: list[Side]) -> None:
         columns = st.columns(len(sides), gap="small")
     for side, table, column in zip(sides, tables, columns, strict=True):
         with column.container(border=True, gap=None):
-            st.html(markup.head(side.letter, title(side.best) if side.best is not None else _why_not(side)))
+            st.html(markup.head(side.letter, execution_name(side.best) if side.best is not None else _why_not(side)))
             chart = degree_map(
                 table, metric.column, state.theme_mode(), domain=domain, height=90 + 34 * len(axes[0]), axes=axes,
                 among=among, bar=False, narrow=is_narrow(),
@@ -277,7 +278,7 @@ def _table(sides: list[Side]) -> None:
             if side.best is not None:
                 launch.popover(side.scenario, side.best, f"compare_launch_{side.letter}", label=f"Launch {side.letter}")
     table = best_table(sides)
-    told_of = ", ".join(f"{side.letter} {title(side.best)}" for side in sides if side.best is not None)
+    told_of = ", ".join(f"{side.letter} {execution_name(side.best)}" for side in sides if side.best is not None)
     st.dataframe(table, hide_index=True, height=height_of(len(table), 620), row_height=ROW, key="compare_best",
                  column_config={"": st.column_config.TextColumn(width=130)},
                  alt=f"Best executions: {told_of or 'none'}.")  # fmt: skip

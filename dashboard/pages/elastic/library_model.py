@@ -41,16 +41,16 @@ _WAYS: Final = {
 }  # fmt: skip
 _CURVE: Final = {
     "gpus": "GPUs", "raw_best": "samples/s", "error": "may be off", "gain": "gain, samples/s per GPU",
-    "raw_plan": "PP, TP, DP", "iteration_s": "iteration, s", "memory_gib": "memory, GiB", "weights_gib": "weights, GiB",
+    "raw_plan": "plan", "iteration_s": "iteration, s", "memory_gib": "memory, GiB", "weights_gib": "weights, GiB",
     "optimizer_gib": "optimizer, GiB", "moves_gib": "a GPU receives, GiB", "moves_s": "in at least, s",
     "chosen": "what else is chosen",
 }  # fmt: skip
 _FAILURE: Final = {
-    "way": "way", "samples": "samples", "throughput": "samples/s", "pause_s": "standstill, s", "plan": "PP, TP, DP",
+    "way": "way", "samples": "samples", "throughput": "samples/s", "pause_s": "standstill, s", "plan": "plan",
     "moves_gib": "a GPU receives, GiB", "checkpoint_gib": "from a checkpoint, GiB",
 }  # fmt: skip
 _PHASES: Final = {
-    "phase": "phase", "gpus": "GPUs", "plan": "PP, TP, DP", "throughput": "samples/s",
+    "phase": "phase", "gpus": "GPUs", "plan": "plan", "throughput": "samples/s",
     "moves_gib": "a GPU receives, GiB", "paused_s": "standstill, s", "samples": "samples",
     "chosen": "what else is chosen",
 }  # fmt: skip
@@ -116,7 +116,7 @@ def _question() -> ModelCurvesQuestion:
         known = {name: model_of(name).title or name for name in usable_models()}
         model = choose("Model", known, "elastic_model", default="llama-3-8B", width=180)
         system = system_of(asked_system())
-        size = system.networks[0].size
+        size = system.node_size
         batch = whole_in_link("elastic_batch", "Global batch", 64, 10**6, "Samples of a step, the same at every size.")
         gpus = whole_in_link("elastic_gpus", "GPUs", 64, MOST_GPUS, "The most that the job may get.")
         lost = whole_in_link("elastic_lost", "Lost nodes", 1, 64, "Nodes that fail at once.")

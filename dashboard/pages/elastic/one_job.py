@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -25,7 +26,8 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, percent, plain
 from engine.planners import elastic
 from engine.planners.contract import PlanError
-from engine.planners.elastic.plan_names import plan_title
+from engine.planners.elastic.placements import placements_filling
+from engine.planners.elastic.plan_names import plan_titles
 from engine.planners.elastic.strategies import STATIC, own_strategy
 
 __all__ = ["VARIANTS", "one_job"]
@@ -96,10 +98,12 @@ def one_job(mode: str) -> None:
         st.markdown(literal(chart.alt))
         _rule_field(wrong)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("Along one resource", "the plan that wins at every value"))
+        st.html(markup.head("Along one resource", "predicted; the plan that wins at every value"))
         over = segments("Resource", _OVER, "elastic_over")
-        _curve(chosen, over, variant, mode)
-        _overlaid(chosen, over, variant, mode)
+        around = _around(phases)
+        measured = _measured_on(found, phases, over, around, chosen.card.global_batch)
+        _curve(chosen, over, variant, around, measured, mode)
+        _overlaid(chosen, over, variant, around, mode)
     with st.container(border=True, gap="xsmall"):
         _plans(chosen, variant, phases)
     _timeline_table(found, chart)
@@ -179,10 +183,21 @@ def _timeline(chosen: Chosen, phases: str, variant: str, pause: float, basis: st
     )  # fmt: skip
 
 
+def _around(phases: list[elastic.Phase]) -> elastic.Phase | None:
+    """The phase with most GPUs, whose other resources the curve keeps; None where no phase has any."""
+    most = max(phases, key=lambda phase: sum(phase.nodes))
+    return most if most.nodes else None
+
+
 @remembered(32)
-def _resource(chosen: Chosen, over: str, variant: str) -> pd.DataFrame:
-    """The best throughput along one resource."""
-    return elastic.curve(chosen.card, over=over, variant=variant)
+def _resource(chosen: Chosen, over: str, variant: str, around: elastic.Phase | None) -> pd.DataFrame:
+    """The best throughput along one resource: what the timeline predicts for a phase with these resources."""
+    if around is None:
+        return elastic.curve(chosen.card, over=over, variant=variant)
+    placed = {"gpus_per_node": max(around.nodes)} if over == "gpus" else {"placement": around.nodes}
+    return elastic.curve(
+        chosen.card, over=over, variant=variant, cpu_threads=around.cpu_threads, bandwidth=around.bandwidth, **placed
+    )
 
 
 @remembered(32)
@@ -209,21 +224,42 @@ def _tiles(found: elastic.Timeline) -> list[markup.Tile]:
     return tiles
 
 
-def _curve(chosen: Chosen, over: str, variant: str, mode: str) -> None:
+def _measured_on(
+    found: elastic.Timeline, phases: list[elastic.Phase], over: str, around: elastic.Phase | None, batch: int
+) -> pd.DataFrame:
+    """What the planner's plan was measured to reach in those phases that differ from `around` in one resource only:
+    columns `over` and `measured` [samples/s]."""
+    rows = found.table[found.table["strategy"] == found.table["strategy"].iloc[0]].to_dict("records")
+    points = []
+    for phase, row in zip(phases, rows, strict=True):
+        if around is None or not phase.nodes or math.isnan(row["measured_s"]):
+            continue
+        at = {"gpus": sum(phase.nodes), "cpu_threads": phase.cpu_threads, "bandwidth": phase.bandwidth}
+        kept = [name for name in ("cpu_threads", "bandwidth") if name != over]
+        same = all(getattr(phase, name) == getattr(around, name) for name in kept)
+        nodes = placements_filling(at["gpus"], max(around.nodes)) if over == "gpus" else around.nodes
+        if same and phase.nodes == nodes:
+            points.append((at[over], batch / row["measured_s"]))
+    return pd.DataFrame(dict.fromkeys(points), columns=[over, "measured"])
+
+
+def _curve(
+    chosen: Chosen, over: str, variant: str, around: elastic.Phase | None, measured: pd.DataFrame, mode: str
+) -> None:
     """Draws the best throughput along one resource."""
     try:
-        curve = _resource(chosen, over, variant)
+        curve = _resource(chosen, over, variant, around)
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
-    chart = resource_curve(curve, over, _LABELS[over], mode)
+    chart = resource_curve(curve, over, _LABELS[over], mode, measured)
     show(chart, "elastic_curve")
     st.markdown(literal(chart.alt))
     with st.expander("What each further unit brings"):
         worded(curve, {over: _LABELS[over], **_GAINS}, "elastic_gains", "Best plan and gain at every value.")
 
 
-def _overlaid(chosen: Chosen, over: str, variant: str, mode: str) -> None:
+def _overlaid(chosen: Chosen, over: str, variant: str, around: elastic.Phase | None, mode: str) -> None:
     """Draws the curves of other cards beside that of this one, where some are asked for."""
     titles = card_titles()
     asked = state.url_value("elastic_beside", "", NAMES)
@@ -244,7 +280,7 @@ def _overlaid(chosen: Chosen, over: str, variant: str, mode: str) -> None:
     for card in (chosen, *(each for name in value if (each := card_of(name)) is not None)):
         called = card.card.title or card.card.name
         try:
-            curves[called if called not in curves else f"{called} (2)"] = _resource(card, over, variant)
+            curves[called if called not in curves else f"{called} (2)"] = _resource(card, over, variant, around)
         except PlanError as problem:
             absent.append(f"{called}: {problem}")
     if curves:
@@ -264,7 +300,7 @@ def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
         + (f", bandwidth {phase.bandwidth:g}" if phase.bandwidth else "")
         for number, phase in enumerate(phases, 1) if phase.nodes
     }  # fmt: skip
-    st.html(markup.head("Every plan of a phase", "digits are pipeline, tensor, data degrees; words are data parallel"))
+    st.html(markup.head("Every plan of a phase", "fastest first, with what speaks against the others"))
     if not names:
         st.markdown("No phase has a GPU.")
         return
@@ -279,7 +315,8 @@ def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
         return
     # Parts that no plan has are left out.
     kept = [name for name in _COLUMNS if table[name].dtype.kind != "f" or (table[name].fillna(0) != 0).any()]
-    shown = table[kept].assign(plan=table["plan"].map(plan_title)).rename(columns=_COLUMNS).round(2)
+    named = table.assign(gpus=sum(phase.nodes))
+    shown = table[kept].assign(plan=plan_titles(named, "plan")).rename(columns=_COLUMNS).round(2)
     shown.attrs.clear()  # how plans are written, for the engine
     st.dataframe(
         shown, hide_index=True, height=height_of(len(shown), 360), key="elastic_plans", placeholder="–",
@@ -293,7 +330,7 @@ def _timeline_table(found: elastic.Timeline, chart: Chart) -> None:
     table.attrs.clear()
     with st.expander("As table"):
         st.dataframe(
-            table.assign(plan=table["plan"].map(plan_title)), hide_index=True, height=height_of(len(table), 400),
+            table.assign(plan=plan_titles(table, "plan")), hide_index=True, height=height_of(len(table), 400),
             key="elastic_table", placeholder="–",
             alt="Every strategy in every phase: plan, iteration time and throughput, predicted and measured.",
         )  # fmt: skip

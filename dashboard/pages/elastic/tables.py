@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements.template import Chart
 from dashboard.widgets.tables import height_of
-from engine.planners.elastic.plan_names import plan_title
+from engine.planners.elastic.plan_names import PLAN_COLUMNS, plan_titles
 
 __all__ = ["downloads", "worded"]
 
-PLANS: Final = frozenset({"plan", "raw_plan", "stored_plan", "requested_plan", "best_measured", "best_predicted"})
 """Columns that hold names of plans; files have them as commands and links do."""
 
 
@@ -33,8 +32,8 @@ def worded(table: pd.DataFrame, columns: Mapping[str, str], key: str, alt: str) 
     for name in kept:
         if shown[name].dtype.kind == "f":
             shown[name] = [float(f"{value:.4g}") if abs(value) < 1e3 else round(value, 1) for value in shown[name]]
-        elif name in PLANS:
-            shown[name] = shown[name].map(plan_title)
+        elif name in PLAN_COLUMNS:
+            shown[name] = plan_titles(table, name)
         elif name == "is_sla":
             shown[name] = shown[name] > 0
     st.dataframe(shown.rename(columns=kept), hide_index=True, height=height_of(len(shown), 380), placeholder="–",

@@ -173,7 +173,7 @@ def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         return
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
-        domain = system.networks[0].size
+        domain = system.node_size
         bands = f"bands are {domain:,} GPUs on {network_words(system)[0]}"
         st.html(markup.head("Who talks to whom", f"partners of GPU 0; {bands}"))
         where = {group.name: networks_of(system, group.tiers) for group in found.groups}
@@ -212,7 +212,7 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
         ("dp_bw_overlap_req_tail", "data_par_net", bool(row["data_par_overlap"])),
     ):
         if on and float(row[name]) > 0:
-            there = system.networks[int(row[net])].bandwidth_gb_per_s * 1e9
+            there = system.network_at(int(row[net])).bandwidth_gb_per_s * 1e9
             rows.append((by_name(name), float(row[name]), there))
     if not rows:
         st.caption("Nothing is offloaded, and no overlap of communication asks for a bandwidth.")

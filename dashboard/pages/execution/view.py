@@ -30,13 +30,14 @@ from dashboard.widgets.controls import given, key_for, menu_key, shut, whole, wh
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.subject import Subject, refusal, subject
-from dashboard.words.executions import choices, differences, title
+from dashboard.words.executions import choices, differences
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, days, format_value, gibibytes, percent, relative, share_of
 from engine import Exploration, Scenario
 from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
+from engine.executions.execution_names import execution_name
 from engine.store import Condition
 from hardware import System
 
@@ -123,7 +124,7 @@ def render(view: View) -> None:
 def _head(exploration: Exploration, chosen: Subject, which: str) -> dict[str, Any] | None:
     """Title, comparison and export; returns the execution to compare with."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.html(markup.head(title(chosen.row), _rank(exploration, chosen)))
+        st.html(markup.head(execution_name(chosen.row), _rank(exploration, chosen)))
         if chosen.runs:
             others = accuracy.ties(exploration, chosen.row) if chosen.why == "best of all" else None
             uncertainty.popover(exploration.scenario, chosen.row, "execution_accuracy", others=others)

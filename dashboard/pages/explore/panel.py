@@ -31,10 +31,11 @@ from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, placed, recomputed
 from dashboard.words.markdown import literal
-from dashboard.words.names import degrees, in_sentence
+from dashboard.words.names import cell_name, in_sentence
 from dashboard.words.numbers import count, decimals_for, format_value, percent, scale_for
 from engine import Exploration
 from engine.columns import by_name, choice_label, value_of
+from engine.executions.execution_names import execution_name
 from hardware import GIB, network_names
 
 __all__ = ["group_panel", "panel", "read_ahead"]
@@ -73,11 +74,11 @@ def panel(
         st.caption("No cell to show.")
         return
     row = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1])].iloc[0]
-    st.html(headed(degrees(*cell, row["data_par"]), chips([("feasible", count(row["feasible"]))])))
+    st.html(headed(execution_name(row), chips([("feasible", count(row["feasible"]))])))
     if row["feasible"]:
         best = float(cells["value"].min() if metric.column.better == "lower" else cells["value"].max())
         group = explorations.Group(
-            degrees(*cell), explorations.in_cell(cell), int(row["id"]), int(row["feasible"]), best, cell
+            cell_name(*cell), explorations.in_cell(cell), int(row["id"]), int(row["feasible"]), best, cell
         )
         _fits(exploration, metric, group, again, short=short)
         if not short:

@@ -35,7 +35,7 @@ from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.staged_rendering import Stage
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
-from dashboard.words.names import degrees
+from dashboard.words.names import cell_name
 from dashboard.words.numbers import scale_for
 from engine import Exploration
 from engine.exploration.unstored_statistics import is_stored
@@ -275,7 +275,7 @@ def _panel_of_some(exploration: Exploration, view: View) -> None:
     elif cell is not None and len(row) and row["label"].iloc[0]:
         panel(exploration, metric, cells_of(exploration, metric), cell, view.again)
     elif cell is not None:
-        st.html(head(degrees(*cell)))
+        st.html(head(cell_name(*cell)))
         relaxations(exploration, view.filters, in_cell(cell))
     elif len(row):
         st.html(head(str(row["name"].iloc[0])))

@@ -102,7 +102,7 @@ def question(place: Place) -> Question:
         first = OWN if source == "published" else "h100_80g_sxm"
         chosen = choose("System", machines, "intra_operator_system", default=first, width=230,
                         gone=("intra_operator_limit", "intra_operator_type"))  # fmt: skip
-        near = 8 if chosen == OWN else system_of(chosen).networks[0].size
+        near = 8 if chosen == OWN else system_of(chosen).node_size
         devices = whole_in_link(
             "intra_operator_devices", "Devices", min(4 if chosen == OWN else 8, near), MOST_DEVICES,
             "Devices that share every layer; those of several networks are a mesh of two axes.",
@@ -141,7 +141,7 @@ def system_question(asked: Question, system: str) -> Question:
     Raises what building the mesh raises.
     """
     found = system_of(system)
-    wanted, near = asked.mesh.devices, found.networks[0].size
+    wanted, near = asked.mesh.devices, found.node_size
     devices = wanted if asked.mesh.outer is not None or wanted <= near else near
     datatype = _datatype(list(found.matrix), "" if asked.system_id == OWN else asked.datatype)
     mesh = on_system(system, devices, datatype)

@@ -24,11 +24,12 @@ from dashboard.widgets.controls import given, key_for, segments, whole_number
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.subject import Subject, refusal, subject
-from dashboard.words.executions import choices, title
-from dashboard.words.names import degrees
+from dashboard.words.executions import choices
+from dashboard.words.names import cell_name
 from dashboard.words.numbers import UNLIMITED, count, counted, format_value, gibibytes, plain, relative, share_of
 from engine import Exploration
 from engine.columns import by_name
+from engine.executions.execution_names import execution_name
 from engine.store import Condition
 from hardware import GIB
 
@@ -126,7 +127,7 @@ def _strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> No
         markup.Tile("Host memory", gibibytes(host_need),
                     f"of {gibibytes(host)}" if math.isfinite(host) and host > 0 else "no second tier",
                     formula=by_name(HOST).description),
-        markup.Tile("Throughput", format_value("sample_rate", row["sample_rate"]), title(row)),
+        markup.Tile("Throughput", format_value("sample_rate", row["sample_rate"]), execution_name(row)),
         markup.Tile("Cells that fit", f"{fits}", f"of {counted(len(needs), 'TP × PP pair')}"),
         markup.Tile("Least HBM for any", gibibytes(least["need"]),
                     f"TP {int(least['tensor_par'])} × PP {int(least['pipeline_par'])}"),
@@ -139,7 +140,7 @@ def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
     """Where the memory of one execution goes."""
     row = chosen.row
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.html(markup.head("Where the memory goes", f"{title(row)}, {chosen.why}; per GPU, peak"))
+        st.html(markup.head("Where the memory goes", f"{execution_name(row)}, {chosen.why}; per GPU, peak"))
         st.space("stretch")
         _another_cell(exploration, (int(row["tensor_par"]), int(row["pipeline_par"])))
     if not chosen.has_figures:
@@ -170,7 +171,7 @@ def _another_cell(exploration: Exploration, shown: tuple[int, int] | None) -> No
 
     st.selectbox(
         "Cell", every, None if now is None else every.index(now), key=key, on_change=changed, width=150,
-        format_func=lambda cell: degrees(*cell), label_visibility="collapsed", placeholder="Choose a cell",
+        format_func=lambda cell: cell_name(*cell), label_visibility="collapsed", placeholder="Choose a cell",
     )  # fmt: skip
 
 
@@ -222,7 +223,7 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
             ]
         )
     )
-    st.html(markup.chips([("best then", title(found)), *choices(found, exploration.scenario.system)]))
+    st.html(markup.chips([("best then", execution_name(found)), *choices(found, exploration.scenario.system)]))
     st.button(
         "Show this execution", icon=":material/open_in_full:", on_click=state.select, args=(int(found["id"]),),
         key="memory_show_within",

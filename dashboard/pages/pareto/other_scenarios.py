@@ -20,11 +20,11 @@ from dashboard.widgets.filters.popover import where_of
 from dashboard.widgets.needed_statistics import there
 from dashboard.widgets.scenario_adder import adder
 from dashboard.widgets.tables import ROW, height_of
-from dashboard.words.executions import title
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, format_value, relative
 from engine import Exploration, Scenario
+from engine.executions.execution_names import execution_name
 
 __all__ = ["chooser", "frontiers", "side_by_side"]
 
@@ -115,7 +115,7 @@ def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[N
             "": letter, "Scenario": name,
             f"{y.column.label} then": ABSENT if best is None else format_value(y.column, best[y.key]),
             "against A": "" if letter == "A" else ABSENT if best is None else relative(best[y.key], here[y.key]),
-            "with": ABSENT if best is None else title(best),
+            "with": ABSENT if best is None else execution_name(best),
             "without the bound": ABSENT if top is None else format_value(y.column, top[y.key]),
             "on its frontier": f"{len(frontier_of):,}",
         })  # fmt: skip

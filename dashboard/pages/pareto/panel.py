@@ -15,11 +15,12 @@ from dashboard.charts.execution.time_bar import time_pieces
 from dashboard.link import state
 from dashboard.pages.pareto.queries import prices, rate_words, steps
 from dashboard.queries.economics import Metric
-from dashboard.words.executions import choices, differences, title
+from dashboard.words.executions import choices, differences
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import SPACE, format_delta, format_value, percent
 from engine import Exploration
+from engine.executions.execution_names import execution_name
 from hardware import GIB, System
 
 __all__ = ["panel"]
@@ -34,7 +35,7 @@ def panel(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric],
         st.caption("No execution has finite values of these figures.")
         return
     row: dict[str, Any] = {str(k): v for k, v in found[found["id"] == chosen].iloc[0].to_dict().items()}
-    st.html(markup.head(title(row), f"execution {chosen:,}"))
+    st.html(markup.head(execution_name(row), f"execution {chosen:,}"))
     st.html(markup.facts([(axis.column.label, format_value(axis.column, row[axis.key])) for axis in axes]))
     system = exploration.scenario.system
     first, second = tier_pieces(row)

@@ -10,11 +10,12 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.link import scenario_parameters, state
 from dashboard.link.document_validation import PROBLEMS, sentence
-from dashboard.words.executions import choices, placed, title
+from dashboard.words.executions import choices, placed
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, format_value, percent, signed_percent
 from engine import Scenario, launch
 from engine.columns import ALL_FIELDS, called
+from engine.executions.execution_names import execution_name
 from engine.launch import Reading, Standing
 
 __all__ = ["ENDINGS", "draw", "parameters", "reading_of"]
@@ -114,7 +115,7 @@ def _stands(stands: Standing, framework: str) -> None:
     """Its place, its distance to the best, and the way there, with the flags that each step changes."""
     row: Mapping[str, Any] = stands.row
     system = stands.scenario.system
-    st.html(markup.head(title(row), f"on {system.title or system.name}"))
+    st.html(markup.head(execution_name(row), f"on {system.title or system.name}"))
     st.caption(literal(" · ".join(f"{name} {value}" for name, value in choices(row, system))))
     best = stands.best
     if not stands.runs:

@@ -30,7 +30,6 @@ from dashboard.widgets.needed_exploration import seen_with
 from dashboard.widgets.tables import ROW
 from dashboard.words.limits import describe
 from dashboard.words.markdown import literal
-from dashboard.words.names import degrees
 from dashboard.words.numbers import counted, format_value, percent, plain
 from dashboard.words.scenarios import name_of, sentence_of
 from dashboard.words.studies import told_of
@@ -126,7 +125,7 @@ def _table(here: Sequence[Entry], picked: Sequence[str]) -> None:
             "Title": [entry.title for entry in here],
             "Scenario": [_detail(entry) for entry in here],
             "samples/s": [None if best is None else best.rate for best in found],
-            "TP·PP·DP": ["outdated" if entry.problem == OUTDATED else _degrees(best)
+            "Best": ["outdated" if entry.problem == OUTDATED else _degrees(best)
                          for entry, best in zip(here, found, strict=True)],
             "Size": [size(entry.record.bytes) if entry.record is not None else _state(entry) for entry in here],
             "Age": [age(entry.seconds) if entry.seconds else "this session" for entry in here],
@@ -151,8 +150,8 @@ def _table(here: Sequence[Entry], picked: Sequence[str]) -> None:
                 width=188, help="What was edited in model and system, datatype, largest batch, limits, cost model."
             ),
             "samples/s": st.column_config.NumberColumn(width=72, help="Throughput of the best."),
-            "TP·PP·DP": st.column_config.TextColumn(
-                width=78, help="Degrees of the best execution; outdated: of an older version of the cost model."
+            "Best": st.column_config.TextColumn(
+                width=128, help="Degrees of the best execution; outdated: of an older version of the cost model."
             ),
             "Size": st.column_config.TextColumn(width=68, help="Room that the results take in the store."),
             "Age": st.column_config.TextColumn(width=80, help="Since it was saved, else explored."),
@@ -182,7 +181,7 @@ def _detail(entry: Entry) -> str:
 def _degrees(best: Best | None) -> str | None:
     if best is None:
         return None
-    return "·".join(f"{degree:,}" for degree in best.degrees) if best.rate is not None else "nothing fits"
+    return best.name if best.rate is not None else "nothing fits"
 
 
 def _state(entry: Entry) -> str:
@@ -225,7 +224,7 @@ def _one(entry: Entry) -> None:
         mfu = percent(utilisation(scenario, best.rate))
         st.html(facts([("best", format_value("sample_rate", best.rate)), ("MFU", mfu),
                        ("feasible", percent(best.feasible / best.total if best.total else 0))]))  # fmt: skip
-        st.caption(f"{degrees(*best.degrees)} is the best of {counted(best.total, 'execution')}.")
+        st.caption(f"{best.name} is the best of {counted(best.total, 'execution')}.")
     elif best is not None:
         st.caption(f"None of {counted(best.total, 'execution')} fits.")
     elif not entry.problem:

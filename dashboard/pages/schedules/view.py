@@ -32,11 +32,11 @@ from dashboard.queries import accuracy
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import segments, switch
 from dashboard.widgets.window import is_narrow
-from dashboard.words.executions import title
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent, plain, relative
 from engine import Scenario
 from engine.columns import by_name
+from engine.executions.execution_names import execution_name
 from engine.simulate.execution_stages import ExecutionTimes
 from engine.simulate.exports import chrome_trace_json, torch_csv
 from engine.simulate.schedules.registry import rule
@@ -144,7 +144,7 @@ def _tiles(
         which = "all alike" if longest.over <= ALIKE else f"rank {longest.rank}"
         tiles.append(markup.Tile("Longest rank of A", which, longest.why))
     each = question.forward + question.input_gradient + question.weight_gradient
-    of = title(times.row) if times is not None else "plain numbers"
+    of = execution_name(times.row) if times is not None else "plain numbers"
     tiles.append(markup.Tile("One microbatch", format_value(TIME, each), f"of a rank; {of}"))
     return tiles
 

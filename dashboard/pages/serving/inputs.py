@@ -73,7 +73,7 @@ def inputs() -> Inputs:
         model = _choose("Model", "model", model_names(), scenario.model.name, _model_title, model_of)
         system = _choose("System", "system", systems(), scenario.system.name, _system_titles().__getitem__,
                          system_of)
-        domain = system.networks[0].size
+        domain = system.node_size
         procs = _whole("GPUs", "procs", min(domain, 8, MOST_PROCESSORS), MOST_PROCESSORS, "All of them are used.")
         longest = None if model.architecture is None else model.architecture.max_seq
         start = 1024 if longest is None or longest >= 1536 else max(longest // 2, 1)

@@ -22,7 +22,8 @@ from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.chart import show
 from dashboard.widgets.hardware_changes import current, put
 from dashboard.words.changes import described
-from dashboard.words.executions import choices, differences, title
+from dashboard.words.differences import gain_tone
+from dashboard.words.executions import choices, differences
 from dashboard.words.markdown import literal
 from dashboard.words.names import FIXED, FIXED_MEANS
 from dashboard.words.numbers import (
@@ -39,6 +40,7 @@ from dashboard.words.numbers import (
     signed_percent,
 )
 from engine import Scenario, whatif
+from engine.executions.execution_names import execution_name
 from engine.whatif import Answer
 from hardware import GIB
 
@@ -111,18 +113,18 @@ def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
             "Best throughput", format_value(RATE, rate),
             "the base" if unchanged else f"{signed_percent(found.gain)}, below the error" if tied
             else f"{signed_percent(found.gain)} against {plain(before)}",
-            "" if tied else _tone(found.gain),
+            "" if tied else gain_tone(found.gain),
         ),
         markup.Tile(
             FIXED.capitalize(), format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,
             "" if unchanged else f"{signed_percent(found.kept_gain)} kept as it is" if same
             else "does not run any more",
-            "" if tied and same else _tone(found.kept_gain) if same else "worse",
+            "" if tied and same else gain_tone(found.kept_gain) if same else "worse",
             formula=FIXED_MEANS, **(accuracy.founded(after, found.kept, "rate") if same and found.kept else {}),
         ),
         markup.Tile("MFU", percent(mfu), "" if unchanged else _points(mfu - old_mfu), formula=MFU_FORMULA),
         markup.Tile("1 T tokens take", days(long), "" if unchanged else _sooner(long - old_long),
-                    _tone(old_long - long), formula),
+                    "" if tied else gain_tone(old_long / long - 1), formula),
         markup.Tile("Best execution", f"{_cell(best)}", _was(base, best, unchanged)),
         markup.Tile("Feasible", count(found.feasible),
                     f"{'+' if more > 0 else MINUS}{count(abs(more))} against the base" if more
@@ -137,7 +139,7 @@ def _cell(row: Mapping[str, Any]) -> str:
 
 def _others(row: Mapping[str, Any]) -> str:
     """The degrees that are not in the cell: "DP 16", "DP 64 · EP 2"."""
-    _, _, others = title(row).partition(f"PP {int(row['pipeline_par']):,} × ")
+    _, _, others = execution_name(row).partition(f"PP {int(row['pipeline_par']):,} × ")
     return others
 
 
@@ -148,10 +150,6 @@ def _was(base: Mapping[str, Any], best: Mapping[str, Any], unchanged: bool) -> s
         return f"was TP {base['tensor_par']} × PP {base['pipeline_par']}"
     others = len(differences(base, best))
     return f"{others} other choice{'s' if others != 1 else ''} changed" if others else "the same as before"
-
-
-def _tone(gain: float) -> str:
-    return "better" if gain > 5e-4 else "worse" if gain < -5e-4 else ""
 
 
 def _points(change: float) -> str:
@@ -172,7 +170,7 @@ def _why(scenario: Scenario, found: Answer) -> None:
     assert best is not None
     other, name = (kept, "kept") if kept is not None and not math.isnan(found.kept_gain) else (base, "base")
     words = ", ".join(described(scenario, found.changes))
-    scope = f"{title(best)} · {words}" if words else f"{title(best)}, the base"
+    scope = f"{execution_name(best)} · {words}" if words else f"{execution_name(best)}, the base"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Why this execution", scope))
         st.space("stretch")
@@ -247,7 +245,7 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
     if found.kept is not None and found.kept["reason_text"]:
         why += f" The old best: {literal(str(found.kept['reason_text']))}"
     if found.base is not None:
-        why += f" Before, {title(found.base)} was best."
+        why += f" Before, {execution_name(found.base)} was best."
     when = " after this change" if found.changes else ""
     st.warning(
         f"**None of the {counted(found.total, 'execution')} runs{when}.** {why}",

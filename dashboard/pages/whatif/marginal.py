@@ -12,6 +12,7 @@ from dashboard.charts.elements.advice import rows_table
 from dashboard.charts.what_if.tornado import Swing
 from dashboard.pages.whatif.board import Board
 from dashboard.queries import accuracy
+from dashboard.words.differences import is_change
 from dashboard.words.numbers import ABSENT, percent, plain, signed_percent
 from engine.economics import RunInputs
 from engine.whatif import Parameter
@@ -21,8 +22,6 @@ __all__ = ["Marginal", "draw", "marginal"]
 
 _WITHIN: Final = "≈"
 """Marks a gain below the error."""
-_LEAST: Final = 5e-4
-"""Gain below which there is none."""
 
 
 class Marginal(NamedTuple):
@@ -80,7 +79,7 @@ def draw(board: Board, swings: Sequence[Swing], factor: float) -> None:
         st.html(rows_table(
             ("Parameter", "Gain", "Per unit", "Worth, USD/h"),
             [(one.label,
-              f"{_WITHIN}\u00a0" * (error is not None and _LEAST < abs(one.gain) < error.width)
+              f"{_WITHIN}\u00a0" * (error is not None and is_change(one.gain, 1.0) and abs(one.gain) < error.width)
               + signed_percent(one.gain),
               f"{_fine(one.per_step)} per {'' if one.step == 1 else plain(one.step)} {one.unit}",
               ABSENT if math.isnan(one.worth) else f"{one.worth:+.3f}".replace("-", "\u2212"))

@@ -82,7 +82,7 @@ def _put(ends: tuple[int, ...] | None) -> None:
 
 def _first_range(scenario: Scenario) -> tuple[int, int, int]:
     """The range that is offered first: whole nodes up to twice the scenario's size."""
-    node = max(1, scenario.system.networks[0].size) if scenario.system.networks else 1
+    node = scenario.system.node_size
     most = 2 * scenario.num_procs
     step = node if node < most else 1
     step *= math.ceil(most / step / _FIRST)

@@ -22,9 +22,10 @@ from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.controls import given, key_for, segments
 from dashboard.widgets.hardware_changes import put
 from dashboard.widgets.job_card import job_card
-from dashboard.words.executions import choices, title
+from dashboard.words.executions import choices
 from dashboard.words.numbers import MINUS
 from engine import Scenario, whatif
+from engine.executions.execution_names import execution_name
 from engine.whatif import Parameter, Point
 from hardware import System
 
@@ -159,7 +160,7 @@ def _sweep(board: Board) -> None:
     aside = [other for other in board.changes if other != name]
     tail = " The ring is off the line where other parameters are changed too." if aside and not board.around else ""
     if any(math.isfinite(stop.best) for stop in stops):
-        st.caption(f"Bands: TP·PP·DP of the best. Click a point to try its value.{tail}")
+        st.caption(f"Bands: degrees of the best. Click a point to try its value.{tail}")
 
 
 def _pick_value(board: Board, name: str) -> None:
@@ -179,7 +180,7 @@ def _sweep_two(board: Board) -> None:
         st.info("Choose two different parameters.", icon=":material/grid_on:")
         return
     spots = [
-        Spot(point.values[x], point.values[y], point.rate, title(point.execution) if point.execution else "")
+        Spot(point.values[x], point.values[y], point.rate, execution_name(point.execution) if point.execution else "")
         for point in list(run.found)
     ]
     sides = _side(board, x), _side(board, y)
@@ -232,13 +233,13 @@ def _gain(rate: float, base: float) -> float:
 
 
 def _kind(point: Point) -> str:
-    return "·".join(str(degree) for degree in point.degrees) if point.degrees else ""
+    return "" if point.execution is None else execution_name(point.execution)
 
 
 def _words(point: Point, system: System) -> str:
     if point.execution is None:
         return ""
     facts = choices(point.execution, system)
-    return f"{title(point.execution)}<br>" + "<br>".join(
+    return f"{execution_name(point.execution)}<br>" + "<br>".join(
         ", ".join(f"{key} {value}" for key, value in facts[start : start + 3]) for start in range(0, len(facts), 3)
     )

@@ -21,7 +21,8 @@ from engine.cli.options import (
     ScenarioOption,
     SystemOrNone,
 )
-from engine.cli.output import ExitCode, ProgressLine, as_json, executions_table, write
+from engine.cli.output import ExitCode, as_json, executions_table, write
+from engine.cli.progress import ExplorationLine
 from engine.cli.recommended import write_recommendation
 
 __all__ = ["best"]
@@ -86,7 +87,7 @@ def best(
         raise typer.BadParameter(f"--headroom is {headroom:g}; it must be a share from 0 to below 10, such as 0.1.")
     scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
     start = time.perf_counter()
-    line = ProgressLine(sys.stderr)
+    line = ExplorationLine(sys.stderr)
     try:
         found = engine.best_of(scenario, k=top, progress=line)
     finally:

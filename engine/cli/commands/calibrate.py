@@ -13,6 +13,7 @@ import typer
 
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     from engine.calibrate import Checked, Outcome, Reranked
@@ -88,9 +89,10 @@ def calibrate(
         _refused(checked, json)
         raise typer.Exit(ExitCode.NOTHING)
     chosen = None if parameters is None else [word.strip() for word in parameters.split(",") if word.strip()]
-    outcome = calibration.calibrate(checked, chosen, start)
-    found = calibration.document(outcome, name)
-    ranked = None if scenario is None else _ranked(scenario, outcome, found)
+    with ProgressReport("fitting"):
+        outcome = calibration.calibrate(checked, chosen, start)
+        found = calibration.document(outcome, name)
+        ranked = None if scenario is None else _ranked(scenario, outcome, found)
     if json:
         write(as_json(_document(outcome, found, ranked)))
     else:

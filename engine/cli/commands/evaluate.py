@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,7 +12,8 @@ import typer
 
 from engine.cli.asked_scenario import write_unrepresented
 from engine.cli.options import EXTENSION_NAMES, CalibrationOption, CostModelOption, ModelArgument, SystemArgument
-from engine.cli.output import ExitCode, calibration_of, evaluated_by, executions_table, statistics_list, write
+from engine.cli.output import ExitCode, calibration_of, evaluated_by, executions_table, rate, statistics_list, write
+from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,14 +69,18 @@ def evaluate(
     start = time.perf_counter()
     if out is None:
         first: pd.DataFrame | None = None
-        for results in by.evaluated(read_executions(executions), counts):
-            first = results.head(ROWS_PRINTED) if first is None else first
+        with ProgressReport("evaluating") as report:
+            for results in by.evaluated(read_executions(executions), counts):
+                first = results.head(ROWS_PRINTED) if first is None else first
+                report(0.0, _evaluated_text(counts, start))
         assert first is not None, "a file has at least one table, if only an empty one"
         _print_results(by, first, sum(counts.values()))
     else:
-        with ResultWriter(out, by.cost_model.name, by.calibration_name) as writer:
+        model_name = by.cost_model.name
+        with ResultWriter(out, model_name, by.calibration_name) as writer, ProgressReport("evaluating") as report:
             for results in by.evaluated(read_executions(executions), counts):
                 writer.write(results)
+                report(0.0, _evaluated_text(counts, start))
     total, seconds = sum(counts.values()), time.perf_counter() - start
     listed = "1 execution" if total == 1 else f"{total:,} executions"
     write(
@@ -88,6 +93,12 @@ def evaluate(
         write(f"The cost model {by.cost_model.name} does not read {', '.join(by.unread)}.", stream=sys.stderr)
     if not counts["ok"]:
         raise typer.Exit(ExitCode.NOTHING)
+
+
+def _evaluated_text(counts: Mapping[str, int], start: float) -> str:
+    """How many executions of a file are evaluated so far; how many it has is not known before its end."""
+    done = sum(counts.values())
+    return f"{done:,} executions, {rate(done / max(time.perf_counter() - start, 1e-9))}"
 
 
 class _By:

@@ -27,7 +27,8 @@ from engine.cli.options import (
     ScenarioOption,
     SystemOrNone,
 )
-from engine.cli.output import ExitCode, ProgressLine, as_json, executions_table, rate, write
+from engine.cli.output import ExitCode, as_json, executions_table, rate, write
+from engine.cli.progress import ExplorationLine
 from models.documents import shown
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def explore(
         opened = Store(store)
         for sentence in opened.losses:
             write(sentence, stream=sys.stderr)
-    line = ProgressLine(sys.stderr)
+    line = ExplorationLine(sys.stderr)
     start = time.perf_counter()
     with _Interruptible() as cancel:
         try:

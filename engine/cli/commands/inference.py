@@ -10,6 +10,7 @@ import typer
 
 from engine.cli.options import JsonOption, ModelArgument, SystemArgument
 from engine.cli.output import ExitCode, as_json, quantity, text_table, unit_of, write
+from engine.cli.progress import ProgressReport
 from engine.cli.table_files import check_export, written
 from models.documents import shown
 
@@ -97,10 +98,11 @@ def inference(
     if export is not None:
         check_export(export)
     limits = parse_limits(limit or [], whole=set(LIMITED) - {"launch"})
-    found = explore(
-        model, system, num_procs=procs, prompt=prompt, output=output, limits=limits, time_to_first_token=ttft,
-        time_per_output_token=tpot, price=price,
-    )  # fmt: skip
+    with ProgressReport("exploring deployments"):
+        found = explore(
+            model, system, num_procs=procs, prompt=prompt, output=output, limits=limits, time_to_first_token=ttft,
+            time_per_output_token=tpot, price=price,
+        )  # fmt: skip
     rows = found.frontier if frontier else found.top(top, by)
     if json:
         write(as_json(_document(found, rows, frontier)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
+
+if TYPE_CHECKING:
+    import hardware
 
 __all__ = ["models_app", "systems_app"]
 
@@ -95,6 +98,7 @@ def show_system(name: Name, json: JsonOption = False) -> None:
             write(f"  {path} = {_cell(value)}: {basis}")
     from engine.cost_models.registry import COST_MODELS
 
+    _say_ignored(system)
     for cost_model in COST_MODELS.values():
         rates = cost_model.sustained_rates(system, None)
         if rates:
@@ -123,10 +127,19 @@ def check_systems(files: Names) -> None:
         chosen_cost_model(None, system)
         return system
 
-    _check(files, usable, "system")
+    _check(files, usable, "system", _say_ignored)
 
 
-def _check(files: list[str], load: Callable[[str], Any], noun: str) -> None:
+def _say_ignored(system: hardware.System) -> None:
+    """Which of its values change no figure, by cost model."""
+    from engine.cost_models.registry import COST_MODELS, ignored_paths
+
+    for cost_model in COST_MODELS.values():
+        if paths := ignored_paths(system, cost_model):
+            write(f"without effect in the {cost_model.name} cost model: {', '.join(paths)}")
+
+
+def _check(files: list[str], load: Callable[[str], Any], noun: str, say: Callable[[Any], None] | None = None) -> None:
     from engine import CostModelError
     from models.documents import DocumentError
 
@@ -139,6 +152,8 @@ def _check(files: list[str], load: Callable[[str], Any], noun: str) -> None:
             write(f"{file}: {error}" if file not in str(error) else str(error))
         else:
             write(f"{file}: a {noun}, {found.title or found.name}")
+            if say is not None:
+                say(found)
     if failed:
         raise typer.Exit(ExitCode.INPUT)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from engine.cli.output import as_json, text_table, write
+from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     from engine.measure import Progress, Samples
@@ -117,36 +117,12 @@ def _measured(
 ) -> Samples:
     from engine.measure import measure as run
 
-    line = _Line(sys.stderr)
-    try:
-        return run(device=device, quick=quick, seconds=seconds, ranks=ranks, threads=threads, progress=line)
-    finally:
-        line.clear()
+    with ProgressReport("measuring") as report:
 
+        def tell(progress: Progress) -> None:
+            report(progress.done / progress.total, f"{progress.what}, about {progress.seconds_left:.0f} s to measure")
 
-class _Line:
-    """A line on a terminal that shows how far measuring is; nothing where `stream` is no terminal."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._shown = stream.isatty()
-
-    def __call__(self, progress: Progress) -> None:
-        if not self._shown:
-            return
-        filled = round(BAR * progress.done / progress.total)
-        text = (
-            f"[{'#' * filled}{'.' * (BAR - filled)}] {progress.done} of {progress.total}  "
-            f"about {progress.seconds_left:.0f} s left  {progress.what}"
-        )
-        self._stream.write(f"\r\x1b[K{text[: shutil.get_terminal_size((100, 24)).columns - 1]}")
-        self._stream.flush()
-
-    def clear(self) -> None:
-        """Removes the line."""
-        if self._shown:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+        return run(device=device, quick=quick, seconds=seconds, ranks=ranks, threads=threads, progress=tell)
 
 
 def _check_name(name: str) -> None:

@@ -12,7 +12,8 @@ from engine.cli.commands.plan_elastic import elastic_app
 from engine.cli.commands.plan_operators import operators
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, write
-from engine.cli.text_tables import write_table as _print_table
+from engine.cli.progress import ProgressReport
+from engine.cli.text_tables import TableStream
 from engine.cli.text_tables import write_text_table as _text
 
 if TYPE_CHECKING:
@@ -52,8 +53,13 @@ def layers(
     ] = None,
     microbatch: Annotated[int, typer.Option("--microbatch", metavar="B", help="Microbatch [samples].")] = 1,
     mode: Annotated[
-        str, typer.Option("--mode", metavar="released|paper", help="HPGO's searches, or the paper's latency.")
-    ] = "paper",
+        str | None,
+        typer.Option(
+            "--mode",
+            metavar="released|paper",
+            help="HPGO's searches, or the paper's latency. [paper; released, which is quick, for --sweep and --scale]",
+        ),
+    ] = None,
     memory: Annotated[float | None, typer.Option("--memory", metavar="GB", help="Memory of a device [GB].")] = None,
     transfer: Annotated[
         float | None, typer.Option("--transfer", metavar="GB/S", help="Transfers between machines [GB/s].")
@@ -114,17 +120,38 @@ def layers(
     if execution is not None:
         raise PlanError("--execution is for a library model with --system: a profile alone is no execution.")
     cluster = _cluster(machines, preset, memory, transfer, all_reduce, inside)
-    problem = _problem(profile, profile_batch, batch, cluster, microbatch, mode, optimizer)
-    if sweep or scale:
-        from engine.planners.layerwise.sweep import batch_sweep, scalability
-
-        _print_table(batch_sweep(problem) if sweep else scalability(problem), json=json, csv=csv)
+    many = sweep or scale
+    chosen = mode or ("released" if many else "paper")
+    problem = _problem(profile, profile_batch, batch, cluster, microbatch, chosen, optimizer)
+    if many:
+        if mode is None:
+            note = "Searches of HPGO, the quick mode (released); --mode paper plans by the paper's latency, minutes."
+            write(note, stream=sys.stderr)
+        _print_many(problem, sweep=sweep, json=json, csv=csv)
         return
     from engine.planners.layerwise import solve
 
-    plan = solve(problem)
+    with ProgressReport("planning") as report:
+        plan = solve(problem, report)
     _print(plan, json=json, csv=csv, top=top)
     _write_strategy(plan, strategy)
+
+
+def _print_many(problem: LayerwiseProblem, *, sweep: bool, json: bool, csv: bool) -> None:
+    """A plan per batch or number of devices, printed as they are found; as JSON all at once."""
+    from engine.planners.layerwise.sweep import BATCH_COLUMNS, BATCHES, DEVICE_COLUMNS, batch_rows, device_rows
+
+    count = len(BATCHES) if sweep else problem.cluster.size - 1
+    columns = BATCH_COLUMNS if sweep else DEVICE_COLUMNS
+    stream = TableStream({name: max(len(name), 11 if name != "stages" else 24) for name in columns}, csv=csv)
+    with ProgressReport("planning", steps=count, unit="batches" if sweep else "sizes") as report:
+        rows = batch_rows(problem, progress=report) if sweep else device_rows(problem, progress=report)
+        if json:
+            write(as_json([{name: row.get(name) for name in columns} for row in rows]))
+            return
+        for row in rows:
+            report.clear()
+            stream.add(row)
 
 
 def _problem(
@@ -197,7 +224,8 @@ def _of_model(model: str, systems: list[str], batch: int, tensor_par: int) -> Mo
         if not name or not number.isdigit():
             raise PlanError(f"--system {each[:60]!r} is no system with its processors, such as h100_80g_sxm:64.")
         parts.append((name, int(number)))
-    return plan_model(model, parts, global_batch=batch, tensor_par=tensor_par)
+    with ProgressReport("planning") as report:
+        return plan_model(model, parts, global_batch=batch, tensor_par=tensor_par, progress=report)
 
 
 def _against(made: ModelPlan, model: str, systems: list[str]) -> None:
@@ -208,7 +236,9 @@ def _against(made: ModelPlan, model: str, systems: list[str]) -> None:
     if made.layout:
         write(f"Megatron: --pipeline-model-parallel-layout '{made.layout}'", stream=sys.stderr)
     if len(systems) == 1:
-        for line in compared(made, model, name, int(number)):
+        with ProgressReport("comparing with all executions"):
+            lines = compared(made, model, name, int(number))
+        for line in lines:
             write(line, stream=sys.stderr)
 
 

@@ -11,6 +11,7 @@ import typer
 
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.progress import ProgressReport
 from engine.cli.text_tables import write_table
 
 if TYPE_CHECKING:
@@ -152,14 +153,15 @@ def operators(
 
         write_table(segment_map(model, batch=batch, layers=layers), json=json, csv=csv)
         return
-    found = search(
-        model,
-        mesh,
-        memory_limit=None if memory_limit is None else memory_limit * 2**30,
-        batch=batch,
-        layers=layers,
-        **counted,
-    )
+    with ProgressReport("searching strategies"):
+        found = search(
+            model,
+            mesh,
+            memory_limit=None if memory_limit is None else memory_limit * 2**30,
+            batch=batch,
+            layers=layers,
+            **counted,
+        )
     if form is not None:
         from engine.planners.intra_operator import log_text
 

@@ -11,6 +11,7 @@ from engine.cli.commands.simulate_distir import distir
 from engine.cli.commands.simulate_execution import execution
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, text_table, write
+from engine.cli.progress import ProgressReport
 from engine.cli.replays import (
     CsvOption,
     GroupOption,
@@ -113,10 +114,11 @@ def schedule(
              "W": _times("--weight-gradient", weight_gradient)}  # fmt: skip
     if pair is not None:
         times["FB"] = _times("--pair", pair)
-    found = replay(
-        order, stages=stages, microbatches=microbatches, chunks=chunks, times=times,
-        sends={"mode": send_mode, "c": send_time}, group=group, memory_limit=memory_limit, placement=placement,
-    )  # fmt: skip
+    with ProgressReport("replaying"):
+        found = replay(
+            order, stages=stages, microbatches=microbatches, chunks=chunks, times=times,
+            sends={"mode": send_mode, "c": send_time}, group=group, memory_limit=memory_limit, placement=placement,
+        )  # fmt: skip
     tell(found, csv=csv, json=json, trace=trace, torch=torch)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -12,6 +12,7 @@ import typer
 
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.progress import ProgressReport
 from engine.cli.table_files import check_export, written
 
 if TYPE_CHECKING:
@@ -22,6 +23,21 @@ if TYPE_CHECKING:
 __all__ = ["distir"]
 
 GIB: Final = 2.0**30
+USUAL: Final = {
+    "model": "notebook", "batch": "4096", "devices": "1,2,4,8,16,32", "revision": "R3", "microbatches": "all",
+}  # fmt: skip
+"""Settings where no option says otherwise."""
+FIGURES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "figure-3": {
+        "model": "notebook", "batch": "512,1024,2048,4096", "devices": "2,4,8,16,32", "revision": "R1",
+        "bandwidth": 200.0, "microbatches": "4,8,16,32",
+    },
+    "figure-4": {
+        "model": "euromlsys21", "batch": "8192", "devices": "1,2,4,8,16", "revision": "EuroMLSys21",
+        "bandwidth": 200.0, "microbatches": "R1",
+    },
+}  # fmt: skip
+"""Settings of the published figures. Source: the notebook of microsoft/dist-ir at 3386edc, and the published grid."""
 SHOWN: Final = ("style", "D", "H", "P", "m", "latency", "throughput", "peak_memory")
 HEADERS: Final = ("style", "D", "H", "P", "m", "step [s]", "samples/s", "peak [GiB]")
 
@@ -38,15 +54,20 @@ class Show(StrEnum):
 
 def distir(
     model: Annotated[
-        str, typer.Option("--model", metavar="NAME,...", help="Sizes: mlp-xs, mlp-small, notebook, ...; see below.")
-    ] = "notebook",
+        str | None,
+        typer.Option("--model", metavar="NAME,...", help="Sizes: mlp-xs, mlp-small, ...; see below. [notebook]"),
+    ] = None,
     layers: Annotated[int | None, typer.Option("--layers", metavar="N", help="Weights, instead of the size's.")] = None,
     width: Annotated[int | None, typer.Option("--width", metavar="N", help="Their width, likewise.")] = None,
-    batches: Annotated[str, typer.Option("--batch", metavar="B,...", help="Samples of a step.")] = "4096",
+    batches: Annotated[
+        str | None, typer.Option("--batch", metavar="B,...", help="Samples of a step. [4096]")
+    ] = None,
     devices: Annotated[
-        str, typer.Option("--devices", metavar="N,...", help="Numbers of devices, powers of two.")
-    ] = "1,2,4,8,16,32",
-    revision: Annotated[str, typer.Option("--revision", metavar="R", help="R1, R2, R3, or EuroMLSys21.")] = "R3",
+        str | None, typer.Option("--devices", metavar="N,...", help="Numbers of devices. [1,2,4,8,16,32]")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", metavar="R", help="R1, R2, R3, or EuroMLSys21. [R3]")
+    ] = None,
     bandwidth: Annotated[
         float | None, typer.Option("--bandwidth", metavar="GBPS", help="Between devices; the constants', or 25.")
     ] = None,
@@ -57,8 +78,9 @@ def distir(
         float | None, typer.Option("--memory-limit", metavar="GIB", help="Memory of a device [GiB].")
     ] = None,
     microbatches: Annotated[
-        str, typer.Option("--microbatches", metavar="RULE", help="all, R1 or R3; or numbers, for figure-3.")
-    ] = "all",
+        str | None,
+        typer.Option("--microbatches", metavar="RULE", help="all, R1 or R3; or numbers, for figure-3. [all]"),
+    ] = None,
     show: Annotated[Show, typer.Option("--show", help="What is printed.")] = Show.TOP,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, max=10_000, help="Best of each batch.")] = 10,
     constants: Annotated[
@@ -81,7 +103,8 @@ def distir(
     """Simulate DistIR's multilayer perceptron under data (D), horizontal (H) and pipeline (P) parallelism.
 
     Three revisions of DistIR's simulator, with its own quirks: R1 is the notebook's, R2 mends units, R3 is the last.
-    Configurations that cannot run, or need more memory than the limit, are kept with their reason.
+    Configurations that cannot run, or need more memory than the limit, are kept with their reason. The figures come
+    with the settings of the paper, which are printed; options change them.
 
     \b
     Sizes: mlp-xs (8 x 512), mlp-small (16 x 8192), mlp-medium (64 x 16384), mlp-large (96 x 32768), notebook
@@ -90,8 +113,8 @@ def distir(
     \b
     Examples:
       shardscape simulate distir --model mlp-small --batch 8192 --memory-limit 4
-      shardscape simulate distir --revision R1 --bandwidth 200 --show figure-3
-      shardscape simulate distir --model euromlsys21 --batch 8192 --revision R1 --bandwidth 200 --show figure-4
+      shardscape simulate distir --show figure-3
+      shardscape simulate distir --show figure-4 --revision R1
       shardscape simulate distir --show measured
       shardscape simulate distir --fit measured.csv --show measured
 
@@ -109,9 +132,18 @@ def distir(
 
     if out is not None:
         check_export(out)
+    figure = FIGURES.get(show.value, {})
+    settings = {**USUAL, **figure}
+    asked = {"model": model, "batch": batches, "devices": devices, "revision": revision, "microbatches": microbatches}
+    model, batches, devices, revision, microbatches = (
+        settings[name] if value is None else value for name, value in asked.items()
+    )
     chosen = _constants(constants, fit, revision)
     if bandwidth is None:
-        bandwidth = chosen.bandwidth_gbps or 25.0
+        bandwidth = chosen.bandwidth_gbps or figure.get("bandwidth", 25.0)
+    if figure:
+        own = {**asked, "bandwidth": bandwidth}
+        _say_settings(show, {name: own[name] or value for name, value in figure.items()}, chosen.revision)
     document: dict[str, Any] = {
         "revision": chosen.revision, "constants": chosen.model_dump(exclude_none=True), "bandwidth_gbps": bandwidth,
     }  # fmt: skip
@@ -122,16 +154,18 @@ def distir(
     size = next(iter(sizes.values()))
     samples, numbers = _numbers("--batch", batches), _numbers("--devices", devices)
     if show is Show.FIGURE_3:
-        counts = (4, 8, 16, 32) if microbatches in simulator.RULES else _numbers("--microbatches", microbatches)
-        table = simulator.over_devices(
-            revision=chosen.revision, width=size.width, layers=size.layers, batch=max(samples), batches=samples,
-            microbatches=counts, devices=[number for number in numbers if number > 1], bandwidth_gbps=bandwidth,
-            **chosen.arguments(),
-        )  # fmt: skip
+        counts = _numbers("--microbatches", microbatches)
+        with ProgressReport("simulating the figure"):
+            table = simulator.over_devices(
+                revision=chosen.revision, width=size.width, layers=size.layers, batch=max(samples), batches=samples,
+                microbatches=counts, devices=[number for number in numbers if number > 1], bandwidth_gbps=bandwidth,
+                **chosen.arguments(),
+            )  # fmt: skip
         _tell(table, ["kind", "series", "devices", "speedup", "reason"], document, json)
         _export(table, out)
         return
-    table = _searched(sizes, samples, numbers, bandwidth, chosen, memory_limit, microbatches, filtered, store)
+    with ProgressReport("simulating configurations"):
+        table = _searched(sizes, samples, numbers, bandwidth, chosen, memory_limit, microbatches, filtered, store)
     runs = table[table["reason"] == ""]
     rejected = table.loc[table["reason"] != "", "reason"].value_counts()
     document |= {"total": len(table), "feasible": len(runs), "rejected_by_reason": rejected.to_dict()}
@@ -154,6 +188,16 @@ def distir(
         _trace(runs.sort_values("throughput").iloc[-1], trace, chosen, bandwidth, filtered)
     if not len(runs):
         raise typer.Exit(ExitCode.NOTHING)
+
+
+def _say_settings(show: Show, settings: Mapping[str, Any], revision: str) -> None:
+    """The settings of a figure, and which of them are not the paper's."""
+    given = {**settings, "revision": revision}
+    words = ", ".join(f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}"
+                      for name, value in given.items())  # fmt: skip
+    changed = [f"--{name}" for name, value in given.items() if value != FIGURES[show.value][name]]
+    tail = f" {' and '.join(changed)} are not the paper's." if changed else ""
+    write(f"Settings of {show.value.replace('-', ' ')}: {words}.{tail}", stream=sys.stderr)
 
 
 def _constants(document: Path | None, measured: Path | None, revision: str) -> Constants:

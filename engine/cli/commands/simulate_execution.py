@@ -19,6 +19,7 @@ from engine.cli.options import (
     ScenarioOption,
     SystemOrNone,
 )
+from engine.cli.progress import ProgressReport
 from engine.cli.replays import (
     CsvOption,
     GroupOption,
@@ -92,10 +93,11 @@ def execution(
     from engine.simulate.execution_stages import replay_execution
 
     asked = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
-    found = replay_execution(
-        asked, _chosen(asked, file, row, id), schedule, microbatches=microbatches, chunks=chunks,
-        layout=_layout(layout), send_mode=send_mode, group=group, memory_limit=memory_limit,
-    )  # fmt: skip
+    with ProgressReport("replaying"):
+        found = replay_execution(
+            asked, _chosen(asked, file, row, id), schedule, microbatches=microbatches, chunks=chunks,
+            layout=_layout(layout), send_mode=send_mode, group=group, memory_limit=memory_limit,
+        )  # fmt: skip
     tell(found, csv=csv, json=json, trace=trace, torch=torch)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +77,8 @@ def validate(
     if out is not None:
         _check_out(out)
     read = validation.library_runs() if runs is None else validation.read_runs(runs)
-    table = validation.validate(read, calculon=calculon)
+    with ProgressReport("predicting the runs"):
+        table = validation.validate(read, calculon=calculon)
     errors = validation.error_table(read.table, table)
     memory = validation.memory_table(read.table, table)
     if runs is None:

@@ -48,6 +48,10 @@ class Calculon(CostModel):
     searches_by_bounds = True
     operations_called = "layers"
     unread = frozenset({"power"})
+    without_effect = (
+        "accelerator.generation", "accelerator.tdp_w", "accelerator.tfloat32_tflops", "accelerator.multiprocessors",
+        "accelerator.clock_ghz", "accelerator.fused_attention",
+    )  # fmt: skip
     flop_recipe = "block"
     rows_per_second = 400_000.0
 

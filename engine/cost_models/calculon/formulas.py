@@ -163,7 +163,7 @@ def _exchange(row: Mapping[Any, Any], model: Model, system: System, moves: list[
     pipeline, chunks = int(row["pipeline_par"]), int(row["pipeline_interleaving"])
     microbatches = int(row["batch_size"]) // data // int(row["microbatch_size"])
     per_chunk = most_blocks(model.num_blocks, pipeline) // chunks
-    base, busy = per_chunk - 1, system.networks[tier].processor_usage
+    base, busy = per_chunk - 1, system.network_at(tier).processor_usage
     edges, work = microbatches * chunks, ("agrad", "wgrad", "re")
     waits = _offload(row, rates(system, str(row["datatype"])), moves, training=True)
     optimizer = 0.0 if sharded else total("", "optim") - total("mem_", "optim")

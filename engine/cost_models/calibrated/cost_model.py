@@ -58,6 +58,12 @@ class Calibrated(CostModel):
     takes_calibration = True
     searches_by_bounds = True
     unread = frozenset({"vector", "latency", "host"})
+    without_effect = (
+        "matrix.*.gflops_efficiency", "vector.*.tflops", "vector.*.gflops_efficiency", "mem1.mb_efficiency",
+        "mem2.mb_efficiency", "processing_mode", "networks.*.efficiency", "networks.*.latency_s",
+        "networks.*.operations", "networks.*.must_be_filled", "networks.*.processor_usage",
+        "accelerator.tfloat32_tflops",
+    )  # fmt: skip
     one_unit = frozenset({"float16", "bfloat16"})
 
     def space(

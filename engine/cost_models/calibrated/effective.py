@@ -81,7 +81,7 @@ def effective_rates(
 
 def _network_names(tiers: int) -> list[str]:
     """What networks are called, innermost first; those between the first and the last by their tier."""
-    between = [f"network tier {tier}" for tier in range(1, tiers - 1)]
+    between = [f"tier {tier} network" for tier in range(2, tiers)]
     return ["scale-up network", *between, "scale-out network"][:tiers]
 
 

@@ -5,6 +5,8 @@ Every time is that of a formula in `physics`, with the sustained rates of the sy
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from engine.cost_models.calibrated.case_building import shaped_case
@@ -21,6 +23,8 @@ from engine.cost_models.calibrated.physics.layers.elementwise import (
 from engine.cost_models.calibrated.physics.layers.gemm import Layer, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.layers.recompute import SHARES
+from engine.cost_models.calibrated.physics.memory import LOGIT
+from engine.cost_models.calibrated.physics.offload import RESERVE
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from hardware import System
 
@@ -38,6 +42,9 @@ class CalibratedKernelTimes:
         datatype: of the matrix arithmetic, such as "bfloat16".
         p: parameters of a calibration.
     """
+
+    reserve: Final = RESERVE
+    logit_bytes: Final = LOGIT
 
     def __init__(self, system: System, datatype: str, p: Parameters) -> None:
         self.p = p

@@ -61,11 +61,13 @@ def fastest_attention(system: System) -> str:
     """Returns the fastest attention kernel for a system's generation.
 
     It is one of `engine.cost_models.calibrated.physics.inputs.ATTENTION_KERNELS`. No kernel written for Ampere is
-    faster than FlashAttention 2.
+    faster than FlashAttention 2. Accelerators without fused attention have the unfused one.
 
     Args:
         system: any system.
     """
+    if system.accelerator is not None and not system.accelerator.fused_attention:
+        return "unfused"
     return "flash2" if generation_of(system) == "ampere" else "native"
 
 

@@ -137,6 +137,8 @@ def _evaluated(
         if len(rows) == len(reason):  # a part of all rows is several times quicker to read and write than chosen ones
             here = slice(start, start + len(here))
         part = {name: array[here] for name, array in found.items()}
+        # A single replica has nobody to share with: whatever its stage of ZeRO, it holds everything.
+        part["zero_stage"] = np.where(part["data_par"] * part["context_par"] > 1, part["zero_stage"], 0)
         case = case_of_fields(model, system, part)
         figures = _figures(model, system, part, case, p)
         need = (figures["proc_mem_tier1_cap_req"], figures["proc_mem_tier2_cap_req"])

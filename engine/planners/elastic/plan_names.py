@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import pandas as pd
+
+from engine.executions.execution_names import execution_name
 from engine.planners.contract import PlanError
+from engine.planners.elastic.placements import gpus_on_nodes
 from models.documents import shown
 
 __all__ = [
-    "DATA_PARALLEL", "OFFLOAD", "PLAIN", "TITLES", "WORDS", "ZERO_DP", "PlanName", "degrees_text", "parse_plan",
-    "plan_title",
+    "DATA_PARALLEL", "OFFLOAD", "PLAIN", "PLAN_COLUMNS", "TITLES", "WORDS", "ZERO_DP", "PlanName", "degrees_text",
+    "parse_plan", "plan_title", "plan_titles", "with_plan_titles",
 ]  # fmt: skip
 
 PLAIN: Final = 0
@@ -60,8 +64,11 @@ class PlanName:
 
     @property
     def title(self) -> str:
-        """Returns the plan as people read it: 244, or ZeRO-Offload+GC; GC recomputes, GA accumulates gradients."""
-        return self.text if self.zero is None else f"{TITLES[self.zero]}+{'GC' if self.recompute else 'GA'}"
+        """Returns the plan as people read it: "TP 4 × PP 2 × DP 4", or ZeRO-Offload+GC; GC recomputes, GA accumulates
+        gradients."""
+        if self.zero is None:
+            return execution_name({"tensor_par": self.tp, "pipeline_par": self.pp, "data_par": self.dp})
+        return f"{TITLES[self.zero]}+{'GC' if self.recompute else 'GA'}"
 
     @property
     def strategy(self) -> tuple[str | int, ...]:
@@ -77,16 +84,53 @@ DATA_PARALLEL: Final = tuple(
 """The data-parallel family in the order in which the artifact tries it: among equal plans the first one wins."""
 
 
-def plan_title(name: str) -> str:
-    """Returns a plan's name as people read it; what is no word of the data-parallel family comes back as it is.
+@lru_cache(maxsize=4_096)
+def plan_title(name: str, gpus: int | None = None) -> str:
+    """Return a plan's name as people read it: "TP 4 × PP 2 × DP 4" for 244, "ZeRO-Offload+GC" for zero-offload+gc.
+
+    What is no plan's name, or digits that can be read in several ways, stays as it is.
 
     Args:
         name: as `PlanName.text` writes it.
+        gpus: of the plan, by which more than three digits are read.
     """
-    return _TITLES.get(name, name)
+    try:
+        return parse_plan(name, gpus).title
+    except PlanError:
+        return name
 
 
-_TITLES: Final = {each.text: each.title for each in DATA_PARALLEL}
+PLAN_COLUMNS: Final = frozenset(
+    {"plan", "raw_plan", "stored_plan", "requested_plan", "best_measured", "best_predicted"}
+)
+"""Columns that have names of plans."""
+
+
+def with_plan_titles(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with all its plans as people read them, see `plan_titles`.
+
+    Args:
+        table: with any of `PLAN_COLUMNS`.
+    """
+    return table.assign(**{name: plan_titles(table, name) for name in table.columns if name in PLAN_COLUMNS})
+
+
+def plan_titles(table: pd.DataFrame, column: str) -> list[str]:
+    """Return the plans of a table as people read them, by `plan_title`.
+
+    Args:
+        table: with the plans' names in `column`, and where it has them `gpus` or the `placement` of each row.
+        column: of the names.
+    """
+    gpus: list[int | None] = [None] * len(table)
+    if "gpus" in table and not column.startswith("stored"):
+        gpus = [None if each != each else int(each) for each in table["gpus"]]
+    elif "stored_gpus" in table and column.startswith("stored"):
+        gpus = [None if each != each else int(each) for each in table["stored_gpus"]]
+    elif "placement" in table:
+        gpus = [sum(gpus_on_nodes(each)) if isinstance(each, str) and each else None for each in table["placement"]]
+    return [plan_title(name, number) if isinstance(name, str) else name
+            for name, number in zip(table[column], gpus, strict=True)]  # fmt: skip
 
 
 @lru_cache(maxsize=4_096)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pandas as pd
 
 import engine
+from engine.executions.execution_names import execution_name
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.layer_costs import Vector
 from engine.planners.intra_operator.search import IntraOperatorPlan
@@ -17,10 +18,8 @@ from models.loader import ModelLike
 __all__ = ["beside_exploration", "plan_degrees"]
 
 COST_MODEL: Final = "calibrated"
-SHORT: Final = {
-    "tensor_par": "TP", "pipeline_par": "PP", "data_par": "DP", "expert_par": "EP", "microbatch_size": "microbatch",
-    "zero_stage": "ZeRO", "activation_recompute": "recompute",
-}  # fmt: skip
+CHOICES: Final = {"microbatch_size": "microbatch", "zero_stage": "ZeRO", "activation_recompute": "recompute"}
+"""What is said of an execution besides its name."""
 
 
 def plan_degrees(plan: IntraOperatorPlan, vectors: Sequence[Vector] | None = None) -> dict[str, int] | None:
@@ -121,7 +120,8 @@ def _best(
     found = engine.best(model, system, limits=limits, **asked)
     if not found:
         return _without(what, "By the cost model no such execution runs.")
-    solution = ", ".join(f"{short} {found[name]}" for name, short in SHORT.items() if name in found)
+    choices = [f"{short} {found[name]}" for name, short in CHOICES.items() if name in found]
+    solution = ", ".join([execution_name(found), *choices])
     rate = float(found["sample_rate"])
     return {
         "what": what, "solution": solution, "seconds": float(found["batch_size"]) / rate, "sample_rate": rate,

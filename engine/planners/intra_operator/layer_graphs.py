@@ -57,6 +57,11 @@ class LayerGraph:
     visits: int = 0
     joined: tuple[str, ...] = ()
     window: int | None = None
+    vocabulary: int = 0
+    """Parameters of embedding, positions, last norm and head, which the model has once [elements]; 0 where they are
+    left out."""
+    logits: int = 0
+    """Scores of all words for every token [elements]."""
 
     @property
     def flop(self) -> float:

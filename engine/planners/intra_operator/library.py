@@ -23,6 +23,7 @@ from hardware import System, system_of
 from hardware.loader import SystemLike
 from models import Architecture, model_of, unrepresented
 from models.loader import ModelLike
+from models.parameters import embedding_weights, norm_weights, position_weights
 
 __all__ = ["any_mesh", "library_layers", "system_mesh"]
 
@@ -88,11 +89,12 @@ def _layer(shape: Architecture, length: int, batch: int, mixture: bool, window: 
     return LayerGraph(
         name if window is None else f"{name}, windowed", contractions, (*lying, *behind), sizes, "out",
         reading(contractions, beside=beside), beside, 0 if experts is None else experts.top_k, joined, window,
+        embedding_weights(shape) + position_weights(shape) + norm_weights(shape), batch * length * shape.vocab_padded,
     )  # fmt: skip
 
 
 def _notes(shape: Architecture) -> tuple[str, ...]:
-    notes = ["Embedding and head are left out, in time and in memory."]
+    notes = ["Embedding, head and optimizer count in memory; the time of embedding and head is left out."]
     if shape.positions == "relative":
         notes.append("Relative positions, with a projection of their own in every block, are not counted.")
     if shape.sliding_window is not None:
@@ -128,7 +130,7 @@ def system_mesh(
     if tiers not in (1, 2):
         raise PlanError(f"tiers {str(tiers)[:40]!r} is neither 1 nor 2.")
     engine = found.matrix[datatype]
-    near = found.networks[0]
+    near = found.network_spanning(1)
     document: dict[str, Any] = {
         "devices": devices,
         "matrix_rate": engine.tflops * 1e12 * engine.gflops_efficiency[0][1],
@@ -173,15 +175,14 @@ def any_mesh(mesh: Mesh | Mapping[str, Any]) -> Mesh:
 
 
 def _outer(system: System, devices: int) -> dict[str, Any]:
-    near = system.networks[0]
-    if devices % near.size:
-        raise PlanError(f"{devices:,} processors of {system.name} are no whole networks of {near.size:,}.")
-    if len(system.networks) < 2 or devices > system.networks[-1].size:
-        most = system.networks[-1].size
-        raise PlanError(f"The networks of {system.name} join {most:,} processors, not {devices:,}.")
-    far = next(each for each in system.networks if each.size >= devices)
+    near = system.node_size
+    if devices % near:
+        raise PlanError(f"{devices:,} processors of {system.name} are no whole networks of {near:,}.")
+    if devices > system.reach:
+        raise PlanError(f"The networks of {system.name} join {system.reach:,} processors, not {devices:,}.")
+    far = system.network_spanning(devices)
     bandwidth = far.bandwidth_gb_per_s * 1e9 * far.efficiency
-    return {"devices": devices // near.size, "bandwidth": bandwidth, "alpha": far.latency_s}
+    return {"devices": devices // near, "bandwidth": bandwidth, "alpha": far.latency_s}
 
 
 def _collectives(kernels: KernelTimes, ranks: int, stride: int) -> dict[str, float]:

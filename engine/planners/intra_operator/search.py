@@ -167,6 +167,8 @@ def search(
     if any(each.total > len(each.choices) for each in kinds.values()):
         total = max(each.total for each in kinds.values())
         notes += (f"Of {total:,} vectors of a layer the table has those that can be best; the search saw all.",)
+    if graphs[0].vocabulary and machine.system is None:
+        notes += ("Without a system of the library, logits and the memory that frameworks reserve are not counted.",)
     if notes and not widths.gradient:
         notes += (f"Gradients are added up in elements of {widths.element:g} bytes; gradient_bytes takes others.",)
     return IntraOperatorPlan(

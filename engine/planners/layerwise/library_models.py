@@ -18,7 +18,8 @@ from engine import Scenario
 from engine.columns import choice_label
 from engine.columns.stage_layouts import canonical
 from engine.executions.codes import OFFLOADS
-from engine.planners.contract import PlanError
+from engine.executions.execution_names import execution_name
+from engine.planners.contract import PlanError, Progress, unheard
 from engine.planners.layerwise.cluster import Cluster, Machine, cluster_of
 from engine.planners.layerwise.planner import planned
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
@@ -44,7 +45,8 @@ __all__ = [
 ]  # fmt: skip
 
 COST_MODEL: Final = "calibrated"
-SHORT: Final = {"tensor_par": "TP", "pipeline_par": "PP", "data_par": "DP", "microbatch_size": "microbatch"}
+CHOSEN: Final = ("tensor_par", "pipeline_par", "data_par", "microbatch_size")
+"""Fields of the execution that a plan decides besides its stages."""
 ROOM: Final = 1e9
 """Memory that a processor is given while its layers are asked for [GiB]: whether they fit is the plan's question."""
 
@@ -138,7 +140,9 @@ def _without_predictions(model: Model) -> Model:
     return edited(model, {"architecture.trained_prediction_layers": 0})
 
 
-def system_cluster(system: SystemLike, processors: int, *, tensor_par: int = 1, kind: str = "") -> Cluster:
+def system_cluster(
+    system: SystemLike, processors: int, *, tensor_par: int = 1, kind: str = "", reach: int = 0
+) -> Cluster:
     """Returns the groups of `tensor_par` processors of a system, in domains of its fastest network, at its networks'
     rates.
 
@@ -147,13 +151,15 @@ def system_cluster(system: SystemLike, processors: int, *, tensor_par: int = 1, 
         processors: of the whole cluster; a multiple of `tensor_par`.
         tensor_par: processors that share every layer, one device of the plan.
         kind: what devices are called in profiles of several kinds; empty where there is one kind only.
+        reach: processors of the larger cluster that this is a part of; `processors` where it is all of it. All that
+            leaves a machine counts at the rate of the network that spans them.
 
     Raises `PlanError` where groups do not fill the processors.
     """
     system = system_of(system)
     if tensor_par < 1 or processors < 1 or processors % tensor_par:
         raise PlanError(f"{processors} processors are not groups of {tensor_par}; the number must divide by it.")
-    near, far = system.networks[0], system.networks[-1]
+    near, far = system.network_spanning(1), system.network_between_nodes(max(processors, reach))
     domain = max(near.size // tensor_par, 1) if near is not far else processors // tensor_par
     groups = processors // tensor_par
     sizes = [min(domain, groups - at) for at in range(0, groups, domain)]
@@ -172,6 +178,7 @@ def plan_model(
     tensor_par: int = 1,
     datatype: str = "bfloat16",
     calibration: Calibration | None = None,
+    progress: Progress = unheard,
 ) -> ModelPlan:
     """Returns the best stages and replicas of a library model, over microbatches of one sequence and more for every
     replica.
@@ -184,6 +191,7 @@ def plan_model(
         tensor_par: processors that share every layer, one device of the plan.
         datatype: of the matrix arithmetic, such as "bfloat16".
         calibration: of the calibrated cost model; the library's where None.
+        progress: is told the share that is done and what is being done.
 
     Raises:
         PlanError: nothing fits, or something cannot be.
@@ -203,14 +211,19 @@ def plan_model(
         )
         for system, _ in parts
     ]
-    clusters = [system_cluster(system, count, tensor_par=tensor_par, kind=system.name) for system, count in parts]
+    reach = sum(count for _, count in parts)
+    clusters = [
+        system_cluster(system, count, tensor_par=tensor_par, kind=system.name, reach=reach) for system, count in parts
+    ]
     profile = joined(profiles[0][1], [(name, found) for name, found, _ in profiles])
     optimizer = max(factor for _, _, factor in profiles)
     slowest = {field: min(getattr(each, field) for each in clusters) for field in ("inside", "all_reduce", "transfer")}
     cluster = replace(clusters[0], machines=tuple(m for each in clusters for m in each.machines), **slowest)
     own, best = states_of(profile), None
     share, reasons = 1, list[str]()
-    while share <= min(cluster.size, global_batch):
+    most = min(cluster.size, global_batch)
+    while share <= most:
+        progress((share.bit_length() - 1) / most.bit_length(), f"microbatch {share}")
         asked = LayerwiseProblem(profile, 1, global_batch, cluster, share, "paper", optimizer=optimizer, whole=True)
         try:
             found = planned(checked(asked), own)
@@ -264,7 +277,7 @@ def scenario_of(found: ModelPlan, model: ModelLike, system: SystemLike) -> Scena
     Raises `PlanError` where the plan is no execution.
     """
     execution = execution_of(found)
-    limits = {name: [execution[name]] for name in (*SHORT, "batch_size", "activation_recompute")}
+    limits = {name: [execution[name]] for name in (*CHOSEN, "batch_size", "activation_recompute")}
     if "stage_layout" in execution:
         limits |= {name: [execution[name]] for name in ("stage_layout", "pipeline_interleaving")}
     limits |= {name: [False] for name in OFFLOADS}
@@ -291,7 +304,7 @@ def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors:
         planned = dict(found.execution)
         table = pd.DataFrame([planned, {**planned, "stage_layout": "even"}], dtype=object)
         rows = engine.evaluate(model, system, table, cost_model=COST_MODEL)
-        degrees = ", ".join(f"{short} {planned[name]}" for name, short in SHORT.items())
+        degrees = f"{execution_name(planned)}, microbatch {planned['microbatch_size']}"
         says = [
             f"{row['sample_rate']:.4g} samples/s" if row["status"] == "ok" else str(row["reason_text"]).rstrip(".")
             for _, row in rows.iterrows()
@@ -303,7 +316,7 @@ def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors:
         model, system, num_procs=processors, max_batch_size=batch, datatype=datatype, cost_model=COST_MODEL
     )
     if best:
-        degrees = ", ".join(f"{short} {best[name]}" for name, short in SHORT.items())
+        degrees = f"{execution_name(best)}, microbatch {best['microbatch_size']}"
         stages = "" if best["pipeline_par"] == 1 else f", {choice_label('stage_layout', best['stage_layout'])} stages"
         rate = f"{best['sample_rate']:.4g} samples/s"
         told.append(f"Best of all executions by the cost model: {rate} with {degrees}{stages}.")
@@ -345,8 +358,7 @@ def _execution(
     processors, reach, tiers = tensor_par * pipeline * copies, 1, {}
     for name, degree in (("tensor_par", tensor_par), ("data_par", copies), ("pipeline_par", pipeline)):
         reach *= degree
-        fits = [at for at, network in enumerate(system.networks) if network.size >= reach]
-        tiers[f"{name}_net"] = fits[0] if fits else len(system.networks) - 1
+        tiers[f"{name}_net"] = system.tier_spanning(reach)
     sharded = tensor_par > 1
     mixture = model.architecture is not None and model.architecture.experts is not None
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,16 @@ from engine.planners.layerwise.problem import LayerwiseProblem, checked
 from engine.planners.layerwise.profiles.states import states_of
 from engine.planners.layerwise.result import Candidate, LayerwisePlan
 
-__all__ = ["BATCHES", "batch_sweep", "first_devices", "scalability"]
+__all__ = [
+    "BATCHES", "BATCH_COLUMNS", "DEVICE_COLUMNS", "batch_rows", "batch_sweep", "device_rows", "first_devices",
+    "scalability",
+]  # fmt: skip
+
+OF_ALL: Final = ("data_parallel", "data_parallel_p3", "data_parallel_overlapped", "best_hybrid")
+OF_DEVICES: Final = ("straight", "several_stages")
+BATCH_COLUMNS: Final = ("global_batch", *OF_ALL, "stages", "search", "reason")
+DEVICE_COLUMNS: Final = ("devices", *OF_ALL, *OF_DEVICES, "stages", "search", "reason")
+"""Columns of the tables."""
 
 BATCHES: Final = (32, *range(64, 4097, 64))
 """The batches of the authors' figures [samples]."""
@@ -40,24 +49,38 @@ def batch_sweep(
 
     Raises `engine.planners.contract.PlanError` where the problem itself makes no sense.
     """
+    return _table(BATCH_COLUMNS, list(batch_rows(problem, batches, progress, cancel)))
+
+
+def batch_rows(
+    problem: LayerwiseProblem,
+    batches: Sequence[int] = BATCHES,
+    progress: Progress = unheard,
+    cancel: Cancel = never,
+) -> Iterator[dict[str, Any]]:
+    """Yields the rows of `batch_sweep` as they are found, without the columns that they leave empty.
+
+    Args:
+        problem, batches, progress, cancel: see `batch_sweep`.
+
+    Raises as `batch_sweep` does.
+    """
     own = states_of(problem.profile)
-    rows = []
     for number, batch in enumerate(batches):
         if cancel():
             raise PlanCancelledError
-        progress(number / len(batches), f"Batch {batch}")
+        progress(number / len(batches), f"batch {batch}")
         asked = replace(problem, global_batch=batch)
         if batch < problem.microbatch:
-            rows.append({"global_batch": batch, "reason": f"a microbatch of {problem.microbatch} is larger"})
+            yield {"global_batch": batch, "reason": f"a microbatch of {problem.microbatch} is larger"}
             continue
         checked(asked)
         try:
             found = planned(asked, own, cancel=cancel)
         except PlanError as error:
-            rows.append({"global_batch": batch, "reason": str(error)})
+            yield {"global_batch": batch, "reason": str(error)}
             continue
-        rows.append({"global_batch": batch, **_row(found)})
-    return _table("global_batch", rows)
+        yield {"global_batch": batch, **_row(found)}
 
 
 def scalability(
@@ -77,8 +100,23 @@ def scalability(
 
     Raises `engine.planners.contract.PlanCancelledError` where `cancel` says so, and PlanError as `checked` does.
     """
+    return _table(DEVICE_COLUMNS, list(device_rows(problem, sizes, progress, cancel)))
+
+
+def device_rows(
+    problem: LayerwiseProblem,
+    sizes: Sequence[int] | None = None,
+    progress: Progress = unheard,
+    cancel: Cancel = never,
+) -> Iterator[dict[str, Any]]:
+    """Yields the rows of `scalability` as they are found, without the columns that they leave empty.
+
+    Args:
+        problem, sizes, progress, cancel: see `scalability`.
+
+    Raises as `scalability` does.
+    """
     own = states_of(checked(problem).profile)
-    rows = []
     asked = [size for size in (sizes or range(2, problem.cluster.size + 1)) if 1 <= size <= problem.cluster.size]
     for number, size in enumerate(asked):
         if cancel():
@@ -87,19 +125,16 @@ def scalability(
         try:
             found = planned(replace(problem, cluster=first_devices(problem.cluster, size)), own, cancel=cancel)
         except PlanError as error:
-            rows.append({"devices": size, "reason": str(error)})
+            yield {"devices": size, "reason": str(error)}
             continue
         several = [each for each in found.candidates if each.value and len(each.stages) > 1]
         alone = [each for each in several if all(stage.units == 1 for stage in each.stages)]
-        rows.append(
-            {
-                "devices": size,
-                **_row(found),
-                "straight": max((each.value or 0.0 for each in alone), default=None),
-                "several_stages": max((each.value or 0.0 for each in several), default=None),
-            }
-        )
-    return _table("devices", rows)
+        yield {
+            "devices": size,
+            **_row(found),
+            "straight": max((each.value or 0.0 for each in alone), default=None),
+            "several_stages": max((each.value or 0.0 for each in several), default=None),
+        }
 
 
 def first_devices(cluster: Cluster, size: int) -> Cluster:
@@ -140,7 +175,6 @@ def stages_text(candidate: Candidate) -> str:
     return " | ".join(f"{stage.start}-{stage.stop} x{len(stage.devices)}" for stage in candidate.stages)
 
 
-def _table(key: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
-    columns = [key, "data_parallel", "data_parallel_p3", "data_parallel_overlapped", "best_hybrid"]
-    further = [name for name in ("straight", "several_stages") if any(name in row for row in rows)]
-    return pd.DataFrame(rows, columns=[*columns, *further, "stages", "search", "reason"])
+def _table(columns: Sequence[str], rows: list[dict[str, Any]]) -> pd.DataFrame:
+    further = [name for name in OF_DEVICES if not any(name in row for row in rows)]
+    return pd.DataFrame(rows, columns=[name for name in columns if name not in further])

@@ -14,10 +14,10 @@ import engine
 import hardware
 from dashboard.files import report
 from dashboard.files.report_parts import top_table
-from dashboard.words.executions import title
 from dashboard.words.numbers import SPACE, format_value, gibibytes
 from engine import Scenario
 from engine.columns import by_name, fields_of
+from engine.executions.execution_names import execution_name
 from tests.dashboard.page_runs import SMALL, exploration
 
 EVIL = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>"
@@ -60,7 +60,7 @@ def test_the_report_holds_the_figures_of_the_engine() -> None:
     text = without_library(report.build(found))
     page = Page(text)
     plain = unescape(text)
-    assert title(best) in plain
+    assert execution_name(best) in plain
     for name in ("sample_rate", "total_time"):
         number, _, unit = format_value(name, best[name]).partition(SPACE)
         assert f'{number} <span class="ss-unit">{unit}' in text

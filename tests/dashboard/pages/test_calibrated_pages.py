@@ -20,7 +20,7 @@ from dashboard.charts.execution.time_bar import time_kinds, time_pieces
 from dashboard.pages.execution.files import execution_json
 from dashboard.queries.memory_requirements import needs_of
 from dashboard.words.changes import text_of
-from dashboard.words.executions import choices, differences, networks_of, title
+from dashboard.words.executions import choices, differences, networks_of
 from dashboard.words.formulas import formula
 from dashboard.words.numbers import format_value
 from engine import Exploration, whatif
@@ -30,6 +30,7 @@ from engine.cost_models.calibrated.account import CalibratedAccount, innermost_f
 from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.calibrated.formulas import EXPRESSIONS
 from engine.cost_models.formulas import Untold
+from engine.executions.execution_names import execution_name
 from engine.simulate.schedule import schedule
 from tests.dashboard.page_runs import again, figure, html, plots, run
 from tests.dashboard.pages.test_whatif import unstudied
@@ -322,7 +323,7 @@ def test_memory_needs_reach_the_least_demanding_execution(found: Any) -> None:
 
 def test_words_name_what_only_this_cost_model_has() -> None:
     row = next(row for row in rows(experts()) if row["zero_stage"] == 1 and row["activation_recompute"] == "full")
-    assert f"EP {row['expert_par']}" in title(row)
+    assert f"EP {row['expert_par']}" in execution_name(row)
     facts = dict(choices(row, HOSTS_OF_8))
     assert facts["ZeRO"].startswith("1")
     assert not any("network" in key for key in facts)
@@ -333,7 +334,7 @@ def test_words_name_what_only_this_cost_model_has() -> None:
     attention = {**exact, "activation_recompute": "attn_only"}
     assert dict(choices(attention, HOSTS_OF_8))["recompute"] == "selective (attention)"
     assert "ZeRO" not in dict(choices(exact, HOSTS_OF_8))
-    assert "EP" not in title(exact)
+    assert "EP" not in execution_name(exact)
     told = {label for label, _, _ in differences(exact, row)}
     assert "Expert parallel" in told
 

@@ -61,12 +61,12 @@ def test_one_job_through_the_phases_of_figure_7() -> None:
     app = run({})
     for mean in ("5.266", "4.360", "4.689", "4.684", "0.4381"):
         assert mean in html(app)
-    assert "244" in table(app, "plan")["plan"].tolist()
+    assert "TP 4 × PP 2 × DP 4" in table(app, "plan")["plan"].tolist()
     parts = table(app, "why not").iloc[0]
-    assert parts["plan"] == "244"
+    assert parts["plan"] == "TP 4 × PP 2 × DP 4"
     told = [name for name in parts.index if name.endswith(", ms") and name != "iteration, ms"]
     assert sum(float(parts[name]) for name in told) == pytest.approx(parts["iteration, ms"], abs=0.05)
-    assert table(run({"elastic_every": "on"}), "why not")["plan"].iloc[0] == "822"
+    assert table(run({"elastic_every": "on"}), "why not")["plan"].iloc[0] == "TP 2 × PP 8 × DP 2"
     app = run({"elastic_phases": "30@8888x2, 5@0x1, 30@4x2", "elastic_pause": "260", "elastic_variant": "physical"})
     assert "3 phases" in html(app)
     app = run({"elastic_phases": "30@44x2b1", "elastic_variant": "physical", "elastic_basis": "predicted"})

@@ -16,12 +16,12 @@ from dashboard.charts.schedules.gantt import MOST_BARS, gantt, joined, shown_sta
 from dashboard.pages.execution.files import execution_json
 from dashboard.pages.execution.view import _insight
 from dashboard.queries.tie_breaking import best_of
-from dashboard.words.names import degrees
 from dashboard.words.numbers import format_value
 from engine.columns import FIELDS, STATISTICS
 from engine.cost_models.calculon.account import LAYER_WORDS, named, placement
 from engine.cost_models.calculon.cost_model import CALCULON
 from engine.cost_models.calibrated.physics.layers.operations import bound
+from engine.executions.execution_names import execution_name
 from engine.simulate.schedule import schedule
 from tests.dashboard.page_runs import FEW, SMALL, again, exploration, figure, html, plainly, plots, run
 
@@ -42,7 +42,7 @@ def test_it_opens_on_the_best() -> None:
     assert best is not None
     page = run("execution", found)
     text = html(page)
-    assert degrees(best["tensor_par"], best["pipeline_par"], best["data_par"]) in text
+    assert execution_name(best) in text
     assert "rank 1 of" in text
     assert format_value("total_time", best["total_time"]).split()[0] in text
     step = figure(page, "execution_time")["data"][0]

@@ -14,11 +14,11 @@ from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
 from dashboard.charts.explored.pareto import pareto
 from dashboard.pages.pareto.panel import _stretches
 from dashboard.pages.pareto.queries import BINS, axes_of, density, frontier, near, prices, rate_words, steps
-from dashboard.words.names import degrees
 from dashboard.words.numbers import format_value, plain, relative
 from engine import explore_scenario, whatif
 from engine.columns import EXTENSIONS, FIELDS, HEADLINE, by_name
 from engine.cost_models.calibrated.fields import NOT_READ
+from engine.executions.execution_names import execution_name
 from tests.dashboard.page_runs import again, exploration, figure, html, plainly, run
 from tests.dashboard.pages.test_calibrated_pages import dense
 
@@ -98,7 +98,7 @@ def test_the_page_shows_frontier_and_prices() -> None:
     marks = next(trace for trace in figure(page, "pareto_plot")["data"] if trace["type"] == "scatter")
     assert {point[0] for point in marks["customdata"]} == set(front["id"])
     best = front.iloc[0]
-    assert degrees(best["tensor_par"], best["pipeline_par"], best["data_par"]) in html(page)
+    assert execution_name(best) in html(page)
     assert page.dataframe[0].value["id"].tolist() == front["id"].tolist()
     page.button(key=f"pareto_go_{AXES[1]}").click()
     moved = again(page, found)

@@ -28,6 +28,7 @@ from dashboard.widgets import share
 from dashboard.words import scenarios
 from engine import Scenario, codesign, launch
 from engine.cost_models.registry import COST_MODELS
+from engine.executions.execution_names import execution_name
 from tests.dashboard.page_runs import SMALL, html, page_alone
 from tests.dashboard.server import Place, own_server
 
@@ -81,7 +82,7 @@ def test_entries_join_what_was_saved_with_what_was_explored(place: Place) -> Non
     assert best is not None
     assert truth.best is not None
     assert (best.total, best.feasible, best.rate) == (truth.total, truth.feasible, truth.best["sample_rate"])
-    assert best.degrees == tuple(truth.best[name] for name in ("tensor_par", "pipeline_par", "data_par"))
+    assert best.name == execution_name(truth.best)
     place.explorations.forget(one.key)
     fresh = next(entry for entry in entries(place.files, place.explorations) if entry.title == "Mine")
     assert fresh.job is None
@@ -193,7 +194,7 @@ def test_results_of_an_older_cost_model_are_named_as_such(place: Place, monkeypa
     place.explorations.forget(small().key)
     monkeypatch.setattr(type(COST_MODELS["calculon"]), "version", "calculon-0.1.0/later")
     app = page()
-    assert app.dataframe[0].value["TP·PP·DP"].tolist() == ["outdated"]
+    assert app.dataframe[0].value["Best"].tolist() == ["outdated"]
     assert any("older version of the cost model" in warning.value for warning in app.warning)
 
 

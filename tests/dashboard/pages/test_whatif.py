@@ -22,9 +22,10 @@ from dashboard.pages.whatif.board import Board
 from dashboard.queries.nearest_fit import enough_processors, remedies
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.changes import in_words, options, text_of
-from dashboard.words.executions import differences, title
+from dashboard.words.executions import differences
 from dashboard.words.numbers import format_value, gibibytes, signed_percent
 from engine import Exploration, whatif
+from engine.executions.execution_names import execution_name
 from engine.exploration.memory_requirements import least_memory
 from engine.whatif import Study
 from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, plainly, run
@@ -195,7 +196,7 @@ def test_where_nothing_runs_it_says_how_far_off_and_one_click_makes_something_ru
     assert whatif.reoptimise(scenario, {name: float(value)}).best is not None
     assert not app.warning
     assert "nothing ran before" in html(app)
-    best = title(answer(scenario, {name: float(value)}).best or {})
+    best = execution_name(answer(scenario, {name: float(value)}).best or {})
     cell, others = best.split(" × DP")
     assert f">{plainly(cell)}<" in plainly(html(app))  # the tile has room for the cell, the rest stands below it
     assert f">DP{others}<" in plainly(html(app))

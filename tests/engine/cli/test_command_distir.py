@@ -54,6 +54,25 @@ def test_figures_are_the_notebooks(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0.9273" in run(capsys, "--show", "measured")[1]
 
 
+def test_figures_imply_their_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    """The paper's figures without an option; what is asked for otherwise is said not to be the paper's."""
+    code, text, said = run(capsys, "--show", "figure-3", "--json")
+    assert code == 0
+    rows = pd.DataFrame(json.loads(text)["rows"])
+    for kind, name in (("data", "dp_results"), ("pipeline", "pp_results")):
+        for series, speedups in GOLDEN["R1"][name].items():
+            mine = rows[(rows["kind"] == kind) & (rows["series"] == int(series))]
+            assert mine["speedup"].tolist() == pytest.approx(speedups, rel=1e-9)
+    assert "--revision R1, --bandwidth 200" in said
+    assert "not the paper's" not in said
+    code, text, said = run(capsys, "--show", "figure-4", "--json")
+    assert (code, json.loads(text)["total"]) == (0, 111)  # the rows of the published grid
+    assert "--revision EuroMLSys21" in said
+    _, text, said = run(capsys, "--show", "figure-3", "--revision", "R3", "--json")
+    assert json.loads(text)["revision"] == "R3"
+    assert said.strip().endswith("--revision are not the paper's.")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

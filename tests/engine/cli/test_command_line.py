@@ -15,7 +15,8 @@ import engine
 from engine.cli.commands import serve
 from engine.cli.limits import parse_limits
 from engine.cli.main import EXIT_CODES
-from engine.cli.output import ExitCode, ProgressLine, as_json, quantity, text_table, write
+from engine.cli.output import ExitCode, as_json, quantity, text_table, write
+from engine.cli.progress import ExplorationLine
 from engine.columns import BESIDE_RATE, FIELDS, OUTCOME, STATISTICS, by_name
 from engine.economics import derived_of
 from engine.executions.limits import LimitError
@@ -329,8 +330,8 @@ def test_progress_is_drawn_on_a_terminal_only(monkeypatch):
 
     progress = engine.Progress(done=500_000, total=1_000_000, feasible=10, seconds=0.5)
     terminal, pipe = Terminal(), io.StringIO()
-    ProgressLine(terminal)(progress)
-    ProgressLine(pipe)(progress)
+    ExplorationLine(terminal)(progress)
+    ExplorationLine(pipe)(progress)
     assert pipe.getvalue() == ""
     assert "50%" in terminal.getvalue()
     assert "1 M executions/s" in terminal.getvalue()

@@ -146,7 +146,7 @@ def test_a_fit_becomes_a_card(tmp_path: Path) -> None:
 def test_commands() -> None:
     rows = json.loads(run("best", "llama7_bsz16", "--placement", "8888", "--threads", "2", "--json"))
     assert (rows[0]["plan"], len(rows)) == ("244", 27)
-    assert "zero-offload+gc, 69.41 s" in run("best", "llama7_bsz16", "--placement", "1", "--threads", "2")
+    assert "ZeRO-Offload+GC, 69.41 s" in run("best", "llama7_bsz16", "--placement", "1", "--threads", "2")
     assert len(run("curve", "roberta", "--values", "1..8", "--csv").splitlines()) == 9
     assert "Morphling" in run("timeline", "--pause", "260")
     assert json.loads(run("split", "roberta", "t5_3B", "--gpus", "4", "--json"))[3]["gpus"] == 3

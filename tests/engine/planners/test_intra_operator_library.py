@@ -1,5 +1,6 @@
 """Library models on the networks of systems: shapes counted by hand, every pair of vectors, the cost model's times."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from engine.planners.intra_operator.costs.options import Widths
 from engine.planners.intra_operator.layer_costs import FIRST, layer_costs
 from engine.planners.intra_operator.library import library_layers
 from engine.planners.intra_operator.suites import suite_layers
-from hardware import system_of
+from hardware import edited, system_of
 from models import model_of
-from models.parameters import layer_weights
+from models.parameters import embedding_weights, layer_weights, norm_weights
 
+VOCABULARY = sum(count(model_of("llama-3-8B").architecture_or_assumed()) for count in (embedding_weights, norm_weights))
 NODE: dict[str, Any] = {"devices": 8, "bandwidth": 360e9, "matrix_rate": 600e12, "all_to_all_bandwidth": 100e9}
 TWO: dict[str, Any] = {**NODE, "devices": 4, "outer": {"devices": 2, "bandwidth": 40e9, "alpha": 1e-5}}
 
@@ -149,7 +151,7 @@ def test_fsdp_gathers_weights_twice_and_scatters_gradients() -> None:
     assert split["reduce_scatter"] == plain["all_reduce"] / 2
     assert split["all_gather"] == plain["all_reduce"]
     weights = plain["all_reduce"] / 2 / (7 / 8) / 2
-    assert plain["memory"] - split["memory"] == pytest.approx(weights * 16 * 7 / 8)
+    assert plain["memory"] - split["memory"] == pytest.approx((weights + VOCABULARY) * 16 * 7 / 8)
     assert split["solution"] == "fully sharded data parallel (FSDP)"
     # Weights are gathered, and gradients scattered, for every microbatch; without FSDP gradients are added up before.
     twice = _row(search("llama-3-8B", NODE, fsdp=True, accumulation=2, **{**asked, "batch": 16}), (1,) * 4)
@@ -167,7 +169,11 @@ def test_two_axes_are_searched_as_all_pairs_of_vectors(fsdp: bool) -> None:
     seconds = costs.seconds(found.mesh)
     possible = costs.possible
     for share in (0.1,) if fsdp else (0.0, 0.3, 1.0):
-        low, high = 2 * costs.memory[:, possible].min(), 2 * costs.memory[:, possible].max()
+        low, high = (
+            one([one(costs.memory[FIRST][possible & (costs.gives == state)]) + one(costs.memory[state][possible])
+                 for state in np.unique(costs.gives[possible])])
+            for one in (np.min, np.max)
+        )  # fmt: skip
         limit = float(low + share * (high - low))
         best = np.inf
         for state in np.unique(costs.gives[possible]):
@@ -206,7 +212,7 @@ def test_recomputation_and_microbatches_take_what_the_cost_model_says() -> None:
     mesh = system_mesh("h100_80g_sxm", 8)
     base = {"tensor_par": [8], "pipeline_par": [1], "batch_size": [8], "tensor_par_overlap": ["none"],
             "weight_offload": [False], "activations_offload": [False], "optimizer_offload": [False]}  # fmt: skip
-    steps, models, kept, spaces, inputs = [], [], [], [], []
+    steps, models, kept, spaces, inputs, logits = [], [], [], [], [], []
     for recompute, number in (("none", 1), ("full", 1), ("full", 4)):
         found = search("llama-3-8B", mesh, batch=8, recompute=recompute, accumulation=number)
         row = _row(found, (0, 2, 0, 2))
@@ -218,12 +224,14 @@ def test_recomputation_and_microbatches_take_what_the_cost_model_says() -> None:
         kept.append(row["memory"])
         spaces.append(best["act_space"])
         inputs.append(best["act_checkpoint_size"])
+        logits.append(best["logit_space"])
     for one, other in ((1, 0), (2, 1)):
         assert steps[one] - steps[other] == pytest.approx(models[one] - models[other], rel=0.05)
     stream = 8 * 8192 * 4096 * 2 / 8
     assert inputs[1] == 4 * inputs[2] == 32 * stream
     # The first layer's input comes whole here: seven further parts, kept, and once more while it is at work.
-    assert kept[1] - kept[2] == pytest.approx((inputs[1] + spaces[1] + 2 * 7 * stream) * 3 / 4, rel=0.05)
+    fell = inputs[1] + spaces[1] + logits[1] + 2 * 7 * stream
+    assert kept[1] - kept[2] == pytest.approx(fell * 3 / 4, rel=0.05)
     assert kept[0] - kept[1] == pytest.approx(spaces[0] - spaces[1] - inputs[1], rel=0.15)
 
 
@@ -235,7 +243,41 @@ def test_of_an_input_that_is_split_a_part_is_kept() -> None:
     )
     stream = 8 * 8192 * 4096 * 2
     assert three - two == pytest.approx(two - one)
-    assert one - (two - one) == pytest.approx(stream * 7 / 8)  # the first layer's input comes whole
+    # The first layer's input comes whole, and embedding and head with their state are split as its weights are.
+    assert one - (two - one) == pytest.approx(stream * 7 / 8 + 16 * VOCABULARY / 8)
+
+
+@pytest.mark.parametrize("model", ["llama-3-8B", "llama-2-13B", "qwen3-8B", "mistral-7B-v0.1", "gpt3-6.7B"])
+@pytest.mark.parametrize("choice", [{}, {"zero": True}, {"fsdp": True}])
+def test_memory_is_that_of_the_same_degrees_as_an_execution(model: str, choice: dict[str, bool]) -> None:
+    """Weights, gradients, optimizer, activations, embedding, head, logits and reserve, as the cost model counts."""
+    wide = edited(system_of("h100_80g_sxm"), {"mem1.capacity_gib": 10_000.0})
+    sequences = 8 * max(1, 8_192 // model_of(model).seq_size)
+    found = search(model, system_mesh(wide, 8), batch=sequences, **choice)
+    for vector, degrees in (((1, 1, 1, 1), {"tensor_par": 1, "data_par": 8}), ((0, 2, 0, 2), {"tensor_par": 8})):
+        stages = [3] if "fsdp" in choice else [2] if "zero" in choice else [0]
+        limits = {
+            **{name: [value] for name, value in degrees.items()}, "pipeline_par": [1], "batch_size": [sequences],
+            "microbatch_size": [sequences // degrees.get("data_par", 1)], "activation_recompute": ["none"],
+            "zero_stage": stages if degrees["tensor_par"] == 1 else [0],
+            "weight_offload": [False], "activations_offload": [False], "optimizer_offload": [False],
+        }  # fmt: skip
+        best = engine.best(model, wide, num_procs=8, max_batch_size=sequences, datatype="bfloat16",
+                           cost_model="calibrated", limits=limits)  # fmt: skip
+        assert _row(found, vector)["memory"] == pytest.approx(best["proc_mem_tier1_cap_req"], rel=0.2), vector
+
+
+def test_embedding_and_head_are_not_forgotten() -> None:
+    """Llama 3 8B: 1.05 bn parameters at 16 bytes are 16.8 GB, whole on every device that works on tokens of its own."""
+    rates = {"devices": 8, "matrix_rate": 1e15, "bandwidth": 1e11}
+    found = search("llama-3-8B", rates, batch=8, layers=1)
+    without = [replace(each, vocabulary=0, logits=0) for each in found.layers]
+    costs, plain = (layer_costs(each, found.mesh, found.widths) for each in (found.layers[0], without[0]))
+    more = costs.memory[FIRST] - plain.memory[FIRST]
+    assert more.max() == pytest.approx(16.8e9, rel=0.01)
+    assert more.min() == pytest.approx(16.8e9 / 8, rel=0.01)
+    assert np.array_equal(costs.memory[:FIRST], plain.memory[:FIRST])
+    assert any("reserve" in note for note in found.notes)
 
 
 def test_an_outer_axis_gets_what_the_inner_one_left_of_gradients() -> None:

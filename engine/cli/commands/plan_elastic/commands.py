@@ -23,8 +23,8 @@ from engine.cli.commands.plan_elastic.options import (
     numbers,
 )
 from engine.cli.commands.plan_elastic.replay import replay
+from engine.cli.commands.plan_elastic.tables import write_plans
 from engine.cli.output import write
-from engine.cli.text_tables import write_table
 
 if TYPE_CHECKING:
     from engine.planners.elastic.measured import Measurements
@@ -70,6 +70,7 @@ def best(
       shardscape plan elastic best llama7_bsz16 --placement 8888 --variant physical --bandwidth 12.5 --json
     """
     from engine.planners.elastic import best_plan
+    from engine.planners.elastic.plan_names import plan_titles
 
     tables = []
     for each in placement:
@@ -83,24 +84,25 @@ def best(
         )
         table = found.table
         if not (csv or json):
+            titles = plan_titles(table.assign(placement=each), "plan")
             write(
-                f"{each}: {found.plan}, {found.iteration_ms / 1e3:.4g} s an iteration, {found.throughput:.4g} samples/s"
+                f"{each}: {titles[0]}, {found.iteration_ms / 1e3:.4g} s an iteration, {found.throughput:.4g} samples/s"
             )
             parts = ", ".join(f"{name} {found.figure(name).value:.3g}" for name in PARTS if found.figure(name).value)
             write(f"  of it [s]: {parts}")
             columns = ["plan", "throughput", "iteration_ms", "memory_gib", "chosen", "reason"]
-            shown = table[columns].head(top)
+            shown = table[columns].assign(plan=titles).head(top)
             shown = shown.drop(
                 columns=[name for name in columns[3:5] if not shown[name].any() or shown[name].isna().all()]
             )
-            write_table(shown, json=False, csv=False)
+            write_plans(shown, json=False, csv=False)
             continue
         table = table.assign(placement=each)
         tables.append(table[["placement", *(name for name in table.columns if name != "placement")]])
     if tables:
         import pandas as pd
 
-        write_table(pd.concat(tables), json=json, csv=csv)
+        write_plans(pd.concat(tables), json=json, csv=csv)
 
 
 @elastic_app.command("curve")
@@ -144,7 +146,10 @@ def curve(
         variant=variant,
         restricted=restricted,
     )
-    write_table(table, json=json, csv=csv)
+    write_plans(table, json=json, csv=csv)
+    if variant == "artifact" and placement is None and gpus_per_node is None:
+        note = "Data-parallel plans only, as in the artifact's sweep; --gpus-per-node tries those with degrees too."
+        write(note, stream=sys.stderr)
 
 
 @elastic_app.command("timeline")
@@ -188,13 +193,13 @@ def timeline(
         restricted=restricted,
     )
     if csv or json:
-        write_table(found.table, json=json, csv=csv)
+        write_plans(found.table, json=json, csv=csv)
         return
     shown = ["strategy", "placement", "cpu_threads", "plan", "iteration_s", "throughput", "predicted_s"]
-    write_table(found.table[shown], json=False, csv=False)
+    write_plans(found.table[shown], json=False, csv=False)
     write()
     write(f"Mean over all time, by {found.basis} iterations [samples/s]; gain of the planner over each:")
-    write_table(found.summary(), json=False, csv=False)
+    write_plans(found.summary(), json=False, csv=False)
 
 
 @elastic_app.command("split")
@@ -221,7 +226,7 @@ def split(
 
     asked = jobs[0] if len(jobs) == 1 and jobs[0].endswith(".csv") else _jobs(jobs, guarantee or [])
     found = planner.split(asked, gpus, basis=basis, cpu_threads=threads, variant=variant)
-    write_table(found.table, json=json, csv=csv)
+    write_plans(found.table, json=json, csv=csv)
     if not (csv or json):
         totals = ", ".join(f"{way} {total:.4g}" for way, total in found.totals().items())
         write(f"Sum of throughputs over those alone on all GPUs, {found.basis}: {totals}.")
@@ -257,13 +262,13 @@ def accuracy(
         bandwidth=bandwidth,
         most_nodes=1 if one_node else None,
     )
-    write_table(table, json=json, csv=csv)
+    write_plans(table, json=json, csv=csv)
     if not (csv or json) and len(table):
         error = table["error_pct"].abs()
         write(f"\nMean error {error.mean():.1f} %, largest {error.max():.1f} %, without sign.")
-        write_table(by_class(table), json=False, csv=False)
+        write_plans(by_class(table), json=False, csv=False)
         write()
-        write_table(ranking(table), json=False, csv=False)
+        write_plans(ranking(table), json=False, csv=False)
 
 
 @elastic_app.command("table2")
@@ -271,7 +276,7 @@ def table2(csv: CsvOption = False, json: JsonOption = False) -> None:
     """Table 2: mean and largest error of the 99 cases that the artifact checks, and what is to know about them."""
     from engine.planners.elastic.fitting.table_2 import NOTES, table_2, table_2_cases
 
-    write_table(table_2(), json=json, csv=csv)
+    write_plans(table_2(), json=json, csv=csv)
     if not (csv or json):
         write(f"Mean over the 99 cases {table_2_cases()['error_pct'].mean():.2f} %.")
         for note in NOTES:
@@ -290,7 +295,7 @@ def losses(
     from engine.planners.elastic.losses import losses as read
 
     table = read(file)
-    write_table(loss_differences(table, against) if csv or json else parity(table, against), json=json, csv=csv)
+    write_plans(loss_differences(table, against) if csv or json else parity(table, against), json=json, csv=csv)
 
 
 @elastic_app.command("notebook")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption
+from engine.cli.commands.plan_elastic.tables import write_plans
 from engine.cli.output import write
-from engine.cli.text_tables import write_table
+from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     from engine.planners.elastic.cards import Environment, PerformanceParameters
@@ -47,9 +48,11 @@ def fit(
     from engine.planners.elastic.fitting import fit_parameters, held_out
 
     runs, environment = _profile(profile, data, pcie, nvlink)
-    found = fit_parameters(runs, environment, starts=starts)
+    with ProgressReport("fitting"):
+        found = fit_parameters(runs, environment, starts=starts)
     _write_card(card, out, found.parameters, environment)
-    left_out = held_out(runs, environment, starts=min(starts, 4)) if hold_out else None
+    with ProgressReport("fitting with each run left out"):
+        left_out = held_out(runs, environment, starts=min(starts, 4)) if hold_out else None
     if json:
         document = {
             "performance": found.parameters.model_dump(),
@@ -63,14 +66,14 @@ def fit(
         write(as_json(document))
         return
     if csv:
-        write_table(found.table if left_out is None else left_out, json=False, csv=True)
+        write_plans(found.table if left_out is None else left_out, json=False, csv=True)
         return
     write(f"Objective {found.objective:.6f}; starts reached {', '.join(f'{each:.4f}' for each in found.starts)}.")
     write(", ".join(f"{name} {value:.6g}" for name, value in found.parameters.model_dump().items()))
-    write_table(found.table, json=False, csv=False)
+    write_plans(found.table, json=False, csv=False)
     if left_out is not None:
         write("\nErrors of the iteration with the run in the fit and with it left out:")
-        write_table(left_out, json=False, csv=False)
+        write_plans(left_out, json=False, csv=False)
     for note in (*runs.notes, *found.warnings):
         write(note)
 

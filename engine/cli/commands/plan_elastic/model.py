@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption, numbers
-from engine.cli.text_tables import write_table
+from engine.cli.commands.plan_elastic.tables import write_plans
+from engine.cli.progress import ProgressReport
 
 __all__ = ["model"]
 
@@ -57,18 +58,23 @@ def model(
             datatype=datatype,
         )
     elif phases is not None:
-        table = model_phases(name, system, phases, batch=batch, restart_s=restart, datatype=datatype)
+        with ProgressReport("planning phases") as report:
+            table = model_phases(
+                name, system, phases, batch=batch, restart_s=restart, datatype=datatype, progress=report
+            )
     else:
         sizes = None if gpus is None else [_size(each) for each in numbers(gpus)]
-        table = model_curve(
-            name,
-            system,
-            batch=batch,
-            gpus=sizes,
-            placements=None if placement is None else [placement],
-            datatype=datatype,
-        )
-    write_table(table, json=json, csv=csv)
+        with ProgressReport("planning sizes") as report:
+            table = model_curve(
+                name,
+                system,
+                batch=batch,
+                gpus=sizes,
+                placements=None if placement is None else [placement],
+                datatype=datatype,
+                progress=report,
+            )
+    write_plans(table, json=json, csv=csv)
 
 
 def _size(value: float) -> int:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption
+from engine.cli.commands.plan_elastic.tables import write_plans
 from engine.cli.output import as_json, write
-from engine.cli.text_tables import write_table
+from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,16 +71,20 @@ def replay(
     if table not in TABLES:
         raise PlanError(f"There is no table {table[:40]!r}; choose {', '.join(TABLES)}.")
     made = workload_from(workload)
-    known = {**applications(), **_own(card or []), **_of_library(made, system, cluster)}
-    found = compared(made, cluster, policy or tuple(POLICIES), pause=pause, interval=interval, models=known)
+    with ProgressReport("planning the models"):
+        known = {**applications(), **_own(card or []), **_of_library(made, system, cluster)}
+    with ProgressReport("replaying") as report:
+        found = compared(
+            made, cluster, policy or tuple(POLICIES), pause=pause, interval=interval, models=known, progress=report
+        )
     if table != "summary":
-        write_table(_rows(found, table), json=json, csv=csv)
+        write_plans(_rows(found, table), json=json, csv=csv)
         return
     if json:
         write(as_json({name: dict(result.summary) for name, result in found.items()}))
         return
     shown = summaries(found)
-    write_table(shown if csv else shown.dropna(axis="columns", how="all"), json=False, csv=csv)
+    write_plans(shown if csv else shown.dropna(axis="columns", how="all"), json=False, csv=csv)
     if not csv:
         for name, result in found.items():
             for note in result.notes:

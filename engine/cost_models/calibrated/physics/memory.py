@@ -24,8 +24,8 @@ from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, Stage, f
 from engine.cost_models.calibrated.physics.weights import LocalWeights, heads, held_on, local_weights, replicas_of
 
 __all__ = [
-    "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight", "memory_use",
-    "of_largest", "stage_memories", "stage_memory",
+    "LOGIT", "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight",
+    "memory_use", "of_largest", "stage_memories", "stage_memory",
 ]  # fmt: skip
 
 WEIGHT = 2.0

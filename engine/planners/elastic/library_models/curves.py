@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from engine.executions.execution_names import execution_name
 from engine.exploration.proven_optimum import best
 from engine.planners.contract import Cancel, PlanCancelledError, PlanError, Progress, never, unheard
 from engine.planners.elastic.library_models.movement import movement
@@ -22,10 +23,9 @@ from engine.planners.elastic.placements import (
     placement_text,
     placements_filling,
 )
-from engine.planners.elastic.plan_names import degrees_text
 from engine.planners.elastic.resource_curve import KEEP_SMALLER, kept_smaller
 from engine.planners.elastic.splits.jobs import Job
-from hardware import System, SystemLike, edited, system_of
+from hardware import System, SystemLike, limit_nodes, system_of
 from models import ModelLike, model_of
 
 __all__ = ["ModelPoint", "model_curve", "model_job", "model_point"]
@@ -33,8 +33,6 @@ __all__ = ["ModelPoint", "model_curve", "model_job", "model_point"]
 MOST_SIZES: Final = 1_024
 
 TOLD: Final = (
-    ("context_par", "CP {}", 1),
-    ("expert_par", "EP {}", 1),
     ("zero_stage", "ZeRO {}", 0),
     ("microbatch_size", "microbatch {}", None),
     ("pipeline_interleaving", "{} chunks", 1),
@@ -71,11 +69,8 @@ class ModelPoint:
 
     @property
     def plan(self) -> str:
-        """Returns pipeline, tensor and data parallel degrees, such as 244, empty where nothing runs."""
-        if not self.execution:
-            return ""
-        degrees = (int(self.execution[name]) for name in ("pipeline_par", "tensor_par", "data_par"))
-        return degrees_text(*degrees)
+        """Returns the name of the execution, its degrees; empty where nothing runs."""
+        return execution_name(self.execution) if self.execution else ""
 
     @property
     def chosen(self) -> str:
@@ -134,17 +129,12 @@ def model_point(
 
 def _on(system: System, nodes: tuple[int, ...], bandwidth: float) -> System:
     """The system with nodes of these sizes, and a limit of bandwidth between them."""
-    wide = system.networks[0].size
+    wide = system.node_size
     full = set(nodes[:-1]) or {nodes[0]}
     size = min(nodes) if len(full) > 1 or nodes[-1] > min(full) else nodes[0]
     if max(nodes) > wide:
         raise PlanError(f"A node of {max(nodes)} GPUs is larger than the {wide} that {system.name} joins.")
-    changes: dict[str, Any] = {}
-    if len(nodes) > 1 and size != wide:
-        changes["networks.0.size"] = size
-    if bandwidth and len(system.networks) > 1:
-        changes["networks.1.bandwidth_gb_per_s"] = bandwidth
-    return edited(system, changes) if changes else system
+    return limit_nodes(system, size if len(nodes) > 1 else wide, bandwidth)
 
 
 def model_curve(
@@ -209,7 +199,7 @@ def _placements(
 ) -> list[tuple[int, ...]]:
     if gpus is not None and placements is not None:
         raise PlanError("Give sizes or placements, not both.")
-    size = system.networks[0].size
+    size = system.node_size
     if placements is None:
         numbers = [2**power for power in range(7)] if gpus is None else list(islice(gpus, MOST_SIZES + 1))
         found = [placements_filling(checked_whole(each, "GPUs are", 1, MOST_GPUS), size) for each in numbers]

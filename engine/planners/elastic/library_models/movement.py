@@ -57,7 +57,7 @@ class Movement:
     """What moves in one change.
 
     `received` are bytes that each rank of the new execution gets, weights and optimizer states together; `seconds` is
-    how long the one that gets most takes at least, over the network between nodes where the job has several; `lost` are
+    how long the one that gets most takes at least, over the outermost network that the job uses; `lost` are
     bytes of the whole that no surviving GPU held, which only a checkpoint has.
     """
 
@@ -156,7 +156,6 @@ def _total(execution: Mapping[str, Any], space: str, stage: int, gpus: int) -> f
 
 
 def _bandwidth(after: Placed) -> float:
-    """Bytes per second that a GPU can receive: between nodes where the job has several."""
-    networks = after.system.networks
-    network = networks[0] if after.gpus <= networks[0].size or len(networks) == 1 else networks[1]
+    """Bytes per second that a GPU can receive over the outermost network that the job uses."""
+    network = after.system.network_spanning(after.gpus)
     return network.bandwidth_gb_per_s * 1e9 * network.efficiency

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from engine.planners.elastic.performance.artifact import IterationTerms
 from engine.planners.elastic.performance.figures import PlanFigures
 from engine.planners.elastic.plan_names import OFFLOAD, ZERO_DP
 from engine.scenarios.dispatch import evaluate
-from hardware import System, edited, system_of
+from hardware import System, limit_nodes, system_of
 from models import Model, model_of
 from models import edited as edited_model
 
@@ -62,7 +62,7 @@ class PhysicalVariant:
         Args:
             card: names a system.
         """
-        return self._system(card).networks[0].size
+        return self._system(card).node_size
 
     def figures(self, card: ModelCard, plans: PlanTable) -> PlanFigures:
         """Returns iterations, memory and choices by the calibrated cost model.
@@ -77,7 +77,7 @@ class PhysicalVariant:
         rows = _Rows.of(card, plans, self)
         reasons = list(plans.reasons)
         cells: list[pd.DataFrame] = []
-        wide = system.networks[0].size
+        wide = system.node_size
         for (domain, bandwidth), at in _groups(plans, rows, wide):
             if domain > wide:
                 for row in at:
@@ -86,7 +86,7 @@ class PhysicalVariant:
                     )
                 continue
             cells.append(
-                evaluate(model, _on(system, domain, bandwidth), rows.executions(at, self)).assign(
+                evaluate(model, limit_nodes(system, domain, bandwidth), rows.executions(at, self)).assign(
                     row=at, text=lambda found: found["reason_text"]
                 )
             )
@@ -117,16 +117,6 @@ def _model_of(name: str, sequence: int) -> Model:
     """The model of the library with samples of so many tokens."""
     model = model_of(name)
     return model if model.seq_size == sequence else edited_model(model, {"seq_size": sequence})
-
-
-def _on(system: System, domain: int, bandwidth: float) -> System:
-    """The system with nodes of so many GPUs, and a limit of bandwidth between them [GB/s], 0 for none."""
-    changes: dict[str, Any] = {}
-    if domain != system.networks[0].size:
-        changes["networks.0.size"] = domain
-    if bandwidth and len(system.networks) > 1:
-        changes["networks.1.bandwidth_gb_per_s"] = bandwidth
-    return edited(system, changes) if changes else system
 
 
 def _groups(plans: PlanTable, rows: _Rows, wide: int) -> list[tuple[tuple[int, float], Ints]]:

@@ -97,7 +97,21 @@ class _Layer:
                 )
                 account.spend((at,), seconds)
         self._residual(account)
+        if self.first and self.graph.vocabulary:
+            self._ends(account)
         return [*account.factors, *step.factors]
+
+    def _ends(self, account: Account) -> None:
+        """Memory of what a model has once: embedding and head, logits, and the cost model's reserve.
+
+        Both matrices are split or whole as the weights of the first block are: by words where these are split, on every
+        device where it splits tokens. Either way a device has an equal part of the logits.
+        """
+        option = self.options[0]
+        _parameters(account, 0, option, np.asarray(float(self.graph.vocabulary)), self.widths)
+        if (kernels := self.mesh.kernels) is not None:
+            logits = kernels.logit_bytes * self.graph.logits / float(np.prod(self.mesh.shape))
+            account.hold((0,), np.full(len(option.ids), kernels.reserve + logits))
 
     def _inputs(self, account: Account, at: int) -> None:
         """What a block reads: brought forward twice, its gradient back once, and kept.

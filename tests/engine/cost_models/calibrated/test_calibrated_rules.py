@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
+import hardware
 import models
+from engine import Scenario
 from engine.columns import ALL_FIELDS, EXTENSIONS, NEUTRAL_EXTENSIONS, by_name
 from engine.cost_models.calibrated.fields import NOT_READ
 from engine.executions import reasons
@@ -73,10 +75,6 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     (
         "zero_stage_against_sharding", DENSE, {"optimizer_sharding": False},
         "zero_stage is 1, but optimizer_sharding is false; the optimizer is sharded from stage 1 on.",
-    ),
-    (
-        "sharding_needs_replicas", DENSE, ALONE,
-        "zero_stage is 1, but data_par x context_par is 1; there is nobody to share anything with.",
     ),
     (
         "selective_needs_attn_only", DENSE, {"selective_recompute": "half"},
@@ -255,7 +253,34 @@ def test_what_is_changed_above_runs(name: str) -> None:
 
 
 def test_every_reason_is_tried() -> None:
-    assert {case[0] for case in CASES} == CALIBRATED_ONLY
+    assert {case[0] for case in CASES} == CALIBRATED_ONLY - {"sharding_needs_replicas"}  # of earlier versions
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("pipeline", [1, 4])
+def test_sharding_among_one_replica_is_as_none(stage: int, pipeline: int) -> None:
+    """ZeRO 3 on one GPU, as DeepSpeed files have it: evaluated as stage 0, with nothing to share, not refused."""
+    alone = {"data_par": 1, "pipeline_par": pipeline, "num_procs": 4 * pipeline, "data_par_overlap": False,
+             "pipeline_interleaving": 1}  # fmt: skip
+    shared, plain = (
+        evaluated(DENSE, {**alone, "optimizer_sharding": number > 0, "zero_stage": number}) for number in (stage, 0)
+    )
+    assert shared["status"] == "ok"
+    assert (shared["zero_stage"], bool(shared["optimizer_sharding"])) == (stage, True)
+    found, expected = (pd.Series(each).drop(["zero_stage", "optimizer_sharding"]) for each in (shared, plain))
+    pd.testing.assert_series_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", hardware.names())
+def test_the_default_attention_kernel_is_one_that_the_system_has(name: str) -> None:
+    system = hardware.load(name)
+    datatype = next(each for each in ("bfloat16", "float16") if each in system.datatypes)
+    scenario = Scenario.of("gpt3-6.7B", system, num_procs=8, max_batch_size=8, datatype=datatype,
+                           cost_model="calibrated")  # fmt: skip
+    kernels = {row["attention_kernel"] for row in scenario.space.table([0]).to_dict("records")}
+    fused = system.accelerator is None or system.accelerator.fused_attention
+    assert ("unfused" in kernels) == (not fused)
+    assert fused == (name != "v100_32g_sxm")
 
 
 @pytest.mark.parametrize(("tier", "first", "second"), [("1", 10.0, 512.0), ("2", 80.0, 0.5)])

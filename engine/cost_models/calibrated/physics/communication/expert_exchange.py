@@ -15,7 +15,7 @@ groups, forwarding and datatypes, DeepSeek-V3 (arXiv:2412.19437, sections 2.1.2,
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 
 import numpy as np
 
@@ -116,14 +116,15 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     # The switches of a rack are no worse than those of a host.
     rack = max(p.exchange_rack, p.exchange_host)
     efficiency = np.where(case.accelerator.domain > LARGEST_HOST, rack, p.exchange_host)
-    time = whole / (rates.networks[0] * efficiency)
-    for moved, rate in zip(outside, rates.networks[1:], strict=False):
-        time = time + moved / (rate * p.exchange_network)
+    sent = (whole, *outside)
+    time = np.zeros(())
+    for moved, rate, share in zip(sent, rates.networks, chain([efficiency], repeat(p.exchange_network)), strict=False):
+        time = time + moved / (rate * share)
     forwards = case.software.token_dispatcher == DISPATCHERS.index("deepep")
     if np.any(forwards):
-        together = whole / (rates.networks[0] * FORWARDED_UP)
-        for moved, rate in zip(outside, rates.networks[1:], strict=False):
-            together = np.maximum(together, moved / (rate * FORWARDED_OUT))
+        together = np.zeros(())
+        for moved, rate, share in zip(sent, rates.networks, chain([FORWARDED_UP], repeat(FORWARDED_OUT)), strict=False):
+            together = np.maximum(together, moved / (rate * share))
         time = np.where(forwards, together, time)
     time = time + np.where(case.layout.expert_par > 1.0, p.latency, 0.0)
     return time * np.where(case.software.overlap_expert > 0, HIDDEN_EXCHANGE, 1.0)

@@ -98,7 +98,7 @@ def farthest(system: System) -> int:
     Args:
         system: whose networks.
     """
-    return max(network.size for network in system.networks)
+    return system.reach
 
 
 def rate_over(reach: Floats, accelerator: Accelerators, rates: Rates) -> Floats:
@@ -109,8 +109,9 @@ def rate_over(reach: Floats, accelerator: Accelerators, rates: Rates) -> Floats:
         accelerator: accelerators, for the sizes of their networks [processors].
         rates: sustained rates of all networks [bytes/s].
     """
-    found = rates.networks[-1]
-    for size, rate in zip(accelerator.network_sizes[-2::-1], rates.networks[-2::-1], strict=True):
+    outermost, *inner = zip(reversed(accelerator.network_sizes), reversed(rates.networks), strict=True)
+    _, found = outermost
+    for size, rate in inner:
         found = np.where(reach <= size, rate, found)
     return found
 
