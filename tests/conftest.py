@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -50,6 +51,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         return (yield)
     finally:
         gc.freeze()
+        # DuckDB reports objects that are never freed when the process ends, which frozen ones are not.
+        atexit.register(gc.unfreeze)
         gc.enable()
 
 

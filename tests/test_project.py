@@ -19,7 +19,12 @@ GUIDE = "\n".join(path.read_text(encoding="utf-8") for path in _CHAPTERS)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CONSTRAINTS = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8")
 
-DEPENDENCIES = {"streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer"}
+DEPENDENCIES = {
+    "streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer", "scipy", "pyyaml",
+    "tree-sitter", "tree-sitter-bash", "xlsxwriter",
+}  # fmt: skip
+MODULES = {"pyyaml": "yaml", "tree-sitter": "tree_sitter", "tree-sitter-bash": "tree_sitter_bash"}
+"""What is imported where it is not called as the package is."""
 OPTIONAL = {"engine/measure/": "measure", "engine/codesign/": "cluster", "engine/cli/mcp_server.py": "mcp"}
 """Extras by the places that may import what they bring."""
 TOP_LEVEL = {
@@ -151,7 +156,7 @@ def test_the_installed_packages_import_only_the_agreed_dependencies():
     ours = ("engine", "models", "hardware", "dashboard", "app.py")
     found = set().union(*map(imported, ours))
     # pydantic_core is part of pydantic's own interface, starlette of Streamlit's; _typeshed is for type checkers only
-    allowed = {*DEPENDENCIES, *ours, *sys.stdlib_module_names, "pydantic_core", "starlette", "_typeshed"}
+    allowed = {*DEPENDENCIES, *MODULES.values(), *ours, *sys.stdlib_module_names, "pydantic_core", "starlette", "_typeshed"}
     extras = PROJECT["project"]["optional-dependencies"]
     optional = {place: {_name(each) for each in extras[extra]} for place, extra in OPTIONAL.items()}
     assert found <= allowed.union(*optional.values())
