@@ -12,6 +12,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.what_if.codesign import choices_map, written
+from dashboard.compat.caches import remembered
 from dashboard.files.codesign_report import Question, titles_of, with_errors
 from dashboard.jobs.codesign_studies import CodesignJob, folder_of, so_far
 from dashboard.jobs.server import server
@@ -154,7 +155,7 @@ def _sentence(study: Study) -> str:
     return f"{said}: {_expected(study.key, study)}"
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def _expected(key: str, _study: Study) -> str:
     return estimate(_study, 1).sentence
 

@@ -6,6 +6,8 @@ import importlib
 import json
 import math
 import re
+import subprocess
+import sys
 import threading
 from functools import cache
 from pathlib import Path
@@ -219,6 +221,15 @@ def test_what_is_remembered_is_computed_once_and_can_be_computed_beside_the_cach
     assert asked == [2, 3]
     assert computed(doubled)(2) == 4
     assert asked == [2, 3, 2]
+
+
+def test_modules_are_imported_without_a_word_where_no_server_runs() -> None:
+    names = [".".join(path.relative_to(ROOM.parent).with_suffix("").parts) for path in ROOM.rglob("*.py")]
+    modules = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
+    assert len(modules) > 200
+    code = f"import importlib\nfor name in {modules!r}: importlib.import_module(name)"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOM.parent, capture_output=True, text=True, check=True)
+    assert ended.stdout + ended.stderr == ""
 
 
 def test_public_functions_return_the_types_that_have_no_public_name() -> None:
