@@ -19,8 +19,10 @@ _QUICK = (Phase.explicit, Phase.generate, Phase.shrink)
 settings.register_profile(
     "repeatable", _PATIENT, derandomize=True, database=None, max_examples=15, phases=_QUICK
 )
+settings.register_profile("nightly", _PATIENT, max_examples=150, print_blob=True)
 settings.register_profile("searching", _PATIENT, max_examples=2_000, print_blob=True)
-# The default takes the same examples every time; HYPOTHESIS_PROFILE=searching looks for new ones, for much longer.
+# HYPOTHESIS_PROFILE: the default takes the same examples every time, `nightly` ten times as many new ones, `searching`
+# many more.
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 # Servers that tests start explore what a test asks for, and nothing ahead of it.
 os.environ.setdefault("SHARDSCAPE_AHEAD", "off")

@@ -29,7 +29,7 @@ OPTIONAL = {"engine/measure/": "measure", "engine/codesign/": "cluster", "engine
 """Extras by the places that may import what they bring."""
 TOP_LEVEL = {
     "pyproject.toml", "app.py", "dashboard", "engine", "hardware", "models", "tests", "static",
-    "README.md", "LICENSE",
+    "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
 }  # fmt: skip
 
 
