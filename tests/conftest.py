@@ -16,9 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 _PATIENT = settings(deadline=None, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large))
 _QUICK = (Phase.explicit, Phase.generate, Phase.shrink)
-settings.register_profile(
-    "repeatable", _PATIENT, derandomize=True, database=None, max_examples=15, phases=_QUICK
-)
+settings.register_profile("repeatable", _PATIENT, derandomize=True, database=None, max_examples=15, phases=_QUICK)
 settings.register_profile("nightly", _PATIENT, max_examples=150, print_blob=True)
 settings.register_profile("searching", _PATIENT, max_examples=2_000, print_blob=True)
 # HYPOTHESIS_PROFILE: the default takes the same examples every time, `nightly` ten times as many new ones, `searching`

@@ -99,9 +99,15 @@ def fit_parameters(
     x0 = np.minimum(centre, ceiling)
     before = 0.5 * HUBER**2 * float(loss((residuals(x0) / HUBER) ** 2)[0].sum())
     found = least_squares(
-        residuals, x0, slopes, bounds=(-np.inf, ceiling), f_scale=HUBER, ftol=TOLERANCE, max_nfev=EVALUATIONS,
+        residuals,
+        x0,
+        slopes,
+        bounds=(-np.inf, ceiling),
         loss=loss,  # type: ignore[arg-type] # SciPy's stubs describe its own inner function
-    )  # fmt: skip
+        f_scale=HUBER,
+        ftol=TOLERANCE,
+        max_nfev=EVALUATIONS,
+    )
     # Rows of SciPy's Jacobian have their weights: its square is the Hessian of the loss.
     jacobian = np.asarray(found.jac, np.float64)
     spreads = HUBER * np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))

@@ -163,10 +163,8 @@ def _minimise(
     def value_at(point: Floats) -> float:
         return float(function(point[None])[0])
 
-    found = minimize(
-        value_at, start, jac=gradient, method="SLSQP", bounds=Bounds(lower, upper), tol=1e-14,
-        options={"maxiter": 1_000},
-    )  # fmt: skip
+    box = Bounds(lower, upper)
+    found = minimize(value_at, start, jac=gradient, method="SLSQP", bounds=box, tol=1e-14, options={"maxiter": 1_000})
     point = np.clip(found.x, lower, upper)
     return point, value_at(point)
 
@@ -180,10 +178,10 @@ def _polish(
     def value_at(point: Floats) -> float:
         return float(function(point[None])[0])
 
+    box, most = Bounds(lower, upper), 4_000
     found = minimize(
-        value_at, point, method="Nelder-Mead", bounds=Bounds(lower, upper), tol=1e-9,
-        options={"maxiter": 4_000, "adaptive": True},
-    )  # fmt: skip
+        value_at, point, method="Nelder-Mead", bounds=box, tol=1e-9, options={"maxiter": most, "adaptive": True}
+    )
     again = _minimise(function, np.clip(found.x, lower, upper), lower, upper)
     return min((point, value), again, key=lambda each: each[1])
 
