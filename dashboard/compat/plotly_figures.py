@@ -20,10 +20,8 @@ __all__ = ["CARTESIAN", "VERSION", "address", "as_json", "file_name", "javascrip
 
 VERSION: Final = "4.1.1"
 """Of plotly.js: the installed Plotly's and the vendored build's, which a test keeps equal."""
-CARTESIAN: Final = frozenset({
-    "bar", "box", "contour", "heatmap", "histogram", "histogram2d", "histogram2dcontour", "image", "pie", "scatter",
-    "scatterternary", "violin",
-})  # fmt: skip
+_PLANE: Final = ("bar", "box", "contour", "heatmap", "histogram", "histogram2d", "histogram2dcontour", "violin")
+CARTESIAN: Final = frozenset((*_PLANE, "image", "pie", "scatter", "scatterternary"))
 """Kinds of traces in plotly.js-cartesian-dist-min, a third of the size of the full library (npm, MIT licence).
 
 Parallel coordinates are not among them.

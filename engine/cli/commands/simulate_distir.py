@@ -13,6 +13,7 @@ import typer
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
 from engine.cli.table_files import check_export, written
+from hardware import GIB
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["distir"]
 
-GIB: Final = 2.0**30
 SHOWN: Final = ("style", "D", "H", "P", "m", "latency", "throughput", "peak_memory")
 HEADERS: Final = ("style", "D", "H", "P", "m", "step [s]", "samples/s", "peak [GiB]")
 

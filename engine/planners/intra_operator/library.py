@@ -27,7 +27,6 @@ from models.loader import ModelLike
 __all__ = ["any_mesh", "library_layers", "system_mesh"]
 
 MOST: Final = 10**6
-DEFAULT_WIDTH: Final = 2.0
 
 
 def library_layers(
