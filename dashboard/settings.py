@@ -6,8 +6,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-__all__ = ["Settings", "settings_from"]
+__all__ = ["STATIC", "Settings", "settings_from"]
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+STATIC: Final = next(
+    (folder for folder in (_ROOT / "shardscape" / "static", _ROOT / "static") if folder.is_dir()), _ROOT / "static"
+)
+"""Folder of the font, the logos and the charting library: in an installed wheel a folder of its own."""
 
 
 @dataclass(frozen=True, slots=True)

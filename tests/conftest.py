@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -15,11 +16,11 @@ from hypothesis import HealthCheck, Phase, settings
 
 _PATIENT = settings(deadline=None, suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large))
 _QUICK = (Phase.explicit, Phase.generate, Phase.shrink)
-settings.register_profile(
-    "repeatable", _PATIENT, derandomize=True, database=None, max_examples=15, phases=_QUICK
-)
+settings.register_profile("repeatable", _PATIENT, derandomize=True, database=None, max_examples=15, phases=_QUICK)
+settings.register_profile("nightly", _PATIENT, max_examples=150, print_blob=True)
 settings.register_profile("searching", _PATIENT, max_examples=2_000, print_blob=True)
-# The default takes the same examples every time; HYPOTHESIS_PROFILE=searching looks for new ones, for much longer.
+# HYPOTHESIS_PROFILE: the default takes the same examples every time, `nightly` ten times as many new ones, `searching`
+# many more.
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 # Servers that tests start explore what a test asks for, and nothing ahead of it.
 os.environ.setdefault("SHARDSCAPE_AHEAD", "off")
@@ -50,6 +51,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         return (yield)
     finally:
         gc.freeze()
+        # DuckDB reports objects that are never freed when the process ends, which frozen ones are not.
+        atexit.register(gc.unfreeze)
         gc.enable()
 
 

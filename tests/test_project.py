@@ -24,11 +24,13 @@ DEPENDENCIES = {
     "streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer", "scipy", "pyyaml",
     "tree-sitter", "tree-sitter-bash", "xlsxwriter",
 }  # fmt: skip
+MODULES = {"pyyaml": "yaml", "tree-sitter": "tree_sitter", "tree-sitter-bash": "tree_sitter_bash"}
+"""What is imported where it is not called as the package is."""
 OPTIONAL = {"engine/measure/": "measure", "engine/codesign/": "cluster", "engine/cli/mcp_server.py": "mcp"}
 """Extras by the places that may import what they bring."""
 TOP_LEVEL = {
     "pyproject.toml", "app.py", "dashboard", "engine", "hardware", "models", "tests", "static",
-    "README.md", "LICENSE",
+    "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
 }  # fmt: skip
 
 
@@ -184,7 +186,8 @@ def test_the_installed_packages_import_only_the_agreed_dependencies():
     ours = ("engine", "models", "hardware", "dashboard", "app.py")
     found = set().union(*map(imported, ours))
     # pydantic_core is part of pydantic's own interface, starlette of Streamlit's; _typeshed is for type checkers only
-    allowed = {*DEPENDENCIES, *ours, *sys.stdlib_module_names, "pydantic_core", "starlette", "_typeshed"}
+    allowed = {*DEPENDENCIES, *MODULES.values(), *ours, *sys.stdlib_module_names}
+    allowed |= {"pydantic_core", "starlette", "_typeshed"}
     extras = PROJECT["project"]["optional-dependencies"]
     optional = {place: {_name(each) for each in extras[extra]} for place, extra in OPTIONAL.items()}
     assert found <= allowed.union(*optional.values())
@@ -227,3 +230,11 @@ def test_the_readme_says_what_every_room_is_for():
         there = {path.parent.name for path in (ROOT / top).glob("*/__init__.py")}
         listed = layout.split(f"    {top}/")[1].split("\n    " + ("engine/" if top == "dashboard" else "hardware/"))[0]
         assert set(re.findall(r"\b([a-z_]+)/ ", listed)) == there
+
+
+def test_libraries_that_few_need_are_imported_when_they_are_used():
+    """Starting the command and the dashboard takes no time for fits and workbooks."""
+    code = "import sys, engine, engine.cli.main, dashboard.pages.registry; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {"engine", "pandas"} <= set(loaded.split())
+    assert not {"scipy", "xlsxwriter"} & set(loaded.split())

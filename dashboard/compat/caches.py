@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 import streamlit as st
@@ -18,13 +19,33 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def remembered(entries: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Returns a decorator that keeps what a function returned for its latest arguments.
+def remembered(
+    entries: int, *, spinner: str = "", hash_funcs: dict[str | type[Any], Callable[[Any], Any]] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that caches what a function returns for its latest arguments.
 
-    entries: for how many different arguments at most. Arguments whose names begin with `_` do not tell calls apart.
+    Arguments whose names begin with `_` do not tell calls apart. The cache is made at the first call: a module can be
+    imported where no server runs.
+
+    Args:
+        entries: different arguments that are kept at most.
+        spinner: text that is shown while the function runs; nothing is shown where empty.
+        hash_funcs: how to tell arguments of a type apart, as in `st.cache_data`.
     """
-    decorator: Any = st.cache_data(show_spinner=False, max_entries=entries)
-    return cast(Callable[[Callable[P, R]], Callable[P, R]], decorator)
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @cache
+        def cached() -> Callable[P, R]:
+            decorator: Any = st.cache_data(show_spinner=spinner or False, max_entries=entries, hash_funcs=hash_funcs)
+            return cast(Callable[P, R], decorator(function))
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return cached()(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def computed(function: Callable[P, R]) -> Callable[P, R]:

@@ -1,31 +1,32 @@
-"""What leans on the inside of Plotly: how it writes arrays, and the library as text, or what charts take of it.
+"""Figures as JSON by Plotly's private encoder, and the JavaScript that draws them.
 
 Checked with Plotly 7.1.0, whose JavaScript is plotly.js 4.1.1.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from itertools import islice
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 import numpy as np
 import pandas as pd
-import plotly
 import plotly.io
 import plotly.offline
 from plotly.basedatatypes import convert_to_base64
 
-__all__ = ["PROMPT", "VERSION", "address", "as_json", "library", "name", "prompt_library"]
+from dashboard.settings import STATIC
 
-VERSION: Final[str] = plotly.__version__
-"""Of Plotly, with which its JavaScript comes."""
-PROMPT: Final = frozenset({"bar", "heatmap", "scatter"})
-"""Kinds of traces that most charts consist of."""
-_CALL: Final = r"[\w$]+\(\)"
-"""A module of the library, which is run when it is first called."""
+__all__ = ["CARTESIAN", "VERSION", "address", "as_json", "file_name", "javascript"]
+
+VERSION: Final = "4.1.1"
+"""Of plotly.js: the installed Plotly's and the vendored build's, which a test keeps equal."""
+_PLANE: Final = ("bar", "box", "contour", "heatmap", "histogram", "histogram2d", "histogram2dcontour", "violin")
+CARTESIAN: Final = frozenset((*_PLANE, "image", "pie", "scatter", "scatterternary"))
+"""Kinds of traces in plotly.js-cartesian-dist-min, a third of the size of the full library (npm, MIT licence).
+
+Parallel coordinates are not among them.
+"""
+_CARTESIAN: Final = STATIC / f"plotly-cartesian-{VERSION}.min.js"
 
 
 def as_json(traces: Iterable[Mapping[str, Any]], layout: Mapping[str, Any]) -> str:
@@ -57,57 +58,26 @@ def _bytes_of(name: str, array: Any) -> Any:
     return found[name]
 
 
-def library() -> str:
-    """Returns Plotly's JavaScript, which makes `Plotly` known to the page that it is written into."""
+def javascript(kinds: Iterable[str] | None = None) -> str:
+    """Return the JavaScript that draws traces of some kinds and sets `Plotly` on the page it is written into.
+
+    Args:
+        kinds: of traces, such as "bar"; None for every kind that Plotly has.
+    """
+    if _is_cartesian(kinds):
+        return _CARTESIAN.read_text(encoding="utf-8")
     return cast(str, plotly.offline.get_plotlyjs())
 
 
-@cache
-def prompt_library() -> str:
-    """Returns the library, in which no other kinds of traces than `PROMPT` are made ready to be drawn.
-
-    A browser has some forty kinds ready, maps of the world and solids among them, before it draws the first bar, which
-    is half or more of what starting the library takes. Where the list of kinds is not found, this is all of it.
-    """
-    text = library()
-    listed = re.search(rf"\.register\(\[((?:{_CALL},?){{20,}})\]\)", text)
-    if listed is None:
-        return text
-    wanted = (call for call in re.findall(_CALL, listed[1]) if _kind(text, call) in PROMPT)
-    kept = list(islice(wanted, len(PROMPT) - 1))  # points and lines come with the core
-    if len(kept) < len(PROMPT) - 1:
-        return text
-    return text[: listed.start(1)] + ",".join(kept) + text[listed.end(1) :]
-
-
-def _kind(text: str, call: str) -> str | None:
-    """Returns the kind of traces that a module makes ready; None of what is no such module."""
-    for module in _led_to(text, call):
-        if found := re.search(r'moduleType:"trace",name:"(\w+)"', module):
-            return found[1]
-    return None
-
-
-def _led_to(text: str, call: str) -> Iterator[str]:
-    """Yields the beginning of a module, and of those that it only stands for."""
-    for _ in range(3):
-        begun = re.search(rf"[,; ]{re.escape(call.removesuffix('()'))}=[\w$]+\(\(", text)
-        if begun is None:
-            return
-        module = text[begun.start() : begun.start() + 4000]
-        yield module
-        onward = re.match(rf"[^{{]*\{{\"use strict\";[\w$]+\.exports=({_CALL})\}}\)", module)
-        if onward is None:
-            return
-        call = onward[1]
-
-
-def name(*, whole: bool = False) -> str:
-    """Returns what this server calls the library, or all of it where `whole`."""
-    return f"plotly/{VERSION}{'' if whole else '-prompt'}.js"
+def file_name(kinds: Iterable[str] | None = None) -> str:
+    """Return the name under which this server offers `javascript(kinds)`."""
+    return f"plotly/{VERSION}{'-cartesian' if _is_cartesian(kinds) else ''}.js"
 
 
 def address(kinds: Iterable[str] = ()) -> str:
-    """Returns where this server has the JavaScript for traces of some kinds, such as "bar", relative to the front end's
-    first script."""
-    return f"../../{name(whole=not PROMPT.issuperset(kinds))}"
+    """Return the address of `javascript(kinds)` relative to the front end's first script."""
+    return f"../../{file_name(kinds)}"
+
+
+def _is_cartesian(kinds: Iterable[str] | None) -> bool:
+    return kinds is not None and CARTESIAN.issuperset(kinds)

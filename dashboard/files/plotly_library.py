@@ -15,26 +15,22 @@ __all__ = ["routes"]
 
 
 def routes() -> list[Route]:
-    """Returns what the server answers beside the pages, at the root and below any path that it is told to be at."""
+    """Return the routes of the cartesian and the full library, at the root and below any base path."""
     found = []
-    for whole in (False, True):
-        name, answer = plotly_figures.name(whole=whole), partial(_library, whole=whole)
+    for kinds in (plotly_figures.CARTESIAN, None):
+        name, answer = plotly_figures.file_name(kinds), partial(_send_library, kinds=kinds)
         found += [Route(f"/{name}", answer), Route(f"/{{above:path}}/{name}", answer)]
     return found
 
 
-def _library(request: Request, *, whole: bool) -> Response:
-    # What is in the file is in its name: what a browser has of it never changes.
+def _send_library(request: Request, *, kinds: frozenset[str] | None) -> Response:
+    # The name has the version, so a browser's copy never changes.
     headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
     if "gzip" not in request.headers.get("Accept-Encoding", ""):
-        return Response(_text(whole), media_type="text/javascript", headers=headers)
-    return Response(_packed(whole), media_type="text/javascript", headers={**headers, "Content-Encoding": "gzip"})
-
-
-def _text(whole: bool) -> str:
-    return plotly_figures.library() if whole else plotly_figures.prompt_library()
+        return Response(plotly_figures.javascript(kinds), media_type="text/javascript", headers=headers)
+    return Response(_compress(kinds), media_type="text/javascript", headers={**headers, "Content-Encoding": "gzip"})
 
 
 @cache
-def _packed(whole: bool) -> bytes:
-    return gzip.compress(_text(whole).encode(), 6)
+def _compress(kinds: frozenset[str] | None) -> bytes:
+    return gzip.compress(plotly_figures.javascript(kinds).encode(), 6)

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any, Final
 
 from dashboard.charts.elements.markup import figure_strip, head, stylesheet
@@ -24,6 +23,7 @@ from dashboard.queries.accuracy import EXPLAINED, basis, label_of
 from dashboard.queries.document_sheets import changes_in_words, lineage, not_represented, sheet
 from dashboard.queries.nearest_fit import how_far, ways
 from dashboard.queries.tie_breaking import best_of
+from dashboard.settings import STATIC
 from dashboard.words.glossary import words
 from dashboard.words.limits import in_words
 from dashboard.words.scenarios import name_of
@@ -56,7 +56,7 @@ function printed() {
 window.addEventListener("beforeprint", printed);
 window.addEventListener("afterprint", draw);
 """
-_FONT: Final = Path(__file__).parent.parent.parent / "static" / "inter-latin-wght-normal.woff2"
+_FONT: Final = STATIC / "inter-latin-wght-normal.woff2"
 _STYLE: Final = """
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1180px; padding: 24px 28px 64px; font: 14px/1.5 Inter, system-ui, sans-serif;
@@ -117,7 +117,8 @@ def drawn(shown: Sequence[Figure]) -> tuple[str, dict[str, Any]]:
 
 def page(name: str, body: str, data: dict[str, Any]) -> str:
     """Returns the HTML document around a body."""
-    library = f"\n{plotly_figures.library()}\n"
+    kinds = {trace["type"] for modes in data.values() for figure in modes.values() for trace in figure["data"]}
+    library = f"\n{plotly_figures.javascript(kinds)}\n"
     hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (library, _SCRIPT))
     policy = (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "

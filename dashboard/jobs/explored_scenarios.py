@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-import streamlit as st
-
+from dashboard.compat.caches import remembered
 from dashboard.jobs.explorations import ExplorationJob, Explorations
 from dashboard.link.document_validation import Refused, scenario_of
 from dashboard.link.own_studies import SavedStudy
@@ -147,7 +146,7 @@ def best_of(entry: Entry, explorations: Explorations) -> Best | None:
     return None if found is None else Best(**found)
 
 
-@st.cache_data(show_spinner=False, max_entries=2_048)
+@remembered(2_048)
 def _stored_best(_store: Store, _scenario: Scenario, key: str) -> dict[str, Any] | None:
     try:
         found = from_store(_scenario, _store)

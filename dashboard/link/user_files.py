@@ -175,10 +175,6 @@ class UserFiles:
         """Deletes an own system."""
         self._systems.delete(_ident(name))
 
-    def drop_calibration(self, name: str) -> None:
-        """Deletes an own calibration."""
-        self._calibrations.delete(_ident(name))
-
     def drop_card(self, name: str) -> None:
         """Deletes an own model card."""
         self._cards.delete(_ident(name))

@@ -39,11 +39,6 @@ class Quantity:
     description: str
     value: Callable[[pd.DataFrame, float], Floats]
 
-    @property
-    def per_run(self) -> bool:
-        """Whether it is about a training run of so many tokens."""
-        return self.name in ("days", "rent_usd", "energy_kwh")
-
 
 def _column(name: str) -> Callable[[pd.DataFrame, float], Floats]:
     return lambda table, tokens: table[name].to_numpy()

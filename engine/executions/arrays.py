@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 else:
     Columns = TypeVar("Columns")
 
-__all__ = ["Flags", "Floats", "Ints", "Positions", "distinct", "take"]
+__all__ = ["Flags", "Floats", "Ints", "Positions", "ReasonNumbers", "distinct", "take"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]
+ReasonNumbers = npt.NDArray[np.int16]
+"""Numbers of `engine.executions.reasons` by row; 0 where nothing is wrong."""
 
 SMALL_TABLE = 4
 """Numbers that packed keys may span per row for a table to tell them apart."""

@@ -12,13 +12,12 @@ import pyarrow as pa
 
 from engine.columns import Column
 from engine.executions import reasons
-from engine.executions.arrays import Floats
+from engine.executions.arrays import Floats, ReasonNumbers
 from engine.executions.field_values import distinct, quoted
 from engine.executions.table import Malformed
 
 __all__ = ["Quantities", "given_words", "outcome_table", "running_row", "text_series", "words_array"]
 
-Numbers = npt.NDArray[np.int16]
 
 Quantities = Callable[[npt.NDArray[np.intp], str], dict[str, Any]]
 """(rows, reason code) -> the numbers and words that the sentence of the reason uses, for these rows."""
@@ -62,7 +61,7 @@ def text_series(array: pa.Array, index: pd.Index[Any]) -> pd.Series[Any]:
 def outcome_table(
     given: pd.DataFrame,
     statistics: Sequence[Column],
-    reason: Numbers,
+    reason: ReasonNumbers,
     malformed: list[Malformed],
     values: Floats,
     quantities: Quantities,
@@ -106,7 +105,7 @@ def running_row(given: Mapping[str, Any], statistics: Sequence[Column], values: 
     return {**given, "status": "ok", "reason": "", "reason_text": "", **dict(zip(names, values.tolist(), strict=True))}
 
 
-def _sentences(reason: Numbers, malformed: list[Malformed], quantities: Quantities) -> pa.Array:
+def _sentences(reason: ReasonNumbers, malformed: list[Malformed], quantities: Quantities) -> pa.Array:
     """The sentence of every row, "" where nothing is wrong."""
     parts: list[pa.Array] = [pa.array([""], pa.string())]
     place = np.zeros(len(reason), np.int64)

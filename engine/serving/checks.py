@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.cost_models.calibrated import farthest
-from engine.executions.arrays import Floats
+from engine.executions.arrays import Floats, Ints
 from engine.executions.rules import undivided
 from engine.executions.sentences import excess
 from engine.serving.columns import FIELDS
@@ -21,10 +20,9 @@ from hardware import GIB
 __all__ = ["BITS", "limit_reasons", "reason_text", "shape_reasons"]
 
 BITS = (16, 8, 4)
-Numbers = npt.NDArray[np.int64]
 
 
-def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
+def shape_reasons(subject: Subject, d: Deployments) -> Ints:
     """Returns the number of the first rule that each deployment breaks before anything is computed; 0 for none
     [rows].
 
@@ -69,7 +67,7 @@ def shape_reasons(subject: Subject, d: Deployments) -> Numbers:
 
 def limit_reasons(
     first_token: Floats, per_token: Floats, ttft_limit: float | None, tpot_limit: float | None
-) -> Numbers:
+) -> Ints:
     """Returns the number of the first limit that each deployment misses; 0 for none [rows].
 
     Args:

@@ -1,9 +1,9 @@
 """Fitting the few free parameters of the cost model to measured runs.
 
-Levenberg-Marquardt on the logarithms of the parameters, with residuals log(predicted / measured), Huber weights (so
-that a run that physics cannot explain does not bend the parameters) and a Gaussian prior around the starting values
-(so that what the data do not determine stays where physics puts it). Derivatives are one-sided differences: a
-prediction of a thousand rows takes milliseconds.
+Least squares of the logarithms of the parameters by SciPy's trust-region method, with residuals log(predicted /
+measured), Huber's loss (so that a run that physics cannot explain does not bend the parameters) and a Gaussian prior
+around the starting values (so that parameters that the data do not determine stay there). Derivatives are one-sided
+differences: a prediction of a thousand rows takes milliseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HUBER = 0.05
 PRIOR = 0.5
 """Standard deviation of the prior [log], where a fit is given none."""
 DIFFERENCE = 1e-4
-STEPS = 40
+EVALUATIONS = 200
 TOLERANCE = 1e-7
 
 
@@ -63,13 +63,14 @@ def fit_parameters(
         spread: standard deviation of the prior by parameter [log], `PRIOR` where not given.
         predict: seconds per step of a case; the calibrated model where not given.
 
-    Returns:
-        The fit. Parameters are kept inside their bounds by clipping.
+    Raises ValueError where the predictions at the start are not finite.
     """
+    from scipy.optimize import least_squares  # slow to import, and only fits need it
+
     weights = np.ones(len(measured)) if weights is None else weights
     case = case.remembering()  # thousands of evaluations differ in their parameters only
     predict = predict or (lambda rows, p: step_times(rows, p).step)
-    target = np.log(measured)
+    target, count = np.log(measured), len(measured)
     centre = np.log([getattr(start, name) for name in names])
     ceiling = np.log([largest(name) for name in names])
     tightness = (HUBER / np.array([(spread or {}).get(name, PRIOR) for name in names])) ** 2
@@ -78,40 +79,37 @@ def fit_parameters(
         return start.model_copy(update=dict(zip(names, np.exp(x).tolist(), strict=True)))
 
     def residuals(x: Floats) -> Floats:
-        return np.log(predict(case, at(x))) - target
+        """Of the rows, and of the prior [rows + parameters]."""
+        return np.concatenate([np.log(predict(case, at(x))) - target, (x - centre) * np.sqrt(tightness)])
 
-    def loss(r: Floats, x: Floats) -> float:
-        size = np.abs(r)
-        rows = np.where(size < HUBER, 0.5 * r**2, HUBER * (size - 0.5 * HUBER))
-        return float(weights @ rows + 0.5 * np.sum(tightness * (x - centre) ** 2))
+    def slopes(x: Floats) -> Floats:
+        """Derivatives of the residuals [rows + parameters, parameters]."""
+        here = residuals(x)
+        return np.column_stack([(residuals(x + DIFFERENCE * unit) - here) / DIFFERENCE for unit in np.eye(len(x))])
 
-    def slopes(r: Floats, x: Floats) -> tuple[Floats, Floats]:
-        """Derivatives of the residuals, weighted and not [rows, parameters]."""
-        found = np.column_stack([(residuals(x + DIFFERENCE * unit) - r) / DIFFERENCE for unit in np.eye(len(x))])
-        return found, (weights * np.minimum(1.0, HUBER / np.maximum(np.abs(r), 1e-12)))[:, None] * found
+    def loss(z: Floats) -> Floats:
+        """Return Huber's function of the rows' squared residuals, by weight, and the prior's squares, with their first
+        derivatives [3, rows + parameters]; z in units of HUBER**2. Second derivatives are left at 0, so that SciPy
+        steps by the rows' weights alone and the matrix stays positive."""
+        size = np.sqrt(np.maximum(z[:count], 1.0))
+        rows = weights * np.stack([np.where(size > 1, 2 * size - 1, z[:count]), 1 / size])
+        prior = np.stack([z[count:], np.ones(len(z) - count)])
+        return np.concatenate([np.concatenate([rows, prior], axis=1), np.zeros((1, len(z)))])
 
-    x = centre.copy()
-    r = residuals(x)
-    before = current = loss(r, x)
-    damping, taken = 1e-3, 0
-    jacobian, weighted = slopes(r, x)
-    for _ in range(STEPS):
-        normal = jacobian.T @ weighted + np.diag(tightness)
-        gradient = weighted.T @ r + (x - centre) * tightness
-        improved = False
-        while damping < 1e6:
-            candidate = np.minimum(x - np.linalg.solve(normal + damping * np.diag(np.diag(normal)), gradient), ceiling)
-            candidate_r = residuals(candidate)
-            found = loss(candidate_r, candidate)
-            if found < current:
-                improved = current - found > TOLERANCE * current
-                x, r, current = candidate, candidate_r, found
-                jacobian, weighted = slopes(r, x)
-                damping = max(damping / 10.0, 1e-9)
-                taken += 1
-                break
-            damping *= 4.0
-        if not improved:
-            break
-    spreads = HUBER * np.sqrt(np.diag(np.linalg.inv(jacobian.T @ weighted + np.diag(tightness))))
-    return Fit(at(x), before, current, taken, dict(zip(names, spreads.tolist(), strict=True)))
+    x0 = np.minimum(centre, ceiling)
+    before = 0.5 * HUBER**2 * float(loss((residuals(x0) / HUBER) ** 2)[0].sum())
+    found = least_squares(
+        residuals,
+        x0,
+        slopes,
+        bounds=(-np.inf, ceiling),
+        loss=loss,  # type: ignore[arg-type] # SciPy's stubs describe its own inner function
+        f_scale=HUBER,
+        ftol=TOLERANCE,
+        max_nfev=EVALUATIONS,
+    )
+    # Rows of SciPy's Jacobian have their weights: its square is the Hessian of the loss.
+    jacobian = np.asarray(found.jac, np.float64)
+    spreads = HUBER * np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
+    deviations = dict(zip(names, spreads.tolist(), strict=True))
+    return Fit(at(found.x), before, float(found.cost), int(found.njev or 1) - 1, deviations)

@@ -13,6 +13,7 @@ from dashboard.charts.elements.palette import SCENARIOS, TIME_KINDS, Palette, pa
 from dashboard.charts.elements.template import Chart, base, empty, noted, trace
 from dashboard.words.numbers import counted, percent, plain
 from dashboard.words.strategies import short_solution, vector_text
+from hardware import GIB
 
 __all__ = ["Measured", "along_curves", "best_named", "rate_bars", "time_bars", "vector_points"]
 
@@ -20,7 +21,6 @@ HEIGHT: Final = 340
 ROW: Final = 26
 ROOM: Final = 25
 """Letters of a name that a legend has room for."""
-GIB: Final = 2.0**30
 PIXELS: Final = 240
 """Vectors that fall into the same of so many steps of either axis are drawn once."""
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}

@@ -15,11 +15,11 @@ from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
 from dashboard.words.numbers import counted, format_value, percent, plain
+from hardware import GIB
 
 __all__ = ["envelope_scatter", "memory_scatter", "simulated_overlay", "speedup_curves"]
 
 HEIGHT: Final = 340
-GIB: Final = 2.0**30
 DASHES: Final = ("solid", "dash", "dot", "dashdot")
 SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up")
 ENVELOPES: Final[Mapping[str, str]] = {

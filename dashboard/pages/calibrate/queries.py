@@ -12,6 +12,7 @@ import numpy as np
 import streamlit as st
 
 import hardware
+from dashboard.compat.caches import remembered
 from dashboard.link.document_validation import Refused, sentence
 from dashboard.link.user_files import user_files
 from dashboard.widgets.upload import read_file
@@ -52,7 +53,7 @@ class Prepared:
     is_example: bool
 
 
-@st.cache_data(show_spinner=False, max_entries=1)
+@remembered(1)
 def examples() -> dict[str, Example]:
     """Sets of the package's runs that can be calibrated with, by key."""
     table = library_runs().table

@@ -13,6 +13,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.what_if.codesign import choices_map, written
+from dashboard.compat.caches import remembered
 from dashboard.files.codesign_report import Question, binding_table, titles_of, with_errors
 from dashboard.jobs.board import BoardFull
 from dashboard.jobs.codesign_studies import CodesignJob, StudyTimesJob, folder_of, so_far
@@ -172,7 +173,7 @@ def _sentence(study: Study) -> str:
     return f"{said}: {_counted(study.key, study).counts}."
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def _counted(key: str, _study: Study, times: Sequence[PointTime] = ()) -> Estimate:
     return estimate(_study, 1, times)
 

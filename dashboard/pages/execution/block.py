@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.execution.roofline import roofline
+from dashboard.compat.caches import remembered
 from dashboard.pages.execution.accounts import ROW_AS_TEXT, account_of
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import segments
@@ -29,7 +30,7 @@ _LONG: Final = 1e-3
 """From here on times in microseconds need no decimals [s]."""
 
 
-@st.cache_data(show_spinner=False, max_entries=64, hash_funcs=ROW_AS_TEXT)
+@remembered(64, hash_funcs=ROW_AS_TEXT)
 def _block(_scenario: Scenario, key: str, row: dict[str, Any]) -> BlockAccount | str | None:
     """What the block does, or the reason why nothing is told of it."""
     try:

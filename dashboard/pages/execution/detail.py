@@ -13,6 +13,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS, Kind
 from dashboard.charts.execution.networks import partners, traffic
 from dashboard.charts.schedules.gantt import MOST_BARS, WEIGHTS, gantt, shown_stages, summary
+from dashboard.compat.caches import remembered
 from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.pages.execution.accounts import ROW_AS_TEXT, account_of
@@ -50,13 +51,13 @@ _EXPOSED_PARTS: Final = {
 """What a chunk's bar may contain besides the model's own work, and the times that say whether it does."""
 
 
-@st.cache_data(show_spinner=False, max_entries=64, hash_funcs=ROW_AS_TEXT)
+@remembered(64, hash_funcs=ROW_AS_TEXT)
 def _schedule(num_blocks: int, row: dict[str, Any], stages: tuple[ModelStage, ...]) -> Schedule:
     few = int(row["pipeline_par"]) / len(shown_stages(int(row["pipeline_par"])))
     return schedule(row, num_blocks, most_tasks=int(2 * MOST_BARS * few), model_stages=stages)
 
 
-@st.cache_data(show_spinner=False, max_entries=64, hash_funcs=ROW_AS_TEXT)
+@remembered(64, hash_funcs=ROW_AS_TEXT)
 def _replayed(_account: Account, key: str, row: dict[str, Any]) -> StageReplay | None:
     return stage_replay(row, _account)
 

@@ -15,6 +15,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS
 from dashboard.charts.execution.memory_bars import memory_bars
 from dashboard.charts.execution.time_bar import time_pieces, waterfall
+from dashboard.compat.caches import remembered
 from dashboard.link import state
 from dashboard.pages.execution import training_run
 from dashboard.pages.execution.block import block
@@ -141,7 +142,7 @@ def _rank(exploration: Exploration, chosen: Subject) -> str:
     return f"{place} · rank {faster + 1:,} of {count(exploration.feasible)}"
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(256)
 def _faster(_exploration: Exploration, key: str, rate: float) -> int:
     return _exploration.rows.count([Condition("sample_rate", ">", rate)])
 
@@ -209,7 +210,7 @@ def _wanted(exploration: Exploration, chosen: Subject, which: str) -> tuple[dict
     return found, ""
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(256)
 def _best(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int | None:
     found = _exploration.rows.top(1, where=list(where), names=["id"])["id"].to_pylist()
     return int(found[0]) if found else None

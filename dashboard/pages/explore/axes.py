@@ -11,6 +11,7 @@ import streamlit as st
 
 from dashboard.charts.elements.markup import NOT_FITTING, NOT_NUMBERED, in_unit
 from dashboard.charts.explored.best_map import numbered
+from dashboard.compat.caches import remembered
 from dashboard.link import state
 from dashboard.queries import explorations as data
 from dashboard.queries.economics import QUICK, Metric, metrics, unstored_metrics
@@ -93,7 +94,7 @@ def axes_in_link(exploration: Exploration) -> Axes:
     return Axes(x, y, None if none else facet)
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def _offered(_exploration: Exploration, key: str) -> list[str]:
     """The fields that take more than one value in the space."""
     return [name for name in _FIELDS if len(data.options_of(_exploration, name)) > 1]
@@ -154,7 +155,7 @@ def without_facet() -> None:
     state.set_url_values({_FACET: None, _AT: None})
 
 
-@st.cache_data(show_spinner=False, max_entries=128)
+@remembered(128)
 def _grouped(
     _exploration: Exploration, key: str, fields: tuple[str, ...], statistic: str, where: data.Where
 ) -> pd.DataFrame:

@@ -36,11 +36,11 @@ from engine.planners.intra_operator import (
 )
 from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS
 from engine.planners.intra_operator.suites import is_suite
+from hardware import GIB
 from models import names as model_names
 
 __all__ = ["draw_measured", "draw_published", "measured_marks", "upload"]
 
-GIB: Final = 2.0**30
 MOST_MEGABYTES: Final = 4
 A100: Final = {"matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 

@@ -25,10 +25,10 @@ from engine.planners.intra_operator import TEXT_FORMS, IntraOperatorPlan, log_te
 from engine.planners.intra_operator.names import MIXED
 from engine.planners.intra_operator.records import VectorRecords
 from engine.store import StoreError
+from hardware import GIB
 
 __all__ = ["json_text", "vectors_csv", "vectors_table"]
 
-GIB: Final = 2.0**30
 SHOWN: Final = {"fits": "That fit", "all": "All", "named": "With a name"}
 FORMS: Final = dict(zip(TEXT_FORMS, ("Blocks and segments", "Vectors of segments", "Chosen plan", "All vectors"),
                         strict=True))  # fmt: skip

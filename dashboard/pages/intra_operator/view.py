@@ -33,11 +33,11 @@ from dashboard.words.numbers import counted, format_value, gibibytes, percent, p
 from dashboard.words.strategies import short_solution, short_vector
 from engine.planners.intra_operator import Chosen, IntraOperatorPlan
 from engine.planners.intra_operator.names import MIXED
+from hardware import GIB
 from hardware import names as system_names
 
 __all__ = ["View", "parse", "render"]
 
-GIB: Final = 2.0**30
 BARS: Final = 12
 STEPS: Final = 2_000
 """Steps of the line of least times that are drawn: further ones are narrower than it."""

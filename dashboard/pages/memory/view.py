@@ -14,6 +14,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import MEMORY_KINDS
 from dashboard.charts.execution.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.explored.memory_requirements import memory_needs
+from dashboard.compat.caches import remembered
 from dashboard.link import state
 from dashboard.queries import accuracy
 from dashboard.queries.executions import evaluated
@@ -94,12 +95,12 @@ def _nearest(exploration: Exploration, needs: pd.DataFrame) -> Subject | None:
     return Subject(evaluated(exploration, exploration.key, int(here["id"].iloc[0])), "nearest to fitting in its cell")
 
 
-@st.cache_data(show_spinner=False, max_entries=32)
+@remembered(32)
 def _needs(_exploration: Exploration, key: str) -> pd.DataFrame:
     return needs_of(_exploration.scenario)
 
 
-@st.cache_data(show_spinner=False, max_entries=32)
+@remembered(32)
 def _bests(_exploration: Exploration, key: str) -> pd.DataFrame:
     """The fastest execution of every cell, with all statistics."""
     cells = _exploration.by_cell()
@@ -238,7 +239,7 @@ def _telling(exploration: Exploration, needs: pd.DataFrame) -> int:
     return math.ceil(_least_of_best(exploration, exploration.key) / GIB) - 1
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def _least_of_best(_exploration: Exploration, key: str) -> float:
     """The least HBM of the executions with the best throughput [bytes]."""
     assert _exploration.best is not None
@@ -247,7 +248,7 @@ def _least_of_best(_exploration: Exploration, key: str) -> float:
     return float(least.to_pylist()[0][HBM])
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(256)
 def _best_within(_exploration: Exploration, key: str, capacity: int) -> dict[str, Any] | None:
     """The fastest feasible execution that needs at most so much HBM [GiB], and how many there are."""
     where = [Condition(HBM, "<=", capacity * GIB)]

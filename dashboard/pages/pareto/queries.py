@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import streamlit as st
 
 from dashboard.charts.explored.pareto import Density, edges
+from dashboard.compat.caches import remembered
 from dashboard.queries.economics import Metric, metrics
 from dashboard.queries.explorations import Where
 from dashboard.words.numbers import plain, scale_for, with_unit
@@ -50,7 +50,7 @@ def undirected(metric: Metric) -> bool:
     return metric.key == metric.statistic and by_name(metric.statistic).better is None
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def frontier(
     _exploration: Exploration,
     key: str,
@@ -77,7 +77,7 @@ def frontier(
     return rows.assign(**derived)
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def density(
     _exploration: Exploration,
     key: str,

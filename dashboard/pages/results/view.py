@@ -14,6 +14,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.explored.histogram import histogram
+from dashboard.compat.caches import remembered
 from dashboard.files import downloads, exports
 from dashboard.link import page_links, state
 from dashboard.queries.economics import unstored_metrics
@@ -183,12 +184,12 @@ def _frozen(where: list[Condition]) -> list[Any]:
     return [(c.column, c.operator, tuple(c.value) if isinstance(c.value, list) else c.value) for c in where]
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(256)
 def _count(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int:
     return _exploration.rows.count(list(where))
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def _page(
     _exploration: Exploration, key: str, where: tuple[Any, ...], by: str, order: str, page: int, size: int,
     names: tuple[str, ...],
@@ -209,7 +210,7 @@ def _page(
     return result
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def _never_measured(_exploration: Exploration, key: str, ids: tuple[int, ...]) -> str:
     """What no measured run had of what the figures of some executions rest on, and in how many; empty without any."""
     scenario = _exploration.scenario
@@ -400,7 +401,7 @@ def _quick(exploration: Exploration, where: list[Condition], by: str, left: int,
     numbers.html(markup.facts(told[:3]) + markup.facts(told[3:]))
 
 
-@st.cache_data(show_spinner=False, max_entries=128)
+@remembered(128)
 def _spread(
     _exploration: Exploration, key: str, where: tuple[Any, ...], by: str
 ) -> tuple[dict[str, float], list[int], list[float]] | None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard.charts.elements import markup
+from dashboard.compat.caches import remembered
 from dashboard.link import scenario_parameters, state
 from dashboard.link.document_validation import PROBLEMS, sentence
 from dashboard.words.executions import choices, placed
@@ -65,7 +66,7 @@ def draw(name: str, content: bytes, reading: Reading) -> Mapping[str, str] | Non
     return parameters(stands)
 
 
-@st.cache_data(show_spinner="Evaluating …", max_entries=16)
+@remembered(16, spinner="Evaluating …")
 def _standing(content: bytes, name: str, _reading: Reading, _now: Scenario, key: str) -> Standing:
     """Where the execution stands on the current system; the model is the configuration's, else the current one."""
     try:

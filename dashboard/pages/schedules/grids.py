@@ -40,10 +40,10 @@ from engine.simulate.distir import (
 )
 from engine.simulate.distir.calibration import MEASURED_CONSTANTS
 from engine.simulate.schedule import WORK, Schedule
+from hardware import GIB
 
 __all__ = ["render"]
 
-GIB: Final = 2.0**30
 MOST_ITEMS: Final = 10_000
 """Stages times microbatches of which a step is drawn."""
 _SCENARIO: Final = "scenario"

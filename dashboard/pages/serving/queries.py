@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from dashboard.compat.caches import remembered
 from dashboard.pages.serving.inputs import WORDS, Inputs
 from dashboard.words.numbers import format_value
 from engine import serving
@@ -86,7 +87,7 @@ class Change(NamedTuple):
     runs: int
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def changes(key: str, _question: Inputs) -> list[Change]:
     """Returns the nearest changes that would let something run, each tried; none where nothing helps."""
     q, now = _question, explored(_question)

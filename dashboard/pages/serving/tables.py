@@ -16,6 +16,7 @@ import streamlit as st
 import hardware
 import models
 from dashboard.charts.elements import markup
+from dashboard.compat.caches import remembered
 from dashboard.files import exports
 from dashboard.pages.serving.inputs import WORDS, Inputs, put
 from dashboard.pages.serving.queries import title
@@ -156,7 +157,7 @@ def rejected(found: Found, key: str, *, nearest: bool = True) -> None:
         st.caption(sentence)
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def _nearest(_found: Found, key: str) -> list[str]:
     """What misses least, in a sentence for each reason."""
     rows = {code: _found.evaluate_ids([number]).iloc[0].to_dict() for code, number in _found.nearest.items()}

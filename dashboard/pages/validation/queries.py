@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from dashboard.compat.caches import remembered
 from dashboard.link.document_validation import Refused, sentence
 from dashboard.widgets.upload import read_file
 from engine import validation
@@ -129,7 +130,7 @@ def with_calculon(_checked: Checked, key: str) -> pd.DataFrame:
     return table
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@remembered(64)
 def error_rows(_checked: Checked, key: str, filters: Filters, calculon: bool) -> pd.DataFrame:
     """Errors per source and hardware of the rows that the filters leave, summary rows first.
 

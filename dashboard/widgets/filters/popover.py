@@ -10,6 +10,7 @@ from typing import Final
 
 import streamlit as st
 
+from dashboard.compat.caches import remembered
 from dashboard.queries.explorations import Where, frozen, varying
 from dashboard.queries.filters import FILTERABLE, Filter, conditions
 from dashboard.widgets.controls import given, key_for
@@ -33,7 +34,7 @@ def where_of(filters: Sequence[Filter]) -> Where:
     return frozen(conditions(filters))
 
 
-@st.cache_data(show_spinner=False, max_entries=256)
+@remembered(256)
 def matching(_exploration: Exploration, key: str, where: Where) -> int:
     """Returns number of executions that run and meet conditions."""
     return _exploration.rows.count(where)
@@ -83,7 +84,7 @@ def relaxations(
         st.button("Clear all filters", key="explore_clear_all", type="tertiary", on_click=within.clear)
 
 
-@st.cache_data(show_spinner=False, max_entries=128)
+@remembered(128)
 def _nearest(_exploration: Exploration, key: str, one: Filter, others: Where) -> Filter | None:
     """A range moved just so far that an execution meets it; None for other filters, or where there is no finite value.
     """

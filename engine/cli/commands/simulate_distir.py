@@ -14,6 +14,7 @@ from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write
 from engine.cli.progress import ProgressReport
 from engine.cli.table_files import check_export, written
+from hardware import GIB
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["distir"]
 
-GIB: Final = 2.0**30
 USUAL: Final = {
     "model": "notebook", "batch": "4096", "devices": "1,2,4,8,16,32", "revision": "R3", "microbatches": "all",
 }  # fmt: skip

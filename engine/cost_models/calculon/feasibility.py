@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from engine.cost_models.calculon.physics.rates import NetworkRates, network_rates
 from engine.executions import reasons
-from engine.executions.arrays import Ints, take
+from engine.executions.arrays import Ints, ReasonNumbers, take
 from engine.executions.codes import ALL_REDUCE, OFFLOADS
 from engine.executions.rules import most_blocks, offloads, tokens_undivided, too_few_to_offload, undivided
 from engine.executions.table import DATATYPES, Executions, mark
@@ -22,7 +22,6 @@ from models import Model
 
 __all__ = ["check_against", "network_reasons", "tier_use"]
 
-Numbers = npt.NDArray[np.int16]
 
 
 def tier_use(tier: int, degrees: Sequence[Ints], nets: Sequence[Ints]) -> tuple[Ints, npt.NDArray[np.bool_]]:
@@ -44,7 +43,7 @@ def tier_use(tier: int, degrees: Sequence[Ints], nets: Sequence[Ints]) -> tuple[
     return used, any_used
 
 
-def network_reasons(networks: NetworkRates, degrees: Sequence[Ints], nets: Sequence[Ints]) -> Numbers:
+def network_reasons(networks: NetworkRates, degrees: Sequence[Ints], nets: Sequence[Ints]) -> ReasonNumbers:
     """Returns the reason number of each row's network assignment (0 where it fits): tier by tier, size before fill.
 
     Args:
@@ -61,7 +60,7 @@ def network_reasons(networks: NetworkRates, degrees: Sequence[Ints], nets: Seque
     return result
 
 
-def check_against(model: Model, system: System, e: Executions, reason: Numbers) -> None:
+def check_against(model: Model, system: System, e: Executions, reason: ReasonNumbers) -> None:
     """Marks, in `reason` [rows], well-formed rows that this model or system cannot run; memory is checked later.
 
     Args:
@@ -90,7 +89,7 @@ def check_against(model: Model, system: System, e: Executions, reason: Numbers) 
         reason[open_rows] = found_here
 
 
-def _check_sizes(model: Model, system: System, e: Executions, reason: Numbers) -> None:
+def _check_sizes(model: Model, system: System, e: Executions, reason: ReasonNumbers) -> None:
     pipeline, tensor = e.pipeline_par, e.tensor_par
     blocks = most_blocks(model.num_blocks, pipeline)
     away = offloads({name: getattr(e, name) for name in OFFLOADS})

@@ -21,7 +21,7 @@ from engine.cost_models.calculon.physics.rates import Rates, network_rates, rate
 from engine.cost_models.calculon.physics.statistics import statistics
 from engine.cost_models.calculon.space import CalculonSpace
 from engine.executions import reasons
-from engine.executions.arrays import Floats, distinct, take
+from engine.executions.arrays import Floats, ReasonNumbers, distinct, take
 from engine.executions.codes import FULL, NETWORKS, NO_OVERLAP
 from engine.executions.outcome import given_words, outcome_table, running_row, words_array
 from engine.executions.rules import most_blocks
@@ -32,7 +32,6 @@ from models import Model
 
 __all__ = ["CHUNK", "block_sizes", "calculon_row", "evaluate_calculon"]
 
-Numbers = npt.NDArray[np.int16]
 
 CHUNK = 8192
 """Rows evaluated at a time: small enough for intermediate arrays to stay in cache."""
@@ -88,7 +87,7 @@ def _evaluate_datatype(
     datatype: str,
     e: Executions,
     rows: npt.NDArray[np.intp],
-    reason: Numbers,
+    reason: ReasonNumbers,
     values: Floats,
     memory: dict[str, Floats],
 ) -> None:
@@ -150,7 +149,7 @@ def _evaluate_chunk(
     rows: npt.NDArray[np.intp],
     block: BlockTable,
     optimizer: OptimizerTable,
-    reason: Numbers,
+    reason: ReasonNumbers,
     values: Floats,
     memory: dict[str, Floats],
 ) -> None:

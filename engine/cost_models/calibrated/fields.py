@@ -37,7 +37,7 @@ from engine.cost_models.calibrated.physics.pipeline.schedules import (
 )
 from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held
 from engine.cost_models.calibrated.systems import fastest_attention
-from engine.executions.arrays import Flags, Ints, distinct
+from engine.executions.arrays import Flags, Ints, ReasonNumbers, distinct
 from engine.executions.codes import ALL_REDUCE, ATTENTION_ONLY, FULL, NONE, RS_AG
 from engine.executions.reasons import FITS
 from engine.executions.rules import offloads, tokens_undivided, too_few_to_offload, undivided
@@ -50,7 +50,6 @@ __all__ = [
     "schedule_rules", "tensor_rules", "zero_rules",
 ]  # fmt: skip
 
-Numbers = npt.NDArray[np.int16]
 Fields = dict[str, npt.NDArray[Any]]
 """Every field of many executions by name, arrays [rows] or plain values; words are positions in their choices."""
 
@@ -123,7 +122,7 @@ def read(model: Model, system: System, table: pd.DataFrame) -> Parsed:
     return parsed._replace(arrays=fields)
 
 
-def _check_plain(base: Fields, context: Ints, reason: Numbers) -> None:
+def _check_plain(base: Fields, context: Ints, reason: ReasonNumbers) -> None:
     """The rules among the 23 that hold here too: as if context-parallel ranks were replicas."""
     ranks = np.maximum(context, 1)
     replicas = base["data_par"].astype(np.float64) * ranks
@@ -141,7 +140,7 @@ def _check_plain(base: Fields, context: Ints, reason: Numbers) -> None:
     check_fields(seen, reason)
 
 
-def check(model: Model, system: System, fields: Fields, reason: Numbers) -> None:
+def check(model: Model, system: System, fields: Fields, reason: ReasonNumbers) -> None:
     """Marks the rows that break a rule of this cost model; memory is checked later.
 
     Args:

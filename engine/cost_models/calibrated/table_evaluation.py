@@ -34,7 +34,7 @@ from engine.cost_models.calibrated.physics.step import pipeline_level, stragglin
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.cost_models.calibrated.step_figures import flow_part, step_part, with_exchange
 from engine.executions import reasons
-from engine.executions.arrays import Flags
+from engine.executions.arrays import Flags, ReasonNumbers
 from engine.executions.codes import OFFLOADS
 from engine.executions.field_values import objects
 from engine.executions.outcome import given_words, outcome_table, running_row, words_array
@@ -45,7 +45,6 @@ from models.token_flops import token_flops
 
 __all__ = ["calibrated_row", "evaluate_calibrated", "link_rate", "perfect_seconds"]
 
-Numbers = npt.NDArray[np.int16]
 
 CHUNK = 16_384
 """Rows at a time: bounds the memory for intermediate arrays."""
@@ -124,7 +123,7 @@ def calibrated_row(space: CalibratedSpace, number: int, p: Parameters) -> dict[s
 
 
 def _evaluated(
-    model: Model, system: System, found: Fields, reason: Numbers, p: Parameters
+    model: Model, system: System, found: Fields, reason: ReasonNumbers, p: Parameters
 ) -> tuple[Floats, Floats]:
     """Statistics of the rows that break no rule [statistics, rows], not a number elsewhere, and the memory that they
     need [tiers, rows] [bytes]; notes the reason of those that do not fit."""

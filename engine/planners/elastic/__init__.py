@@ -13,7 +13,6 @@ from engine.planners.elastic.measured import Measurements, measurement_names, me
 from engine.planners.elastic.over_time import Phase, Timeline, timeline
 from engine.planners.elastic.resource_curve import curve
 from engine.planners.elastic.splits import Job, Split, split
-from engine.planners.elastic.under_limits import best_plans
 
 __all__ = [
     "ElasticPlan",
@@ -26,7 +25,6 @@ __all__ = [
     "Timeline",
     "after_failure",
     "best_plan",
-    "best_plans",
     "card_names",
     "curve",
     "load_card",

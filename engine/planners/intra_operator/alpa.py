@@ -92,15 +92,6 @@ class AlpaMesh:
         """
         return self._cost("all_reduce", 2.0 * self._share(axis) * size, axis)
 
-    def reduce_scatter_cost(self, size: float, axis: int) -> float:
-        """Returns the cost of a reduce-scatter.
-
-        Args:
-            size: of the full tensor along the axis [bytes].
-            axis: 0 or 1.
-        """
-        return self._cost("reduce_scatter", self._share(axis) * size, axis)
-
     def all_to_all_cost(self, size: float, axis: int) -> float:
         """Returns the cost of an all-to-all, with the penalty of n/2 that makes it half an all-gather.
 
@@ -109,11 +100,6 @@ class AlpaMesh:
             axis: 0 or 1.
         """
         return self._cost("all_to_all", self._share(axis) / 2.0 * size, axis)
-
-    @property
-    def replicated_penalty(self) -> int:
-        """Returns what a replicated parameter costs, so that of equal plans the one that shards it is taken."""
-        return round(self.all_reduce_cost(1.0, 0) + self.all_reduce_cost(1.0, 1))
 
     def resharding_cost(self, source: Spec, target: Spec, size: float) -> float:
         """Returns the cost of bringing a tensor from one sharding to another; infinite where Alpa has no way.

@@ -28,7 +28,6 @@ from models.parameters import embedding_weights, norm_weights, position_weights
 __all__ = ["any_mesh", "library_layers", "system_mesh"]
 
 MOST: Final = 10**6
-DEFAULT_WIDTH: Final = 2.0
 
 
 def library_layers(

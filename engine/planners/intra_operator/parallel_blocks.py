@@ -75,14 +75,6 @@ class ParallelBlock:
         """Returns the strategies on a mesh of one axis."""
         return strategies(self.root, ONE_AXIS)
 
-    def strategies_on(self, mesh: Sequence[int]) -> tuple[Strategy, ...]:
-        """Returns the strategies on a mesh of two axes.
-
-        Args:
-            mesh: devices along both axes.
-        """
-        return strategies(self.root, mesh)
-
     @property
     def space(self) -> int:
         """Returns the number of strategies on a mesh of one axis."""
@@ -97,17 +89,6 @@ class ParallelBlock:
             found[member.contraction.name] = member.plan
             found.update(member.gradients)
         return found
-
-    @property
-    def wgrad_plan(self) -> tuple[int, ...]:
-        """Returns the plan of the gradient of the root's weight."""
-        return self.plans[f"{self.root.name}.wgrad"]
-
-    @property
-    def dgrad_plan(self) -> tuple[int, ...]:
-        """Returns the plan of the gradient of the root's input."""
-        return self.plans[f"{self.root.name}.dgrad"]
-
 
 class BlockList(tuple[ParallelBlock, ...]):
     """The ParallelBlocks of a model, those of each different layer after another."""

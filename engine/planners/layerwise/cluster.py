@@ -19,8 +19,6 @@ __all__ = ["MOST_DEVICES", "PRESETS", "Cluster", "ClusterError", "Machine", "clu
 MOST_DEVICES: Final = 4_096
 """Devices that a cluster may have."""
 
-GIGABIT = 1e9 / 8
-
 
 class ClusterError(PlanError):
     """A cluster that makes no sense; the message says what would."""

@@ -25,7 +25,6 @@ from engine.simulate.distir.configurations import Configurations, reasons, sente
 from engine.simulate.distir.cost_models import LARGEST_GROUP, Allreduce, CostModel, revision_of
 from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import cost_model, evaluate
-from engine.simulate.distir.least_squares import non_negative_least_squares
 from engine.simulate.distir.stages import durations
 
 __all__ = [
@@ -281,7 +280,7 @@ def fit_steps(steps: pd.DataFrame, revision: str = "R2", *, relative: bool = Tru
         columns.append((parts.forward + parts.backward + parts.end)[0] + parts.loss)
     matrix, target = np.stack(columns, axis=1), steps["seconds"].to_numpy(np.float64)
     weight = 1.0 / target if relative else np.ones(len(target))
-    x = non_negative_least_squares(matrix * weight[:, None], target * weight)
+    x = _fit_non_negative(matrix * weight[:, None], target * weight)
     return Constants(
         revision=revision, flops=_inverse(x[0]), dram_bandwidth=_inverse(x[1]),
         launch_overhead=float(x[2]) if model.streamed_elementwise else None,
@@ -305,11 +304,11 @@ def fit_kernels(kernels: pd.DataFrame, *, element_bytes: int = 4) -> Constants:
         inner = kernels["inner"].to_numpy(np.float64)[at]
         read = element_bytes * (rows[at] * inner + inner * columns[at])
         matrix = np.stack([read, 2.0 * rows[at] * inner * columns[at], np.ones(len(inner))], axis=1)
-        x = non_negative_least_squares(matrix, seconds[at])
+        x = _fit_non_negative(matrix, seconds[at])
         found |= {"dram_bandwidth": _inverse(x[0]), "flops": _inverse(x[1]), "launch_overhead": float(x[2])}
     at = (kernels["op"] == "send").to_numpy()
     if at.any():
-        x = non_negative_least_squares(np.stack([gigabits[at], np.ones(at.sum())], axis=1), seconds[at])
+        x = _fit_non_negative(np.stack([gigabits[at], np.ones(at.sum())], axis=1), seconds[at])
         found["bandwidth_gbps"] = _inverse(x[0])
     at = (kernels["op"] == "allreduce").to_numpy()
     if at.any():
@@ -318,10 +317,26 @@ def fit_kernels(kernels: pd.DataFrame, *, element_bytes: int = 4) -> Constants:
         for number in sorted(set(devices[at].tolist())):
             mine = at & (devices == number)
             ones = np.ones(mine.sum())
-            x = non_negative_least_squares(np.stack([gigabits[mine], number * ones, ones], axis=1), seconds[mine])
+            x = _fit_non_negative(np.stack([gigabits[mine], number * ones, ones], axis=1), seconds[mine])
             groups[int(number)] = (float(x[0]), float(x[1]), float(x[2]))
         found["allreduce"] = groups
     return load_constants({"revision": "R3", **{name: value for name, value in found.items() if value is not None}})
+
+
+def _fit_non_negative(matrix: Floats, target: Floats) -> Floats:
+    """Return the x without negative elements that minimises |matrix x - target| [columns].
+
+    Columns differ by many orders of magnitude and are scaled to one length first. Raises ConfigurationError where
+    the search does not end.
+    """
+    from scipy.optimize import nnls  # slow to import, and only fits need it
+
+    length = np.linalg.norm(matrix, axis=0)
+    length[length == 0] = 1.0
+    try:
+        return np.asarray(nnls(matrix / length, target, maxiter=10 * matrix.shape[1])[0] / length, np.float64)
+    except RuntimeError as error:
+        raise ConfigurationError("The measurements determine no constants; give more of different sizes.") from error
 
 
 def _inverse(value: float) -> float | None:

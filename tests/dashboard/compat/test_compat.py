@@ -6,6 +6,8 @@ import importlib
 import json
 import math
 import re
+import subprocess
+import sys
 import threading
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+import plotly.offline
 import pytest
 import streamlit as st
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
@@ -26,6 +29,7 @@ from dashboard.compat.caches import computed, remembered
 from dashboard.compat.message_queue import keep_whole
 from dashboard.compat.session_values import listed_while_they_change
 from dashboard.compat.types import Place, StyledTable
+from dashboard.settings import STATIC
 from tests.dashboard.page_runs import wait_for_the_end
 
 ROOM = Path(dashboard.__file__).parent
@@ -219,6 +223,15 @@ def test_what_is_remembered_is_computed_once_and_can_be_computed_beside_the_cach
     assert asked == [2, 3, 2]
 
 
+def test_modules_are_imported_without_a_word_where_no_server_runs() -> None:
+    names = [".".join(path.relative_to(ROOM.parent).with_suffix("").parts) for path in ROOM.rglob("*.py")]
+    modules = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
+    assert len(modules) > 200
+    code = f"import importlib\nfor name in {modules!r}: importlib.import_module(name)"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOM.parent, capture_output=True, text=True, check=True)
+    assert ended.stdout + ended.stderr == ""
+
+
 def test_public_functions_return_the_types_that_have_no_public_name() -> None:
     assert isinstance(pd.DataFrame({"a": [1]}).style, StyledTable)
     assert isinstance(st.empty(), Place)
@@ -234,16 +247,28 @@ def test_plotly_writes_what_is_drawn_as_figures_do_and_gives_its_library() -> No
     del expected["layout"]["template"]  # Plotly's own colours, which the house style replaces
     assert "bdata" in expected["data"][0]["marker"]["color"]
     assert json.loads(plotly_figures.as_json([trace], layout)) == expected
-    library = plotly_figures.library()
-    for name in ("Plotly", "react", "newPlot"):
-        assert name in library
 
 
-def test_the_kinds_of_traces_that_are_made_ready_are_told_apart_in_the_library() -> None:
-    whole, prompt = plotly_figures.library(), plotly_figures.prompt_library()
-    assert 100 < len(whole) - len(prompt) < 1000  # the list of the other kinds, and nothing else
-    assert plotly_figures.address(plotly_figures.PROMPT) == plotly_figures.address()
-    assert plotly_figures.address(["bar", "parcoords"]).endswith(plotly_figures.name(whole=True))
+def test_the_vendored_build_is_the_version_that_plotly_brings() -> None:
+    assert plotly.offline.get_plotlyjs_version() == plotly_figures.VERSION
+    build, full = plotly_figures.javascript(plotly_figures.CARTESIAN), plotly_figures.javascript()
+    assert build.startswith(f"/**\n* plotly.js (cartesian - minified) v{plotly_figures.VERSION}\n")
+    assert f"plotly.js v{plotly_figures.VERSION}\n" in full[:100]
+    assert "window.Plotly = Plotly" in build
+    assert len(build) < len(full) / 3
+    assert "Plotly Technologies Inc." in (STATIC / "plotly-LICENSE.txt").read_text(encoding="utf-8")
+
+
+def test_kinds_of_traces_come_with_the_build_that_draws_them() -> None:
+    def kinds(text: str) -> set[str]:
+        return set(re.findall(r'moduleType:"trace",name:"(\w+)"', text))
+
+    build, full = plotly_figures.javascript(plotly_figures.CARTESIAN), plotly_figures.javascript()
+    assert kinds(build) == plotly_figures.CARTESIAN < kinds(full)
+    assert plotly_figures.address(plotly_figures.CARTESIAN) == plotly_figures.address()
+    for other in kinds(full) - plotly_figures.CARTESIAN:
+        assert plotly_figures.javascript(["bar", other]) == full
+        assert plotly_figures.address(["bar", other]).endswith(plotly_figures.file_name())
 
 
 def test_parts_that_are_not_drawn_have_the_whole_page_run_again() -> None:

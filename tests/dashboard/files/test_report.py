@@ -7,11 +7,11 @@ import re
 from html import unescape
 from html.parser import HTMLParser
 
-import plotly.offline
 import pytest
 
 import engine
 import hardware
+from dashboard.compat import plotly_figures
 from dashboard.files import report
 from dashboard.files.report_parts import top_table
 from dashboard.words.numbers import SPACE, format_value, gibibytes
@@ -48,7 +48,7 @@ class Page(HTMLParser):
 
 def without_library(content: bytes) -> str:
     text = content.decode()
-    library = plotly.offline.get_plotlyjs()
+    library = plotly_figures.javascript(plotly_figures.CARTESIAN)
     assert text.count(library) == 1
     return text.replace(library, "")
 

@@ -236,7 +236,8 @@ def test_kept_calibrations_are_checked_and_library_names_are_taken(own_files: Us
     assert own_files.calibrations() == {}
     (problem,) = own_files.problems
     assert "launch" in problem
-    own_files.drop_calibration("mine")
+    path.unlink()
+    assert own_files.calibrations() == {}
     assert own_files.problems == ()
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from engine.planners.contract import PlanError
-from engine.planners.elastic import best_plan, best_plans, card_names, load_card, plans_table, save_card
+from engine.planners.elastic import best_plan, card_names, load_card, plans_table, save_card
 from engine.planners.elastic.accuracy import against_measured, by_class, ranking
 from engine.planners.elastic.cards import CardError, changed_card, load_card_document, to_document
 
@@ -54,17 +54,6 @@ def test_how_well_the_formulas_order_what_was_measured() -> None:
         assert wanted["spearman"] is None or row["spearman"] == pytest.approx(wanted["spearman"])
     classes = by_class(table).set_index("plan_class")
     assert classes["cases"].to_dict() == {"DP+TP+PP": 9, "TP+PP": 4}
-
-
-def test_a_table_of_limits() -> None:
-    limits = [(8888, 2), ("4444", 2), {"placement": "4", "cpu_threads": 2}, ("1", 4), ("55", 2)]
-    found = best_plans("llama7_bsz16", limits, runners_up=1)
-    best = found[found["rank"] == 1]
-    assert best["plan"].tolist() == ["244", "441", "221", "zero-offload+gc", ""]
-    assert best["measured_s"].tolist()[:4] == [1.165, 1.803, 5.107, 46.0]
-    assert found[found["rank"] == 2]["plan"].tolist() == ["184", "242", "141"]
-    with pytest.raises(PlanError, match="no placement"):
-        best_plans("llama7_bsz16", [{"gpus": 8}])
 
 
 def test_every_other_plan_has_a_reason() -> None:

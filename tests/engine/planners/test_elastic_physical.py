@@ -14,9 +14,7 @@ from engine.cli.main import app
 from engine.planners.contract import PlanError
 from engine.planners.elastic import best_plan, curve, load_card, measurements, plans_table
 from engine.planners.elastic.accuracy import against_measured, ranking
-from engine.planners.elastic.cards import changed_card
-from engine.planners.elastic.enumeration import Limits
-from engine.planners.elastic.performance.physical import PhysicalVariant, scaled_to
+from engine.planners.elastic.performance.physical import PhysicalVariant
 
 FOLDER = Path(__file__).parents[2] / "reference" / "elastic"
 
@@ -47,7 +45,8 @@ def test_every_measured_plan_of_llama_by_both_variants() -> None:
 def test_no_table_is_needed_for_a_good_plan(placement: str) -> None:
     """Of all plans, allowed or not, the physical variant picks one that is measured, and nearly the best."""
     trace = measurements("llama7")
-    best = trace.best_on(placement)[1]
+    rows = trace.table[trace.table["runnable"] & (trace.table["placement"] == placement)]
+    best = rows["iteration_s"].min()
     found = best_plan("llama7", placement=placement, variant="physical")
     assert trace.iteration_s(found.plan, placement) <= 1.055 * best
     theirs = best_plan("llama7", placement=placement, restricted=False)
@@ -82,17 +81,6 @@ def test_curves_by_the_physical_variant_use_all_families() -> None:
     assert found["stored_best"].is_monotonic_increasing
     assert found["raw_plan"].iloc[0].startswith("zero-offload")
     assert found["raw_plan"].iloc[-1].isdecimal()
-
-
-def test_the_slowdown_makes_a_measured_iteration_come_out() -> None:
-    card = load_card("llama7_bsz16")
-    factor = scaled_to(card, Limits((4,), 2), "221", 5107.0)
-    assert factor == pytest.approx(card.slowdown, rel=1e-3)
-    scaled = changed_card(card, {"slowdown": factor})
-    table = plans_table(scaled, placement="4", cpu_threads=2, variant="physical").set_index("plan")
-    assert table.loc["221", "iteration_ms"] == pytest.approx(5107.0)
-    with pytest.raises(PlanError, match="cannot run"):
-        scaled_to(card, Limits((4,), 2), "114", 5107.0)
 
 
 def test_cards_without_a_model_or_with_too_large_nodes_are_told() -> None:

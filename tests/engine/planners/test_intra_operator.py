@@ -18,14 +18,12 @@ def test_the_spaces_of_the_three_families_are_the_published_ones() -> None:
 
 def test_plan_tables_follow_from_labels() -> None:
     attention, out, gate, experts = blocks("moe E")[:4]
-    assert (out.wgrad_plan, out.dgrad_plan) == ((0, 2, 1), (2, 1, 0))
     assert [each.name for each in out.strategies] == [
         "SS = SR x RS @ {0,1}", "SS = SR x RS @ {1,0}", "RS = RS x SS @ {1,0} (allreduce @ 1)",
     ]  # fmt: skip
     assert [member.labels for member in attention.members[1:]] == [("a", "b", "a")] * 2  # heads, batch, heads
     assert gate.plans["dispatch"] == gate.plans["combine"] == (3, 3, 3)
     assert experts.plans["down"] == (2, 0, 1, 3)
-    assert len(out.strategies_on((2, 2))) == 6
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from engine.planners.layerwise.profiles.examples import example, examples
 from engine.planners.layerwise.profiles.reading import profile_text
 from engine.planners.layerwise.profiles.states import states_of
 from engine.planners.layerwise.profiles.tables import csv_text, json_text
-from engine.planners.layerwise.profiles.torchgraph import torchgraph_text
 from engine.planners.layerwise.strategy import graph_text, strategy, user_stages
 from engine.planners.layerwise.sweep import BATCHES, batch_sweep, scalability
 from tests.texts import any_text
@@ -123,7 +122,7 @@ def test_line_ends_marks_and_small_profiles_are_no_trouble() -> None:
 
 def test_formats_carry_the_same_profile(tmp_path: Path) -> None:
     profile = example("gnmt_32_simplified")
-    for text in (csv_text(profile), json_text(profile), torchgraph_text(profile)):
+    for text in (csv_text(profile), json_text(profile)):
         again = profile_text(text)
         assert again.edges == profile.edges
         assert [x.id for x in again.layers] == [x.id for x in profile.layers]

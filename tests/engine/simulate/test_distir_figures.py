@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ from engine.simulate.distir import (
     with_speedup,
 )
 from engine.simulate.distir.figures import NOTEBOOK
-from engine.simulate.distir.least_squares import non_negative_least_squares
 from engine.store import Store, StoreError
 from tests.engine.simulate.test_distir import FOLDER, GOLDEN
 
@@ -247,24 +245,6 @@ def test_kernels_are_fitted_as_distir_fits_them(tmp_path: Path) -> None:
     assert found.allreduce[2][0] == pytest.approx(1 / 40, rel=1e-6)
     again = load_constants(found.model_dump_json(exclude_none=True))
     assert again == found
-
-
-def test_non_negative_least_squares_against_all_choices_of_columns() -> None:
-    rng = np.random.default_rng(7)
-    for _ in range(60):
-        matrix = rng.normal(size=(9, 4)) * 10.0 ** rng.integers(-9, 9, size=4)
-        target = rng.normal(size=9)
-        found = non_negative_least_squares(matrix, target)
-        best = math.inf
-        for chosen in range(16):
-            columns = [k for k in range(4) if chosen >> k & 1]
-            x = np.zeros(4)
-            if columns:
-                x[columns] = np.linalg.lstsq(matrix[:, columns], target, rcond=None)[0]
-            if (x >= 0).all():
-                best = min(best, float(np.linalg.norm(matrix @ x - target)))
-        assert (found >= 0).all()
-        assert np.linalg.norm(matrix @ found - target) <= best * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(

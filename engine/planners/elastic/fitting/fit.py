@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -10,7 +11,6 @@ import pandas as pd
 
 from engine.executions.arrays import Floats
 from engine.planners.elastic.cards import PARAMETERS, Environment, PerformanceParameters
-from engine.planners.elastic.fitting.minimise import minimised
 from engine.planners.elastic.limits import checked_whole
 from engine.planners.elastic.measured.profiles import Profile
 from engine.planners.elastic.performance.artifact import IterationTerms, data_parallel
@@ -29,6 +29,9 @@ FLOOR: Final = 1e-8
 CEILING: Final = 1e6
 DRAWN: Final = 2_048
 """Random points of which the best are starts."""
+
+DIFFERENCE: Final = 1e-6
+"""Step of central differences; the logarithms searched are of the order of one."""
 
 
 class _Columns(NamedTuple):
@@ -133,10 +136,54 @@ def fit_parameters(profile: Profile, environment: Environment, *, starts: int = 
             np.maximum(lower, np.log(1e-4)), np.minimum(upper, np.log(1e4)), (DRAWN, len(PARAMETERS))
         )
         begins += list(drawn[np.argsort(function(drawn))[: count - 1]])
-    found = [minimised(function, begin, lower, upper) for begin in begins]
-    best, value = min(found, key=lambda each: each[1])
+    found = [_minimise(function, begin, lower, upper) for begin in begins]
+    best, value = _polish(function, *min(found, key=lambda each: each[1]), lower, upper)
     vector, value = _settled(profile, environment, np.exp(best), value)
     return _described(profile, environment, vector, value, tuple(each[1] for each in found))
+
+
+def _minimise(
+    function: Callable[[Floats], Floats], start: Floats, lower: Floats, upper: Floats
+) -> tuple[Floats, float]:
+    """Return (point, value) of a local minimum inside a box, by sequential quadratic programming.
+
+    Args:
+        function: values [points] at points [points, variables], all at once.
+        start: where to begin [variables].
+        lower, upper: bounds [variables].
+    """
+    from scipy.optimize import Bounds, minimize  # slow to import, and only fits need it
+
+    def gradient(point: Floats) -> Floats:
+        steps = DIFFERENCE * np.eye(len(point))
+        above, below = np.minimum(point + steps, upper), np.maximum(point - steps, lower)
+        values = function(np.concatenate([above, below]))
+        return np.asarray((values[: len(point)] - values[len(point) :]) / (above - below).sum(axis=1), np.float64)
+
+    def value_at(point: Floats) -> float:
+        return float(function(point[None])[0])
+
+    box = Bounds(lower, upper)
+    found = minimize(value_at, start, jac=gradient, method="SLSQP", bounds=box, tol=1e-14, options={"maxiter": 1_000})
+    point = np.clip(found.x, lower, upper)
+    return point, value_at(point)
+
+
+def _polish(
+    function: Callable[[Floats], Floats], point: Floats, value: float, lower: Floats, upper: Floats
+) -> tuple[Floats, float]:
+    """Return a minimum no worse than `point`, by a simplex search, which does not stall at kinks as gradients do."""
+    from scipy.optimize import Bounds, minimize
+
+    def value_at(point: Floats) -> float:
+        return float(function(point[None])[0])
+
+    box, most = Bounds(lower, upper), 4_000
+    found = minimize(
+        value_at, point, method="Nelder-Mead", bounds=box, tol=1e-9, options={"maxiter": most, "adaptive": True}
+    )
+    again = _minimise(function, np.clip(found.x, lower, upper), lower, upper)
+    return min((point, value), again, key=lambda each: each[1])
 
 
 def _settled(profile: Profile, environment: Environment, vector: Floats, value: float) -> tuple[Floats, float]:

@@ -9,7 +9,6 @@ from engine.planners.elastic.measured.table import (
     Measurements,
     measurements_text,
     read_measurements,
-    save_measurements,
 )
 
 __all__ = [
@@ -20,5 +19,4 @@ __all__ = [
     "measurements_of",
     "measurements_text",
     "read_measurements",
-    "save_measurements",
 ]

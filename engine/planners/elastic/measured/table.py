@@ -24,7 +24,6 @@ __all__ = [
     "fastest_of_one_node",
     "measurements_text",
     "read_measurements",
-    "save_measurements",
 ]
 
 PARTS: Final = ("forward", "overlap_sync", "optimize")
@@ -65,22 +64,6 @@ class Measurements:
         if cpu_threads is not None:
             rows = rows[rows["cpu_threads"].isna() | (rows["cpu_threads"] == cpu_threads)]
         return float(rows["iteration_s"].min()) if len(rows) else math.nan
-
-    def best_on(self, placement: PlacementLike, cpu_threads: int | None = None) -> tuple[str, float]:
-        """Returns (plan, iteration [s]) of the fastest measurement on a placement; empty and NaN where there is none.
-
-        Args:
-            placement: GPUs on each node.
-            cpu_threads: per GPU; any where None.
-        """
-        rows = self.table[(self.table["placement"] == placement_text(gpus_on_nodes(placement)))]
-        if cpu_threads is not None:
-            rows = rows[rows["cpu_threads"].isna() | (rows["cpu_threads"] == cpu_threads)]
-        rows = rows[rows["runnable"]]
-        if not len(rows):
-            return "", math.nan
-        best = rows.sort_values("iteration_s", kind="stable").iloc[0]
-        return str(best["plan"]), float(best["iteration_s"])
 
 
 def fastest_of_one_node(found: Measurements) -> dict[int, tuple[str, float]]:
@@ -207,19 +190,3 @@ def measurements_text(found: Measurements) -> str:
     if "iteration_s" not in table:
         table["iteration_s"] = math.nan
     return table.to_csv(index=False)
-
-
-def save_measurements(found: Measurements, path: str | os.PathLike[str]) -> None:
-    """Writes measurements as CSV with units in the names of its columns, which `read_measurements` reads.
-
-    Args:
-        found: the measurements.
-        path: of the file; what is there is replaced.
-
-    Raises `MeasurementError` where it cannot be written.
-    """
-    try:
-        Path(path).write_text(measurements_text(found), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise MeasurementError(f"{shown(os.fspath(path))[1:-1]} cannot be written: {reason}.") from None

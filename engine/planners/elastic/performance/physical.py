@@ -20,7 +20,7 @@ import pandas as pd
 from engine.executions.arrays import Floats, Ints
 from engine.planners.contract import PlanError
 from engine.planners.elastic.cards import ModelCard
-from engine.planners.elastic.enumeration import NO_ZERO, Limits, PlanTable, plan_table
+from engine.planners.elastic.enumeration import NO_ZERO, PlanTable
 from engine.planners.elastic.performance.artifact import IterationTerms
 from engine.planners.elastic.performance.figures import PlanFigures
 from engine.planners.elastic.plan_names import OFFLOAD, ZERO_DP
@@ -29,7 +29,7 @@ from hardware import System, limit_nodes, system_of
 from models import Model, model_of
 from models import edited as edited_model
 
-__all__ = ["PhysicalVariant", "scaled_to"]
+__all__ = ["PhysicalVariant"]
 
 MICROBATCH: Final = 8
 """The largest microbatch that is tried [samples]; powers of two up to it."""
@@ -254,32 +254,3 @@ def _clause(sentence: str) -> str:
     """A sentence as part of another."""
     text = sentence.rstrip(".")
     return text[:1].lower() + text[1:] if text else "the cost model knows no such execution"
-
-
-def scaled_to(card: ModelCard, limits: Limits, plan: str, measured_ms: float) -> float:
-    """Returns the slowdown of a card with which one measured iteration comes out.
-
-    One measured point says how much slower the software that ran is than what the cost model assumes; all other plans
-    and placements follow from it.
-
-    Args:
-        card: of the model; its own slowdown does not count.
-        limits: under which the iteration was measured.
-        plan: that ran.
-        measured_ms: its iteration [ms].
-
-    Raises `engine.planners.contract.PlanError` where the plan cannot run there, or copies between GPU and host alone
-    take longer.
-    """
-    plans = plan_table(card, [limits], restricted=False, atom_limits=False)
-    figures = PhysicalVariant(slowdown=1.0).figures(card, plans)
-    for at, name in enumerate(plans.names):
-        if name.text == plan and not figures.reasons[at]:
-            terms = figures.terms
-            host = float(terms.to_host[at] + terms.to_gpu[at])
-            host += float(terms.optimizer[at]) if name.zero == OFFLOAD else 0.0
-            factor = (measured_ms - host) / (float(figures.iteration_ms[at]) - host)
-            if factor > 0:
-                return factor
-            raise PlanError(f"Copies to the host alone take longer than the {measured_ms:g} ms of {plan}.")
-    raise PlanError(f"The plan {plan} cannot run there, so it tells nothing of {card.name}.")

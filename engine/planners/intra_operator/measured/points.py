@@ -28,13 +28,13 @@ import pandas as pd
 
 from engine.executions.csv_tables import file_content, header_of, parsed, text_of
 from engine.planners.contract import PlanError
+from hardware import GIB
 
 __all__ = ["POINT_COLUMNS", "measured_points", "measured_points_of"]
 
 MOST_BYTES: Final = 20_000_000
 MOST_POINTS: Final = 100_000
 LONGEST: Final = 4_096
-GIB: Final = 2.0**30
 POINT_COLUMNS: Final = (
     "line", "kind", "system", "model", "batch", "layers", "devices", "segment", "vector", "seconds", "times",
     "compute_seconds", "communication_seconds", "volume", "memory", "tflop",

@@ -18,11 +18,11 @@ from engine.planners.intra_operator.search import IntraOperatorPlan
 from engine.planners.intra_operator.segments import segments_of
 from engine.planners.intra_operator.suites import is_suite
 from engine.planners.intra_operator.uniform import uniform_vectors
+from hardware import GIB
 
 __all__ = ["TEXT_FORMS", "log_text"]
 
 TEXT_FORMS: Final = ("analysis", "profile", "search", "enumeration")
-GIB: Final = 2.0**30
 
 
 def log_text(plan: IntraOperatorPlan, form: str = "search") -> str:

@@ -11,7 +11,7 @@ import re
 
 from engine.planners.layerwise.profiles.profile import Layer, LayerProfile, ProfileError, profile_of
 
-__all__ = ["torchgraph_profile", "torchgraph_text"]
+__all__ = ["torchgraph_profile"]
 
 BETWEEN = " -- "
 FIGURE = re.compile(r"(\w+)\s*=\s*(\[[^\]]*\]|[^,\s]+)")
@@ -52,22 +52,6 @@ def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None 
             "backward_compute_time=2.4, activation_size=4096, parameter_size=1024`."
         )
     return profile_of(name, layers, edges, batch=batch)
-
-
-def torchgraph_text(profile: LayerProfile) -> str:
-    """Returns a profile as text in this format; times in milliseconds.
-
-    Args:
-        profile: times and sizes of layers, in order.
-    """
-    nodes = [
-        f"{layer.id} -- {layer.name} -- forward_compute_time={layer.forward / MILLI!r}, "
-        f"backward_compute_time={layer.backward / MILLI!r}, activation_size={layer.activation!r}, "
-        f"parameter_size={layer.parameters!r}"
-        for layer in profile.layers
-    ]
-    edges = [f"\t{profile.layers[a].id} -- {profile.layers[b].id}" for a, b in profile.edges]
-    return "\n".join([*nodes, *edges, ""])
 
 
 def _layer(parts: list[str], number: int) -> Layer:
