@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import streamlit as st
 
@@ -15,7 +15,9 @@ from dashboard.link.text_encoding import folded, unfolded
 from dashboard.widgets.upload import file_field, read_file
 from engine.planners.contract import PlanError
 
-__all__ = ["KEPT", "PACKED", "own_table"]
+__all__ = ["KEPT", "PACKED", "own_table", "read_table"]
+
+R = TypeVar("R")
 
 PACKED: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{IN_LINKS}}}")
 KEPT: Final = "It travels in the link where it is short enough, and otherwise stays while this page is open."
@@ -45,10 +47,7 @@ def own_table(
     file = file_field(label, types, f"{parameter}_file", megabytes)
     seen, kept = f"_{parameter}_seen", f"_{parameter}_text"
     if file is not None and st.session_state.get(seen) != file.file_id:
-        try:
-            text = read_file(_checked, check, file.getvalue())
-        except Refused as problem:
-            raise PlanError(str(problem)) from None
+        text = read_table(_checked, check, file.getvalue())
         st.session_state[seen], st.session_state[kept] = file.file_id, text
         short = folded(text)
         state.set_url_value(parameter, short if len(short) <= IN_LINKS else None)
@@ -63,8 +62,16 @@ def own_table(
         raise PlanError(str(problem)) from None
     except UnicodeDecodeError:
         raise PlanError(f"The link's {noun} is no text in UTF-8.") from None
+    return read_table(_checked, check, text.encode())
+
+
+def read_table(function: Callable[..., R], *arguments: object) -> R:
+    """Returns what a function makes of a table of somebody's own; see `dashboard.widgets.upload.read_file`.
+
+    Raises `engine.planners.contract.PlanError` with one sentence.
+    """
     try:
-        return read_file(_checked, check, text.encode())
+        return read_file(function, *arguments)
     except Refused as problem:
         raise PlanError(str(problem)) from None
 

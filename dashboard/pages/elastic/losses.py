@@ -13,7 +13,7 @@ from dashboard.compat.caches import remembered
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, segments
-from dashboard.widgets.own_table import KEPT, own_table
+from dashboard.widgets.own_table import KEPT, own_table, read_table
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain
 from engine.planners.elastic.losses import loss_differences, parity
@@ -68,7 +68,7 @@ def losses(mode: str) -> None:
 @remembered(8)
 def _table(text: str) -> pd.DataFrame:
     """Losses of a text, those of figure 9 where it is empty."""
-    return read_losses(text or None)
+    return read_table(read_losses, text) if text else read_losses(None)
 
 
 def _upload() -> str | None:

@@ -16,7 +16,7 @@ from dashboard.compat.caches import remembered
 from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import OWN, Question, counted_as
-from dashboard.widgets.own_table import KEPT, own_table
+from dashboard.widgets.own_table import KEPT, own_table, read_table
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain, signed_percent
@@ -57,7 +57,7 @@ def upload(place: Place, asked: Question) -> pd.DataFrame | None:
         )
         text = own_table("Log or table", "intra_operator_log", "log", MOST_MEGABYTES, measured_points_of,
                          ("log", "txt", "csv", "json"))  # fmt: skip
-    return None if text is None else completed(measured_points_of(text), asked)
+    return None if text is None else completed(read_table(measured_points_of, text), asked)
 
 
 def completed(points: pd.DataFrame, asked: Question) -> pd.DataFrame:
