@@ -328,7 +328,7 @@ def breakdown(study: Study, number: int) -> pd.DataFrame:
     """
     costs, have = study.document.costs, amounts(study, np.array([number])).iloc[0]
     system = study.systems[int(study.positions(np.array([number]))["system"][0])]
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for column in have.index.drop("tdp"):
         usd, watts = _unit_costs(costs.usd, str(column)), _unit_costs(costs.watts, str(column))
         own = float(have["tdp"]) * (costs.power_share or DEFAULT_SHARE)

@@ -70,7 +70,11 @@ Range = Annotated[
 
 
 def middle_of(ends: tuple[float, ...]) -> float:
-    """Returns the middle of a range: what it says, or half way between its ends."""
+    """Returns the middle of a range: what it says, or half way between its ends.
+
+    Args:
+        ends: low and high, or low, middle and high.
+    """
     return ends[1] if len(ends) == 3 else (ends[0] + ends[1]) / 2.0
 
 

@@ -323,7 +323,8 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
         trace(
             "heatmap", x=xs, y=ys, z=values, colorscale=colours.colorscale(shown.better == "lower"),
             xgap=2, ygap=2,
-            text=None if crowded else [[text(*each) for each in row] for row in cells],
+            # Cells without a value are written by the trace below, in a legible colour.
+            text=None if crowded else [["" if math.isnan(each[0]) else text(*each) for each in row] for row in cells],
             texttemplate="" if crowded else "%{text}", textfont={"size": TICK_SIZE},
             hovertext=[[words(*each) for each in row] for row in cells],
             hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
@@ -331,7 +332,7 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
         )
     )  # fmt: skip
     empty_cells = np.argwhere(np.isnan(values) & (np.isfinite(bounds) | np.array(outs)))
-    if len(empty_cells) and not crowded:  # a heat map writes nothing where it has no value
+    if len(empty_cells) and not crowded:
         figure.add_trace(
             trace(
                 "scatter", mode="text",
@@ -422,9 +423,9 @@ def _note_outside(figure: Drawing, refused: pd.DataFrame, across: str, up: str, 
         inside &= (placed >= low) & (placed <= high)
     if outside := int((~inside).sum()):
         figure.notes.append({
-            "text": f"{counted(outside, 'refused design')} outside (double-click: all)", "showarrow": False,
-            "font": {"size": TICK_SIZE, "color": colours.muted}, "xref": "paper", "x": 1, "xanchor": "right",
-            "yref": "paper", "y": 1, "yanchor": "bottom",
+            "text": f"{counted(outside, 'refused design')} outside of the axes", "showarrow": False,
+            "font": {"size": TICK_SIZE, "color": colours.muted}, "xref": "paper", "x": 0.01, "xanchor": "left",
+            "yref": "paper", "y": 0.01, "yanchor": "bottom",
         })  # fmt: skip
 
 
