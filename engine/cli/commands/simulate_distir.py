@@ -134,15 +134,15 @@ def distir(
         check_export(out)
     figure = FIGURES.get(show.value, {})
     settings = {**USUAL, **figure}
-    asked = {"model": model, "batch": batches, "devices": devices, "revision": revision, "microbatches": microbatches}
+    options = {"model": model, "batch": batches, "devices": devices, "revision": revision, "microbatches": microbatches}
     model, batches, devices, revision, microbatches = (
-        settings[name] if value is None else value for name, value in asked.items()
+        settings[name] if value is None else value for name, value in options.items()
     )
     chosen = _constants(constants, fit, revision)
     if bandwidth is None:
         bandwidth = chosen.bandwidth_gbps or figure.get("bandwidth", 25.0)
     if figure:
-        own = {**asked, "bandwidth": bandwidth}
+        own = {**options, "bandwidth": bandwidth}
         _say_settings(show, {name: own[name] or value for name, value in figure.items()}, chosen.revision)
     document: dict[str, Any] = {
         "revision": chosen.revision, "constants": chosen.model_dump(exclude_none=True), "bandwidth_gbps": bandwidth,

@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 
 import engine
 import hardware
+from dashboard.charts.execution.networks import partners
+from dashboard.words.executions import networks_of
+from engine import Scenario
+from engine.cost_models.registry import cost_model_of
 from engine.planners.elastic.library_models import model_point
 from engine.planners.elastic.library_models.movement import movement
 from engine.planners.intra_operator import search, system_mesh
 from engine.planners.layerwise.library_models import plan_model, system_cluster
+from engine.serving import explore
 from hardware import System
 
 BASE = hardware.load("h100_80g_sxm")
@@ -87,3 +92,35 @@ def test_a_cluster_of_several_systems_is_bound_by_what_spans_them_all() -> None:
     alone, part = (system_cluster(with_spine(16, 0.25), 16, reach=reach) for reach in (0, 32))
     assert alone.transfer == 4 * part.transfer
     assert alone.inside == part.inside
+
+
+PODS = hardware.load("h100_80g_sxm_pods")
+
+
+@pytest.mark.parametrize("cost_model", ["calibrated", "calculon"])
+def test_executions_beyond_a_pod_are_found_and_drawn(cost_model: str) -> None:
+    """6,144 GPUs are two pods: explored, and drawn with the networks of each group."""
+    scenario = Scenario.of("gpt3-175B", PODS, num_procs=6_144, max_batch_size=6_144,
+                           datatype="float16", cost_model=cost_model)  # fmt: skip
+    found = dict(engine.best_of(scenario))
+    assert found["total_time"] >= engine.best("gpt3-175B", BASE, num_procs=6_144, max_batch_size=6_144,
+                                              datatype="float16", cost_model=cost_model)["total_time"]  # fmt: skip
+    account = cost_model_of(scenario).account(scenario.model, scenario.system, found, scenario.calibration)
+    drawn = account.communication()
+    assert drawn is not None
+    tiers = {tier for group in drawn.groups for tier in group.tiers}
+    assert tiers <= {0, 1, 2}
+    if cost_model == "calibrated":  # Calculon's networks are a choice of the execution, whatever lies where
+        assert 2 in tiers
+    assert networks_of(PODS, [0, 1, 2]) == "NVLink, InfiniBand and spine"
+    where = {group.name: networks_of(PODS, group.tiers) for group in drawn.groups}
+    assert partners(drawn.groups, where, 6_144, PODS.node_size, "light").figure.data
+
+
+def test_every_planner_and_serving_run_on_a_system_of_three_tiers() -> None:
+    assert elastic_seconds(PODS, 16) == elastic_seconds(BASE, 16)
+    assert layerwise_seconds(PODS, 16) == layerwise_seconds(BASE, 16)
+    assert operator_seconds(PODS, 16) == operator_seconds(BASE, 16)
+    served = {each.name: explore("llama-3-8B", each, num_procs=16, prompt=512, output=64) for each in (PODS, BASE)}
+    best, plain = (found.top(1).iloc[0]["tokens_per_s_per_processor"] for found in served.values())
+    assert best == plain

@@ -15,6 +15,7 @@ groups, forwarding and datatypes, DeepSeek-V3 (arXiv:2412.19437, sections 2.1.2,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain, pairwise, repeat
 
 import numpy as np
@@ -117,13 +118,17 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     rack = max(p.exchange_rack, p.exchange_host)
     efficiency = np.where(case.accelerator.domain > LARGEST_HOST, rack, p.exchange_host)
     sent = (whole, *outside)
-    time = np.zeros(())
-    for moved, rate, share in zip(sent, rates.networks, chain([efficiency], repeat(p.exchange_network)), strict=False):
+
+    def shares(inner: Floats | float, outer: float) -> Iterator[Floats]:
+        return chain([np.asarray(inner)], repeat(np.asarray(outer)))
+
+    time: Floats = np.zeros(())
+    for moved, rate, share in zip(sent, rates.networks, shares(efficiency, p.exchange_network), strict=False):
         time = time + moved / (rate * share)
     forwards = case.software.token_dispatcher == DISPATCHERS.index("deepep")
     if np.any(forwards):
-        together = np.zeros(())
-        for moved, rate, share in zip(sent, rates.networks, chain([FORWARDED_UP], repeat(FORWARDED_OUT)), strict=False):
+        together: Floats = np.zeros(())
+        for moved, rate, share in zip(sent, rates.networks, shares(FORWARDED_UP, FORWARDED_OUT), strict=False):
             together = np.maximum(together, moved / (rate * share))
         time = np.where(forwards, together, time)
     time = time + np.where(case.layout.expert_par > 1.0, p.latency, 0.0)
