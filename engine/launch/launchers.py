@@ -158,6 +158,9 @@ def _remarks(script: Script) -> list[str]:
     if script.outside:
         named = ", ".join([*script.outside][:8])
         found.append(f"Conditions of the script ask for {named}, which nothing there sets; they count as empty.")
+    if script.argument_conditions:
+        named = "; ".join([*script.argument_conditions][:4])
+        found.append(f"The script's arguments decide conditions ({named}); values are those without any argument.")
     if script.open_conditions:
         named = "; ".join([*script.open_conditions][:4])
         found.append(

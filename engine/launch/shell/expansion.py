@@ -175,6 +175,8 @@ class Expander:
         """Return the value of an arithmetic expression, None where it has none."""
         given = text_of(self.text_value(text, spot)) if "$" in text or "`" in text else text
         self.state.work.spend(5 + len(given) // 4)
+        if self.state.has_no_arguments and all(each.is_argument for each in self.state.holes.within(given)):
+            given = self.state.holes.without_any(given)
         if has_hole(given):
             return None
         try:

@@ -31,6 +31,8 @@ class State:
         self.missing_files: list[MissingFile] = []
         self.may_be_set_elsewhere = False
         """Whether a file that is not at hand may set variables that nothing else sets."""
+        self.has_no_arguments = False
+        """Whether a condition is asked for as if the script had no arguments."""
         self._journals: list[dict[str, Variable | None]] = []
 
     def put(self, name: str, value: Variable) -> None:

@@ -116,6 +116,10 @@ class Holes:
         """Return a text with its expressions written out."""
         return _HOLE.sub(lambda found: self._by_sign.get(found[0], Hole("?")).expression, text)
 
+    def without_any(self, text: str) -> str:
+        """Return a text as it is if nothing is given from outside: a number of arguments is 0, the rest is empty."""
+        return _HOLE.sub(lambda found: "0" if self._by_sign[found[0]].expression in ("$#", "${#}") else "", text)
+
     def word(self, value: Value, line: int, file: str) -> Word:
         """Return a value as a word; `line` and `file` count where it is empty."""
         text = text_of(value)
