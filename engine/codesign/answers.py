@@ -145,9 +145,13 @@ class Results:
         """
         bounds = self._asked(constraints)
         names = [quantity(each.quantity).label.lower() for each in bounds]
-        broken = [~self.meets(table, each) & (table["status"] == "ok").to_numpy() for each in bounds]
-        return [", ".join(dict.fromkeys(name for name, flags in zip(names, broken, strict=True) if flags[place]))
-                for place in range(len(table))]  # fmt: skip
+        runs = (table["status"] == "ok").to_numpy()
+        broken = np.reshape([~self.meets(table, each) & runs for each in bounds], (len(bounds), len(table)))
+        # Few sets of constraints are violated by many designs: the words of each are made once.
+        sets, which = np.unique(broken.astype(bool), axis=1, return_inverse=True)
+        words = [", ".join(dict.fromkeys(name for name, flag in zip(names, flags, strict=True) if flag))
+                 for flags in sets.T]  # fmt: skip
+        return [words[place] for place in which.ravel().tolist()]
 
     def front(
         self,

@@ -129,13 +129,15 @@ def run(
 
 
 def _begin(study: Study, place: ResultFolder) -> None:
-    """Puts the study into its folder, or sees that it is the one there; one that is damaged is written again where all
-    parts are of this study."""
+    """Puts the study into its folder, or sees that it is the one there. One that is damaged is written again where all
+    parts are of this study, or where there is none and the text was written here."""
     try:
         there = place.study()
         other = None if there is None else study_in(there, place)
     except FolderError:
-        if not place.parts() or not all(place.is_of(name, study.key) for _, _, name in place.parts()):
+        parts = place.parts()
+        ours = all(place.is_of(name, study.key) for _, _, name in parts) if parts else place.study_state() == "damaged"
+        if not ours:
             raise
         place.keep_study(study.to_document())
         return

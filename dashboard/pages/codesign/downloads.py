@@ -53,7 +53,7 @@ def downloads(study: Study, found: Results, asked: Question, told: str, chosen: 
 
 
 def _file(found: Results, asked: Question, part: str, kind: str) -> bytes:
-    table = asked.front(found) if part == "front" else found.designs(asked.of, asked.at)
+    table = asked.front(found) if part == "front" else asked.designs(found)
     return table_file(found, asked.kept(found.study, table), kind)
 
 

@@ -95,6 +95,10 @@ def test_a_damaged_folder_is_mended_by_running_its_study_again(folder: Path) -> 
         codesign.run(study(**SMALL), folder, workers=1)
         assert set(codesign.check_folder(folder).files.values()) == {"verified"}
         pd.testing.assert_frame_equal(answers(folder)[0], good[0], check_exact=True)
+    # So is a study of which nothing is computed yet.
+    (empty := folder.with_name("empty")).mkdir()
+    (empty / "study.json").write_bytes((folder / "study.json").read_bytes().replace(b"small", b"smell"))
+    codesign.run(study(**SMALL), empty, workers=1)
     # What is no study at all stands beside parts of another one: nothing is written over them.
     (folder / "study.json").write_text("{")
     with pytest.raises(codesign.FolderError, match=r"study\.json"):
