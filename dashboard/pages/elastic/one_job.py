@@ -240,7 +240,7 @@ def _measured_on(
         nodes = placements_filling(at["gpus"], max(around.nodes)) if over == "gpus" else around.nodes
         if same and phase.nodes == nodes:
             points.append((at[over], batch / row["measured_s"]))
-    return pd.DataFrame(dict.fromkeys(points), columns=[over, "measured"])
+    return pd.DataFrame(list(dict.fromkeys(points)), columns=[over, "measured"])
 
 
 def _curve(

@@ -62,6 +62,9 @@ def test_one_job_through_the_phases_of_figure_7() -> None:
     for mean in ("5.266", "4.360", "4.689", "4.684", "0.4381"):
         assert mean in html(app)
     assert "TP 4 × PP 2 × DP 4" in table(app, "plan")["plan"].tolist()
+    # The curve asks for the same nodes and threads: predictions, and what was measured in phases that lie on it.
+    assert "Measured: 13.73\N{NO-BREAK SPACE}samples/s at 32" in said(app)
+    assert table(app, "winner").set_index("GPUs").loc[32, "samples/s"] == pytest.approx(8.095, abs=1e-3)
     parts = table(app, "why not").iloc[0]
     assert parts["plan"] == "TP 4 × PP 2 × DP 4"
     told = [name for name in parts.index if name.endswith(", ms") and name != "iteration, ms"]
