@@ -5,17 +5,29 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from engine.columns import ALL_FIELDS, Column
 from engine.columns.fields import CHOICE_LABELS
 from engine.executions.field_values import flag, whole_number
-from engine.launch.contract import LaunchError, OnlyModelError, Order, Reading, Written
+from engine.launch.contract import (
+    Asked,
+    Found,
+    Framework,
+    LaunchError,
+    OnlyModelError,
+    Order,
+    Origin,
+    Reading,
+    Written,
+)
+from engine.launch.file_kinds import foreign_program, is_model_config, possible_frameworks
 from engine.launch.registry import FRAMEWORKS, framework_of
-from engine.launch.shapes import shape_of
+from engine.launch.shapes import SHAPE_WORDS, shape_of
 from models import ModelLike, model_of
-from models.documents import shown
+from models.documents import near_matches, shown
 
 __all__ = ["MOST_BYTES", "complete", "evaluable", "read", "read_flags", "read_text", "write"]
 
@@ -168,40 +180,84 @@ def _value(column: Column, value: Any) -> Any:
     return found
 
 
-def read_flags(framework: str, flags: Mapping[str, Any] | Sequence[str], *, gpus: int | None = None) -> Reading:
+def read_flags(
+    framework: str, flags: Mapping[str, Any] | Sequence[str], *, gpus: int | None = None,
+    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None,
+) -> Reading:  # fmt: skip
     """Returns what flags of a framework say of an execution and its model.
 
     Args:
         framework: name of it, one of `engine.launch.FRAMEWORKS`.
-        flags: values by the framework's names, True for a flag without a value; or the words of a command line.
+        flags: values by the framework's names, True for a flag without a value, an `UnknownValue` for one that is
+            taken from outside; or the words of a command line.
         gpus: how many there are, where something beside the flags says it; without it, what follows from it is left.
+        stated: values by field that the caller states; they count more than the flags.
+        model: which it is; it counts more than the flags, but for the sequence length.
 
     Raises `LaunchError` for an unknown framework, and for flags that are none.
     """
     chosen = framework_of(framework)
-    if gpus is not None and (isinstance(gpus, bool) or not isinstance(gpus, int) or not 1 <= gpus <= LARGEST):
-        raise LaunchError(f"The number of GPUs is {shown(gpus)}; it must be a whole number from 1.")
+    asked = _asked(gpus, stated, model)
     if isinstance(flags, str) or not isinstance(flags, Mapping | Sequence):
         raise LaunchError(f"The flags are {shown(flags)}; give values by flag, or a list of words.")
     if len(flags) > MOST_FLAGS:
         raise LaunchError(f"There are {len(flags):,} flags; at most {MOST_FLAGS:,} are read.")
     if not isinstance(flags, Mapping):
-        found = chosen.find(" ".join(_quoted(str(word)) for word in flags), "")
-        flags, gpus = (found.flags, gpus or found.gpus) if found is not None else ({}, gpus)
-    return chosen.read_flags({str(name): value for name, value in flags.items()}, gpus)
+        found = chosen.find(" ".join(_quoted(str(word)) for word in flags), "") or Found({})
+        return _reading(chosen, found, asked)
+    return chosen.read_flags({str(name): value for name, value in flags.items()}, asked)
+
+
+def _asked(gpus: int | None, stated: Mapping[str, Any] | None, model: ModelLike | None) -> Asked:
+    """What a caller states, checked field by field. Raises `LaunchError` naming the field at fault."""
+    if gpus is not None and (isinstance(gpus, bool) or not isinstance(gpus, int) or not 1 <= gpus <= LARGEST):
+        raise LaunchError(f"The number of GPUs is {shown(gpus)}; it must be a whole number from 1.")
+    columns = {column.name: column for column in ALL_FIELDS}
+    values: dict[str, Any] = {}
+    for name, value in (stated or {}).items():
+        if name == "num_procs":
+            gpus = _value(columns[name], value)
+        elif name in columns:
+            values[name] = _value(columns[name], value)
+        elif name in SHAPE_WORDS:
+            values[name] = value
+        else:
+            near = near_matches(name, [*columns, *SHAPE_WORDS])
+            raise LaunchError(f"There is no field {shown(name)}" + (f"; did you mean {near[0]}?" if near else "."))
+    if "zero_stage" in values:
+        values.setdefault("optimizer_sharding", values["zero_stage"] > 0)
+    shape = {} if model is None else shape_of(model_of(model))
+    origin = None if gpus is None else Origin("stated", "--procs")
+    return Asked(gpus, origin, {}, values, shape)
+
+
+def _reading(framework: Framework, found: Found, asked: Asked) -> Reading:
+    """What the contents of a file say, with where each flag stands."""
+    gpus, origin = (asked.gpus, asked.gpus_origin) if asked.gpus is not None else (found.gpus, found.origins.get("gpus"))
+    reading = framework.read_flags(found.flags, replace(asked, gpus=gpus, gpus_origin=origin, origins=found.origins))
+    return replace(
+        reading, unread=tuple(dict.fromkeys((*found.unread, *reading.unread))),
+        remarks=tuple(dict.fromkeys((*found.remarks, *reading.remarks))), recipes=found.recipes,
+    )  # fmt: skip
 
 
 def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def read(path: str | os.PathLike[str], *, framework: str | None = None, gpus: int | None = None) -> Reading:
+def read(
+    path: str | os.PathLike[str], *, framework: str | None = None, gpus: int | None = None, recipe: str | None = None,
+    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None,
+) -> Reading:  # fmt: skip
     """Returns what a launch configuration in a file says: a script or command line, a recipe, YAML, TOML or JSON.
 
     Args:
         path: of the file.
-        framework: name of the framework; the first that knows the file where None.
+        framework: name of the framework; the one that knows the file where None.
         gpus: how many there are, which counts more than what the file says.
+        recipe: name of one recipe of a Python file that has several; the first for pretraining where None.
+        stated: values by field that the caller states for what the file leaves open; they count more than it.
+        model: which it is; it counts more than the file, but for the sequence length.
 
     Raises `LaunchError` for a file that cannot be read, or is of no framework that is known.
     """
@@ -221,19 +277,27 @@ def read(path: str | os.PathLike[str], *, framework: str | None = None, gpus: in
             raise
         told = (getattr(problem, "strerror", None) or type(problem).__name__).lower()
         raise LaunchError(f"{name} cannot be read ({told}); name a launch configuration.") from None
-    return read_text(content, os.path.basename(os.fspath(path)), framework=framework, gpus=gpus)
+    return read_text(content, os.path.basename(os.fspath(path)), framework=framework, gpus=gpus,
+                     recipe=recipe, stated=stated, model=model)  # fmt: skip
 
 
-def read_text(content: bytes | str, name: str, *, framework: str | None = None, gpus: int | None = None) -> Reading:
+def read_text(
+    content: bytes | str, name: str, *, framework: str | None = None, gpus: int | None = None, recipe: str | None = None,
+    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None,
+) -> Reading:  # fmt: skip
     """Returns what the text of a launch configuration says.
 
     Args:
         content: of the file.
         name: of the file, for messages and for its ending.
-        framework: name of the framework; the first that knows the file where None.
+        framework: name of the framework; the one that knows the file where None.
         gpus: how many there are, which counts more than what the file says.
+        recipe: name of one recipe of a Python file that has several; the first for pretraining where None.
+        stated: values by field that the caller states for what the file leaves open; they count more than it.
+        model: which it is; it counts more than the file, but for the sequence length.
 
-    Raises `LaunchError` for what is no text, too long, or of no framework that is known.
+    Raises `LaunchError` for what is no text, too long, or of no framework that is known; `OnlyModelError` for the
+    configuration of a model.
     """
     if isinstance(content, bytes):
         try:
@@ -243,21 +307,34 @@ def read_text(content: bytes | str, name: str, *, framework: str | None = None, 
     if len(content) > MOST_BYTES or "\0" in content:
         raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration: too long, or not text.")
     content = content.replace("\r\n", "\n").replace("\r", "\n")
-    asked = FRAMEWORKS.values() if framework is None else (framework_of(framework),)
-    for each in asked:
-        found = each.find(content, name)
-        if found is None:
-            continue
-        reading = each.read_flags(found.flags, gpus if gpus is not None else found.gpus)
-        return Reading(
-            reading.framework, reading.version, reading.execution, reading.model, reading.num_procs,
-            reading.not_modelled, (*found.unread, *reading.unread), (*found.remarks, *reading.remarks),
-            reading.left, reading.refused, reading.flags,
-        )  # fmt: skip
-    if '"model_type"' in content and content.lstrip().startswith("{"):
+    asked = _asked(gpus, stated, model)
+    if is_model_config(content):
         raise OnlyModelError(
             f"{shown(name)[1:-1]} is a Hugging Face config.json, which says how a model is built, not how it is "
             "trained; give it where a model is asked for."
         )
-    titles = ", ".join(each.title for each in asked)
+    known = FRAMEWORKS.values() if framework is None else (framework_of(framework),)
+    guess: tuple[Framework, Found] | None = None
+    problem: LaunchError | None = None
+    for each in possible_frameworks(content, name, known):
+        try:
+            found = each.find(content, name, recipe)
+        except LaunchError as error:
+            problem = problem or error  # another framework may know the file
+            continue
+        if found is None:
+            continue
+        if found.is_certain:
+            return _reading(each, found, asked)
+        guess = guess or (each, found)
+    if guess is not None:
+        return _reading(*guess, asked)
+    if problem is not None:
+        raise problem
+    titles = ", ".join(each.title for each in known)
+    foreign = foreign_program(content, name)
+    if foreign is not None:
+        raise LaunchError(
+            f"{shown(name)[1:-1]} is a configuration of {foreign}, which is not read here; read are those of {titles}."
+        )
     raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration that is known here; read are those of {titles}.")

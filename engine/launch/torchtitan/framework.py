@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.launch.contract import Found, LaunchError, Order, Reading, Written
-from engine.launch.launchers import launch_of
+from engine.launch.command_words import CommandWords, launch_in
+from engine.launch.contract import Asked, Found, LaunchError, Order, Origin, Reading, UnknownValue, Written
 from engine.launch.torchtitan.reading import read
 from engine.launch.torchtitan.writing import TITLE, VERSION, write
+from engine.launch.yaml_files import is_expression
 from models.documents import shown
 
 __all__ = ["TORCHTITAN", "Torchtitan"]
@@ -18,6 +19,8 @@ __all__ = ["TORCHTITAN", "Torchtitan"]
 _SECTIONS: Final = frozenset({"parallelism", "activation_checkpoint", "compile", "quantize", "job"})
 _MARKS: Final = ("--parallelism.", "--activation_checkpoint", "--job.config_file", "--training.num_tokens")
 _COUNT: Final = re.compile(r"\b(\d{1,7})\s*(?:x\s*)?(?:[A-Z]{1,3}\d{1,4}[A-Z]?\b|GPUs?\b)")
+_TABLE: Final = re.compile(r"^\s*\[+([A-Za-z0-9_. -]{1,200})\]+")
+_KEY: Final = re.compile(r"^\s*([A-Za-z0-9_.-]{1,200})\s*=")
 _DEEPEST: Final = 8
 
 
@@ -58,28 +61,64 @@ class Torchtitan:
         """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
         return write(order)
 
-    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
         """Returns what keys and values say; see `engine.launch.contract.Framework`."""
-        return read(flags, gpus)
+        return read(flags, asked)
 
-    def find(self, text: str, name: str) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
         """Returns what a TOML file or a command line holds; see `engine.launch.contract.Framework`."""
         toml = name.lower().endswith(".toml")
         if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
-            return _command(text)
+            return _command(text, name)
+        if (line := _too_many_dots(text)) is not None:
+            raise LaunchError(f"{shown(name)[1:-1]} has a key of more than {_DEEPEST} parts in line {line}.")
         try:
             document = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as problem:
             if not toml:
-                return _command(text)
+                return _command(text, name)
             told = str(problem).splitlines()[0][:200] if str(problem) else "nested too deep"
             raise LaunchError(f"{shown(name)[1:-1]} is not TOML: {told}.") from None
-        if not _SECTIONS & set(document):
+        except ValueError:
+            raise LaunchError(f"{shown(name)[1:-1]} is not TOML: a number has too many digits.") from None
+        if not _SECTIONS & set(document) and not {"model", "training"} <= set(document):
             return None
         flags: dict[str, Any] = {}
         _flatten(document, "", flags, 0)
+        lines = _lines_of(text)
+        origins = {key: Origin("stated", key, name, lines.get(key, 0)) for key in flags}
+        flags = {key: _value(value, lines.get(key, 0), name) for key, value in flags.items()}
         gpus, remarks = _count_in_comment(text)
-        return Found(flags, gpus, remarks=remarks)
+        if gpus is not None:
+            origins["gpus"] = Origin("stated", "comment at the top", name, 1)
+        return Found(flags, gpus, remarks=remarks, origins=origins)
+
+
+def _too_many_dots(text: str) -> int | None:
+    """The first line whose key has more parts than any key of torchtitan; each level of a key takes memory."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.partition("=")[0].count(".") > 4 * _DEEPEST:
+            return number
+    return None
+
+
+def _value(value: Any, line: int, file: str) -> Any:
+    """A value, unknown where another program puts it in."""
+    if isinstance(value, str) and is_expression(value):
+        return UnknownValue(value[:160], line, file)
+    return value
+
+
+def _lines_of(text: str) -> dict[str, int]:
+    """The line of each key, by its path."""
+    found: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if match := _TABLE.match(line):
+            table = match[1].strip() + "."
+        elif match := _KEY.match(line):
+            found[table + match[1]] = number
+    return found
 
 
 def _flatten(section: Mapping[str, Any], prefix: str, flags: dict[str, Any], depth: int) -> None:
@@ -99,56 +138,56 @@ def _count_in_comment(text: str) -> tuple[int | None, tuple[str, ...]]:
     return None, ()
 
 
-def _command(text: str) -> Found | None:
+def _command(text: str, name: str) -> Found | None:
     """Returns the keys of a command line."""
     if "torchtitan" not in text and not any(mark in text for mark in _MARKS):
         return None
-    launch = launch_of(text, (*_MARKS, "--training.", "--module", "--model.", "--compile."))
+    launch = launch_in(text, (*_MARKS, "--training.", "--module", "--model.", "--compile."), name)
     if launch is None:
         return None
-    flags, unread = _flags_of(launch.words)
+    words = CommandWords(launch.words)
+    flags = _flags_of(words)
     file = flags.pop("job.config_file", None) or launch.environment.get("CONFIG_FILE")
+    remarks = ()
     if file:
-        return Found(
-            flags, launch.gpus, launch.environment, unread,
-            (f"The command reads {shown(file)[1:-1]}, which is not at hand; what stands there is missing here.",
-             *launch.remarks),
-        )  # fmt: skip
-    return Found(flags, launch.gpus, launch.environment, unread, launch.remarks)
+        told = file.expression if isinstance(file, UnknownValue) else shown(file)[1:-1]
+        remarks = (f"The command reads {told}, which is not at hand; what only that file says is open.",)
+        missing = UnknownValue(told)
+        flags[missing.expression] = missing
+    return launch.found(flags, words, remarks=remarks)
 
 
-def _flags_of(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Returns the keys that words give, and the words that are none."""
+def _flags_of(words: CommandWords) -> dict[str, Any]:
+    """Returns the keys that words give."""
     flags: dict[str, Any] = {}
-    unread: list[str] = []
-    place = 0
-    while place < len(words):
-        word = words[place]
-        place += 1
-        if word.startswith("activation_checkpoint:"):
-            flags["activation_checkpoint"] = word.partition(":")[2]
+    while (word := words.next()) is not None:
+        if word.text.startswith("activation_checkpoint:"):
+            key = "activation_checkpoint"
+            flags[key] = words.value(word, word.text.partition(":")[2], key)
             continue
-        if not word.startswith("--"):
-            unread.append(word)
+        if not word.text.startswith("--"):
+            if not words.hide(word):
+                words.unread.append(word.text)
             continue
-        key, equals, value = word[2:].partition("=")
+        key, equals, text = word.text[2:].partition("=")
         key = key.replace("-", "_")
         section, _, last = key.rpartition(".")
-        given: list[str] = []
-        while not equals and place < len(words) and not _is_key(words[place]):
-            given.append(words[place])
-            place += 1
+        given = [] if equals else words.values_behind(_is_key)
         if equals:
-            flags[key] = value
+            flags[key] = words.value(word, text, key)
         elif not given:
-            flags[f"{section}.{last[3:]}" if last.startswith("no_") else key] = not last.startswith("no_")
+            switch = f"{section}.{last[3:]}" if last.startswith("no_") else key
+            flags[switch] = not last.startswith("no_")
+            words.origins[switch] = Origin("stated", switch, word.file, word.line)
         else:
-            flags[key] = given[0] if len(given) == 1 else given
-    return flags, tuple(unread)
+            values = [words.value(each, each.text) for each in given]
+            flags[key] = values[0] if len(values) == 1 else values
+            words.origins[key] = Origin("stated", key, word.file, word.line)
+    return {**flags, **words.hidden()}
 
 
-def _is_key(word: str) -> bool:
-    return word.startswith(("--", "activation_checkpoint:"))
+def _is_key(word: Any) -> bool:
+    return str(word.text).startswith(("--", "activation_checkpoint:"))
 
 
 TORCHTITAN: Final = Torchtitan()
