@@ -9,8 +9,18 @@ names them. Facts about the frameworks, their flags, defaults and silent correct
     >>> engine.launch.read_flags("megatron", written.flags, gpus=64).execution            # doctest: +SKIP
 """
 
-from engine.launch.contract import Framework, LaunchError, LaunchFile, OnlyModelError, Reading, Written
-from engine.launch.conversion import complete, evaluable, read, read_flags, read_text, write
+from engine.launch.contract import (
+    Framework,
+    LaunchError,
+    LaunchFile,
+    OnlyModelError,
+    OpenFieldsError,
+    Origin,
+    Reading,
+    UnknownValue,
+    Written,
+)
+from engine.launch.conversion import complete, evaluable, network_of, read, read_flags, read_text, settle, write
 from engine.launch.flag_changes import FlagChange, flag_changes
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
@@ -24,9 +34,12 @@ __all__ = [
     "LaunchError",
     "LaunchFile",
     "OnlyModelError",
+    "OpenFieldsError",
+    "Origin",
     "Reading",
     "Standing",
     "Step",
+    "UnknownValue",
     "Written",
     "complete",
     "evaluable",
@@ -34,9 +47,11 @@ __all__ = [
     "framework_of",
     "model_of_shape",
     "named_shape",
+    "network_of",
     "read",
     "read_flags",
     "read_text",
+    "settle",
     "shape_of",
     "standing",
     "write",

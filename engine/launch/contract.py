@@ -14,13 +14,24 @@ from typing import Any, Literal, Protocol
 from models import Model
 
 __all__ = [
-    "Asked", "Found", "Framework", "LaunchError", "LaunchFile", "OnlyModelError", "Order", "Origin", "Reading", "UnknownValue",
+    "Asked", "Found", "Framework", "LaunchError", "LaunchFile", "OnlyModelError", "OpenFieldsError", "Order", "Origin", "Reading", "UnknownValue",
     "Written",
 ]  # fmt: skip
 
 
 class LaunchError(ValueError):
     """A configuration cannot be written or read; the message is one sentence that says what would be right."""
+
+
+class OpenFieldsError(LaunchError):
+    """A configuration leaves fields open that a prediction needs.
+
+    `fields` has those that the user has to state, by name, with the reason; what follows from them is not among them.
+    """
+
+    def __init__(self, message: str, fields: Mapping[str, Origin]) -> None:
+        super().__init__(message)
+        self.fields = dict(fields)
 
 
 class OnlyModelError(LaunchError):
@@ -145,6 +156,8 @@ class Reading:
     """Flags that are set and change nothing that is predicted."""
     recipes: tuple[str, ...] = ()
     """Names of the recipes of which the file has several."""
+    title: str = ""
+    """Name of the program whose defaults count: of the framework, or of a variant of it."""
 
     @property
     def open_fields(self) -> dict[str, Origin]:
@@ -186,6 +199,8 @@ class Asked:
     """Values of fields that the caller states for what a configuration leaves open; they count more than it."""
     model: Mapping[str, Any] = field(default_factory=dict)
     """Shape of the model that the caller names, by the words of `engine.launch.shapes`; empty where none."""
+    takes_defaults: bool = False
+    """Whether files and variables that are not at hand are taken to hold no flags that are read."""
 
 
 class Framework(Protocol):

@@ -18,6 +18,7 @@ from engine.launch.contract import (
     Framework,
     LaunchError,
     OnlyModelError,
+    OpenFieldsError,
     Order,
     Origin,
     Reading,
@@ -25,11 +26,13 @@ from engine.launch.contract import (
 )
 from engine.launch.file_kinds import foreign_program, is_model_config, possible_frameworks
 from engine.launch.registry import FRAMEWORKS, framework_of
-from engine.launch.shapes import SHAPE_WORDS, shape_of
-from models import ModelLike, model_of
+from engine.launch.shapes import SHAPE_WORDS, model_of_shape, shape_of
+from models import Model, ModelLike, edited, model_of
 from models.documents import near_matches, shown
 
-__all__ = ["MOST_BYTES", "complete", "evaluable", "read", "read_flags", "read_text", "write"]
+__all__ = [
+    "MOST_BYTES", "complete", "evaluable", "network_of", "read", "read_flags", "read_text", "settle", "write",
+]  # fmt: skip
 
 MOST_BYTES: Final = 2_000_000
 """Largest file that is read [bytes]; published scripts have some ten thousand."""
@@ -120,18 +123,84 @@ def complete(execution: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def evaluable(execution: Mapping[str, Any]) -> dict[str, Any]:
+_ASSUMED: Final[Mapping[str, Any]] = {
+    "attention_kernel": None, "launch": "fused", "activation_recompute": "none", "selective_recompute": "attention",
+    "gradient_datatype": "float32",
+}  # fmt: skip
+"""Fields that some files never state, because code or the system does, with what counts until the user states them;
+None: the system's default."""
+
+
+def settle(reading: Reading) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the execution of a reading with every field, and which of its values nothing states: assumptions, to be
+    said wherever figures of it are.
+
+    Args:
+        reading: of a configuration.
+
+    Raises `OpenFieldsError` where a field that decides is open, and `LaunchError` as `complete` does.
+    """
+    execution = dict(reading.execution)
+    assumed: dict[str, Any] = {}
+    asked: dict[str, Origin] = {}
+    seen: set[int] = set()
+    names = {column.name: column.label for column in ALL_FIELDS}
+    for name, origin in reading.origins.items():
+        if origin.kind != "unknown" or name in execution or name in reading.model:
+            continue
+        if not origin.words and name in _ASSUMED:
+            assumed[name] = _ASSUMED[name]
+        elif id(origin) not in seen:
+            asked[name] = origin
+        seen.add(id(origin))
+    if any(name in SHAPE_WORDS for name in asked):
+        asked = {name: each for name, each in asked.items() if name not in SHAPE_WORDS} | {
+            "model": next(each for name, each in asked.items() if name in SHAPE_WORDS)
+        }
+    if asked:
+        places: dict[str, list[str]] = {}
+        for name, origin in asked.items():
+            place = f" (line {origin.line})" if origin.line else ""
+            places.setdefault(f"{origin.words}{place}" if origin.words else "not said", []).append(
+                f"{names.get(name, name)}"
+            )
+        told = "; ".join(f"{', '.join(fields)}: {place}" for place, fields in places.items())
+        raise OpenFieldsError(f"The configuration leaves open what a prediction needs. {told}.", asked)
+    return complete({**execution, **{name: value for name, value in assumed.items() if value is not None}}), assumed
+
+
+def network_of(reading: Reading, model: ModelLike | None, name: str = "imported") -> Model:
+    """Returns the model that a configuration trains, at its sequence length.
+
+    Args:
+        reading: of the configuration.
+        model: that the caller names; the one that the configuration describes where None.
+        name: of a model that the library does not have.
+
+    Raises `LaunchError` where nothing says which model it is; `models.ModelFileError` for an unknown one.
+    """
+    if model is None:
+        return model_of_shape(reading.model, name)
+    network, origin = model_of(model), reading.origins.get("seq")
+    sequence = reading.model.get("seq")
+    if sequence is None or sequence == network.seq_size or origin is None or origin.words == "--model":
+        return network
+    return edited(network, {"seq_size": int(sequence)})
+
+
+def evaluable(execution: Mapping[str, Any] | Reading) -> dict[str, Any]:
     """Returns an execution with every field that it states, as cost models take it.
 
     Configurations leave on what has no effect, which cost models refuse as a contradiction: gathers repeated where
     whole blocks are recomputed, and sharing or overlapping something among replicas where there is one.
 
     Args:
-        execution: values by field name, such as those of a `Reading`.
+        execution: values by field name, or a `Reading`, of which no open field is filled in.
 
-    Raises `LaunchError` as `complete` does.
+    Raises `LaunchError` as `complete` does, and `OpenFieldsError` as `settle` does.
     """
-    fields = {name: value for name, value in complete(execution).items() if value is not None}
+    whole = settle(execution)[0] if isinstance(execution, Reading) else complete(execution)
+    fields = {name: value for name, value in whole.items() if value is not None}
     if fields["activation_recompute"] == "full" or fields["tensor_par_comm_type"] != "rs_ag":
         fields["seq_par_ag_redo"] = False
     if fields["data_par"] * fields["context_par"] == 1:
@@ -182,7 +251,7 @@ def _value(column: Column, value: Any) -> Any:
 
 def read_flags(
     framework: str, flags: Mapping[str, Any] | Sequence[str], *, gpus: int | None = None,
-    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None,
+    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
 ) -> Reading:  # fmt: skip
     """Returns what flags of a framework say of an execution and its model.
 
@@ -193,11 +262,12 @@ def read_flags(
         gpus: how many there are, where something beside the flags says it; without it, what follows from it is left.
         stated: values by field that the caller states; they count more than the flags.
         model: which it is; it counts more than the flags, but for the sequence length.
+        takes_defaults: whether words that are not at hand are taken to hold no flags that are read.
 
     Raises `LaunchError` for an unknown framework, and for flags that are none.
     """
     chosen = framework_of(framework)
-    asked = _asked(gpus, stated, model)
+    asked = replace(_asked(gpus, stated, model), takes_defaults=takes_defaults)
     if isinstance(flags, str) or not isinstance(flags, Mapping | Sequence):
         raise LaunchError(f"The flags are {shown(flags)}; give values by flag, or a list of words.")
     if len(flags) > MOST_FLAGS:
@@ -247,7 +317,7 @@ def _quoted(word: str) -> str:
 
 def read(
     path: str | os.PathLike[str], *, framework: str | None = None, gpus: int | None = None, recipe: str | None = None,
-    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None,
+    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
 ) -> Reading:  # fmt: skip
     """Returns what a launch configuration in a file says: a script or command line, a recipe, YAML, TOML or JSON.
 
@@ -258,6 +328,7 @@ def read(
         recipe: name of one recipe of a Python file that has several; the first for pretraining where None.
         stated: values by field that the caller states for what the file leaves open; they count more than it.
         model: which it is; it counts more than the file, but for the sequence length.
+        takes_defaults: whether files and variables that are not at hand are taken to hold no flags that are read.
 
     Raises `LaunchError` for a file that cannot be read, or is of no framework that is known.
     """
@@ -278,12 +349,12 @@ def read(
         told = (getattr(problem, "strerror", None) or type(problem).__name__).lower()
         raise LaunchError(f"{name} cannot be read ({told}); name a launch configuration.") from None
     return read_text(content, os.path.basename(os.fspath(path)), framework=framework, gpus=gpus,
-                     recipe=recipe, stated=stated, model=model)  # fmt: skip
+                     recipe=recipe, stated=stated, model=model, takes_defaults=takes_defaults)  # fmt: skip
 
 
 def read_text(
     content: bytes | str, name: str, *, framework: str | None = None, gpus: int | None = None, recipe: str | None = None,
-    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None,
+    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
 ) -> Reading:  # fmt: skip
     """Returns what the text of a launch configuration says.
 
@@ -295,6 +366,7 @@ def read_text(
         recipe: name of one recipe of a Python file that has several; the first for pretraining where None.
         stated: values by field that the caller states for what the file leaves open; they count more than it.
         model: which it is; it counts more than the file, but for the sequence length.
+        takes_defaults: whether files and variables that are not at hand are taken to hold no flags that are read.
 
     Raises `LaunchError` for what is no text, too long, or of no framework that is known; `OnlyModelError` for the
     configuration of a model.
@@ -307,7 +379,7 @@ def read_text(
     if len(content) > MOST_BYTES or "\0" in content:
         raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration: too long, or not text.")
     content = content.replace("\r\n", "\n").replace("\r", "\n")
-    asked = _asked(gpus, stated, model)
+    asked = replace(_asked(gpus, stated, model), takes_defaults=takes_defaults)
     if is_model_config(content):
         raise OnlyModelError(
             f"{shown(name)[1:-1]} is a Hugging Face config.json, which says how a model is built, not how it is "

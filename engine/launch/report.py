@@ -133,6 +133,17 @@ class Report:
                 self.model.values_known[word] = value
                 self.model.origins[word] = origin
 
+    def open_model(self, origin: Origin) -> None:
+        """Leaves every word of the model's shape open, as the name that it stands behind is not known.
+
+        Args:
+            origin: of the name.
+        """
+        self.remark(f"{origin.words} is not known; give the model beside it.")
+        for word in SHAPE_WORDS:
+            if word != "seq" and not self.asked.model:
+                self.model.origins[word] = origin
+
     # Watching.
 
     def saw_flag(self, name: str, is_stated: bool) -> None:
@@ -338,5 +349,5 @@ class Report:
         return Reading(
             framework, version, execution, model, execution.get("num_procs"), self.listed("not_modelled"),
             self.listed("unread"), self.listed("remarks"), self.listed("left"), self.refused, dict(flags),
-            {**self.model.origins, **self.execution.origins}, self.listed("without_effect"),
+            {**self.model.origins, **self.execution.origins}, self.listed("without_effect"), title=self.title,
         )  # fmt: skip

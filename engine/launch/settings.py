@@ -86,7 +86,7 @@ class Settings:
             raise self._report.unknown(self._prefix + name, value)
         if isinstance(value, list | tuple) and (inner := next((e for e in value if isinstance(e, UnknownValue)), None)):
             raise self._report.unknown(self._prefix + name, inner)
-        if value is None and self.hidden:
+        if value is None and self.hidden and not self._report.asked.takes_defaults:
             raise self._report.unknown(self.hidden[0].expression, self.hidden[0])
         self._report.saw_flag(self._prefix + name, value is not None)
         return value

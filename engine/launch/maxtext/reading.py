@@ -87,8 +87,7 @@ def _read_model(settings: Settings, report: Report) -> None:
         _read_shape(settings, report)
     except OpenValue as signal:
         report.leave("model shape")
-        if signal.origin.words:
-            report.remark(f"{signal.origin.words} is not known; give the model beside it.")
+        report.open_model(signal.origin)
     report.describe("seq", lambda: settings.whole("max_target_length", 2048))
     if "kv_heads" in report.model.origins:
         report.say("attention_type", lambda: "multiquery"

@@ -93,7 +93,8 @@ class Arguments(Mapping[str, Any]):
         self.dialect = dialect
         self._names = names or {}
         self._report = report
-        self._hidden = dict(hidden or {})
+        takes_defaults = report is not None and report.asked.takes_defaults
+        self._hidden = {} if takes_defaults else dict(hidden or {})
         self.asked: set[str] = set()
 
     def __getitem__(self, destination: str) -> Any:

@@ -132,7 +132,8 @@ class MegatronLM:
         read_execution(args, report)
         if (gpus := report.execution.known("num_procs")) and (reason := refusal(args, gpus)):
             report.refuse(reason)
-        return report.reading(self.name, self.version, flags)
+        version = "deepspeedai/Megatron-DeepSpeed" if is_deepspeed else self.version
+        return report.reading(self.name, version, flags)
 
     @staticmethod
     def _arguments(flags: Mapping[str, Any], report: Report) -> Arguments:

@@ -42,24 +42,18 @@ def _degrees(args: Arguments, report: Report) -> None:
     say("tensor_par", lambda: args.number("tensor_model_parallel_size", 1))
     say("pipeline_par", lambda: args.number("pipeline_model_parallel_size", 1))
     say("context_par", lambda: args.number("context_parallel_size", 1))
-    say("expert_par", partial(_expert_degree, args, report))
+    say("expert_par", lambda: args.number("expert_model_parallel_size", 1))
     say("expert_tensor_par", lambda: args.number("expert_tensor_parallel_size", e["tensor_par"])
         if e["expert_par"] > 1 or "experts" in report.model else 1)  # fmt: skip
     say("num_procs", partial(_gpus, args, report))
     say("data_par", lambda: e["num_procs"] // (e["tensor_par"] * e["pipeline_par"] * e["context_par"]),
         "GPUs / (tensor x pipeline x context parallel)")  # fmt: skip
+    report.note(partial(_check_experts, args, report))
     if "num_procs" not in e.values_known:
         if not e.origins["num_procs"].words:
             report.remark("Nothing says how many GPUs there are, so that the data parallel degree is open.")
         return
     report.note(partial(_check_degrees, args, report))
-
-
-def _expert_degree(args: Arguments, report: Report) -> int:
-    spread = args.number("expert_model_parallel_size", 1)
-    if spread > 1 and "experts" not in report.model and args.dialect.assumes_model and "layers" in report.model:
-        report.refuse(f"{args.name('expert_model_parallel_size')} {spread} needs experts, and the model has none")
-    return spread
 
 
 def _gpus(args: Arguments, report: Report) -> Any:
@@ -76,6 +70,12 @@ def _gpus(args: Arguments, report: Report) -> Any:
         report.refuse(f"{gpus} GPUs are no multiple of {product}, the product of the degrees")
         return OPEN
     return gpus
+
+
+def _check_experts(args: Arguments, report: Report) -> None:
+    spread, model = report.execution["expert_par"], report.model
+    if spread > 1 and args.dialect.assumes_model and "layers" in model and "experts" not in model:
+        report.refuse(f"{args.name('expert_model_parallel_size')} {spread} needs experts, and the model has none")
 
 
 def _check_degrees(args: Arguments, report: Report) -> None:

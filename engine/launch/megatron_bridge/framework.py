@@ -142,6 +142,8 @@ class MegatronBridge:
             asked = replace(asked, gpus=gpus, gpus_origin=Origin("stated", "--recipe"))
             report.asked = asked
             report.remark(f"The number of GPUs, {gpus}, is that of the recipe's name.")
+        if isinstance(unknown := flags.get("--recipe"), UnknownValue):
+            report.open_model(report.unknown("--recipe", unknown).origin)
         self._read_recipe(recipe, report)
         args = self._arguments(flags, report)
         read_model(args, report)
@@ -313,6 +315,8 @@ def _precisions(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str,
     key = "mixed_precision.grad_reduce_in_fp32"
     if wide is None and (found := re.search(r"grad_reduce_in_fp32\s*=\s*(true|false)", text)):
         wide, key = found[1], "mixed_precision"
+    if wide is None and isinstance(said.get("bf16"), UnknownValue):
+        wide, key = said["bf16"], "mixed_precision"
     if wide is None and not text:
         wide, key = flags.get("ddp.grad_reduce_in_fp32"), "ddp.grad_reduce_in_fp32"
     if wide is not None:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
-from engine.launch.contract import Asked, LaunchError, Origin, Reading
+from engine.launch.contract import Asked, LaunchError, Reading
 from engine.launch.named_models import library_shape
 from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import Settings
@@ -102,8 +102,7 @@ def _read_model(settings: Settings, report: Report, dialect: str) -> None:
         module, function = settings.word("module"), settings.word("config")
     except OpenValue as signal:
         report.leave("model shape")
-        if signal.origin.words:
-            report.remark(f"{signal.origin.words} is not known; give the model beside it.")
+        report.open_model(signal.origin)
     else:
         found = key = None
         if flavor:
@@ -136,23 +135,41 @@ def _read_degrees(settings: Settings, report: Report, dialect: str) -> None:
     def copies() -> int:
         return settings.whole("parallelism.data_parallel_replicate_degree", 1) or 1
 
-    def replicas() -> Any:
-        gpus, product = report.told_gpus(), copies()
-        each = product * int(e["tensor_par"]) * int(e["pipeline_par"]) * int(e["context_par"])
-        shard = _shard_of(settings.whole(_SHARD, -1, least=-1) or -1, each, None if gpus is OPEN else gpus)
-        return OPEN if shard is None else product * shard
+    def shard() -> int:
+        """Ranks over which weights are sharded, negative where they are what other degrees leave of the GPUs."""
+        return settings.whole(_SHARD, -1, least=-1) or -1
+
+    def others() -> int:
+        return int(e["tensor_par"]) * int(e["pipeline_par"]) * int(e["context_par"])
+
+    def gpus() -> Any:
+        told = report.told_gpus()
+        if shard() < 0:
+            return told
+        product = shard() * copies() * others()
+        if told is not OPEN and told != product:
+            raise LaunchError(
+                f"The degrees multiply to {product:,} GPUs, not to {told:,}; torchtitan asks for exactly their product."
+            )
+        return product
+
+    def replicas() -> int:
+        if shard() > 0:
+            return copies() * shard()
+        each, total = copies() * others(), int(e["num_procs"])
+        if total % each:
+            raise LaunchError(
+                f"Degrees of {each:,} do not divide {total:,} GPUs, so none are left to shard the weights over; give "
+                "another number of GPUs."
+            )
+        return copies() * (total // each)
 
     def sharding() -> int:
-        shard, context = int(e["data_par"]) // copies(), int(e["context_par"])
-        return _stage(settings, report, copies(), shard * context)
+        each, context = int(e["data_par"]) // copies(), int(e["context_par"])
+        return _stage(settings, report, copies(), each * context)
 
-    say("data_par", replicas)
-    say("num_procs", lambda: int(e["data_par"]) * int(e["tensor_par"]) * int(e["pipeline_par"]) * int(e["context_par"]),
-        "product of the degrees")  # fmt: skip
-    if "data_par" not in e.values_known and (gpus := report.asked.gpus) is not None:
-        say("num_procs", lambda: gpus, "number of GPUs")
-    if "num_procs" in e.values_known and report.asked.gpus is not None:
-        e.origins["num_procs"] = report.asked.gpus_origin or Origin("stated", "number of GPUs")
+    say("num_procs", gpus)
+    say("data_par", replicas, "GPUs / (tensor x pipeline x context parallel)")
     say("zero_stage", sharding)
     say("optimizer_sharding", lambda: e["zero_stage"] >= 1)
     e.origins["optimizer_sharding"] = e.origins["zero_stage"]
@@ -164,25 +181,6 @@ def _read_degrees(settings: Settings, report: Report, dialect: str) -> None:
 
     report.note(rotation)
     _read_experts(settings, report, dialect)
-
-
-def _shard_of(shard: int, others: int, gpus: int | None) -> int | None:
-    """Returns the ranks over which weights are sharded; -1 takes what the other degrees leave of the GPUs."""
-    if shard > 0:
-        if gpus is not None and shard * others != gpus:
-            raise LaunchError(
-                f"The degrees multiply to {shard * others:,} GPUs, not to {gpus:,}; torchtitan asks for exactly their "
-                "product."
-            )
-        return shard
-    if gpus is None:
-        return None
-    if gpus % others:
-        raise LaunchError(
-            f"Degrees of {others:,} do not divide {gpus:,} GPUs, so none are left to shard the weights over; give "
-            "another number of GPUs."
-        )
-    return gpus // others
 
 
 def _stage(settings: Settings, report: Report, copies: int, shared: int) -> int:
@@ -292,7 +290,7 @@ def _read_pipeline(settings: Settings, report: Report) -> None:
     try:
         shaped = None if single() else _V_SHAPED.get(schedule().lower())
     except OpenValue:
-        report.say("schedule", lambda: schedule() and OPEN)
+        report.say("schedule", lambda: OPEN if single() else OPEN)
         shaped = None
     if shaped is not None:
         report.say("schedule", lambda: _V_SHAPED.get(schedule().lower()))
