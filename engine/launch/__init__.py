@@ -22,6 +22,7 @@ from engine.launch.contract import (
 )
 from engine.launch.conversion import complete, evaluable, network_of, read, read_flags, read_text, settle, write
 from engine.launch.flag_changes import FlagChange, flag_changes
+from engine.launch.origin_rows import assumed_sentence, origin_rows
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
 from engine.launch.standing import Change, Standing, Step, standing
@@ -41,6 +42,7 @@ __all__ = [
     "Step",
     "UnknownValue",
     "Written",
+    "assumed_sentence",
     "complete",
     "evaluable",
     "flag_changes",
@@ -48,6 +50,7 @@ __all__ = [
     "model_of_shape",
     "named_shape",
     "network_of",
+    "origin_rows",
     "read",
     "read_flags",
     "read_text",

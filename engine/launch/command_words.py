@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from engine.launch.contract import Found, Origin, UnknownValue
 from engine.launch.launchers import launch_of
+from engine.launch.shell import Word
 
 __all__ = ["CommandLaunch", "CommandWords", "launch_in"]
 
@@ -19,21 +20,11 @@ _ARGUMENTS: Final = re.compile(r"\$\{?[@*]")
 """All arguments of the script: nothing, where it is read as it stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A word of a command."""
-
-    text: str
-    line: int = 0
-    file: str = ""
-    unknown: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True)
 class CommandLaunch:
     """The command that starts a program, and what its launcher and its script say."""
 
-    words: tuple[Any, ...]
+    words: tuple[Word, ...]
     gpus: int | None
     gpus_origin: Origin | None
     environment: Mapping[str, str]
@@ -67,22 +58,28 @@ def launch_in(text: str, marks: Iterable[str], name: str) -> CommandLaunch | Non
         marks: beginnings of words that the framework's commands have.
         name: of the file.
     """
-    launch = launch_of(text, tuple(marks))
+    launch = launch_of(text, tuple(marks), name)
     if launch is None:
         return None
-    words = tuple(Word(each) for each in launch.words)
-    origin = None if launch.gpus is None else Origin("stated", "launcher")
-    return CommandLaunch(words, launch.gpus, origin, launch.environment, (), launch.remarks)
+    origin = launch.gpus_origin
+    if isinstance(origin, str):
+        origin = Origin("stated", origin, name, launch.gpus_line) if launch.gpus is not None else None
+    missing = tuple(str(each) for each in launch.missing_files)
+    return CommandLaunch(launch.words, launch.gpus, origin, launch.environment, missing, launch.remarks)
 
 
 class CommandWords:
     """Words behind a program's name, read one after another."""
 
-    def __init__(self, words: Iterable[Any]) -> None:
+    def __init__(self, words: Iterable[Word]) -> None:
         """Takes the words."""
-        self._words = [word for word in words if not _is_arguments(word)]
+        given = list(words)
+        self._words = [word for word in given if not _is_arguments(word)]
         self._place = 0
         self.unread: list[str] = []
+        for word in given:
+            if _is_arguments(word):
+                self.unread.append(f"What {word.unknown[0]} adds comes from outside; the script is read without it.")
         self.origins: dict[str, Origin] = {}
         self._hidden: dict[str, UnknownValue] = {}
 
@@ -115,18 +112,18 @@ class CommandWords:
             found[name] = True if not items else items if takes_many else items[0]
         return {**found, **self.hidden()}
 
-    def next(self) -> Any:
+    def next(self) -> Word | None:
         """Returns the next word, None behind the last one."""
         if self._place >= len(self._words):
             return None
         self._place += 1
         return self._words[self._place - 1]
 
-    def peek(self) -> Any:
+    def peek(self) -> Word | None:
         """Returns the next word and leaves it there."""
         return self._words[self._place] if self._place < len(self._words) else None
 
-    def values_behind(self, is_flag: Callable[[Any], bool] = lambda word: word.text.startswith("--")) -> list[Any]:
+    def values_behind(self, is_flag: Callable[[Word], bool] = lambda word: word.text.startswith("--")) -> list[Word]:
         """Returns the words up to the next flag.
 
         Args:
@@ -137,7 +134,7 @@ class CommandWords:
             found.append(self.next())
         return found
 
-    def value(self, word: Any, text: str, name: str = "") -> str | UnknownValue:
+    def value(self, word: Word, text: str, name: str = "") -> str | UnknownValue:
         """Returns a value, unknown where a part of its word is taken from outside.
 
         Args:
@@ -151,7 +148,7 @@ class CommandWords:
             return text
         return UnknownValue(" ".join(word.unknown)[:160], word.line, word.file)
 
-    def hide(self, word: Any) -> bool:
+    def hide(self, word: Word) -> bool:
         """Notes a word that is not at hand and may hold any flags; returns False for a word that is known.
 
         Args:
@@ -168,5 +165,5 @@ class CommandWords:
         return dict(self._hidden)
 
 
-def _is_arguments(word: Any) -> bool:
+def _is_arguments(word: Word) -> bool:
     return bool(word.unknown) and not word.text and all(_ARGUMENTS.match(each) for each in word.unknown)

@@ -1,89 +1,153 @@
-"""What the programs that start processes on many nodes say of their number: torchrun, srun, sbatch, deepspeed."""
+"""Launchers of training programs, torchrun, srun, sbatch, deepspeed, mpirun, and the number of GPUs that they say."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.launch.contract import Order
-from engine.launch.shell_words import Script, read_script
+from engine.launch.shell import Call, MissingFile, Script, Word, read_script, slurm
 
 __all__ = ["Launch", "header", "launch_of", "plain", "torchrun"]
 
-_NODES: Final = ("nnodes", "nodes", "num_nodes", "N")
-_EACH: Final = ("nproc_per_node", "ntasks_per_node", "gpus_per_node", "num_gpus")
-_DIRECTIVE: Final = re.compile(r"^#SBATCH\s+--?([A-Za-z-]{1,40})[ =]+([A-Za-z0-9_.:-]{1,60})", re.MULTILINE)
+_TORCHRUN: Final = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
+_MPI: Final = frozenset({"mpirun", "mpiexec", "orterun", "prun"})
+_OTHERS: Final = frozenset({
+    "deepspeed", "accelerate", "python", "python3", "singularity", "apptainer", "docker", "podman", "enroot", "shifter",
+    "env", "nsys", "ncu", "numactl", "bash", "sh", "uv", "exec", "nohup", "time", "sudo", "ssh", "pdsh",
+})  # fmt: skip
+"""Programs whose options are not those of the launcher before them."""
+_BARE: Final = frozenset({
+    "--standalone", "--no_python", "--no-python", "--use_env", "--use-env", "-u", "--no_local_rank", "--run_path",
+    "--run-path", "-B", "-O", "--exclusive",
+})  # fmt: skip
+"""Options of launchers without a value."""
+_WRITING: Final = frozenset({"echo", "printf", "cat", "tee", "grep", "sed", "awk", "exec_log", "log"})
+_MOST_GPUS: Final = 10**7
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The command that starts a program: its words behind the program's name, GPUs and exported variables."""
+    """The command that starts a training program, with the number of GPUs that its launchers say."""
 
-    words: tuple[str, ...]
+    words: tuple[Word, ...]
+    """Words behind the program's name."""
     gpus: int | None
+    """GPUs of the run; None where the script does not determine them."""
     environment: Mapping[str, str]
-    before: tuple[str, ...] = ()
+    """Exported variables whose value is known."""
+    before: tuple[Word, ...] = ()
     """Words of the launcher, up to the program's name."""
     remarks: tuple[str, ...] = ()
-    """What the script leaves to whoever starts it."""
+    """What the script leaves to whoever starts it, and where it contradicts itself."""
+    gpus_origin: str = ""
+    """Options that say the number of GPUs, such as `#SBATCH --nodes, --gpus-per-node`; empty without a number."""
+    gpus_line: int = 0
+    """Line of the first of them."""
+    missing_files: tuple[MissingFile, ...] = ()
+    """Files that the script sources and that are not at hand."""
 
 
-def _number(words: Mapping[str, str], names: Sequence[str]) -> int | None:
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A number of GPUs, and the options that say it."""
+
+    gpus: int
+    words: str
+    line: int
+
+
+@dataclass(slots=True)
+class _Section:
+    """Options of one launcher, by name with underscores."""
+
+    name: str
+    options: dict[str, Word] = field(default_factory=dict)
+
+
+def _number(options: Mapping[str, Word], *names: str) -> int | None:
     for name in names:
-        value = words.get(name, "").split(":")[-1]
-        if value.isdecimal() and 0 < int(value[:12]) < 10**7:
-            return int(value[:12])
+        if name in options:
+            return slurm.number_of(options[name])
     return None
 
 
-def _options(words: Sequence[str]) -> dict[str, str]:
-    """Values of options, by name with underscores."""
-    found: dict[str, str] = {}
+def _sections(words: Sequence[Word]) -> list[_Section]:
+    """Return the launchers among words, the outermost first, with their options."""
+    found: list[_Section] = []
     for place, word in enumerate(words):
-        if not word.startswith("-"):
+        base = word.text.rpartition("/")[2]
+        if base in _TORCHRUN or base in _MPI or base in slurm.COMMANDS or base in _OTHERS:
+            found.append(_Section("torchrun" if base in _TORCHRUN else base))
+            if base in slurm.COMMANDS:
+                found[-1].options |= slurm.options_of(words[place:])
             continue
-        name, equals, value = word.lstrip("-").partition("=")
-        if not equals and place + 1 < len(words) and not words[place + 1].startswith("-"):
-            value = words[place + 1]
-        found[name.replace("-", "_")] = value
+        if not found or not word.text.startswith("-") or found[-1].name in slurm.COMMANDS:
+            continue
+        name, equals, value = word.text.lstrip("-").partition("=")
+        name = name.replace("-", "_")
+        if equals:
+            found[-1].options[name] = Word(value, word.line, word.file, word.unknown, word.defaults)
+        elif place + 1 < len(words) and not words[place + 1].text.startswith("-"):
+            found[-1].options[name] = words[place + 1]
     return found
 
 
-def launch_of(text: str, marks: Sequence[str]) -> Launch | None:
-    """Returns the command of a script that has most words beginning like one of `marks`, None where none has.
+def launch_of(text: str, marks: Sequence[str], name: str = "", files: Mapping[str, str] | None = None) -> Launch | None:
+    """Return the command of a script that has most words beginning like one of `marks`, None where none has.
 
-    Commands in quotes behind `bash -c`, and variables that hold a command, are looked into.
+    Commands in quotes behind `bash -c`, here-documents, and variables that hold a command, are looked into.
 
     Args:
         text: of the script or command line.
         marks: beginnings of words that the framework's commands have.
+        name: of the file.
+        files: texts of files that the script sources, by their name there.
+
+    Raises `LaunchError` for a script that takes more work, text or depth than launch scripts do.
     """
-    script = read_script(text)
-    candidates = [*script.commands, *_nested(script)]
-    best: tuple[int, list[str]] = (0, [])
-    for words in candidates:
-        count = sum(word.startswith(tuple(marks)) for word in words)
-        if count > best[0]:
-            best = (count, words)
-    if not best[0]:
+    script = read_script(text, name, files)
+    beginnings = tuple(marks)
+    best: tuple[tuple[int, bool, bool], Call] | None = None
+    equals: list[Call] = []
+    for call in script.calls:
+        count = sum(word.text.startswith(beginnings) for word in call.words)
+        if not count:
+            continue
+        rank = (count, call.words[0].text.rpartition("/")[2] not in _WRITING, not call.is_held)
+        if best is None or rank > best[0]:
+            best, equals = (rank, call), []
+        elif rank == best[0]:
+            equals.append(call)
+    if best is None:
         return None
-    words = best[1]
-    start = _program_end(words)
-    options = _options(words[:start])
-    for other in script.commands:
-        if other and other[0].rpartition("/")[2] in ("srun", "sbatch", "salloc"):
-            options = {**_options(other), **options}
-    for name, value in _DIRECTIVE.findall(text):
-        options.setdefault(name.replace("-", "_"), value)
-    each, nodes = _number(options, _EACH), _number(options, _NODES)
-    gpus = each * (nodes or 1) if each else None
-    return Launch(tuple(words[start:]), gpus, dict(script.exported), tuple(words[:start]), _remarks(script))
+    call = best[1]
+    start = _program_end(call.words)
+    launchers = [*(word for words in call.wrappers for word in words), *call.words[:start]]
+    remarks = list(_remarks(script))
+    gpus = _gpus(launchers, call, script, remarks)
+    others = [each for each in equals if _differs(each, call)]
+    if others:
+        lines = ", ".join(str(each.words[0].line) for each in others[:6])
+        remarks.append(f"The script has other commands of this kind (line {lines}); the one of line "
+                       f"{call.words[0].line} is read.")  # fmt: skip
+    return Launch(
+        tuple(call.words[start:]), None if gpus is None else gpus.gpus, dict(script.exported),
+        tuple(call.words[:start]), tuple(plain(each) for each in remarks), "" if gpus is None else gpus.words,
+        0 if gpus is None else gpus.line, tuple(script.missing_files),
+    )  # fmt: skip
 
 
-def _remarks(script: Script) -> tuple[str, ...]:
-    found = []
+def _differs(one: Call, other: Call) -> bool:
+    return [(each.text, each.unknown) for each in one.words] != [(each.text, each.unknown) for each in other.words]
+
+
+def _remarks(script: Script) -> list[str]:
+    found = [str(each) for each in script.missing_files[:20]]
+    if script.not_understood:
+        lines = ", ".join(map(str, dict.fromkeys(script.not_understood[:6])))
+        found.append(f"Line {lines} of the script is not valid shell syntax; its words are read one by one.")
     if script.outside:
         named = ", ".join([*script.outside][:8])
         found.append(f"Conditions of the script ask for {named}, which nothing there sets; they count as empty.")
@@ -92,25 +156,169 @@ def _remarks(script: Script) -> tuple[str, ...]:
         found.append(
             f"Whether conditions hold is open ({named}); all of their branches are read, the last one counting."
         )
-    return tuple(plain(each) for each in found)
-
-
-def _nested(script: Script) -> list[list[str]]:
-    found: list[list[str]] = []
-    for text in (*script.variables.values(), *(word for words in script.commands for word in words if " " in word)):
-        if "--" in text and len(found) < 100:
-            found += read_script(text, script.variables).commands
     return found
 
 
-def _program_end(words: Sequence[str]) -> int:
-    """The place behind the program's name: a file of Python, a module behind `-m`, a script; 0 without one."""
+def _gpus(launchers: Sequence[Word], call: Call, script: Script, remarks: list[str]) -> _Statement | None:
+    """Return the number of GPUs that launchers and allocation say."""
+    sections = _sections(launchers)
+    slurm_options: dict[str, Word] = {}
+    is_step = any(each.name in slurm.COMMANDS for each in sections)
+    if not is_step:
+        # A program that srun starts within a script of its own is not found by words; its allocation is.
+        for other in script.calls:
+            if other.words and other.words[0].text.rpartition("/")[2] in slurm.COMMANDS:
+                slurm_options = {**slurm.options_of(other.words), **slurm_options}
+    of_lines = set(call.directives) - set(slurm_options)
+    slurm_options = {**call.directives, **slurm_options}
+    for section in sections:
+        if section.name in slurm.COMMANDS:
+            slurm_options |= section.options
+            of_lines -= set(section.options)
+    allocated = _allocated(slurm_options, of_lines)
+    tasks = _tasks(slurm_options, of_lines)
+    started = _started(sections, slurm_options, of_lines)
+    if started is not None:
+        _contradict(started, allocated, remarks)
+        return started
+    if any(section.name in ("torchrun", "deepspeed") for section in sections):
+        return allocated
+    if any(section.name in _MPI for section in sections):
+        for section in sections:
+            count = _number(section.options, "np", "n", "c", "N")
+            if section.name in _MPI and count is not None:
+                option = next(each for each in ("np", "n", "c", "N") if each in section.options)
+                return _Statement(count, f"{section.name} -{option}", section.options[option].line)
+        return allocated
+    if allocated is not None:
+        _contradict(allocated, tasks, remarks)
+        return allocated
+    return tasks
+
+
+def _contradict(one: _Statement, other: _Statement | None, remarks: list[str]) -> None:
+    if other is not None and one.gpus != other.gpus:
+        remarks.append(f"{one.words} (line {one.line}) gives {one.gpus:,} GPUs, {other.words} (line {other.line}) "
+                       f"{other.gpus:,}; {one.gpus:,} are taken.")  # fmt: skip
+
+
+def _named(options: Mapping[str, Word], of_lines: set[str], *names: str) -> str:
+    """Return options as people write them, those of `#SBATCH` lines first."""
+    lines = [f"--{each.replace('_', '-')}" for each in names if each in of_lines]
+    words = [f"--{each.replace('_', '-')}" for each in names if each in options and each not in of_lines]
+    found = [("#SBATCH ", lines), ("srun ", words)]
+    return ", ".join(program + ", ".join(each) for program, each in found if each)
+
+
+def _first_line(options: Mapping[str, Word], *names: str) -> int:
+    return min((options[each].line for each in names if each in options), default=0)
+
+
+def _nodes(options: Mapping[str, Word]) -> int | None:
+    """Return the number of nodes of an allocation; one where nothing says it, None where it is open."""
+    if "nodes" not in options:
+        return 1
+    return _number(options, "nodes")
+
+
+def _allocated(options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
+    """Return the GPUs that Slurm allocates."""
+    nodes = _nodes(options)
+    of_node = slurm.gpus_of_node(options)
+    total = _number(options, "gpus")
+    if total is not None and of_node is None:
+        return _Statement(total, _named(options, of_lines, "gpus"), _first_line(options, "gpus"))
+    each = slurm.number_of(of_node[1]) if of_node is not None else None
+    if of_node is not None and each is not None and nodes is not None:
+        names = ("nodes", of_node[0].lstrip("-").replace("-", "_"))
+        return _Statement(nodes * each, _named(options, of_lines, *names), _first_line(options, *names))
+    of_task, tasks = _number(options, "gpus_per_task"), _tasks(options, of_lines)
+    if of_task is not None and tasks is not None:
+        words = f"{tasks.words}, --gpus-per-task"
+        return _Statement(tasks.gpus * of_task, words, min(tasks.line, options["gpus_per_task"].line))
+    return None
+
+
+def _tasks(options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
+    """Return the processes that Slurm starts, one GPU each."""
+    total = _number(options, "ntasks")
+    if total is not None:
+        return _Statement(total, _named(options, of_lines, "ntasks"), options["ntasks"].line)
+    each, nodes = _number(options, "ntasks_per_node", "tasks_per_node"), _nodes(options)
+    if each is None or nodes is None:
+        return None
+    names = ("nodes", "ntasks_per_node", "tasks_per_node")
+    return _Statement(each * nodes, _named(options, of_lines, *names), _first_line(options, *names))
+
+
+def _started(sections: Sequence[_Section], slurm_options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
+    """Return the processes that torchrun, deepspeed or accelerate start on all nodes."""
+    found = None
+    for section in sections:
+        options = section.options
+        if section.name == "torchrun":
+            each_name, nodes_names = _first(options, "nproc_per_node"), ("nnodes",)
+        elif section.name == "deepspeed":
+            each_name, nodes_names = _first(options, "num_gpus"), ("num_nodes",)
+        elif section.name == "accelerate" and "num_processes" in options:
+            count = _number(options, "num_processes")
+            if count is not None:
+                found = _Statement(count, "accelerate --num_processes", options["num_processes"].line)
+            continue
+        else:
+            continue
+        nodes_name = _first(options, *nodes_names)
+        each = _number(options, each_name) if each_name else None
+        if each_name and each is None and options[each_name].text in ("gpu", "auto"):
+            of_node = slurm.gpus_of_node(slurm_options)
+            each = slurm.number_of(of_node[1]) if of_node is not None else None
+        words = [f"{section.name} --{each_name}"] if each_name else []
+        if nodes_name is not None:
+            nodes = _range(options[nodes_name])
+            words.append(f"--{nodes_name}")
+        elif "nodes" in slurm_options:
+            nodes = _number(slurm_options, "nodes")
+            words.append(_named(slurm_options, of_lines, "nodes"))
+        else:
+            nodes = 1
+        if each is not None and nodes is not None and each_name is not None and each * nodes < _MOST_GPUS:
+            found = _Statement(each * nodes, ", ".join(words), options[each_name].line)
+    return found
+
+
+def _first(options: Mapping[str, Word], *names: str) -> str | None:
+    return next((each for each in names if each in options), None)
+
+
+def _range(word: Word) -> int | None:
+    """Return a number of nodes; of a range such as 1:4 only one that has one number has a value."""
+    least, colon, most = word.text.partition(":")
+    return slurm.number_of(word) if not colon or least == most else None
+
+
+def _program_end(words: Sequence[Word]) -> int:
+    """Return the place behind the program's name: a file of Python, a module behind `-m`, a script; 0 without one."""
     for place, word in enumerate(words):
-        if word.endswith(".py"):
+        if word.text.endswith(".py"):
             return place + 1
-        if word == "-m" and place + 1 < len(words) and not words[place + 1].startswith("torch.distributed"):
+        if word.text == "-m" and place + 1 < len(words) and not words[place + 1].text.startswith("torch.distributed"):
             return place + 2
-    return 1 if words and words[0].endswith(".sh") else 0
+    if words and words[0].text.endswith(".sh"):
+        return 1
+    if not words or words[0].text.startswith("-"):
+        return 0
+    # The program's name has no value, such as $SCRIPT: it is the first word that is no option of the launcher.
+    place = 0
+    while place < len(words):
+        word = words[place]
+        if word.unknown and not word.text and (place == 0 or _takes_none(words[place - 1].text)):
+            return place + 1
+        place += 1
+    return 0
+
+
+def _takes_none(text: str) -> bool:
+    return not text.startswith("-") or "=" in text or text in _BARE
 
 
 def plain(text: str) -> str:

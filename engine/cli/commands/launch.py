@@ -139,7 +139,7 @@ def import_(
     (values that nothing states) and standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, steps (changes,
     flags, sample_rate, gain), execution and best (fields and statistics).
     """
-    from engine.launch import LaunchError, OnlyModelError, named_shape, read, settle
+    from engine.launch import LaunchError, OnlyModelError, assumed_sentence, named_shape, read, settle
 
     if system is None and (limit or cost_model or calibration):
         raise LaunchError("--limit, --cost-model and --calibration are about a system; name it with --system.")
@@ -166,7 +166,9 @@ def import_(
         write(as_json({**reading_document(found, named), **place}))
     else:
         _print_reading(found, named, file.name)
-        _print_assumed(assumed)
+        if told := assumed_sentence(assumed):
+            write()
+            write(f"{told} State them with --set.")
         if stands is not None:
             _print_standing(stands, found.framework)
     if problem is not None:
@@ -201,19 +203,6 @@ def _how_to_state(problem: LaunchError) -> LaunchError:
     hidden = len(options) > 6
     more = " Or take the framework's defaults with --defaults." if hidden else ""
     return LaunchError(f"{problem} State {' '.join(options[:12])}{' ...' if len(options) > 12 else ''}.{more}")
-
-
-def _print_assumed(assumed: Mapping[str, Any]) -> None:
-    """Prints the values that nothing states and that count in figures all the same."""
-    from engine.columns import by_name, choice_label
-
-    told = [
-        f"{by_name(name).label} {'as the system has it' if value is None else choice_label(by_name(name), value)}"
-        for name, value in assumed.items()
-    ]
-    if told:
-        write()
-        write(f"Assumed, as nothing says it: {'; '.join(told)}. State them with --set.")
 
 
 def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -> None:
@@ -294,9 +283,7 @@ def _print_standing(stands: Standing, framework: str) -> None:
 
 
 def _print_reading(found: Reading, named: str | None, file: str) -> None:
-    from engine.columns import ALL_FIELDS
-    from engine.columns.fields import CHOICE_LABELS
-    from engine.launch import FRAMEWORKS
+    from engine.launch import FRAMEWORKS, origin_rows
     from engine.launch.shapes import SHAPE_WORDS
 
     framework = FRAMEWORKS[found.framework]
@@ -305,17 +292,8 @@ def _print_reading(found: Reading, named: str | None, file: str) -> None:
         f"a model of {found.model['layers']} layers" if "layers" in found.model else "a model it does not describe"
     )
     write(f"{found.title or framework.title}: {network} on {gpus}")
-    rows = []
-    for column in ALL_FIELDS:
-        if column.name in found.execution:
-            value = _shown(found.execution[column.name], CHOICE_LABELS.get(column.name, {}))
-        elif column.name in found.origins:
-            value = "open"
-        else:
-            continue
-        rows.append((column.label, value, _said_by(found, column.name, file, framework.terms.get(column.name, ""))))
     write()
-    write(text_table(("field", "value", "said by"), rows, left=(0, 1, 2)))
+    write(text_table(("field", "value", "said by"), origin_rows(found, file), left=(0, 1, 2)))
     open_words = [SHAPE_WORDS[name] for name in found.open_fields if name in SHAPE_WORDS and name not in found.model]
     lists = {
         "The framework would not start it": [found.refused] if found.refused else [],
@@ -327,25 +305,6 @@ def _print_reading(found: Reading, named: str | None, file: str) -> None:
         "Remarks": found.remarks,
     }
     _tell(found.title or framework.title, found.version, lists)
-
-
-def _said_by(found: Reading, name: str, file: str, term: str) -> str:
-    """The flag and line that state a value, the framework whose default it is, or why it is open."""
-    origin = found.origins.get(name)
-    if origin is None:
-        return ""
-    place = ""
-    if origin.line:
-        place = f" (line {origin.line}" + (f" of {origin.file})" if origin.file not in ("", file) else ")")
-    if name not in found.execution and not origin.words:
-        return f"not said ({term})" if term else "not said"
-    return f"{origin.words}{place}"
-
-
-def _shown(value: Any, labels: Mapping[str, str]) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:,}" if isinstance(value, int) else labels.get(str(value), str(value))
 
 
 def _tell(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:

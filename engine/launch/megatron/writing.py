@@ -185,9 +185,7 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
     if schedule == "combined_1f1b" and e["expert_par"] == 1:
         raise LaunchError("Megatron runs combined_1f1b with expert_par above 1 only: it hides the exchange of tokens.")
     if schedule != "combined_1f1b" and e["expert_overlap"] and v > 1 and pipeline > 1:
-        report.remark(
-            f"{called('expert_overlap')} in a pipeline is combined 1F1B in Megatron-Core, not {schedule}."
-        )
+        report.remark(f"{called('expert_overlap')} in a pipeline is combined 1F1B in Megatron-Core, not {schedule}.")
     return found
 
 

@@ -125,7 +125,12 @@ class MegatronBridge:
         told = sum(key in KEYS.values() for key in values)
         if not told and "--recipe" not in values:
             return None
-        found = launch.found(values, words, is_certain=told > 1 or "--recipe" in values or is_nemo(values))
+        recipe_remark = ()
+        if "--recipe" in values:
+            named = values["--recipe"]
+            recipe_remark = (f"What the recipe {str(named)[:100]} itself sets is not at hand; where no key states it, "
+                             "the framework's default counts.",)  # fmt: skip
+        found = launch.found(values, words, remarks=recipe_remark, is_certain=told > 1 or "--recipe" in values or is_nemo(values))
         if found.gpus is None and "--nodes" in values | {"--nodes": 0} and "--gpus_per_node" in values:
             gpus, origin = _gpus_of(values, words.origins)
             origins = dict(found.origins) | ({"gpus": origin} if origin is not None else {})

@@ -125,7 +125,7 @@ def test_scripts_are_read_as_people_write_them(wrapped: bool, tmp_path: Path) ->
             "tensor_par_comm_type": "rs_ag", "zero_stage": 0, "datatype": "float8"}  # fmt: skip
     assert told.items() <= found.execution.items()
     assert found.execution["activation_recompute"] == "none"
-    assert [each.split()[0] for each in found.unread] == ["--frobnicate"]
+    assert [each.split()[:2] for each in found.unread] == [["What", "$@"], ["--frobnicate", "is"]]
     assert found.remarks == (
         "Conditions of the script ask for RECOMPUTE, which nothing there sets; they count as empty.",
         "Whether conditions hold is open ([ -f cluster.sh ]); all of their branches are read, the last one counting.",

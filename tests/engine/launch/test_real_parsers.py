@@ -54,7 +54,7 @@ def test_the_parser_takes_what_is_written() -> None:
             return
         started = launch_of(written.text, ("--num-layers",))
         assert started is not None
-        cases.append((execution["num_procs"], list(started.words), dict(started.environment)))
+        cases.append((execution["num_procs"], [each.text for each in started.words], dict(started.environment)))
 
     collect()
     random.shuffle(cases)

@@ -1,0 +1,97 @@
+"""Variables of a script while it is gone through, with a way back out of branches and subshells."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.launch.shell.script import MissingFile
+from engine.launch.shell.values import Array, Hole, Holes, Segment, Value, Work, length_of
+
+__all__ = ["State", "Variable"]
+
+Variable = Value | Array
+_ALWAYS_OPEN: Final = frozenset(
+    {"?", "$", "!", "-", "0", "RANDOM", "SECONDS", "PWD", "OLDPWD", "HOME", "HOSTNAME", "USER", "UID", "LINENO",
+     "BASH_SOURCE", "PPID", "EPOCHSECONDS", "FUNCNAME", "OPTARG", "OPTIND", "REPLY", "PATH", "PIPESTATUS"}
+)  # fmt: skip
+"""Variables that the shell sets itself."""
+
+
+class State:
+    """Variables, arguments and what is open about them."""
+
+    def __init__(self) -> None:
+        self.variables: dict[str, Variable] = {}
+        self.exported: dict[str, None] = {}
+        self.arguments: tuple[Value, ...] | None = None
+        """Arguments of the script or function; None where nobody gives them."""
+        self.holes = Holes()
+        self.work = Work()
+        self.outside: dict[str, None] = {}
+        self.missing_files: list[MissingFile] = []
+        self.may_be_set_elsewhere = False
+        """Whether a file that is not at hand may set variables that nothing else sets."""
+        self._journals: list[dict[str, Variable | None]] = []
+
+    def put(self, name: str, value: Variable) -> None:
+        """Set a variable."""
+        before = self.variables.get(name)
+        self.work.spend(1 + (len(value.items) if isinstance(value, Array) else len(value)))
+        self.work.hold(length_of(value) - length_of(before))
+        self._note(name, before)
+        self.variables[name] = value
+
+    def remove(self, name: str) -> None:
+        """Unset a variable."""
+        before = self.variables.pop(name, None)
+        if before is not None:
+            self.work.hold(-length_of(before))
+            self._note(name, before)
+
+    def _note(self, name: str, before: Variable | None) -> None:
+        if self._journals:
+            self._journals[-1].setdefault(name, before)
+
+    def begin(self) -> None:
+        """Begin a branch or a subshell that `rollback` ends."""
+        self._journals.append({})
+
+    def rollback(self) -> dict[str, Variable | None]:
+        """Undo what was set since `begin`; return the variables that were set, with their last values."""
+        journal = self._journals.pop()
+        values = {name: self.variables.get(name) for name in journal}
+        for name, before in journal.items():
+            self.work.spend(1)
+            self.work.hold(length_of(before) - length_of(values[name]))
+            if before is None:
+                self.variables.pop(name, None)
+            else:
+                self.variables[name] = before
+        return values
+
+    def hole(self, expression: str, line: int, file: str, name: str = "", *, is_argument: bool = False) -> Value:
+        """Return an expression without a value.
+
+        Args:
+            expression: as the script has it.
+            line: where it stands.
+            file: where it stands.
+            name: of the variable, where the environment may set it.
+            is_argument: whether the script's arguments set it.
+        """
+        return (Segment(self.holes.sign(Hole(" ".join(expression.split()), name, is_argument)), line, file),)
+
+    def unset(self, expression: str, name: str, line: int, file: str) -> Value:
+        """Return a variable that nothing in the script sets."""
+        if (name.isdecimal() and name != "0") or name in ("@", "*", "#", "OPTARG", "OPTIND"):
+            return self.hole(expression, line, file, is_argument=True)
+        if name in _ALWAYS_OPEN or self.may_be_set_elsewhere:
+            return self.hole(expression, line, file)
+        return self.hole(expression, line, file, name)
+
+    def is_nothing(self, text: str) -> bool:
+        """Return whether a text is only an argument or a variable of the environment, empty if nobody gives it."""
+        if len(text) != 1:
+            return False
+        holes = self.holes.within(text)
+        return bool(holes) and (holes[0].is_argument or bool(holes[0].name))

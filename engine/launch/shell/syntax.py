@@ -1,0 +1,63 @@
+"""Syntax trees of shell scripts, made by `tree-sitter-bash` with bounds on its work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import tree_sitter
+import tree_sitter_bash
+
+from engine.launch.contract import LaunchError
+
+__all__ = ["Node", "children_of", "parse"]
+
+Node = tree_sitter.Node
+MOST_STEPS: Final = 60_000
+"""Reports of progress of the parser, some 50 characters each; the longest file that is read has 41,000."""
+MOST_FAULTY_STEPS: Final = 2_000
+"""Reports after a fault of syntax: from there on the parser tries several readings at once."""
+MANY: Final = 1_000
+
+
+@lru_cache(maxsize=1)
+def _language() -> tree_sitter.Language:
+    return tree_sitter.Language(tree_sitter_bash.language())
+
+
+def parse(text: bytes) -> Node:
+    """Return the root of a script's syntax tree.
+
+    Args:
+        text: of the script, in UTF-8.
+
+    Raises `LaunchError` for a text that takes too much work.
+    """
+    steps = faulty = 0
+
+    def stops(_offset: int, has_error: bool) -> bool:
+        nonlocal steps, faulty
+        steps += 1
+        faulty += has_error
+        return steps > MOST_STEPS or faulty > MOST_FAULTY_STEPS
+
+    try:
+        tree = tree_sitter.Parser(_language()).parse(lambda offset, _point: text[offset : offset + 65536],
+                                                     progress_callback=stops)  # fmt: skip
+    except ValueError:
+        raise LaunchError("The script is long and is no shell syntax; give the command that it starts.") from None
+    return tree.root_node
+
+
+def children_of(node: Node) -> Iterator[Node]:
+    """Yield the children of a node, one after the other where they are many."""
+    if node.child_count < MANY:
+        yield from node.children
+        return
+    cursor = node.walk()
+    more = cursor.goto_first_child()
+    while more:
+        if cursor.node is not None:
+            yield cursor.node
+        more = cursor.goto_next_sibling()
