@@ -1,6 +1,7 @@
-"""Words of a command as flags with values, each with the line that states it; what a word takes from outside is unknown.
+"""Words of a command as flags with values, each with the line that states it; parts from outside are unknown.
 
-Commands of the frameworks have flags (`--name value`, `--name=value`, bare `--name`), assignments (`key=value`) or both.
+Commands of the frameworks have flags (`--name value`, `--name=value`, bare `--name`), assignments (`key=value`)
+or both.
 """
 
 from __future__ import annotations
@@ -61,9 +62,7 @@ def launch_in(text: str, marks: Iterable[str], name: str) -> CommandLaunch | Non
     launch = launch_of(text, tuple(marks), name)
     if launch is None:
         return None
-    origin = launch.gpus_origin
-    if isinstance(origin, str):
-        origin = Origin("stated", origin, name, launch.gpus_line) if launch.gpus is not None else None
+    origin = Origin("stated", launch.gpus_origin, name, launch.gpus_line) if launch.gpus is not None else None
     missing = tuple(str(each) for each in launch.missing_files)
     return CommandLaunch(launch.words, launch.gpus, origin, launch.environment, missing, launch.remarks)
 
@@ -106,7 +105,9 @@ class CommandWords:
             for each in values[len(kept) :]:
                 if self.hide(each):
                     continue
-                told = f"is a second value of {name}." if takes_value else f"stands behind {name}, which takes no value."
+                told = (
+                    f"is a second value of {name}." if takes_value else f"stands behind {name}, which takes no value."
+                )
                 self.unread.append(f"{each.text[:80]} {told}")
             items = [self.value(each, each.text) for each in kept]
             found[name] = True if not items else items if takes_many else items[0]
@@ -131,7 +132,8 @@ class CommandWords:
         """
         found = []
         while (word := self.peek()) is not None and not is_flag(word):
-            found.append(self.next())
+            found.append(word)
+            self._place += 1
         return found
 
     def value(self, word: Word, text: str, name: str = "") -> str | UnknownValue:

@@ -14,7 +14,8 @@ from typing import Any, Literal, Protocol
 from models import Model
 
 __all__ = [
-    "Asked", "Found", "Framework", "LaunchError", "LaunchFile", "OnlyModelError", "OpenFieldsError", "Order", "Origin", "Reading", "UnknownValue",
+    "Asked", "Found", "Framework", "LaunchError", "LaunchFile", "OnlyModelError", "OpenFieldsError", "Order",
+    "Origin", "Reading", "UnknownValue",
     "Written",
 ]  # fmt: skip
 

@@ -303,7 +303,9 @@ def _asked(gpus: int | None, stated: Mapping[str, Any] | None, model: ModelLike 
 
 def _reading(framework: Framework, found: Found, asked: Asked) -> Reading:
     """What the contents of a file say, with where each flag stands."""
-    gpus, origin = (asked.gpus, asked.gpus_origin) if asked.gpus is not None else (found.gpus, found.origins.get("gpus"))
+    gpus, origin = (
+        (asked.gpus, asked.gpus_origin) if asked.gpus is not None else (found.gpus, found.origins.get("gpus"))
+    )
     reading = framework.read_flags(found.flags, replace(asked, gpus=gpus, gpus_origin=origin, origins=found.origins))
     return replace(
         reading, unread=tuple(dict.fromkeys((*found.unread, *reading.unread))),
@@ -353,8 +355,8 @@ def read(
 
 
 def read_text(
-    content: bytes | str, name: str, *, framework: str | None = None, gpus: int | None = None, recipe: str | None = None,
-    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
+    content: bytes | str, name: str, *, framework: str | None = None, gpus: int | None = None,
+    recipe: str | None = None, stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
 ) -> Reading:  # fmt: skip
     """Returns what the text of a launch configuration says.
 

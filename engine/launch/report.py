@@ -193,6 +193,18 @@ class Report:
         """
         self._settle(self.execution, (names,) if isinstance(names, str) else names, rule, words)
 
+    def say_if_any(self, name: str, rule: Callable[[], Any], words: str = "") -> None:
+        """Sets a field as `say` does; None leaves the field to its default, which says the same.
+
+        Args:
+            name: field.
+            rule: reads flags and fields.
+            words: what states the value, where it follows from other fields.
+        """
+        self.say(name, rule, words)
+        if name in self.execution.values_known and self.execution.values_known[name] is None:
+            del self.execution.values_known[name], self.execution.origins[name]
+
     def describe(self, names: str | tuple[str, ...], rule: Callable[[], Any], words: str = "") -> None:
         """Sets words of the model's shape to what a rule returns, as `say` does; None says nothing of a word.
 

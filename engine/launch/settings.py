@@ -128,7 +128,9 @@ class Settings:
         except LaunchError:
             found = None
         if found is None or found != int(found) or found < least:
-            raise LaunchError(f"{self._prefix}{name} is {shown(self.given[name])}; it must be a whole number from {least} on.")
+            raise LaunchError(
+                f"{self._prefix}{name} is {shown(self.given[name])}; it must be a whole number from {least} on."
+            )
         return int(found)
 
     def truth(self, name: str, default: bool = False) -> bool:

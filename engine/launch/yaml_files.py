@@ -81,15 +81,18 @@ def _quoted_templates(text: str) -> str:
 
 
 def _check_events(text: str, file: str) -> None:
-    depth = count = 0
-    for event in yaml.parse(_quoted_templates(text), Loader=yaml.SafeLoader):
+    depth = 0
+    for count, event in enumerate(yaml.parse(_quoted_templates(text), Loader=yaml.SafeLoader)):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             what = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
-            raise LaunchError(f"{file} has an {what} (line {event.start_mark.line + 1}); write the value out.")
+            raise LaunchError(f"{file} has an {what} (line {_line_of(event)}); write the value out.")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        count += 1
         if depth > DEEPEST or count > 4 * MOST_NODES:
             raise LaunchError(f"{file} is nested more than {DEEPEST} deep, or has more than {MOST_NODES:,} values.")
+
+
+def _line_of(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark is not None else 0
 
 
 def _built(node: yaml.Node, path: _Place, lines: dict[_Place, int], file: str) -> Any:

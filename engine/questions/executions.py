@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import pandas as pd
@@ -158,10 +159,8 @@ def _import(asked: ImportQuestion, context: Context) -> dict[str, Any]:
     found = read_text(asked.text, asked.name, framework=asked.framework, gpus=asked.num_procs, recipe=asked.recipe,
                       stated=asked.stated)  # fmt: skip
     complete, assumed = None, {}
-    try:
+    with suppress(ValueError):  # `left` and `origins` say what is open
         complete, assumed = plain(evaluable(found)), plain(settle(found)[1])
-    except ValueError:
-        pass  # `left` and `origins` say what is open
     document = plain(reading_document(found, named_shape(found.model)))
     return {**document, "complete_execution": complete, "assumed": assumed}
 

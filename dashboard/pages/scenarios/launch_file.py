@@ -165,7 +165,7 @@ def _said(reading: Reading, file: str) -> None:
     for heading, sentences in (
         ("Left open, or to other sources", [_left(reading, each) for each in reading.left]),
         ("Set there, not modelled here", reading.not_modelled),
-        ("Set there, without effect on a prediction", [", ".join(reading.without_effect)] * bool(reading.without_effect)),
+        ("Set there, without effect on a prediction", [", ".join(reading.without_effect) or ""]),
         ("Not read", reading.unread), ("Remarks", reading.remarks),
     ):  # fmt: skip
         _list(heading, sentences)
@@ -183,6 +183,7 @@ def _left(reading: Reading, name: str) -> str:
 
 
 def _list(heading: str, sentences: Sequence[str]) -> None:
+    sentences = [each for each in sentences if each]
     if not sentences:
         return
     more = len(sentences) - _MOST_SENTENCES

@@ -16,7 +16,7 @@ from engine.cli.output import as_json, calibration_of, quantity, text_table, uni
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.launch import Reading, Standing, Written
+    from engine.launch import LaunchError, Reading, Standing, Written
 
 __all__ = ["execution_in", "export", "import_"]
 
@@ -93,7 +93,8 @@ def import_(
         str | None, typer.Option("--system", metavar="SYSTEM", help="Evaluate it there, beside the best of its kind.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="Its model; counts more than what the file describes.")
+        str | None,
+        typer.Option("--model", metavar="MODEL", help="Its model; counts more than what the file describes."),
     ] = None,
     stated: Annotated[
         list[str] | None,
@@ -119,10 +120,11 @@ def import_(
 
     Read are scripts and command lines of Megatron-LM and Megatron-DeepSpeed, recipes of Megatron-Bridge and NeMo
     (Python, commands, YAML), and configurations of torchtitan, DeepSpeed and MaxText. The frameworks' own silent
-    corrections are applied. Every value is stated by a flag, a default of the framework, or open, where the file takes
-    it from outside: state it with --procs, --model or --set. With --system it is evaluated: its place among all executions of that model, batch and number of GPUs, how much faster
-    the best is, and which changes lead there with the framework's flags: what a flag or two bring comes first. Of a
-    config.json of Hugging Face the model is told.
+    corrections are applied. Every value is stated by a flag, a default of the framework, or open, where the file
+    takes it from outside: state it with --procs, --model or --set. With --system it is evaluated: its place among
+    all executions of that model, batch and number of GPUs, how much faster the best is, and which changes lead
+    there with the framework's flags: what a flag or two bring comes first. Of a config.json of Hugging Face the
+    model is told.
 
     \b
     Examples:
@@ -133,11 +135,12 @@ def import_(
       shardscape import recipe.py --framework megatron-bridge --json
 
     \b
-    JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, origins (kind, words,
-    file and line by field: stated, default or unknown), left (open, or for other sources to say), not_modelled,
-    without_effect, unread, remarks, recipes, refused (why the framework would not start it); with --system also assumed
-    (values that nothing states) and standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, steps (changes,
-    flags, sample_rate, gain), execution and best (fields and statistics).
+    JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, origins (kind,
+    words, file and line by field: stated, default or unknown), left (open, or for other sources to say),
+    not_modelled, without_effect, unread, remarks, recipes, refused (why the framework would not start it); with
+    --system also assumed (values that nothing states) and standing: runs, reason_text, sample_rate,
+    best_sample_rate, faster (how many are), feasible, total, steps (changes, flags, sample_rate, gain), execution
+    and best (fields and statistics).
     """
     from engine.launch import LaunchError, OnlyModelError, assumed_sentence, named_shape, read, settle
 
@@ -235,7 +238,8 @@ def _standing(
     from engine.launch import evaluable, network_of, standing
 
     return standing(
-        evaluable(found), network_of(found, model, file.stem), system, limits=parse_limits(limit or []), cost_model=cost_model,
+        evaluable(found), network_of(found, model, file.stem), system, limits=parse_limits(limit or []),
+        cost_model=cost_model,
         calibration=calibration_of(calibration),
     )  # fmt: skip
 

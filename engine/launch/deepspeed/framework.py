@@ -108,6 +108,10 @@ def _document(text: str, name: str) -> dict[str, Any] | None:
             return None
         told = f"line {problem.lineno}: {problem.msg}" if isinstance(problem, json.JSONDecodeError) else "nested deep"
         raise LaunchError(f"{shown(name)[1:-1]} is not JSON ({told}).") from None
+    except ValueError as problem:
+        if isinstance(problem, LaunchError):
+            raise
+        raise LaunchError(f"{shown(name)[1:-1]} is not JSON (a number has too many digits).") from None
     return found if isinstance(found, dict) else None
 
 
@@ -130,7 +134,9 @@ def _within(text: str) -> dict[str, Any] | None:
             return None
         try:
             found, _end = decoder.raw_decode(text, place)
-        except (json.JSONDecodeError, RecursionError):
+        except LaunchError:
+            raise
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict) and TELLING & set(found):
             return found

@@ -287,6 +287,7 @@ def _read_offload(settings: Settings, report: Report) -> None:
 
 def _read_code(settings: Settings, report: Report) -> None:
     """Reads the little that the JSON says of what the code decides."""
+
     def stages() -> Any:
         if settings.section("pipeline").given:
             report.remark("Stages are PipelineModule's in the code, which the file does not say.")

@@ -99,6 +99,8 @@ def _read_shape(settings: Settings, report: Report) -> None:
     named = settings.word("model_name", "default")
     library = MODELS.get(named)
     own = [key for key, _ in _NUMBERS.values() if key in settings.given]
+    if library is None and named != "default" and (own or settings.has("decoder_block")):
+        report.remark(f"MaxText's model {shown(named)[1:-1]} is not known here; the sizes that are given count.")
     if library is not None:
         report.start_model(library_shape(library), report.origin_of("model_name"))
         for word, (key, _) in _NUMBERS.items():
@@ -142,8 +144,10 @@ def _read_further_numbers(settings: Settings, report: Report) -> None:
         model.values_known.pop("head_dim", None)
         model.origins.pop("head_dim", None)
         describe("kv_heads", lambda: settings.word("attention_type") and model["heads"])
-        for word, key, default in (("kv_rank", "kv_lora_rank", 512), ("nope_head_dim", "qk_nope_head_dim", 128),
-                                   ("rope_head_dim", "qk_rope_head_dim", 64), ("v_head_dim", "v_head_dim", 128)):  # fmt: skip
+        for word, key, default in (
+            ("kv_rank", "kv_lora_rank", 512), ("nope_head_dim", "qk_nope_head_dim", 128),
+            ("rope_head_dim", "qk_rope_head_dim", 64), ("v_head_dim", "v_head_dim", 128),
+        ):  # fmt: skip
             describe(word, partial(settings.whole, key, default))
         describe("q_rank", lambda: settings.whole("q_lora_rank", 0, least=0) or None)
 
@@ -291,8 +295,12 @@ def _read_batch(settings: Settings, report: Report) -> None:
 
     report.say("batch_size", batch)
     report.say("microbatch_size", micro)
-    e.origins["microbatch_size"] = e.origins["microbatch_size"] if "microbatch_size" not in e.values_known else (
-        e.origins["batch_size"] if e.origins["microbatch_size"].kind == "default" else e.origins["microbatch_size"]
+    e.origins["microbatch_size"] = (
+        e.origins["microbatch_size"]
+        if "microbatch_size" not in e.values_known
+        else (
+            e.origins["batch_size"] if e.origins["microbatch_size"].kind == "default" else e.origins["microbatch_size"]
+        )
     )
 
 
@@ -355,9 +363,14 @@ def _read_recompute(settings: Settings, report: Report) -> None:
 
     report.say(("activation_recompute", "selective_recompute"), recompute)
     report.say("activations_offload", offload)
+    try:
+        is_custom = _policy(settings) == "custom"
+    except OpenValue:
+        is_custom = True
     for name, value in settings.given.items():
-        if str(value).lower() in ("remat", "device", "offload"):
-            settings.asked.add(name)  # tensors of the policy custom
+        if str(value).lower() in ("remat", "device", "offload"):  # a tensor of the policy custom
+            settings.asked.add(name)
+            (report.not_modelled if is_custom else report.without_effect)(f"{name} {value}" if is_custom else name)
 
 
 def _read_software(settings: Settings, report: Report) -> None:
@@ -374,7 +387,10 @@ def _read_software(settings: Settings, report: Report) -> None:
         return found
 
     def kernel() -> Any:
-        found = {"dot_product": "unfused", "cudnn_flash_te": "native"}.get(settings.word("attention", "autoselected"))
+        word = settings.word("attention", "autoselected")
+        found = {"dot_product": "unfused", "cudnn_flash_te": "native"}.get(word)
+        if found is None and word != "autoselected":
+            report.not_modelled(f"attention {word}"[:200])
         return OPEN if found is None else found
 
     def tensor_overlap() -> str:

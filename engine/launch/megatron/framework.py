@@ -147,11 +147,16 @@ class MegatronLM:
                 kept[name] = value
                 continue
             areas = hidden_areas(value.expression)
-            report.remark(f"{value} is not at hand; it may hold flags"
-                          + (" of the model." if areas == (MODEL,) else " without effect here." if not areas else "."))  # fmt: skip
-            hidden = {area: value for area in areas} | hidden
+            of = " of the model" if areas == (MODEL,) else "" if areas else " without effect here"
+            report.remark(f"{value} is not at hand; it may hold flags{of}.")
+            hidden = dict.fromkeys(areas, value) | hidden
         names: dict[str, str] = {}
         said = parsed(kept, report, names, is_deepspeed)
+        for old, new in (("batch_size", "micro_batch_size"), ("model_parallel_size", "tensor_model_parallel_size")):
+            if old in said:
+                report.refuse(f"{names[old]} is no longer valid; use {flags_of()[new].name}")
+                if new not in said:
+                    said[new], names[new] = said[old], names[old]
         name_effects(said, names, report)
         if said.get("use_checkpoint_args") not in (None, False):
             hidden.setdefault(MODEL, UnknownValue("--use-checkpoint-args"))

@@ -69,7 +69,9 @@ def read_model(args: Arguments, report: Report) -> None:
     describe("linear_bias", lambda: args.on("add_bias_linear"))
     describe("qk_norm", lambda: args.on("qk_layernorm"))
     describe("positions", lambda: _positions(args))
-    describe("rope_theta", lambda: float(args.number("rotary_base", 10_000)) if model["positions"] == "rotary" else None)
+    describe(
+        "rope_theta", lambda: float(args.number("rotary_base", 10_000)) if model["positions"] == "rotary" else None
+    )
     _experts(args, report)
     describe("mtp_layers", lambda: args.number("mtp_num_layers", 0, 0) or None)
     if "mtp_layers" in model.values_known:
@@ -87,7 +89,8 @@ def _feedforward(args: Arguments, model: Mapping[str, Any]) -> int | None:
     if "hidden" not in model:
         return None
     # arguments.py, validate_args: 8/3 of the width in multiples of 64 with a gate, else 4 times the width.
-    return 8 * model["hidden"] // 3 // 64 * 64 if model["gated_mlp"] else 4 * model["hidden"]
+    hidden = int(model["hidden"])
+    return 8 * hidden // 3 // 64 * 64 if model["gated_mlp"] else 4 * hidden
 
 
 def _positions(args: Arguments) -> str:

@@ -130,10 +130,7 @@ def _interleaving(args: Arguments, report: Report) -> None:
     e = report.execution
     listed: list[Any] = []
     report.say("pipeline_interleaving", partial(_chunks, args, report, listed))
-    report.say("stage_layout", partial(_layout, args, report, listed))
-    if e.origins["stage_layout"].kind != "unknown" and e.values_known.get("stage_layout") is None:
-        e.values_known.pop("stage_layout", None)  # even stages are what the field's default says
-        e.origins.pop("stage_layout", None)
+    report.say_if_any("stage_layout", partial(_layout, args, report, listed))  # None: even stages
 
     def group() -> None:
         if args.given("microbatch_group_size_per_vp_stage") not in (None, e["pipeline_par"]):
@@ -295,7 +292,11 @@ def _communication(args: Arguments, report: Report) -> None:
     say("tensor_par_overlap", tensor_overlap)
     say("data_par_overlap", partial(_data_overlap, args))
     say("expert_overlap", lambda: args.on("overlap_moe_expert_parallel_comm"))
-    if e.known("expert_overlap") is not False and (e.known("pipeline_par") or 1) > 1 and (e.known("pipeline_interleaving") or 1) > 1:
+    if (
+        e.known("expert_overlap") is not False
+        and (e.known("pipeline_par") or 1) > 1
+        and (e.known("pipeline_interleaving") or 1) > 1
+    ):
         say("schedule", lambda: "combined_1f1b" if args.on("overlap_moe_expert_parallel_comm") else OPEN)
     say("pipeline_overlap", lambda: False)
     report.note(lambda: _note_communication(args, report))

@@ -54,7 +54,8 @@ _ALSO_READ: Final = frozenset({
     "dataset.sequence_length", "model.tp_comm_overlap", "comm_overlap.overlap_param_gather_with_optimizer_step",
     "--recipe", "--nodes", "--gpus_per_node", "model.fp8", "model.fp8_hybrid", "mixed_precision.bf16",
     "mixed_precision.fp16", "mixed_precision.fp8", "mixed_precision.fp8_recipe", "mixed_precision.fp4",
-    "mixed_precision.fp4_recipe", "model.max_position_embeddings", "model.overlap_moe_expert_parallel_comm", "ddp.fsdp_double_buffer",
+    "mixed_precision.fp4_recipe", "model.max_position_embeddings", "model.overlap_moe_expert_parallel_comm",
+    "ddp.fsdp_double_buffer",
     "ddp.check_for_nan_in_grad", "ddp.bucket_size", "ddp.pad_buckets_for_high_nccl_busbw", "ddp.check_for_large_grads",
     "rerun_state_machine.check_for_nan_in_loss", "rerun_state_machine.check_for_nan_in_grad",
     "comm_overlap.tp_comm_bootstrap_backend", "comm_overlap.batch_p2p_comm", "comm_overlap.align_param_gather",
@@ -109,7 +110,9 @@ class MegatronBridge:
         if ending in ("yaml", "yml"):
             keys = from_yaml(text, name)
             return None if keys is None else _found(keys, *_gpus_of(keys.values, keys.origins))
-        if ending == "py" or (not text.startswith("#!/bin") and re.search(r"^(import|from) [a-z_.]+", text, re.MULTILINE)):
+        if ending == "py" or (
+            not text.startswith("#!/bin") and re.search(r"^(import|from) [a-z_.]+", text, re.MULTILINE)
+        ):
             keys = from_python(text, name, recipe)
             if keys is None or not any(key in KEYS.values() for key in keys.values):
                 return None
@@ -125,12 +128,14 @@ class MegatronBridge:
         told = sum(key in KEYS.values() for key in values)
         if not told and "--recipe" not in values:
             return None
-        recipe_remark = ()
+        recipe_remark: tuple[str, ...] = ()
         if "--recipe" in values:
             named = values["--recipe"]
             recipe_remark = (f"What the recipe {str(named)[:100]} itself sets is not at hand; where no key states it, "
                              "the framework's default counts.",)  # fmt: skip
-        found = launch.found(values, words, remarks=recipe_remark, is_certain=told > 1 or "--recipe" in values or is_nemo(values))
+        found = launch.found(
+            values, words, remarks=recipe_remark, is_certain=told > 1 or "--recipe" in values or is_nemo(values)
+        )
         if found.gpus is None and "--nodes" in values | {"--nodes": 0} and "--gpus_per_node" in values:
             gpus, origin = _gpus_of(values, words.origins)
             origins = dict(found.origins) | ({"gpus": origin} if origin is not None else {})
@@ -179,9 +184,11 @@ class MegatronBridge:
         for key, value in flags.items():
             if is_hidden(key, value):
                 report.remark(f"{value} is not at hand; it may hold keys.")
-                hidden = {area: value for area in hidden_areas(value.expression)} | hidden
+                hidden = dict.fromkeys(hidden_areas(value.expression), value) | hidden
             elif key in _ARGUMENTS:
                 said[_ARGUMENTS[key]] = None if str(value).lower() in ("none", "null") else value
+                if value is not None:
+                    name_effects({_ARGUMENTS[key]: value}, KEYS, report)
             elif key not in _ALSO_READ:
                 _name_effect(key, value, report)
         _overlaps(said, flags, names)
@@ -227,11 +234,8 @@ def _found(keys: RecipeKeys, gpus: int | None, origin: Origin | None) -> Found:
 def _name_effect(key: str, value: Any, report: Report) -> None:
     """Names a key that nothing here depends on: without effect, not modelled, or not known."""
     field = key.removeprefix("model.")
-    if key.startswith(("model.data.", "model.tokenizer.", "model.optim.", "model.nsys_profile.", "exp_manager.",
-                       "trainer.", "optim.", "run.", "hydra.", "defaults", "name", "restore_from_path", "cluster.",
-                       "logging.", "log.", "resume.", "data.", "peft.", "mode", "model.data_")):  # fmt: skip
-        report.without_effect(key)
-    elif key.startswith("model.") and field in _MODEL_FIELDS_WITHOUT_BEARING:
+    is_field = key.startswith("model.") and field in _MODEL_FIELDS_WITHOUT_BEARING
+    if is_field or key.startswith(_TABLES_WITHOUT_BEARING):
         report.without_effect(key)
     elif key.startswith(("model.", "ddp.")) and field.removeprefix("ddp.") in flags_of():
         name_effects({field.removeprefix("ddp."): value}, {field.removeprefix("ddp."): key}, report)
@@ -253,6 +257,11 @@ def _gpus_of(keys: Mapping[str, Any], origins: Mapping[str, Origin]) -> tuple[in
     return int(nodes) * int(str(each)), origins.get("--gpus_per_node") or Origin("stated", "trainer.devices")
 
 
+_TABLES_WITHOUT_BEARING: Final = (
+    "model.data.", "model.tokenizer.", "model.optim.", "model.nsys_profile.", "exp_manager.", "trainer.", "optim.",
+    "run.", "hydra.", "defaults", "name", "restore_from_path", "cluster.", "logging.", "log.", "resume.", "data.",
+    "peft.", "mode", "model.data_",
+)  # fmt: skip
 _WITHOUT_BEARING: Final = (
     "train.", "dataset.", "tokenizer.", "logger.", "scheduler.", "checkpoint.", "rng.", "validation.", "profiling.",
     "optimizer.", "--", "env_vars",
@@ -266,11 +275,11 @@ _MODEL_FIELDS_WITHOUT_BEARING: Final = frozenset({
     "bias_dropout_add_fusion", "max_position_embeddings", "moe_router_score_function", "moe_router_group_topk",
     "moe_router_num_groups", "moe_router_topk_scaling_factor", "moe_router_enable_expert_bias", "moe_router_dtype",
     "mcore_gpt", "megatron_amp_O2", "transformer_engine", "rotary_percentage", "pre_process", "post_process",
-    "persist_layer_norm", "bias_activation_fusion", "bias_dropout_add_fusion", "use_cpu_initialization", "precision",
-    "layernorm_epsilon", "do_layer_norm_weight_decay", "headscale", "transformer_block_type", "openai_gelu",
+    "persist_layer_norm", "bias_activation_fusion", "use_cpu_initialization", "precision",
+    "do_layer_norm_weight_decay", "headscale", "transformer_block_type", "openai_gelu",
     "normalize_attention_scores", "hysteresis", "native_amp_init_scale", "native_amp_growth_interval", "onnx_safe",
     "apex_transformer_log_level", "gradient_as_bucket_view", "sync_batch_comm", "seed", "resume_from_checkpoint",
-    "init_method_std", "use_scaled_init_method", "apply_query_key_layer_scaling", "kv_channels", "name", "gc_interval",
+    "use_scaled_init_method", "apply_query_key_layer_scaling", "kv_channels", "name", "gc_interval",
     "seq_len_interpolation_factor", "fp32_residual_connection", "attention_dropout", "hidden_dropout", "ffn_dropout",
     "reset_position_ids", "reset_attention_mask", "eod_mask_loss", "wandb_logger", "apply_layernorm_1p",
     "moe_router_pre_softmax", "calculate_per_token_loss", "init_model_with_meta_device", "perform_initialization",

@@ -179,7 +179,9 @@ def _chosen(recipes: Sequence[str], asked: str | None, file: str) -> str | None:
     return next((name for name in training if "pretrain" in name), training[-1])
 
 
-def _bound(node: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef], reader: _Python) -> dict[str, dict[str, Any]]:
+def _bound(
+    node: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef], reader: _Python
+) -> dict[str, dict[str, Any]]:
     """By function that a recipe calls, the values of the parameters that it gives; unknown ones are `_OPEN`."""
     found: dict[str, dict[str, Any]] = {}
     for call in ast.walk(node):

@@ -21,6 +21,7 @@ _MARKS: Final = ("--parallelism.", "--activation_checkpoint", "--job.config_file
 _COUNT: Final = re.compile(r"\b(\d{1,7})\s*(?:x\s*)?(?:[A-Z]{1,3}\d{1,4}[A-Z]?\b|GPUs?\b)")
 _TABLE: Final = re.compile(r"^\s*\[+([A-Za-z0-9_. -]{1,200})\]+")
 _KEY: Final = re.compile(r"^\s*([A-Za-z0-9_.-]{1,200})\s*=")
+_NO_KEY: Final = re.compile(r"[^\w.\"'-]")
 _DEEPEST: Final = 8
 
 
@@ -97,7 +98,10 @@ class Torchtitan:
 def _too_many_dots(text: str) -> int | None:
     """The first line whose key has more parts than any key of torchtitan; each level of a key takes memory."""
     for number, line in enumerate(text.split("\n"), 1):
-        if line.partition("=")[0].count(".") > 4 * _DEEPEST:
+        if line.count(".") <= 4 * _DEEPEST:
+            continue
+        joined = " ".join(line.split()).replace(" .", ".").replace(". ", ".")
+        if any(key.count(".") > 4 * _DEEPEST for key in _NO_KEY.split(joined)):
             return number
     return None
 
@@ -148,7 +152,7 @@ def _command(text: str, name: str) -> Found | None:
     words = CommandWords(launch.words)
     flags = _flags_of(words)
     file = flags.pop("job.config_file", None) or launch.environment.get("CONFIG_FILE")
-    remarks = ()
+    remarks: tuple[str, ...] = ()
     if file:
         told = file.expression if isinstance(file, UnknownValue) else shown(file)[1:-1]
         remarks = (f"The command reads {told}, which is not at hand; what only that file says is open.",)

@@ -90,7 +90,7 @@ def read(flags: Mapping[str, Any], asked: Asked) -> Reading:
     _read_software(settings, report, dialect)
     _read_overlap(settings, report, dialect)
     report.say("training", lambda: True)
-    _list_rest(settings, report)
+    _list_rest(settings, report, dialect)
     for value in settings.hidden:
         report.remark(f"{value} is not at hand; it may hold keys.")
     return report.reading("torchtitan", dialect, flags)
@@ -287,13 +287,7 @@ def _read_pipeline(settings: Settings, report: Report) -> None:
 
     report.say("pipeline_interleaving", lambda: 1 if single() else _chunks_of(settings, report))
     report.say("pipeline_overlap", lambda: False)
-    try:
-        shaped = None if single() else _V_SHAPED.get(schedule().lower())
-    except OpenValue:
-        report.say("schedule", lambda: OPEN if single() else OPEN)
-        shaped = None
-    if shaped is not None:
-        report.say("schedule", lambda: _V_SHAPED.get(schedule().lower()))
+    report.say_if_any("schedule", lambda: None if single() else _V_SHAPED.get(schedule().lower()))
 
     def notes() -> None:
         kind = schedule().lower()
@@ -334,6 +328,8 @@ def _read_recompute(settings: Settings, report: Report, dialect: str) -> None:
     def rule() -> tuple[Any, Any]:
         if dialect == "0.2.2":
             kind = settings.word("activation_checkpoint.mode", "selective").lower()
+            if str(settings.given.get("activation_checkpoint.mode")).strip().lower() == "none":
+                kind = "none"  # a word here, which elsewhere stands for nothing
             option = settings.word("activation_checkpoint.selective_ac_option", "2").lower()
         else:
             given = settings.given.get("activation_checkpoint", "")
@@ -352,9 +348,7 @@ def _read_recompute(settings: Settings, report: Report, dialect: str) -> None:
             return OPEN, OPEN
         if not kind and dialect != "0.2.2":
             return OPEN, OPEN
-        raise LaunchError(
-            f"activation_checkpoint is {kind!r}; torchtitan knows none, selective, full, memory_budget."
-        )
+        raise LaunchError(f"activation_checkpoint is {kind!r}; torchtitan knows none, selective, full, memory_budget.")
 
     report.say(("activation_recompute", "selective_recompute"), rule)
 
@@ -365,6 +359,9 @@ def _read_software(settings: Settings, report: Report, dialect: str) -> None:
     def datatype() -> str:
         function = settings.word("config")
         kinds = [each.lower() for each in settings.words("model.converters")]
+        strange = [each for each in kinds if not any(kind in each for kind in ("nvfp4", *_FLOAT8))]
+        if strange:
+            report.not_modelled(f"model.converters {', '.join(strange)}"[:200])
         if any("nvfp4" in each for each in kinds) or "nvfp4" in function:
             return "float4"
         if any(kind in each for each in kinds for kind in _FLOAT8):
@@ -418,10 +415,7 @@ def _read_overlap(settings: Settings, report: Report, dialect: str) -> None:
     def experts() -> bool:
         overlap = settings.truth("parallelism.pipeline_parallel_expert_parallel_overlap", True)
         return bool(
-            overlap
-            and e.get("schedule") == "dualpipev"
-            and e["expert_par"] > 1
-            and e["activation_recompute"] == "none"
+            overlap and e.get("schedule") == "dualpipev" and e["expert_par"] > 1 and e["activation_recompute"] == "none"
         )
 
     report.say(("tensor_par_comm_type", "seq_par_ag_redo"), gathered)
@@ -430,10 +424,10 @@ def _read_overlap(settings: Settings, report: Report, dialect: str) -> None:
     report.say("expert_overlap", experts)
 
 
-def _list_rest(settings: Settings, report: Report) -> None:
+def _list_rest(settings: Settings, report: Report, dialect: str) -> None:
     for name in settings.rest():
         value = settings.given[name]
-        if name in _READ_WHERE_IT_COUNTS:
+        if name in _READ_WHERE_IT_COUNTS and name in _keys_of(dialect):
             continue
         if name.startswith(("quantize.", "float8.", "mx.")):
             if value not in (False, "", None, []):
@@ -451,3 +445,14 @@ def known_keys() -> frozenset[str]:
     """Returns every key of torchtitan's three dialects."""
     text = (files("engine.launch.torchtitan") / "parser_keys.json").read_text("utf-8")
     return frozenset(row[0] for row in json.loads(text)["keys"])
+
+
+@lru_cache(maxsize=4)
+def _keys_of(dialect: str) -> frozenset[str]:
+    text = (files("engine.launch.torchtitan") / "parser_keys.json").read_text("utf-8")
+    others = {"0.2.2": ("0.3.0", "main"), "0.3.0": ("0.2.2", "main"), "main": ("0.2.2",)}[dialect]
+    rows = json.loads(text)["keys"]
+    return frozenset(row[0] for row in rows) - (
+        frozenset(row[0] for row in rows if row[-1] in others)
+        - frozenset(row[0] for row in rows if row[-1] not in others)
+    )
