@@ -24,7 +24,7 @@ from engine.launch.contract import (
     Reading,
     Written,
 )
-from engine.launch.file_kinds import foreign_program, is_model_config, possible_frameworks
+from engine.launch.file_kinds import foreign_program, is_model_config, name_by_kind, possible_frameworks
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import SHAPE_WORDS, model_of_shape, shape_of
 from models import Model, ModelLike, edited, model_of
@@ -356,7 +356,8 @@ def read(
 
 def read_text(
     content: bytes | str, name: str, *, framework: str | None = None, gpus: int | None = None,
-    recipe: str | None = None, stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
+    recipe: str | None = None, stated: Mapping[str, Any] | None = None, model: ModelLike | None = None,
+    takes_defaults: bool = False,
 ) -> Reading:  # fmt: skip
     """Returns what the text of a launch configuration says.
 
@@ -388,6 +389,12 @@ def read_text(
             "trained; give it where a model is asked for."
         )
     known = FRAMEWORKS.values() if framework is None else (framework_of(framework),)
+    titles = ", ".join(each.title for each in known)
+    name = name_by_kind(content, name)
+    if framework is None and (foreign := foreign_program(content, name)) is not None:
+        raise LaunchError(
+            f"{shown(name)[1:-1]} is a configuration of {foreign}, which is not read here; read are those of {titles}."
+        )
     guess: tuple[Framework, Found] | None = None
     problem: LaunchError | None = None
     for each in possible_frameworks(content, name, known):
@@ -405,10 +412,4 @@ def read_text(
         return _reading(*guess, asked)
     if problem is not None:
         raise problem
-    titles = ", ".join(each.title for each in known)
-    foreign = foreign_program(content, name)
-    if foreign is not None:
-        raise LaunchError(
-            f"{shown(name)[1:-1]} is a configuration of {foreign}, which is not read here; read are those of {titles}."
-        )
     raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration that is known here; read are those of {titles}.")

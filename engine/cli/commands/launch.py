@@ -301,7 +301,7 @@ def _print_reading(found: Reading, named: str | None, file: str) -> None:
     open_words = [SHAPE_WORDS[name] for name in found.open_fields if name in SHAPE_WORDS and name not in found.model]
     lists = {
         "The framework would not start it": [found.refused] if found.refused else [],
-        "Left open, or to other sources": found.left,
+        "Left open, or to other sources": [_with_reason(found, each) for each in found.left],
         "Open in the model's shape": [", ".join(open_words)] if open_words and not named else [],
         "Set there, not modelled here": found.not_modelled,
         "Set there, without effect on a prediction": [", ".join(found.without_effect)] if found.without_effect else [],
@@ -309,6 +309,14 @@ def _print_reading(found: Reading, named: str | None, file: str) -> None:
         "Remarks": found.remarks,
     }
     _tell(found.title or framework.title, found.version, lists)
+
+
+def _with_reason(found: Reading, name: str) -> str:
+    """A field that is open, with the expression that takes its value from outside."""
+    origin = found.origins.get(name)
+    if origin is None or not origin.words:
+        return name
+    return f"{name}: {origin.words}" + (f" (line {origin.line})" if origin.line else "")
 
 
 def _tell(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:

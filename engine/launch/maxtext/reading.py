@@ -64,8 +64,7 @@ def read(flags: Mapping[str, Any], asked: Asked) -> Reading:
         if name not in known_keys():
             report.unread(name)
             report.refuse(f"{name} is no key of MaxText's; it refuses what it does not know.")
-    for value in settings.hidden:
-        report.remark(f"{value} is not at hand; it may hold keys.")
+    report.remark(*(f"{each} is not at hand; it may hold keys." for each in settings.hidden if "$" in each.expression))
     _name_rest(settings, report)
     return report.reading("maxtext", "0.2.5", flags)
 

@@ -66,6 +66,8 @@ def hidden_areas(expression: str) -> tuple[str, ...]:
         return (MODEL,)
     if words & _OF_NOTHING:
         return ()
+    if "PARALLEL" in words:
+        return ("execution",)
     return (MODEL, "execution")
 
 

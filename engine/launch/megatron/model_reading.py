@@ -156,7 +156,10 @@ def _experts(args: Arguments, report: Report) -> None:
 
     describe("experts", number_of_experts)
     if model.known("experts") == 1 and interval > 1:
-        model.values_known.pop("experts")  # Megatron-DeepSpeed's default: one expert is an ordinary layer
+        del (
+            model.values_known["experts"],
+            model.origins["experts"],
+        )  # Megatron-DeepSpeed's default: one expert is an ordinary layer
     if "experts" not in model.origins:
         return
     routed = "topk" if interval > 1 else "moe_router_topk"

@@ -29,7 +29,7 @@ OLD_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     "--use-custom-fsdp": ("use_megatron_fsdp", True),
     "--no-async-tensor-model-parallel-allreduce": ("async_tensor_model_parallel_allreduce", False),
     "--model-parallel-size": ("tensor_model_parallel_size", None),
-    "--use-flash-attn-v2": ("use_flash_attn", True),
+    "--use-flash-attn-v2": ("attention_backend", "flash"),
     "--no-contiguous-buffers-in-local-ddp": ("contiguous_buffers", False),
     "--scatter-gather-tensors-in-pipeline": ("scatter_gather", True),
 }

@@ -43,6 +43,8 @@ _RECIPES: Final[tuple[tuple[str, str], ...]] = (
     ("gpt_oss_20b", "gpt-oss-20B"), ("nemotron4_340b", "nemotron-4-340B"),
 )  # fmt: skip
 """Beginnings of recipes' names, and the model of the library that they train."""
+_NEMO_CONFIG: Final = "megatron_gpt_config"
+"""The configuration that NeMo 1's program reads where none is named."""
 _RUN: Final[Mapping[str, Any]] = {"train.train_iters": 50}
 _TO_REPLACE: Final = (
     "train.train_iters, tokenizer and mock data of the recipe vanilla_gpt_pretrain_config: to be replaced by your own"
@@ -125,6 +127,10 @@ class MegatronBridge:
             return None
         words = CommandWords(launch.words)
         values = from_words(words)
+        if (config := str(values.pop("--config-name", _NEMO_CONFIG))).removesuffix(".yaml") != _NEMO_CONFIG:
+            values["--config-name"] = UnknownValue("--config-name")
+            words.unread.append(f"--config-name {config[:100]}: that file is not at hand; what only it says is open.")
+        values.pop("--config-path", None)
         told = sum(key in KEYS.values() for key in values)
         if not told and "--recipe" not in values:
             return None
@@ -136,10 +142,10 @@ class MegatronBridge:
         found = launch.found(
             values, words, remarks=recipe_remark, is_certain=told > 1 or "--recipe" in values or is_nemo(values)
         )
-        if found.gpus is None and "--nodes" in values | {"--nodes": 0} and "--gpus_per_node" in values:
+        if "--gpus_per_node" in values:  # the trainer of NeMo decides, whatever starts it on each node
             gpus, origin = _gpus_of(values, words.origins)
             origins = dict(found.origins) | ({"gpus": origin} if origin is not None else {})
-            found = Found(found.flags, gpus, found.environment, found.unread, found.remarks, origins, found.is_certain)
+            found = replace(found, gpus=gpus, origins=origins)
         return found
 
     def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:

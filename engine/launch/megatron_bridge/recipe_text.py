@@ -291,6 +291,9 @@ class _Python:
         }  # fmt: skip
 
     def _put(self, key: str, value: Any, node: ast.AST) -> None:
+        inner = key.removeprefix("trainer.strategy.")
+        if inner != key:  # of NeMo 2: the same as an argument of MegatronStrategy, so that the later one counts
+            key = inner if inner.startswith("ddp.") else f"model.{inner}"
         self.keys.values[key] = value
         self.keys.origins[key] = Origin("stated", key, self.file, getattr(node, "lineno", 0))
 

@@ -91,8 +91,7 @@ def read(flags: Mapping[str, Any], asked: Asked) -> Reading:
     _read_overlap(settings, report, dialect)
     report.say("training", lambda: True)
     _list_rest(settings, report, dialect)
-    for value in settings.hidden:
-        report.remark(f"{value} is not at hand; it may hold keys.")
+    report.remark(*(f"{each} is not at hand; it may hold keys." for each in settings.hidden if "$" in each.expression))
     return report.reading("torchtitan", dialect, flags)
 
 
@@ -328,7 +327,8 @@ def _read_recompute(settings: Settings, report: Report, dialect: str) -> None:
     def rule() -> tuple[Any, Any]:
         if dialect == "0.2.2":
             kind = settings.word("activation_checkpoint.mode", "selective").lower()
-            if str(settings.given.get("activation_checkpoint.mode")).strip().lower() == "none":
+            given = settings.given.get("activation_checkpoint.mode")
+            if isinstance(given, str) and given.strip().lower() == "none":
                 kind = "none"  # a word here, which elsewhere stands for nothing
             option = settings.word("activation_checkpoint.selective_ac_option", "2").lower()
         else:
