@@ -29,7 +29,7 @@ FOREIGN = {
     "FlagScale": "experiment:\n  exp_name: a\n  task:\n    type: train\n",
     "FlagScale, its parts": "system:\n  tensor_model_parallel_size: 4\nmodel:\n  num_layers: 16\n",
     "Primus": "work_group: a\nmodules:\n  pre_trainer:\n    overrides:\n      tensor_model_parallel_size: 2\n",
-    "Nanotron": "model: {model_config: {hidden_size: 64}}\nparallelism: {dp: 2, tp: 2}\ntokens: {sequence_length: 64}\n",
+    "Nanotron": "model: {model_config: {hidden_size: 64}}\nparallelism: {dp: 2, tp: 2}\ntokens: {steps: 4}\n",
     "GPT-NeoX": '{"pipe-parallel-size": 2, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}',
     "verl": "actor_rollout_ref:\n  model:\n    path: a\ntrainer:\n  nnodes: 2\n",
     "NeMo-RL": "policy:\n  model_name: a\ngrpo:\n  num_prompts_per_step: 4\n",
