@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from engine.launch.contract import Order
@@ -94,6 +95,12 @@ def _sections(words: Sequence[Word]) -> list[_Section]:
     return found
 
 
+@lru_cache(maxsize=1)
+def _script(text: str, name: str, files: tuple[tuple[str, str], ...]) -> Script:
+    """Return a script, which several frameworks ask for one after the other."""
+    return read_script(text, name, dict(files))
+
+
 def launch_of(text: str, marks: Sequence[str], name: str = "", files: Mapping[str, str] | None = None) -> Launch | None:
     """Return the command of a script that has most words beginning like one of `marks`, None where none has.
 
@@ -107,7 +114,7 @@ def launch_of(text: str, marks: Sequence[str], name: str = "", files: Mapping[st
 
     Raises `LaunchError` for a script that takes more work, text or depth than launch scripts do.
     """
-    script = read_script(text, name, files)
+    script = _script(text, name, tuple(sorted((files or {}).items())))
     beginnings = tuple(marks)
     best: tuple[tuple[int, bool, bool], Call] | None = None
     equals: list[Call] = []
@@ -146,8 +153,8 @@ def _differs(one: Call, other: Call) -> bool:
 def _remarks(script: Script) -> list[str]:
     found = [str(each) for each in script.missing_files[:20]]
     if script.not_understood:
-        lines = ", ".join(map(str, dict.fromkeys(script.not_understood[:6])))
-        found.append(f"Line {lines} of the script is not valid shell syntax; its words are read one by one.")
+        found.append(f"Line {script.not_understood[0]} of the script is not understood as shell syntax; words there "
+                     "are read one by one.")  # fmt: skip
     if script.outside:
         named = ", ".join([*script.outside][:8])
         found.append(f"Conditions of the script ask for {named}, which nothing there sets; they count as empty.")

@@ -30,6 +30,8 @@ def merged(state: State, name: str, candidates: Sequence[Variable | None], line:
         line: of the branches.
         file: of the branches.
     """
+    if any(isinstance(each, tuple) for each in candidates):
+        candidates = [None if isinstance(each, Array) and not each.items else each for each in candidates]
     given = [each for each in candidates if each is not None]
     if not given:
         return None

@@ -25,7 +25,7 @@ from engine.launch.shell.patterns import Pattern
 from engine.launch.shell.script import Call, MissingFile, Script
 from engine.launch.shell.source import Raw, Source
 from engine.launch.shell.state import State, Variable
-from engine.launch.shell.syntax import Node, children_of, parse
+from engine.launch.shell.syntax import Node, children_of, first_fault, parse
 from engine.launch.shell.values import Array, Segment, Value, Word, has_hole, text_of, without_holes
 from engine.launch.shell.words import split_words
 
@@ -43,6 +43,8 @@ _WRITING: Final = frozenset({"echo", "printf", "cat", "tee", "grep", "sed", "awk
 _KEYWORDS: Final = frozenset(
     {"then", "else", "elif", "do", "done", "fi", "if", "while", "until", "esac", "in", "{", "}", "!", "time", ";;"}
 )
+_ENDS: Final = frozenset({"\n", ";", "&", "|", "&&", "||", "(", ")", ";;"})
+_REDIRECTION: Final = re.compile(r"[0-9]*(?:<<<|<<-?|<&|<>|>>|>&|>\||<|>)|&>>?")
 _ENVIRONMENTS: Final = re.compile(
     r"(?:.*/)?(?:activate|conda\.sh|mamba\.sh|\.bashrc|\.bash_profile|\.profile|profile|bashrc|setvars\.sh|modules?\.sh|"
     r"init/(?:ba)?sh|lmod\.sh)$"
@@ -93,7 +95,7 @@ class _Evaluator:
         self.frame = _Frame(directives=self.script.directives)
         self.source = Source.of(text.encode("utf-8", "replace"), self.name)
         with suppress(_ExitError):
-            self._parsed(self.source)
+            self._parsed(self.source, is_file=True)
         self._uncalled()
         self._held_in_variables()
         for name, value in self.state.variables.items():
@@ -107,8 +109,11 @@ class _Evaluator:
         self.script.work = self.state.work.done
         return self.script
 
-    def _parsed(self, source: Source) -> None:
-        self._statements(parse(source.data))
+    def _parsed(self, source: Source, *, is_file: bool = False) -> None:
+        root = parse(source.data)
+        if is_file and root.has_error:
+            self.script.not_understood.append(first_fault(root))
+        self._statements(root)
 
     def _set_slurm(self, options: Mapping[str, Word]) -> None:
         for name, word in slurm.variables(options).items():
@@ -214,22 +219,30 @@ class _Evaluator:
 
     def _unparsed(self, start: int, end: int, row: int) -> None:
         """Read text that is no shell syntax word by word."""
+        self._words(start, end, row, skips_keywords=True)
+
+    def _words(self, start: int, end: int, row: int, *, skips_keywords: bool = False) -> Outcome:
+        """Go through the commands of a text without compound ones; return the outcome of the last."""
         text = self.source.text(start, end)
+        self.state.work.spend(8 + len(text) // 4)
         words: list[Raw] = []
-        self.state.work.spend(20 + len(text) // 4)
-        if not self.source.segments and text.strip() not in ("", "<<", ">", "<", "&", "|"):
-            self.script.not_understood.append(row + 1)
-        rows, seen = row, 0
+        outcome: Outcome = _RAN
+        rows, seen, place_in_bytes, counted = row, 0, start, 0
+        is_plain = text.isascii()
         for place, raw in split_words(text):
             self.state.work.spend(2)
             rows += text.count("\n", seen, place)
             seen = place
-            if raw in ("\n", ";", "&", "|", "&&", "||", "(", ")", ";;"):
-                self._simple(words)
+            if raw in _ENDS:
+                outcome = self._simple(words) if words else outcome
                 words = []
-            elif words or raw not in _KEYWORDS:
-                words.append(Raw(raw, self.source.spot(start + place, rows)))
-        self._simple(words)
+            elif words or not skips_keywords or raw not in _KEYWORDS:
+                if not is_plain and self.source.segments:
+                    place_in_bytes += len(text[counted:place].encode("utf-8", "replace"))
+                    counted = place
+                at = start + place if is_plain else place_in_bytes
+                words.append(Raw(raw, self.source.spot(at, rows)))
+        return self._simple(words) if words else outcome
 
     def _run(self, node: Node) -> Outcome:
         """Go through a statement; return its outcome."""
@@ -248,11 +261,8 @@ class _Evaluator:
     def _dispatch(self, node: Node) -> Outcome:
         kind = node.type
         found: Outcome = _RAN
-        if kind in ("command", "declaration_command", "unset_command", "variable_assignment"):
+        if kind in _SIMPLE:
             found = self._command(node)
-        elif kind == "variable_assignments":
-            self._simple([self._raw(each) for each in children_of(node)])
-            found = True
         elif kind == "test_command":
             found = self._test(node)
         elif kind == "list":
@@ -349,9 +359,7 @@ class _Evaluator:
             self.state.work.spend(len(results))
             value = merged(self.state, name, [each.get(name, now) if name in each else now for each in results],
                            spot.line, spot.file)  # fmt: skip
-            if value is None:
-                self.state.remove(name)
-            else:
+            if value is not None:
                 self.state.put(name, value)
         if names or any(len(each.words) > 3 for each in self.script.calls[calls:]):
             self.script.open_conditions |= dict.fromkeys(each for each in conditions if each)
@@ -532,10 +540,7 @@ class _Evaluator:
             if field == "variable":
                 name = self.source.text(child.start_byte, child.end_byte)
             elif child.type == "in":
-                values = []
-            elif field == "value" and values is not None:
-                raw = self._raw(child)
-                values += self.expander.fields(self.expander.pieces(raw.text), raw.spot)
+                values = self._listed(child.end_byte, body.start_byte, child.end_point.row)
         if values is None and self.state.arguments is not None:
             values = list(self.state.arguments)
         is_select = any(each.type == "select" for each in node.children[:1])
@@ -552,6 +557,20 @@ class _Evaluator:
         expression = f"${name} ({', '.join(shown)})" if len(shown) > 1 else f"${name}"
         self.state.put(name, self.state.hole(expression, spot.line, spot.file))
         self._repeat(run, spot)
+
+    def _listed(self, start: int, end: int, row: int) -> list[Value]:
+        """Return the words of a list."""
+        text = self.source.text(start, end)
+        spot = self.source.spot(start, row)
+        found: list[Value] = []
+        rows, seen = 0, 0
+        for place, raw in split_words(text):
+            rows += text.count("\n", seen, place)
+            seen = place
+            if raw not in _ENDS:
+                at = spot._replace(line=spot.at(rows))
+                found += self.expander.fields(self.expander.pieces(raw), at)
+        return found
 
     def _while(self, node: Node) -> None:
         parts = [each for each in children_of(node) if each.type not in ("while", "until", ";", "\n", "comment")]
@@ -663,32 +682,8 @@ class _Evaluator:
         self._nested(value, (*self.frame.wrappers, *wrappers), directives=directives, is_held=is_held)
 
     def _command(self, node: Node) -> Outcome:
-        if node.type == "variable_assignment":
-            return self._simple([self._raw(node)])
-        words: list[Raw] = []
-        end = -1
-        for child in children_of(node):
-            kind = child.type
-            if kind == "comment":
-                continue
-            if kind in ("file_redirect", "herestring_redirect"):
-                extra = [each for place, each in enumerate(child.children)
-                         if child.field_name_for_child(place) == "destination"][1:]  # fmt: skip
-                words += [self._raw(each) for each in extra]
-                end = child.end_byte
-                continue
-            raw = self._raw(child)
-            if kind == "ERROR":
-                words += [Raw(text, raw.spot) for _, text in split_words(raw.text) if text not in "\n;&|()"]
-                if not self.source.segments:
-                    self.script.not_understood.append(raw.spot.line)
-            elif child.start_byte == end and words:
-                words[-1] = Raw(words[-1].text + raw.text, words[-1].spot)
-            else:
-                words.append(raw)
-            end = child.end_byte
         before = len(self.script.calls)
-        outcome = self._simple(words)
+        outcome = self._words(node.start_byte, node.end_byte, node.start_point.row)
         for each in self.source.inputs_of(node):
             self._input(each, [call.words for call in self.script.calls[before : before + 1]])
         return outcome
@@ -895,7 +890,7 @@ class _Evaluator:
         inside = text[1:-1] if text.endswith(")") else text[1:]
         rows, seen = 0, 0
         for place, raw in split_words(inside):
-            if raw in ("\n", ";", "&", "|", "(", ")", "&&", "||"):
+            if raw in _ENDS:
                 continue
             rows += inside.count("\n", seen, place)
             seen = place
@@ -913,12 +908,14 @@ class _Evaluator:
         return Array(items, before.is_map)
 
 
-_STATEMENTS: Final = frozenset({
-    "command", "declaration_command", "unset_command", "variable_assignment", "variable_assignments", "test_command",
-    "list", "negated_command", "pipeline", "compound_statement", "subshell", "redirected_statement", "if_statement",
-    "case_statement", "for_statement", "c_style_for_statement", "while_statement", "function_definition", "do_group",
-    "program", "ERROR",
-})  # fmt: skip
+_SIMPLE: Final = frozenset(
+    {"command", "declaration_command", "unset_command", "variable_assignment", "variable_assignments"}
+)
+_STATEMENTS: Final = _SIMPLE | {
+    "test_command", "list", "negated_command", "pipeline", "compound_statement", "subshell", "redirected_statement",
+    "if_statement", "case_statement", "for_statement", "c_style_for_statement", "while_statement",
+    "function_definition", "do_group", "program", "ERROR",
+}  # fmt: skip
 
 
 def _equal(left: Variable, right: Variable | None) -> bool:
@@ -971,9 +968,8 @@ def _spaced(values: Sequence[Value]) -> Value:
 def _without_redirections(words: Sequence[Raw]) -> Iterator[Raw]:
     skip = False
     for word in words:
-        found = re.match(r"(?:\d|&)?(>>?|<<?<?)(?!\()(.*)", word.text, re.DOTALL)
-        if found is not None:
-            skip = not found[2]
+        if _REDIRECTION.fullmatch(word.text):
+            skip = True
         elif skip:
             skip = False
         else:

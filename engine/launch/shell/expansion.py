@@ -32,6 +32,14 @@ class Spot(NamedTuple):
         return self.line + row if self.counts_rows else self.line
 
 
+class Chosen(NamedTuple):
+    """Pieces behind the operator of `${X:-d}`, to be read in its place."""
+
+    pieces: tuple[Piece, ...]
+    default: str = ""
+    """The expression, where this is the script's default."""
+
+
 class Expander:
     """Puts the variables of a state into words."""
 
@@ -50,8 +58,7 @@ class Expander:
             if isinstance(piece, Literal):
                 _extend(found, (Segment(piece.text, spot.at(piece.row), spot.file),))
             else:
-                given = self._expanded(piece, spot)
-                _extend(found, joined(given) if isinstance(given, list) else given)
+                _extend(found, self._as_value(self._expanded(piece, spot), spot))
         self.state.work.copy(sum([len(each.text) for each in found]) + 64 * len(found))
         return tuple(found)
 
@@ -68,7 +75,10 @@ class Expander:
                 found.append((piece.text, piece.is_quoted))
             else:
                 given = self._expanded(piece, spot)
-                found.append((text_of(joined(given) if isinstance(given, list) else given), piece.is_quoted))
+                if isinstance(given, Chosen):
+                    found += self.operand(given.pieces, spot)
+                else:
+                    found.append((text_of(self._as_value(given, spot)), piece.is_quoted))
         self.state.work.copy(sum([len(text) for text, _ in found]))
         return found
 
@@ -83,13 +93,22 @@ class Expander:
                 done.append(tuple(current))
                 current = None
 
-        for piece in pieces:
+        stack = [(iter(pieces), "")]
+        while stack:
+            piece = next(stack[-1][0], None)
+            default = stack[-1][1]
+            if piece is None:
+                stack.pop()
+                continue
             self.state.work.spend(3)
             if isinstance(piece, Literal):
                 current = [] if current is None else current
-                _extend(current, (Segment(piece.text, spot.at(piece.row), spot.file),))
+                _extend(current, (Segment(piece.text, spot.at(piece.row), spot.file, default),))
                 continue
             given = self._expanded(piece, spot)
+            if isinstance(given, Chosen):
+                stack.append((iter(given.pieces), given.default or default))
+                continue
             for place, value in enumerate(given if isinstance(given, list) else [given]):
                 if place:
                     close()
@@ -132,7 +151,14 @@ class Expander:
             found.append((True, None))
         return found
 
-    def _expanded(self, piece: Piece, spot: Spot) -> Value | list[Value]:
+    def _as_value(self, given: Value | list[Value] | Chosen, spot: Spot) -> Value:
+        if isinstance(given, Chosen):
+            value = self.value(given.pieces, spot)
+            return tuple(each if each.default or not given.default else each._replace(default=given.default)
+                         for each in value)  # fmt: skip
+        return joined(given) if isinstance(given, list) else given
+
+    def _expanded(self, piece: Piece, spot: Spot) -> Value | list[Value] | Chosen:
         self.state.work.spend(4)
         line = spot.at(piece.row)
         if isinstance(piece, Parameter):
@@ -172,16 +198,18 @@ class Expander:
         self.state.work.spend(5 + len(text) // 4)
         return calculate(text, lambda inner: self._numeric(inner, depth + 1), _write_nothing)
 
-    def _parameter(self, given: Parameter, spot: Spot) -> Value | list[Value]:
+    def _parameter(self, given: Parameter, spot: Spot) -> Value | list[Value] | Chosen:
         line = spot.at(given.row)
         state = self.state
         unknown = state.hole(given.source, line, spot.file)
         if given.is_indirect:
             return self._indirect(given, spot, unknown)
         current = self._current(given, spot)
+        operator = given.operator
+        if current is None and self._is_absent(given, spot):
+            return self._of_absent(given, spot)
         if given.is_length:
             return self._length(given, current, line, spot.file, unknown)
-        operator = given.operator
         absent = state.unset(given.source, given.name, line, spot.file)
         if not operator:
             return absent if current is None else current
@@ -200,6 +228,22 @@ class Expander:
                 return unknown
             changed.append(found)
         return changed if isinstance(current, list) else changed[0]
+
+    def _is_absent(self, given: Parameter, spot: Spot) -> bool:
+        """Return whether a variable without a value is known to have none."""
+        if given.name.isdecimal() and given.name != "0":
+            return self.state.arguments is not None and not self._has_open_arguments()
+        return given.name in self.state.variables
+
+    def _of_absent(self, given: Parameter, spot: Spot) -> Value | Chosen:
+        """Return what `${X...}` is of a variable that has no value."""
+        if given.is_length:
+            return (Segment("0", spot.at(given.row), spot.file),)
+        if given.operator in ("=", ":="):
+            value = self.value(given.rest, spot)
+            self.state.put(given.name, value)
+            return value
+        return Chosen(given.rest) if given.operator in ("-", ":-") else ()
 
     def _current(self, given: Parameter, spot: Spot) -> Value | list[Value] | None:
         """Return what a variable holds, several values for all of an array, None where it is not set."""
@@ -228,8 +272,8 @@ class Expander:
             key = self.key(given.index, value, spot)
             if key is None or (key not in value.items and isinstance(key, str) and has_hole(key)):
                 return state.hole(given.source, spot.at(given.row), spot.file)
-            return value.items.get(key, ())
-        return value if self.number(given.index, spot) == 0 else ()
+            return value.items.get(key)
+        return value if self.number(given.index, spot) == 0 else None
 
     def key(self, index: str, array: Array | None, spot: Spot) -> int | str | None:
         """Return the key of an array's item, None where it has no value."""
@@ -252,7 +296,7 @@ class Expander:
                 return None
             if place == number:
                 return value
-        return ()
+        return None
 
     def _is_many(self, value: Value) -> bool:
         text = text_of(value)
@@ -264,7 +308,7 @@ class Expander:
     def _has_open_arguments(self) -> bool:
         return any(self._is_many(value) for value in self.state.arguments or ())
 
-    def _indirect(self, given: Parameter, spot: Spot, unknown: Value) -> Value | list[Value]:
+    def _indirect(self, given: Parameter, spot: Spot, unknown: Value) -> Value | list[Value] | Chosen:
         value = self.state.variables.get(given.name)
         if given.index in ("@", "*") and isinstance(value, Array):
             line = spot.at(given.row)
@@ -293,7 +337,7 @@ class Expander:
 
     def _chosen(
         self, given: Parameter, current: Value | list[Value] | None, absent: Value, spot: Spot
-    ) -> Value | list[Value]:
+    ) -> Value | list[Value] | Chosen:
         """Return what `${X:-d}` and its like choose."""
         state, operator = self.state, given.operator
         text = None if current is None else text_of(joined(current) if isinstance(current, list) else current)
@@ -315,20 +359,22 @@ class Expander:
                 return ()
             if has_hole(text) and operator == ":+" and not re.sub("[\ue000-\uf8ff]", "", text):
                 return state.hole(given.source, spot.at(given.row), spot.file)
-            return self.value(given.rest, spot)
-        if is_empty and operator in (":-", ":="):
+            return Chosen(given.rest)
+        if is_empty and operator == ":=":
             value = self.value(given.rest, spot)
-            if operator == ":=":
-                state.put(given.name, value)
+            state.put(given.name, value)
             return value
+        if is_empty and operator == ":-":
+            return Chosen(given.rest)
         return current if current is not None else absent
 
-    def _default(self, given: Parameter, spot: Spot) -> Value:
-        value = tuple(each if each.default else each._replace(default=given.source[:80])
-                      for each in self.value(given.rest, spot))  # fmt: skip
+    def _default(self, given: Parameter, spot: Spot) -> Value | Chosen:
+        chosen = Chosen(given.rest, given.source[:80])
         if given.operator in ("=", ":=") and re.fullmatch(r"[A-Za-z_]\w*", given.name):
+            value = self._as_value(chosen, spot)
             self.state.put(given.name, value)
-        return value
+            return value
+        return chosen
 
     def _part(self, given: Parameter, current: Value | list[Value], spot: Spot, unknown: Value) -> Value | list[Value]:
         """Return `${X:start:length}`."""

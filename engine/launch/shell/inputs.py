@@ -117,7 +117,7 @@ def take_inputs(data: bytes) -> tuple[bytes, list[Input]]:
             continue
         before = letter
         place += 1
-    return _blanked(data, taken) if found else data, found
+    return _blanked(data, taken), found
 
 
 def _lines(text: str) -> dict[str, list[int]]:

@@ -42,11 +42,8 @@ class State:
         self.variables[name] = value
 
     def remove(self, name: str) -> None:
-        """Unset a variable."""
-        before = self.variables.pop(name, None)
-        if before is not None:
-            self.work.hold(-length_of(before))
-            self._note(name, before)
+        """Unset a variable: it is known to have no value, as an array without items."""
+        self.put(name, Array({}))
 
     def _note(self, name: str, before: Variable | None) -> None:
         if self._journals:

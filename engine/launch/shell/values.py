@@ -28,7 +28,7 @@ __all__ = [
     "without_holes",
 ]
 
-MOST_WORK: Final = 4_000_000
+MOST_WORK: Final = 1_000_000
 """Units of work of a script; a statement takes some 30, a copied text one for 64 characters."""
 MOST_TEXT: Final = 8_000_000
 """Characters that variables hold together."""

@@ -22,8 +22,9 @@ _OPERATOR: Final = re.compile(r":[-=?+]|[-=?+]|##?|%%?|/[/#%]?|\^\^?|,,?|:|@")
 _BRACES: Final = re.compile(r"\{[^{}\s'\"]*(?:,|\.\.)[^{}\s'\"]*\}")
 _PLAIN: Final = re.compile(r"[^\\'\"$`{<>\n]+")
 _IN_STRING: Final = re.compile(r"[^\\\"$`\n]+")
-_SEPARATORS: Final = frozenset(" \t\n;&|()")
-_ORDINARY: Final = re.compile(r"[^\\'\"$`(){} \t\n;&|]+")
+_SEPARATORS: Final = frozenset(" \t\n;&|()<>")
+_REDIRECTION: Final = re.compile(r"[0-9]*(?:<<<|<<-?|<&|<>|>>|>&|>\||<|>)(?!\()|&>>?")
+_ORDINARY: Final = re.compile(r"[^\\'\"$`(){} \t\n;&|<>]+")
 _ANSI: Final = re.compile(r"\\(?:([abefnrtv\\'\"?])|x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4}))")
 _ANSI_LETTERS: Final = {
     "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'",
@@ -208,7 +209,9 @@ class _Scanner:
         operator = _OPERATOR.match(text, place)
         self.place = operator.end() if operator is not None else place
         begin = self.place
-        rest = tuple(self.pieces("}", in_string, depth + 1))
+        # A pattern is read as outside of a string, even within one.
+        is_pattern = operator is not None and operator[0][0] in "#%/"
+        rest = tuple(self.pieces("}", in_string and not is_pattern, depth + 1))
         source = text[start : self.place]
         if not source.endswith("}") or (operator is None and rest):
             return Unreadable(source, in_string, row)
@@ -282,6 +285,9 @@ def _end(text: str, place: int, closers: list[str]) -> int:
             closers.append(")")
         elif letter == "[" and top == "]":
             closers.append("]")
+        elif letter in "<>" and not closers and text.startswith("(", place + 1):
+            closers.append(")")
+            place += 1
         elif letter == "#" and top == ")" and before in " \t\n":
             place = text.find("\n", place)
             if place < 0:
@@ -308,7 +314,8 @@ def _finds(text: str, sign: str, start: int, end: int) -> int:
 def split_words(text: str) -> Iterator[tuple[int, str]]:
     """Yield the words of a text as they are written, and separators, each with its place.
 
-    Separators are line ends, `;`, `&`, `|`, `&&`, `||` and parentheses; comments are left out.
+    Separators are line ends, `;`, `&`, `|`, `&&`, `||`, parentheses and signs of redirection such as `2>&`; comments
+    are left out.
 
     Args:
         text: such as what stands between the brackets of an array or a condition.
@@ -323,7 +330,10 @@ def split_words(text: str) -> Iterator[tuple[int, str]]:
         elif letter == "#":
             end = text.find("\n", place)
             place = size if end < 0 else end
-        elif letter in _SEPARATORS:
+        elif (letter in "<>&" or letter.isdigit()) and (found := _REDIRECTION.match(text, place)):
+            yield place, found[0]
+            place = found.end()
+        elif letter in _SEPARATORS and not text.startswith(("<(", ">("), place):
             end = place + (2 if text[place : place + 2] in ("&&", "||", ";;") else 1)
             yield place, text[place:end]
             place = end
