@@ -294,8 +294,13 @@ def _asked(gpus: int | None, stated: Mapping[str, Any] | None, model: ModelLike 
         else:
             near = near_matches(name, [*columns, *SHAPE_WORDS])
             raise LaunchError(f"There is no field {shown(name)}" + (f"; did you mean {near[0]}?" if near else "."))
+    # Fields that another one decides altogether.
     if "zero_stage" in values:
         values.setdefault("optimizer_sharding", values["zero_stage"] > 0)
+    if "tensor_par_comm_type" in values:
+        values.setdefault("seq_par_ag_redo", values["tensor_par_comm_type"] == "rs_ag")
+    if values.get("activation_recompute") in ("full", "none"):
+        values.setdefault("selective_recompute", "attention")
     shape = {} if model is None else shape_of(model_of(model))
     origin = None if gpus is None else Origin("stated", "--procs")
     return Asked(gpus, origin, {}, values, shape)
