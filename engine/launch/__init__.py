@@ -9,9 +9,20 @@ names them. Facts about the frameworks, their flags, defaults and silent correct
     >>> engine.launch.read_flags("megatron", written.flags, gpus=64).execution            # doctest: +SKIP
 """
 
-from engine.launch.contract import Framework, LaunchError, LaunchFile, OnlyModelError, Reading, Written
-from engine.launch.conversion import complete, evaluable, read, read_flags, read_text, write
+from engine.launch.contract import (
+    Framework,
+    LaunchError,
+    LaunchFile,
+    OnlyModelError,
+    OpenFieldsError,
+    Origin,
+    Reading,
+    UnknownValue,
+    Written,
+)
+from engine.launch.conversion import complete, evaluable, network_of, read, read_flags, read_text, settle, write
 from engine.launch.flag_changes import FlagChange, flag_changes
+from engine.launch.origin_rows import assumed_sentence, origin_rows
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
 from engine.launch.standing import Change, Standing, Step, standing
@@ -24,19 +35,26 @@ __all__ = [
     "LaunchError",
     "LaunchFile",
     "OnlyModelError",
+    "OpenFieldsError",
+    "Origin",
     "Reading",
     "Standing",
     "Step",
+    "UnknownValue",
     "Written",
+    "assumed_sentence",
     "complete",
     "evaluable",
     "flag_changes",
     "framework_of",
     "model_of_shape",
     "named_shape",
+    "network_of",
+    "origin_rows",
     "read",
     "read_flags",
     "read_text",
+    "settle",
     "shape_of",
     "standing",
     "write",

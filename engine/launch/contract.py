@@ -14,20 +14,25 @@ from typing import Any, Literal, Protocol
 from models import Model
 
 __all__ = [
-    "Found",
-    "Framework",
-    "LaunchError",
-    "LaunchFile",
-    "Order",
-    "Origin",
-    "Reading",
-    "UnknownValue",
+    "Asked", "Found", "Framework", "LaunchError", "LaunchFile", "OnlyModelError", "OpenFieldsError", "Order",
+    "Origin", "Reading", "UnknownValue",
     "Written",
-]
+]  # fmt: skip
 
 
 class LaunchError(ValueError):
     """A configuration cannot be written or read; the message is one sentence that says what would be right."""
+
+
+class OpenFieldsError(LaunchError):
+    """A configuration leaves fields open that a prediction needs.
+
+    `fields` has those that the user has to state, by name, with the reason; what follows from them is not among them.
+    """
+
+    def __init__(self, message: str, fields: Mapping[str, Origin]) -> None:
+        super().__init__(message)
+        self.fields = dict(fields)
 
 
 class OnlyModelError(LaunchError):
@@ -36,23 +41,24 @@ class OnlyModelError(LaunchError):
 
 @dataclass(frozen=True, slots=True)
 class UnknownValue:
-    """Value of a flag that the configuration takes from elsewhere, such as a variable that nothing in it sets."""
+    """Value that a configuration takes from outside, in place of the value: `$TP`, `${oc.env:TP}`, `get_size()`."""
 
     expression: str
-    line: int
-    file: str
+    line: int = 0
+    file: str = ""
 
     def __str__(self) -> str:
-        return self.expression
+        place = f" in line {self.line}" if self.line else ""
+        return f"{self.expression[:80]}{place}" + (f" of {self.file[:80]}" if self.file and place else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value comes from: the configuration states it, it is a documented default, or it is unknown."""
+    """Source of a value: stated in a file (with its line), the framework's documented default, or unknown."""
 
     kind: Literal["stated", "default", "unknown"]
     words: str = ""
-    """Words that give it, as the configuration or the documentation has them."""
+    """Flags that state it, the framework whose default it is, or the expression that is not known."""
     file: str = ""
     line: int = 0
 
@@ -140,11 +146,24 @@ class Reading:
     remarks: tuple[str, ...] = ()
     """What was read as the nearest that there is here, or corrected as the framework does it."""
     left: tuple[str, ...] = ()
-    """What other sources have to say, as the configuration does not: a field or a thing each."""
+    """What is left open: fields, words of the model's shape, or things that other sources have to say."""
     refused: str = ""
     """Why the framework itself would not start this; empty where nothing speaks against it."""
     flags: Mapping[str, Any] = field(default_factory=dict)
     """What was read, by the framework's names."""
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """Source of every value of `execution` and `model` and of `num_procs`, by name, and of those left open."""
+    without_effect: tuple[str, ...] = ()
+    """Flags that are set and change nothing that is predicted."""
+    recipes: tuple[str, ...] = ()
+    """Names of the recipes of which the file has several."""
+    title: str = ""
+    """Name of the program whose defaults count: of the framework, or of a variant of it."""
+
+    @property
+    def open_fields(self) -> dict[str, Origin]:
+        """Returns what is left open because its value is not known, by field or word of the model's shape."""
+        return {name: each for name, each in self.origins.items() if each.kind == "unknown" and each.words}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -162,7 +181,27 @@ class Found:
     unread: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict)
-    """Where the value of each flag comes from, as far as the file's lines are known."""
+    """Where each flag stands, and under "gpus" where the number of GPUs stands."""
+    is_certain: bool = True
+    """Whether the file can be of no other framework; of guesses the first counts where nothing is certain."""
+    recipes: tuple[str, ...] = ()
+    """Names of the recipes of which the file has several."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a caller states beside a configuration."""
+
+    gpus: int | None = None
+    gpus_origin: Origin | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """Where each flag stands."""
+    stated: Mapping[str, Any] = field(default_factory=dict)
+    """Values of fields that the caller states for what a configuration leaves open; they count more than it."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """Shape of the model that the caller names, by the words of `engine.launch.shapes`; empty where none."""
+    takes_defaults: bool = False
+    """Whether files and variables that are not at hand are taken to hold no flags that are read."""
 
 
 class Framework(Protocol):
@@ -202,22 +241,25 @@ class Framework(Protocol):
         Raises `LaunchError` where the framework would refuse the execution, with its reason.
         """
 
-    def find(self, text: str, name: str) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
         """Returns what a file holds, None where it is not one of this framework's.
 
         Args:
             text: of the file, at most `engine.launch.conversion.MOST_BYTES` long.
             name: of the file, without folders.
+            recipe: name of one recipe of a file that has several; the one for pretraining where None.
 
         Raises `LaunchError` for a file of this framework that cannot be read.
         """
 
-    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
         """Returns what flags say.
 
         Args:
-            flags: values by the framework's names; True for a flag without a value.
-            gpus: how many there are, where something other than the flags says it.
+            flags: values by the framework's names; True for a flag without a value, an `UnknownValue` for one that
+                the configuration takes from outside. A key that is no flag with an `UnknownValue` stands for words
+                that are not at hand and may hold any flag.
+            asked: what the caller states beside them.
 
         Raises `LaunchError` where a value that decides is no such value at all.
         """

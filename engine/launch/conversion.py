@@ -12,13 +12,27 @@ from typing import Any, Final
 from engine.columns import ALL_FIELDS, Column
 from engine.columns.fields import CHOICE_LABELS
 from engine.executions.field_values import flag, whole_number
-from engine.launch.contract import LaunchError, OnlyModelError, Order, Reading, UnknownValue, Written
+from engine.launch.contract import (
+    Asked,
+    Found,
+    Framework,
+    LaunchError,
+    OnlyModelError,
+    OpenFieldsError,
+    Order,
+    Origin,
+    Reading,
+    Written,
+)
+from engine.launch.file_kinds import foreign_program, is_model_config, name_by_kind, possible_frameworks
 from engine.launch.registry import FRAMEWORKS, framework_of
-from engine.launch.shapes import shape_of
-from models import ModelLike, model_of, unrepresented
-from models.documents import check_numbers, shown
+from engine.launch.shapes import SHAPE_WORDS, model_of_shape, shape_of
+from models import Model, ModelLike, edited, model_of, unrepresented
+from models.documents import check_numbers, near_matches, shown
 
-__all__ = ["MOST_BYTES", "complete", "evaluable", "read", "read_flags", "read_text", "write"]
+__all__ = [
+    "MOST_BYTES", "complete", "evaluable", "network_of", "read", "read_flags", "read_text", "settle", "write",
+]  # fmt: skip
 
 MOST_BYTES: Final = 2_000_000
 """Largest file that is read [bytes]; published scripts have some ten thousand."""
@@ -111,18 +125,84 @@ def complete(execution: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def evaluable(execution: Mapping[str, Any]) -> dict[str, Any]:
+_ASSUMED: Final[Mapping[str, Any]] = {
+    "attention_kernel": None, "launch": "fused", "activation_recompute": "none", "selective_recompute": "attention",
+    "gradient_datatype": "float32",
+}  # fmt: skip
+"""Fields that some files never state, because code or the system does, with what counts until the user states them;
+None: the system's default."""
+
+
+def settle(reading: Reading) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the execution of a reading with every field, and which of its values nothing states: assumptions, to be
+    said wherever figures of it are.
+
+    Args:
+        reading: of a configuration.
+
+    Raises `OpenFieldsError` where a field that decides is open, and `LaunchError` as `complete` does.
+    """
+    execution = dict(reading.execution)
+    assumed: dict[str, Any] = {}
+    asked: dict[str, Origin] = {}
+    seen: set[int] = set()
+    names = {column.name: column.label for column in ALL_FIELDS}
+    for name, origin in reading.origins.items():
+        if origin.kind != "unknown" or name in execution or name in reading.model:
+            continue
+        if not origin.words and name in _ASSUMED:
+            assumed[name] = _ASSUMED[name]
+        elif id(origin) not in seen:
+            asked[name] = origin
+        seen.add(id(origin))
+    if any(name in SHAPE_WORDS for name in asked):
+        asked = {name: each for name, each in asked.items() if name not in SHAPE_WORDS} | {
+            "model": next(each for name, each in asked.items() if name in SHAPE_WORDS)
+        }
+    if asked:
+        places: dict[str, list[str]] = {}
+        for name, origin in asked.items():
+            place = f" (line {origin.line})" if origin.line else ""
+            places.setdefault(f"{origin.words}{place}" if origin.words else "not said", []).append(
+                f"{names.get(name, name)}"
+            )
+        told = "; ".join(f"{', '.join(fields)}: {place}" for place, fields in places.items())
+        raise OpenFieldsError(f"The configuration leaves open what a prediction needs. {told}.", asked)
+    return complete({**execution, **{name: value for name, value in assumed.items() if value is not None}}), assumed
+
+
+def network_of(reading: Reading, model: ModelLike | None, name: str = "imported") -> Model:
+    """Returns the model that a configuration trains, at its sequence length.
+
+    Args:
+        reading: of the configuration.
+        model: that the caller names; the one that the configuration describes where None.
+        name: of a model that the library does not have.
+
+    Raises `LaunchError` where nothing says which model it is; `models.ModelFileError` for an unknown one.
+    """
+    if model is None:
+        return model_of_shape(reading.model, name)
+    network, origin = model_of(model), reading.origins.get("seq")
+    sequence = reading.model.get("seq")
+    if sequence is None or sequence == network.seq_size or origin is None or origin.words == "--model":
+        return network
+    return edited(network, {"seq_size": int(sequence)})
+
+
+def evaluable(execution: Mapping[str, Any] | Reading) -> dict[str, Any]:
     """Returns an execution with every field that it states, as cost models take it.
 
     Configurations leave on what has no effect, which cost models refuse as a contradiction: gathers repeated where
     whole blocks are recomputed, and sharing or overlapping something among replicas where there is one.
 
     Args:
-        execution: values by field name, such as those of a `Reading`.
+        execution: values by field name, or a `Reading`, of which no open field is filled in.
 
-    Raises `LaunchError` as `complete` does.
+    Raises `LaunchError` as `complete` does, and `OpenFieldsError` as `settle` does.
     """
-    fields = {name: value for name, value in complete(execution).items() if value is not None}
+    whole = settle(execution)[0] if isinstance(execution, Reading) else complete(execution)
+    fields = {name: value for name, value in whole.items() if value is not None}
     if fields["activation_recompute"] == "full" or fields["tensor_par_comm_type"] != "rs_ag":
         fields["seq_par_ag_redo"] = False
     if fields["data_par"] * fields["context_par"] == 1:
@@ -171,40 +251,93 @@ def _value(column: Column, value: Any) -> Any:
     return found
 
 
-def read_flags(framework: str, flags: Mapping[str, Any] | Sequence[str], *, gpus: int | None = None) -> Reading:
+def read_flags(
+    framework: str, flags: Mapping[str, Any] | Sequence[str], *, gpus: int | None = None,
+    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
+) -> Reading:  # fmt: skip
     """Returns what flags of a framework say of an execution and its model.
 
     Args:
         framework: name of it, one of `engine.launch.FRAMEWORKS`.
-        flags: values by the framework's names, True for a flag without a value; or the words of a command line.
+        flags: values by the framework's names, True for a flag without a value, an `UnknownValue` for one that is
+            taken from outside; or the words of a command line.
         gpus: how many there are, where something beside the flags says it; without it, what follows from it is left.
+        stated: values by field that the caller states; they count more than the flags.
+        model: which it is; it counts more than the flags, but for the sequence length.
+        takes_defaults: whether words that are not at hand are taken to hold no flags that are read.
 
     Raises `LaunchError` for an unknown framework, and for flags that are none.
     """
     chosen = framework_of(framework)
-    if gpus is not None and (isinstance(gpus, bool) or not isinstance(gpus, int) or not 1 <= gpus <= LARGEST):
-        raise LaunchError(f"The number of GPUs is {shown(gpus)}; it must be a whole number from 1.")
+    asked = replace(_asked(gpus, stated, model), takes_defaults=takes_defaults)
     if isinstance(flags, str) or not isinstance(flags, Mapping | Sequence):
         raise LaunchError(f"The flags are {shown(flags)}; give values by flag, or a list of words.")
     if len(flags) > MOST_FLAGS:
         raise LaunchError(f"There are {len(flags):,} flags; at most {MOST_FLAGS:,} are read.")
     if not isinstance(flags, Mapping):
-        found = chosen.find(" ".join(_quoted(str(word)) for word in flags), "")
-        flags, gpus = (found.flags, gpus or found.gpus) if found is not None else ({}, gpus)
-    return chosen.read_flags({str(name): value for name, value in flags.items()}, gpus)
+        found = chosen.find(" ".join(_quoted(str(word)) for word in flags), "") or Found({})
+        return _reading(chosen, found, asked)
+    return chosen.read_flags({str(name): value for name, value in flags.items()}, asked)
+
+
+def _asked(gpus: int | None, stated: Mapping[str, Any] | None, model: ModelLike | None) -> Asked:
+    """What a caller states, checked field by field. Raises `LaunchError` naming the field at fault."""
+    if gpus is not None and (isinstance(gpus, bool) or not isinstance(gpus, int) or not 1 <= gpus <= LARGEST):
+        raise LaunchError(f"The number of GPUs is {shown(gpus)}; it must be a whole number from 1.")
+    columns = {column.name: column for column in ALL_FIELDS}
+    values: dict[str, Any] = {}
+    for name, value in (stated or {}).items():
+        if name == "num_procs":
+            gpus = _value(columns[name], value)
+        elif name in columns:
+            values[name] = _value(columns[name], value)
+        elif name in SHAPE_WORDS:
+            values[name] = value
+        else:
+            near = near_matches(name, [*columns, *SHAPE_WORDS])
+            raise LaunchError(f"There is no field {shown(name)}" + (f"; did you mean {near[0]}?" if near else "."))
+    # Fields that another one decides altogether.
+    if "zero_stage" in values:
+        values.setdefault("optimizer_sharding", values["zero_stage"] > 0)
+    if "tensor_par_comm_type" in values:
+        values.setdefault("seq_par_ag_redo", values["tensor_par_comm_type"] == "rs_ag")
+    if values.get("activation_recompute") in ("full", "none"):
+        values.setdefault("selective_recompute", "attention")
+    shape = {} if model is None else shape_of(model_of(model))
+    origin = None if gpus is None else Origin("stated", "--procs")
+    return Asked(gpus, origin, {}, values, shape)
+
+
+def _reading(framework: Framework, found: Found, asked: Asked) -> Reading:
+    """What the contents of a file say, with where each flag stands."""
+    gpus, origin = (
+        (asked.gpus, asked.gpus_origin) if asked.gpus is not None else (found.gpus, found.origins.get("gpus"))
+    )
+    reading = framework.read_flags(found.flags, replace(asked, gpus=gpus, gpus_origin=origin, origins=found.origins))
+    return replace(
+        reading, unread=tuple(dict.fromkeys((*found.unread, *reading.unread))),
+        remarks=tuple(dict.fromkeys((*found.remarks, *reading.remarks))), recipes=found.recipes,
+    )  # fmt: skip
 
 
 def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def read(path: str | os.PathLike[str], *, framework: str | None = None, gpus: int | None = None) -> Reading:
+def read(
+    path: str | os.PathLike[str], *, framework: str | None = None, gpus: int | None = None, recipe: str | None = None,
+    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
+) -> Reading:  # fmt: skip
     """Returns what a launch configuration in a file says: a script or command line, a recipe, YAML, TOML or JSON.
 
     Args:
         path: of the file.
-        framework: name of the framework; the first that knows the file where None.
+        framework: name of the framework; the one that knows the file where None.
         gpus: how many there are, which counts more than what the file says.
+        recipe: name of one recipe of a Python file that has several; the first for pretraining where None.
+        stated: values by field that the caller states for what the file leaves open; they count more than it.
+        model: which it is; it counts more than the file, but for the sequence length.
+        takes_defaults: whether files and variables that are not at hand are taken to hold no flags that are read.
 
     Raises `LaunchError` for a file that cannot be read, or is of no framework that is known.
     """
@@ -224,19 +357,29 @@ def read(path: str | os.PathLike[str], *, framework: str | None = None, gpus: in
             raise
         told = (getattr(problem, "strerror", None) or type(problem).__name__).lower()
         raise LaunchError(f"{name} cannot be read ({told}); name a launch configuration.") from None
-    return read_text(content, os.path.basename(os.fspath(path)), framework=framework, gpus=gpus)
+    return read_text(content, os.path.basename(os.fspath(path)), framework=framework, gpus=gpus,
+                     recipe=recipe, stated=stated, model=model, takes_defaults=takes_defaults)  # fmt: skip
 
 
-def read_text(content: bytes | str, name: str, *, framework: str | None = None, gpus: int | None = None) -> Reading:
+def read_text(
+    content: bytes | str, name: str, *, framework: str | None = None, gpus: int | None = None,
+    recipe: str | None = None, stated: Mapping[str, Any] | None = None, model: ModelLike | None = None,
+    takes_defaults: bool = False,
+) -> Reading:  # fmt: skip
     """Returns what the text of a launch configuration says.
 
     Args:
         content: of the file.
         name: of the file, for messages and for its ending.
-        framework: name of the framework; the first that knows the file where None.
+        framework: name of the framework; the one that knows the file where None.
         gpus: how many there are, which counts more than what the file says.
+        recipe: name of one recipe of a Python file that has several; the first for pretraining where None.
+        stated: values by field that the caller states for what the file leaves open; they count more than it.
+        model: which it is; it counts more than the file, but for the sequence length.
+        takes_defaults: whether files and variables that are not at hand are taken to hold no flags that are read.
 
-    Raises `LaunchError` for what is no text, too long, or of no framework that is known.
+    Raises `LaunchError` for what is no text, too long, or of no framework that is known; `OnlyModelError` for the
+    configuration of a model.
     """
     if isinstance(content, bytes):
         try:
@@ -247,25 +390,34 @@ def read_text(content: bytes | str, name: str, *, framework: str | None = None, 
         raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration: too long, or not text.")
     check_numbers(content, shown(name)[1:-1], LaunchError)
     content = content.replace("\r\n", "\n").replace("\r", "\n")
-    asked = FRAMEWORKS.values() if framework is None else (framework_of(framework),)
-    for each in asked:
-        found = each.find(content, name)
-        if found is None:
-            continue
-        open_flags = {flag: value for flag, value in found.flags.items() if isinstance(value, UnknownValue)}
-        known = {flag: value for flag, value in found.flags.items() if flag not in open_flags}
-        reading = each.read_flags(known, gpus if gpus is not None else found.gpus)
-        unknown = [f"{flag} is {value.expression} on line {value.line}, which has no value."
-                   for flag, value in open_flags.items()]  # fmt: skip
-        return Reading(
-            reading.framework, reading.version, reading.execution, reading.model, reading.num_procs,
-            reading.not_modelled, (*unknown, *found.unread, *reading.unread), (*found.remarks, *reading.remarks),
-            reading.left, reading.refused, reading.flags,
-        )  # fmt: skip
-    if '"model_type"' in content and content.lstrip().startswith("{"):
+    asked = replace(_asked(gpus, stated, model), takes_defaults=takes_defaults)
+    if is_model_config(content):
         raise OnlyModelError(
             f"{shown(name)[1:-1]} is a Hugging Face config.json, which says how a model is built, not how it is "
             "trained; give it where a model is asked for."
         )
-    titles = ", ".join(each.title for each in asked)
+    known = FRAMEWORKS.values() if framework is None else (framework_of(framework),)
+    titles = ", ".join(each.title for each in known)
+    name = name_by_kind(content, name)
+    if framework is None and (foreign := foreign_program(content, name)) is not None:
+        raise LaunchError(
+            f"{shown(name)[1:-1]} is a configuration of {foreign}, which is not read here; read are those of {titles}."
+        )
+    guess: tuple[Framework, Found] | None = None
+    problem: LaunchError | None = None
+    for each in possible_frameworks(content, name, known):
+        try:
+            found = each.find(content, name, recipe)
+        except LaunchError as error:
+            problem = problem or error  # another framework may know the file
+            continue
+        if found is None:
+            continue
+        if found.is_certain:
+            return _reading(each, found, asked)
+        guess = guess or (each, found)
+    if guess is not None:
+        return _reading(*guess, asked)
+    if problem is not None:
+        raise problem
     raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration that is known here; read are those of {titles}.")

@@ -1,23 +1,33 @@
-"""Collecting what is read or written while a configuration is gone through."""
+"""Collecting what is read or written while a configuration is gone through, with the source of every value.
+
+A value gets into a `Reading` only through `Report.say` and `Report.describe`, which run a rule and watch what it asks
+for: flags by `Arguments` and `Settings`, and fields that were read before. From that follows the origin of the value.
+A rule that meets a value that is not known, or a field that is open, leaves its own field open; it cannot fill it in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from engine.launch.contract import LaunchError, Reading
+from engine.launch.contract import Asked, LaunchError, Origin, Reading, UnknownValue
+from engine.launch.shapes import SHAPE_WORDS
 from models.documents import shown
 
-__all__ = ["Report", "truth", "whole"]
+__all__ = ["OPEN", "Fields", "OpenValue", "Report", "truth", "whole"]
 
 _ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+OPEN: Final = object()
+"""What a rule returns where other sources have to say the value."""
+MODEL_SHAPE: Final = "the model's shape"
 
 
 def truth(value: Any, name: str) -> bool:
     """Returns a truth value as configurations write it: True, "true", "yes", 1; None is false.
 
     Args:
-        value: as it stands there.
+        value: from the configuration.
         name: of the flag, for the message.
 
     Raises `LaunchError` for anything else.
@@ -36,14 +46,14 @@ def whole(value: Any, name: str, least: int = 1) -> int:
     """Returns a whole number as configurations write it: 8, "8", 8.0.
 
     Args:
-        value: as it stands there.
+        value: from the configuration.
         name: of the flag, for the message.
         least: smallest number that makes sense.
 
     Raises `LaunchError` for anything else.
     """
     try:
-        number = float(str(value).strip()) if not isinstance(value, bool) else float("nan")
+        number = float(str(value).strip()[:400]) if not isinstance(value, bool) else float("nan")
         if number == int(number) and least <= number <= 2**31:
             return int(number)
     except (ValueError, OverflowError):
@@ -51,14 +61,247 @@ def whole(value: Any, name: str, least: int = 1) -> int:
     raise LaunchError(f"{name} is {shown(value)}; it must be a whole number from {least}.")
 
 
+class OpenValue(Exception):  # noqa: N818 - a signal between a reader and its report, never an error of the user
+    """Signal that a rule asked for a value that is not known."""
+
+    def __init__(self, origin: Origin) -> None:
+        super().__init__(origin.words)
+        self.origin = origin
+
+
+@dataclass
+class _Trail:
+    """What a rule has asked for."""
+
+    stated: dict[str, Origin] = field(default_factory=dict)
+    """Flags that were stated, by name."""
+    has_default: bool = False
+    fields: list[Origin] = field(default_factory=list)
+
+
+class Fields(Mapping[str, Any]):
+    """Values by field, as rules see them: asking for an open field leaves what depends on it open, too."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.values_known: dict[str, Any] = {}
+        self.origins: dict[str, Origin] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        origin = self.origins.get(name)
+        if origin is not None and name not in self.values_known:
+            raise OpenValue(origin)
+        value = self.values_known[name]
+        if origin is not None:
+            self._report.saw_field(origin)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_known)
+
+    def __len__(self) -> int:
+        return len(self.values_known)
+
+    def known(self, name: str) -> Any:
+        """Returns a value, None where the field is open or absent; for remarks, never for values."""
+        return self.values_known.get(name)
+
+
 class Report:
     """What was found so far: fields, model, and the lists of a `Reading` or `Written`, each said once."""
 
-    def __init__(self) -> None:
-        self.execution: dict[str, Any] = {}
-        self.model: dict[str, Any] = {}
+    def __init__(self, title: str = "the framework", asked: Asked | None = None) -> None:
+        self.title = title
+        self.asked = asked or Asked()
+        self.execution, self.model = Fields(self), Fields(self)
         self.lists: dict[str, dict[str, None]] = {}
         self.refused = ""
+        self._trails: list[_Trail] = []
+        for word, value in self.asked.model.items():
+            self.model.values_known[word] = value
+            self.model.origins[word] = Origin("stated", "--model")
+
+    def start_model(self, shape: Mapping[str, Any], origin: Origin) -> None:
+        """Takes over a model's shape that a name stands for; what is stated beside the name counts more.
+
+        Args:
+            shape: values by word.
+            origin: of the name.
+        """
+        for word, value in shape.items():
+            if word not in self.asked.model:
+                self.model.values_known[word] = value
+                self.model.origins[word] = origin
+
+    def open_model(self, origin: Origin) -> None:
+        """Leaves every word of the model's shape open, as the name that it stands behind is not known.
+
+        Args:
+            origin: of the name.
+        """
+        self.remark(f"{origin.words} is not known; give the model beside it.")
+        for word in SHAPE_WORDS:
+            if word != "seq" and not self.asked.model:
+                self.model.origins[word] = origin
+
+    # Watching.
+
+    def saw_flag(self, name: str, is_stated: bool) -> None:
+        """Notes that a rule asks for a flag.
+
+        Args:
+            name: of the flag, as the configuration writes it.
+            is_stated: whether it is stated there; else its default counts.
+        """
+        if self._trails and is_stated:
+            self._trails[-1].stated[name] = self.origin_of(name)
+        elif self._trails:
+            self._trails[-1].has_default = True
+
+    def origin_of(self, name: str) -> Origin:
+        """Returns where a flag stands.
+
+        Args:
+            name: of the flag, which is stated.
+        """
+        return self.asked.origins.get(name) or Origin("stated", name)
+
+    def saw_field(self, origin: Origin) -> None:
+        """Notes that a rule asks for a field that was read before."""
+        if self._trails:
+            self._trails[-1].fields.append(origin)
+
+    def unknown(self, name: str, value: UnknownValue) -> OpenValue:
+        """Returns the signal that a flag has no value that is known.
+
+        Args:
+            name: of the flag.
+            value: its stand-in.
+        """
+        words = value.expression if name == value.expression else f"{name} {value.expression}"
+        return OpenValue(Origin("unknown", words[:160], value.file, value.line))
+
+    # Values.
+
+    def say(self, names: str | tuple[str, ...], rule: Callable[[], Any], words: str = "") -> None:
+        """Sets fields of the execution to what a rule returns, a tuple for several; `OPEN` leaves a field open.
+
+        Args:
+            names: fields.
+            rule: reads flags and fields.
+            words: what states the value, where it follows from other fields.
+        """
+        self._settle(self.execution, (names,) if isinstance(names, str) else names, rule, words)
+
+    def say_if_any(self, name: str, rule: Callable[[], Any], words: str = "") -> None:
+        """Sets a field as `say` does; None leaves the field to its default, which says the same.
+
+        Args:
+            name: field.
+            rule: reads flags and fields.
+            words: what states the value, where it follows from other fields.
+        """
+        self.say(name, rule, words)
+        if name in self.execution.values_known and self.execution.values_known[name] is None:
+            del self.execution.values_known[name], self.execution.origins[name]
+
+    def describe(self, names: str | tuple[str, ...], rule: Callable[[], Any], words: str = "") -> None:
+        """Sets words of the model's shape to what a rule returns, as `say` does; None says nothing of a word.
+
+        A model that the caller names counts more than the configuration, but for the sequence length.
+
+        Args:
+            names: words of `engine.launch.shapes`.
+            rule: reads flags and words.
+            words: what states the value, where it follows from others.
+        """
+        self._settle(self.model, (names,) if isinstance(names, str) else names, rule, words)
+
+    def note(self, rule: Callable[[], None]) -> None:
+        """Runs a rule that only adds to lists; where it meets an open value, a remark says so.
+
+        Args:
+            rule: reads flags and fields.
+        """
+        self._trails.append(_Trail())
+        try:
+            rule()
+        except OpenValue as signal:
+            if signal.origin.words and not self._is_about_field(signal.origin):
+                self.remark(f"{signal.origin.words} is not known; what depends on it is not checked.")
+        finally:
+            self._trails.pop()
+
+    def _is_about_field(self, origin: Origin) -> bool:
+        known = (*self.execution.origins.values(), *self.model.origins.values())
+        return any(origin is each or origin == each for each in known)
+
+    def _settle(self, fields: Fields, names: tuple[str, ...], rule: Callable[[], Any], words: str) -> None:
+        trail = _Trail()
+        self._trails.append(trail)
+        try:
+            found = rule()
+            values = found if len(names) > 1 and isinstance(found, tuple) else (found,) * len(names)
+            origin = self._origin(trail, words)
+        except OpenValue as signal:
+            values, origin = (OPEN,) * len(names), signal.origin
+        finally:
+            self._trails.pop()
+        for name, value in zip(names, values, strict=True):
+            self._put(fields, name, value, origin)
+
+    def _origin(self, trail: _Trail, words: str) -> Origin:
+        if trail.stated:
+            first = next(iter(trail.stated.values()))
+            return Origin("stated", ", ".join(trail.stated), first.file, first.line)
+        if words and not trail.has_default and any(each.kind == "stated" for each in trail.fields):
+            return Origin("stated", words)
+        return Origin("default", f"default of {self.title}")
+
+    def _put(self, fields: Fields, name: str, value: Any, origin: Origin) -> None:
+        stated = self.asked.stated
+        if name in stated:
+            if fields.values_known.get(name) != stated[name]:
+                fields.values_known[name] = stated[name]
+            fields.origins[name] = Origin("stated", "--set")
+            return
+        if fields is self.model and self.asked.model:
+            known = self.asked.model.get(name)
+            if name == "seq" and value is not OPEN and value is not None and origin.kind == "stated":
+                pass
+            else:
+                if value is not OPEN and value is not None and origin.kind == "stated" and known not in (value, None):
+                    self.remark(f"{origin.words} says {SHAPE_WORDS.get(name, name)} {shown(value)}; the model that is "
+                                f"named has {shown(known)}, which counts.")  # fmt: skip
+                return
+        before = fields.origins.get(name)
+        if fields is self.model and (
+            value is None or (origin.kind == "default" and before is not None and before.kind == "stated")
+        ):
+            return
+        if value is OPEN:
+            fields.values_known.pop(name, None)
+            fields.origins[name] = origin if origin.kind == "unknown" else Origin("unknown")
+            if fields is self.execution:
+                self.leave(name)
+            return
+        fields.values_known[name] = value
+        fields.origins[name] = origin
+
+    def told_gpus(self) -> Any:
+        """Returns how many GPUs something beside the flags states; `OPEN` where nothing does."""
+        if self.asked.gpus is None:
+            origin = self.asked.gpus_origin
+            if origin is not None and origin.kind == "unknown":
+                raise OpenValue(origin)
+            return OPEN
+        name = "gpus"
+        origin = self.asked.gpus_origin or Origin("stated", "number of GPUs")
+        if self._trails:
+            self._trails[-1].stated[origin.words or name] = origin
+        return self.asked.gpus
+
+    # Lists.
 
     def _add(self, which: str, words: Iterable[str]) -> None:
         self.lists.setdefault(which, {}).update(dict.fromkeys(words))
@@ -70,6 +313,10 @@ class Report:
     def not_expressible(self, *words: str) -> None:
         """Notes what the framework has no place for."""
         self._add("not_expressible", words)
+
+    def without_effect(self, *words: str) -> None:
+        """Notes what is set and changes nothing that is predicted."""
+        self._add("without_effect", words)
 
     def unread(self, *words: str) -> None:
         """Notes what is not known or not understood."""
@@ -91,9 +338,28 @@ class Report:
         """Returns a list, in the order in which it was noted."""
         return tuple(self.lists.get(which, ()))
 
-    def reading(self, framework: str, version: str, flags: Mapping[str, Any], gpus: int | None) -> Reading:
-        """Returns everything as a `Reading`."""
+    def reading(self, framework: str, version: str, flags: Mapping[str, Any]) -> Reading:
+        """Returns everything as a `Reading`.
+
+        Args:
+            framework: name of it.
+            version: as of which it was read.
+            flags: what was read.
+        """
+        execution, model = dict(self.execution.values_known), dict(self.model.values_known)
+        for name in self.asked.stated:
+            if name in execution:
+                self.lists.get("left", {}).pop(name, None)
+        open_words = [word for word in self.model.origins if word not in model]
+        if "layers" in open_words or len(open_words) > 2:
+            self.leave(MODEL_SHAPE)
+        else:
+            self.leave(*open_words)
+        if self.asked.model:
+            for each in (MODEL_SHAPE, "model shape"):
+                self.lists.get("left", {}).pop(each, None)
         return Reading(
-            framework, version, self.execution, self.model, gpus, self.listed("not_modelled"), self.listed("unread"),
-            self.listed("remarks"), self.listed("left"), self.refused, dict(flags),
+            framework, version, execution, model, execution.get("num_procs"), self.listed("not_modelled"),
+            self.listed("unread"), self.listed("remarks"), self.listed("left"), self.refused, dict(flags),
+            {**self.model.origins, **self.execution.origins}, self.listed("without_effect"), title=self.title,
         )  # fmt: skip

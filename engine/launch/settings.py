@@ -10,10 +10,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from engine.launch.contract import LaunchError
+from engine.launch.contract import LaunchError, UnknownValue
+from engine.launch.report import Report
 from models.documents import shown
 
-__all__ = ["LARGEST", "Settings"]
+__all__ = ["LARGEST", "Settings", "is_hidden"]
 
 LARGEST = 2**53
 """No number of a configuration is larger; beyond it floats skip whole numbers."""
@@ -21,24 +22,73 @@ _ON, _OFF = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "of
 _NOTHING = frozenset({"", "none", "null", "~"})
 
 
-class Settings:
-    """The keys and values of one launch configuration, and which of them have been asked for."""
+def is_hidden(key: str, value: Any) -> bool:
+    """Returns whether an entry of flags stands for words that are not at hand and may hold any flag.
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        """Takes the keys and values; keys may have the dashes of flags in front."""
+    Args:
+        key: of the entry.
+        value: of the entry.
+    """
+    return isinstance(value, UnknownValue) and key == value.expression
+
+
+class Settings:
+    """The keys and values of one launch configuration, and which of them have been asked for.
+
+    Asking for a value that is not known raises the signal of `engine.launch.report` that leaves a field open.
+    """
+
+    def __init__(self, given: Mapping[str, Any], report: Report, prefix: str = "") -> None:
+        """Takes the keys and values; keys may have the dashes of flags in front.
+
+        Args:
+            given: values by key.
+            report: which watches what is asked for.
+            prefix: of the keys, where they are a section of a document.
+        """
         self.given: dict[str, Any] = {str(key).lstrip("-"): value for key, value in given.items()}
         self.asked: set[str] = set()
+        self._report, self._prefix = report, prefix
+        self.hidden = [value for key, value in given.items() if is_hidden(str(key), value)]
+        for value in self.hidden:
+            self.given.pop(value.expression.lstrip("-"), None)
 
     def has(self, *names: str) -> bool:
-        """Tells whether one of these keys is given with a value; it counts as asked for."""
+        """Returns whether one of these keys is given with a value; it counts as asked for."""
         self.asked.update(names)
         return any(self._value(name) is not None for name in names)
+
+    def raw(self, name: str) -> Any:
+        """Returns a value as it is given, None where the key is absent or empty."""
+        return self._value(name)
+
+    def section(self, name: str) -> Settings:
+        """Returns a section of a nested document; an absent one is empty, and `true` stands for an enabled one.
+
+        Raises LaunchError where something else stands there.
+        """
+        found = self.given.get(name)
+        self.asked.add(name)
+        if isinstance(found, UnknownValue):
+            raise self._report.unknown(self._prefix + name, found)
+        if isinstance(found, bool):
+            found = {"enabled": found, "stage": int(found)}
+        if found is not None and not isinstance(found, Mapping):
+            raise LaunchError(f"{self._prefix}{self._prefix}{name} is {shown(found)}; it must be a table in braces.")
+        return Settings(found or {}, self._report, f"{self._prefix}{name}.")
 
     def _value(self, name: str) -> Any:
         self.asked.add(name)
         value = self.given.get(name)
         if isinstance(value, str) and value.strip().lower() in _NOTHING:
-            return None
+            value = None
+        if isinstance(value, UnknownValue):
+            raise self._report.unknown(self._prefix + name, value)
+        if isinstance(value, list | tuple) and (inner := next((e for e in value if isinstance(e, UnknownValue)), None)):
+            raise self._report.unknown(self._prefix + name, inner)
+        if value is None and self.hidden and not self._report.asked.takes_defaults:
+            raise self._report.unknown(self.hidden[0].expression, self.hidden[0])
+        self._report.saw_flag(self._prefix + name, value is not None)
         return value
 
     def number(self, name: str, default: float | None = None) -> float | None:
@@ -58,7 +108,7 @@ class Settings:
         except ValueError:
             found = math.nan
         if not math.isfinite(found) or abs(found) > LARGEST:
-            raise LaunchError(f"{name} is {shown(value)}; it must be a number.")
+            raise LaunchError(f"{self._prefix}{name} is {shown(value)}; it must be a number.")
         return found
 
     def whole(self, name: str, default: int | None = None, *, least: int = 1) -> int | None:
@@ -78,7 +128,9 @@ class Settings:
         except LaunchError:
             found = None
         if found is None or found != int(found) or found < least:
-            raise LaunchError(f"{name} is {shown(self.given[name])}; it must be a whole number from {least} on.")
+            raise LaunchError(
+                f"{self._prefix}{name} is {shown(self.given[name])}; it must be a whole number from {least} on."
+            )
         return int(found)
 
     def truth(self, name: str, default: bool = False) -> bool:
@@ -98,7 +150,7 @@ class Settings:
         word = str(value).strip().lower()
         if word in _ON or word in _OFF:
             return word in _ON
-        raise LaunchError(f"{name} is {shown(value)}; it must be true or false.")
+        raise LaunchError(f"{self._prefix}{name} is {shown(value)}; it must be true or false.")
 
     def word(self, name: str, default: str = "") -> str:
         """Returns a word, or the default where the key is absent or empty.
@@ -113,7 +165,7 @@ class Settings:
         if value is None:
             return default
         if isinstance(value, (Mapping, list, tuple)):
-            raise LaunchError(f"{name} is {shown(value)}; it must be one word.")
+            raise LaunchError(f"{self._prefix}{name} is {shown(value)}; it must be one word.")
         return str(value).strip()
 
     def words(self, name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:

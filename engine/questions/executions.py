@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import Field
 
 from engine.columns import fields_of
-from engine.launch import FRAMEWORKS, Written, named_shape, read_text, write
+from engine.launch import FRAMEWORKS, Written, named_shape, read_text, settle, write
 from engine.launch.conversion import evaluable
 from engine.questions.bounds import Context
 from engine.questions.plain import Statistics, chosen_statistics, plain, rows_of, units_of
 from engine.questions.scenario_documents import found_calibration, found_model, found_system
+from engine.questions.standings import reading_document
 from engine.questions.verb import Document, Execution, Named, Row, Verb
 from engine.scenarios.dispatch import evaluate
 from models import load, unrepresented
-from models.documents import Text, Whole
+from models.documents import Accepts, Text, Whole
 
 __all__ = ["EVALUATE", "EXPORT_LAUNCH", "IMPORT_LAUNCH", "written_document"]
 
@@ -85,6 +87,11 @@ class ImportQuestion(Document):
     num_procs: Annotated[int, Whole(1, 2**31 - 1)] | None = Field(
         default=None, description="GPUs, where the text does not say."
     )
+    recipe: str | None = Field(default=None, description="Which recipe of a Python file that has several.")
+    stated: Annotated[dict[str, Any], Accepts("an object with values by field name")] = Field(
+        default_factory=dict, description="Values of fields that the text leaves open.",
+        json_schema_extra={"additionalProperties": True},
+    )  # fmt: skip
 
 
 class ImportAnswer(Document):
@@ -97,10 +104,16 @@ class ImportAnswer(Document):
     model: dict[str, Any] = Field(description="Sizes of the model as they are read.")
     execution: Row = Field(description="Fields that are said.")
     complete_execution: Row | None = Field(
-        description="The same with every field, for `evaluate`; null where degrees or batch are not said."
+        description="The same with every field, for `evaluate`; null where a field that decides is open."
     )
-    left: list[str] = Field(description="What other sources have to say.")
+    assumed: Row = Field(description="Values of it that nothing states.")
+    origins: dict[str, Any] = Field(
+        description="Source of every value, by field: kind (stated, default, unknown), words, file and line."
+    )
+    left: list[str] = Field(description="What is left open, or to other sources.")
     not_modelled: list[str] = Field(description="What is set and no field stands for.")
+    without_effect: list[str] = Field(description="What is set and changes nothing that is predicted.")
+    recipes: list[str] = Field(description="Recipes of which the text has several.")
     unread: list[str] = Field(description="What is not known or not understood.")
     remarks: list[str]
     not_represented: list[str] = Field(
@@ -149,19 +162,15 @@ def _export(asked: ExportQuestion, context: Context) -> dict[str, Any]:
 
 
 def _import(asked: ImportQuestion, context: Context) -> dict[str, Any]:
-    found = read_text(asked.text, asked.name, framework=asked.framework, gpus=asked.num_procs)
-    try:
-        complete = plain(evaluable(found.execution))
-    except ValueError:
-        complete = None
+    found = read_text(asked.text, asked.name, framework=asked.framework, gpus=asked.num_procs, recipe=asked.recipe,
+                      stated=asked.stated)  # fmt: skip
+    complete, assumed = None, {}
+    with suppress(ValueError):  # `left` and `origins` say what is open
+        complete, assumed = plain(evaluable(found)), plain(settle(found)[1])
     named = named_shape(found.model)
-    return {
-        "framework": found.framework, "version": found.version, "num_procs": found.num_procs,
-        "model_name": named, "not_represented": [] if named is None else list(unrepresented(load(named))),
-        "model": plain(found.model), "execution": plain(found.execution),
-        "complete_execution": complete, "left": list(found.left), "not_modelled": list(found.not_modelled),
-        "unread": list(found.unread), "remarks": list(found.remarks), "refused": found.refused,
-    }  # fmt: skip
+    left_out = () if named is None else unrepresented(load(named))
+    document = plain(reading_document(found, named, left_out))
+    return {**document, "complete_execution": complete, "assumed": assumed}
 
 
 EVALUATE = Verb(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from engine.launch import FRAMEWORKS, Standing, flag_changes, framework_of, standing
+from engine.launch import FRAMEWORKS, Reading, Standing, flag_changes, framework_of, standing
 from engine.launch.conversion import evaluable
 from engine.questions.bounds import Context
 from engine.questions.plain import Statistics, chosen_statistics, plain
@@ -22,7 +23,7 @@ from engine.questions.verb import Document, Execution, Named, Row, Verb
 from engine.scenarios.scenario import Scenario
 from models.documents import Accepts
 
-__all__ = ["STANDING", "standing_document"]
+__all__ = ["STANDING", "reading_document", "standing_document"]
 
 
 class StandingQuestion(Document):
@@ -81,6 +82,27 @@ class StandingAnswer(ScenarioSummary):
     steps: list[StandingStep] = Field(description="What leads to the best, what a flag or two bring first.")
     execution: Row
     best: Row | None
+
+
+def reading_document(found: Reading, named: str | None, left_out: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns what a launch configuration says as a document, with the origin of every value.
+
+    Args:
+        found: what `engine.launch.read` returned.
+        named: model of the library that it is, None where it is none.
+        left_out: parts of the model that figures leave out or approximate, a sentence each.
+    """
+    return {
+        "framework": found.framework, "version": found.version, "num_procs": found.num_procs, "model_name": named,
+        "model": dict(found.model), "execution": dict(found.execution),
+        "origins": {
+            name: {"kind": each.kind, "words": each.words, "file": each.file, "line": each.line}
+            for name, each in found.origins.items()
+        },
+        "left": list(found.left), "not_modelled": list(found.not_modelled),
+        "without_effect": list(found.without_effect), "unread": list(found.unread), "remarks": list(found.remarks),
+        "recipes": list(found.recipes), "not_represented": list(left_out), "refused": found.refused,
+    }  # fmt: skip
 
 
 def standing_document(stands: Standing, framework: str) -> dict[str, Any]:

@@ -5,25 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
 from dashboard.link import scenario_parameters, state
-from dashboard.link.document_validation import PROBLEMS, sentence
+from dashboard.link.document_validation import PROBLEMS, Refused, sentence
+from dashboard.widgets.upload import read_file
 from dashboard.words.executions import choices, placed
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, format_value, percent, signed_percent
 from engine import Scenario, launch
-from engine.columns import ALL_FIELDS, called
+from engine.columns import ALL_FIELDS, by_name, called
+from engine.columns.fields import CHOICE_LABELS
 from engine.executions.execution_names import execution_name
 from engine.launch import Reading, Standing
+from engine.launch.shapes import SHAPE_WORDS
+from models import Model
 
 __all__ = ["ENDINGS", "draw", "parameters", "reading_of"]
 
 ENDINGS: Final = ("sh", "slurm", "sbatch", "txt", "py", "yaml", "yml", "toml")
 """Endings of files that are launch configurations where they are anything; JSON may be one, too."""
 _LABELS: Final = {column.name: called(column.name) for column in ALL_FIELDS}
+_RECIPE: Final = "launch_recipe"
+"""Key of the recipe that was chosen of a file."""
 _MOST_SENTENCES: Final = 12
 """Sentences of a list that are shown."""
 
@@ -52,30 +59,113 @@ def draw(name: str, content: bytes, reading: Reading) -> Mapping[str, str] | Non
 
     Args:
         name: of the file.
-        content: of the file, by which what was found of it is known again.
-        reading: what it says.
+        content: of the file; it is read again in a bounded process when the reader of the page states an open field.
+        reading: what the file says by itself.
+
+    Raises `Refused` with one sentence.
     """
     now = state.current_scenario()
-    _said(reading)
     try:
-        stands = _standing(content, name, reading, now, now.key)
-    except (*PROBLEMS, launch.LaunchError) as problem:
+        reading = _read(content, name, {}, None) if _recipe(reading) else reading
+        takes_model = _describes_no_model(reading)
+        stated, problem = _stated(name, content, takes_model, now)
+        reading = _read(content, name, stated, now if takes_model else None)
+    except launch.LaunchError as error:
+        raise Refused(str(error)) from None
+    _said(reading, name)
+    if takes_model:
+        title_of_model = now.model.title or now.model.name
+        st.caption(literal(f"The file does not describe its model; {title_of_model} of the scenario above is taken."))
+    if problem is not None:
         st.warning(literal(sentence(problem)), icon=":material/help:")
         return None
+    try:
+        recipe = st.session_state.get(_RECIPE)
+        stands = _standing(content, name, recipe, tuple(stated.items()), takes_model, reading, now, now.key)
+        told = launch.assumed_sentence(launch.settle(reading)[1])
+    except (*PROBLEMS, launch.LaunchError) as error:
+        st.warning(literal(sentence(error)), icon=":material/help:")
+        return None
+    if told:
+        st.caption(literal(told))
     _stands(stands, reading.framework)
     return parameters(stands)
 
 
+def _describes_no_model(reading: Reading) -> bool:
+    return "layers" not in reading.model or any(name in SHAPE_WORDS for name in reading.open_fields)
+
+
+def _read(content: bytes, name: str, stated: Mapping[str, Any], now: Scenario | None) -> Reading:
+    """What the file says with what the reader of the page states; `now` has the model where the file has none."""
+    model = None if now is None else now.model
+    return read_file(_read_stated, content, name, st.session_state.get(_RECIPE), dict(stated), model)
+
+
+def _read_stated(
+    content: bytes, name: str, recipe: str | None, stated: dict[str, Any], model: Model | None
+) -> Reading:
+    return launch.read_text(content, name, recipe=recipe, stated=stated, model=model)
+
+
+def _recipe(reading: Reading) -> str | None:
+    """Draw the choice of a recipe, where the file has several; return its name."""
+    if not reading.recipes:
+        st.session_state.pop(_RECIPE, None)
+        return None
+    if st.session_state.get(_RECIPE) not in reading.recipes:
+        read = str(reading.flags.get("--recipe"))
+        st.session_state[_RECIPE] = read if read in reading.recipes else reading.recipes[0]
+    return str(st.selectbox("Recipe", reading.recipes, key=_RECIPE))
+
+
+def _stated(
+    name: str, content: bytes, takes_model: bool, now: Scenario
+) -> tuple[dict[str, Any], launch.OpenFieldsError | None]:
+    """Draws a field for everything that the file leaves open; returns what was entered, and what is open all the
+    same."""
+    stated: dict[str, Any] = {}
+    drawn: set[str] = set()
+    with st.container(horizontal=True, gap="small"):
+        while True:
+            try:
+                launch.settle(_read(content, name, stated, now if takes_model else None))
+            except launch.OpenFieldsError as problem:
+                fields = [each for each in problem.fields if each not in drawn and each != "model"]
+                if not fields:
+                    return stated, problem
+                for field in fields:
+                    drawn.add(field)
+                    value = _field(field)
+                    if value is not None:
+                        stated[field] = value
+            except (launch.LaunchError, Refused):
+                return stated, None  # said where it stands on the system is asked for
+            else:
+                return stated, None
+
+
+def _field(name: str) -> Any:
+    """Draws the input of a field of an execution; returns its value, None where nothing is entered."""
+    column = by_name(name)
+    key = f"launch_state_{name}"
+    if column.dtype == "int64":
+        return st.number_input(column.label, min_value=0 if name == "zero_stage" else 1, value=None, step=1, key=key,
+                               width=180, placeholder="open")  # fmt: skip
+    options = ["off", "on"] if column.dtype == "bool" else [*column.choices] or [*CHOICE_LABELS.get(name, ())]
+    chosen = st.selectbox(column.label, options, index=None, key=key, width=180, placeholder="open",
+                          format_func=lambda word: CHOICE_LABELS.get(name, {}).get(word, word))  # fmt: skip
+    return chosen if column.dtype != "bool" or chosen is None else chosen == "on"
+
+
 @remembered(16, spinner="Evaluating …")
-def _standing(content: bytes, name: str, _reading: Reading, _now: Scenario, key: str) -> Standing:
+def _standing(
+    content: bytes, name: str, recipe: str | None, stated: tuple[tuple[str, Any], ...], takes_model: bool,
+    _reading: Reading, _now: Scenario, key: str,
+) -> Standing:  # fmt: skip
     """Where the execution stands on the current system; the model is the configuration's, else the current one."""
-    try:
-        model = launch.model_of_shape(_reading.model, name.partition(".")[0][:60])
-    except launch.LaunchError:
-        if _reading.model.get("layers") is not None:
-            raise
-        model = _now.model
-    return launch.standing(_reading.execution, model, _now.system, cost_model=_now.cost_model,
+    model = launch.network_of(_reading, _now.model if takes_model else None, name.partition(".")[0][:60])
+    return launch.standing(launch.evaluable(_reading), model, _now.system, cost_model=_now.cost_model,
                            calibration=_now.calibration)  # fmt: skip
 
 
@@ -88,23 +178,36 @@ def parameters(stands: Standing) -> dict[str, str]:
     return found if stands.id is None else {**found, "id": str(stands.id), "own": str(stands.id)}
 
 
-def _said(reading: Reading) -> None:
+def _said(reading: Reading, file: str) -> None:
     framework = launch.FRAMEWORKS[reading.framework]
     gpus = f"{count(reading.num_procs)} GPUs" if reading.num_procs else "GPUs not said"
     named = launch.named_shape(reading.model)
     of = named or (f"{reading.model['layers']} layers" if "layers" in reading.model else "model not described")
-    st.markdown(f"**{framework.title}** · {literal(of)} · {gpus}")
+    st.markdown(f"**{reading.title or framework.title}** · {literal(of)} · {gpus}")
     if reading.refused:
         st.warning(literal(f"The framework would not start it: {reading.refused}."), icon=":material/block:")
     for heading, sentences in (
-        ("Left to other sources", [_LABELS.get(each, each) for each in reading.left]),
+        ("Left open, or to other sources", [_left(reading, each) for each in reading.left]),
         ("Set there, not modelled here", reading.not_modelled),
+        ("Set there, without effect on a prediction", [", ".join(reading.without_effect) or ""]),
         ("Not read", reading.unread), ("Remarks", reading.remarks),
     ):  # fmt: skip
         _list(heading, sentences)
+    with st.expander("What states each value"):
+        rows = launch.origin_rows(reading, file)
+        st.dataframe(pd.DataFrame(rows, columns=["Field", "Value", "Said by"]), hide_index=True, height=330)
+
+
+def _left(reading: Reading, name: str) -> str:
+    """A field that is open, with the expression that takes it from outside."""
+    origin = reading.origins.get(name)
+    words = f": {origin.words}" if origin is not None and origin.words else ""
+    place = f" (line {origin.line})" if words and origin is not None and origin.line else ""
+    return f"{_LABELS.get(name, SHAPE_WORDS.get(name, name))}{words}{place}"
 
 
 def _list(heading: str, sentences: Sequence[str]) -> None:
+    sentences = [each for each in sentences if each]
     if not sentences:
         return
     more = len(sentences) - _MOST_SENTENCES

@@ -16,7 +16,7 @@ from engine.cli.output import as_json, calibration_of, quantity, text_table, uni
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.launch import Reading, Standing, Written
+    from engine.launch import LaunchError, Reading, Standing, Written
     from models.loader import ModelLike
 
 __all__ = ["execution_in", "export", "import_"]
@@ -94,7 +94,19 @@ def import_(
         str | None, typer.Option("--system", metavar="SYSTEM", help="Evaluate it there, beside the best of its kind.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="Its model, where the file does not describe it.")
+        str | None,
+        typer.Option("--model", metavar="MODEL", help="Its model; counts more than what the file describes."),
+    ] = None,
+    stated: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Value of a field that the file leaves open; repeatable."),
+    ] = None,
+    defaults: Annotated[
+        bool,
+        typer.Option("--defaults", help="Take the framework's defaults for flags in files that are not at hand."),
+    ] = False,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", metavar="NAME", help="Which recipe of a Python file that has several.")
     ] = None,
     limit: LimitOption = None,
     cost_model: CostModelOption = None,
@@ -107,56 +119,97 @@ def import_(
 ) -> None:
     """Read a launch configuration: which model, how many GPUs and which execution it is, and what could not be read.
 
-    Read are scripts and command lines of Megatron-LM, recipes of Megatron-Bridge and NeMo (Python, commands, YAML), and
-    configurations of torchtitan, DeepSpeed and MaxText. The frameworks' own silent corrections are applied. With
-    --system it is evaluated: its place among all executions of that model, batch and number of GPUs, how much faster
-    the best is, and which changes lead there with the framework's flags: what a flag or two bring comes first. Of a
-    config.json of Hugging Face the model is told.
+    Read are scripts and command lines of Megatron-LM and Megatron-DeepSpeed, recipes of Megatron-Bridge and NeMo
+    (Python, commands, YAML), and configurations of torchtitan, DeepSpeed and MaxText. The frameworks' own silent
+    corrections are applied. Every value is stated by a flag, a default of the framework, or open, where the file
+    takes it from outside: state it with --procs, --model or --set. With --system it is evaluated: its place among
+    all executions of that model, batch and number of GPUs, how much faster the best is, and which changes lead
+    there with the framework's flags: what a flag or two bring comes first. Of a config.json of Hugging Face the
+    model is told.
 
     \b
     Examples:
       shardscape import pretrain_gpt.sh
       shardscape import pretrain_gpt.sh --system h100_80g_sxm --limit weight_offload=no --limit optimizer_offload=no
       shardscape import pretrain_gpt.sh --procs 128 --out execution.json
+      shardscape import pretrain_gpt.sh --set tensor_par=4 --set batch_size=512 --system h100_80g_sxm
       shardscape import recipe.py --framework megatron-bridge --json
 
     \b
-    JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, left (for other
-    sources to say), not_modelled, unread, remarks, not_represented (of the model),
-    refused (why the framework would not start it); with --system also
-    standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, steps (changes,
-    flags, sample_rate, gain), execution and best (fields and statistics).
+    JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, origins (kind,
+    words, file and line by field: stated, default or unknown), left (open, or for other sources to say),
+    not_modelled, without_effect, unread, remarks, recipes, not_represented (of the model), refused (why the
+    framework would not start it); with --system also assumed (values that nothing states) and standing: runs, reason_text, sample_rate,
+    best_sample_rate, faster (how many are), feasible, total, steps (changes, flags, sample_rate, gain), execution
+    and best (fields and statistics).
     """
     import models
-    from engine.launch import LaunchError, OnlyModelError, named_shape, read
+    from engine.launch import LaunchError, OnlyModelError, assumed_sentence, named_shape, read, settle
 
     if system is None and (limit or cost_model or calibration):
         raise LaunchError("--limit, --cost-model and --calibration are about a system; name it with --system.")
     try:
-        found = read(file, framework=framework, gpus=procs)
+        found = read(file, framework=framework, gpus=procs, recipe=recipe, stated=_stated(stated or []), model=model,
+                     takes_defaults=defaults)  # fmt: skip
     except OnlyModelError:
         _tell_model(file, system, procs, json)
         return
-    named = named_shape(found.model)
-    stands = None if system is None else _standing(found, file, system, model, limit, cost_model, calibration)
+    named = model if model is not None else named_shape(found.model)
+    stands, assumed = None, {}
+    problem: LaunchError | None = None
+    if system is not None or out is not None:
+        try:
+            assumed = settle(found)[1]
+            if system is not None:
+                stands = _standing(found, file, system, model, limit, cost_model, calibration)
+        except LaunchError as error:
+            problem = _how_to_state(error)
     network = stands.scenario.model if stands is not None else None if named is None else models.load(named)
     left_out = [] if network is None else list(models.unrepresented(network))
     if json:
-        from engine.questions.standings import standing_document
+        from engine.questions.standings import reading_document, standing_document
 
-        place = {} if stands is None else {"standing": standing_document(stands, found.framework)}
-        write(as_json({
-            "framework": found.framework, "version": found.version, "num_procs": found.num_procs, "model_name": named,
-            "model": found.model, "execution": found.execution, "left": list(found.left),
-            "not_modelled": list(found.not_modelled), "unread": list(found.unread), "remarks": list(found.remarks),
-            "not_represented": left_out, "refused": found.refused, **place,
-        }))  # fmt: skip
+        place = {} if stands is None else {"assumed": assumed, "standing": standing_document(stands, found.framework)}
+        write(as_json({**reading_document(found, named, left_out), **place}))
     else:
-        _print_reading(found, named, left_out)
+        _print_reading(found, named, file.name, left_out)
+        if told := assumed_sentence(assumed):
+            write()
+            write(f"{told} State them with --set.")
         if stands is not None:
             _print_standing(stands, found.framework)
+    if problem is not None:
+        raise problem
     if out is not None:
         _write_execution(found, out)
+
+
+def _stated(given: list[str]) -> dict[str, Any]:
+    """Values by field of --set FIELD=VALUE."""
+    from engine.launch import LaunchError
+    from models.documents import shown
+
+    found: dict[str, Any] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise LaunchError(f"--set is {shown(each)}; it must be FIELD=VALUE, such as tensor_par=4.")
+        text = value.strip()
+        found[name.strip()] = int(text) if text.isdecimal() and len(text) < 12 else text
+    return found
+
+
+def _how_to_state(problem: LaunchError) -> LaunchError:
+    """A problem with the options that state what is left open."""
+    from engine.launch import LaunchError, OpenFieldsError
+
+    if not isinstance(problem, OpenFieldsError):
+        return problem
+    options = ["--procs N" if name == "num_procs" else "--model MODEL" if name == "model" else f"--set {name}=VALUE"
+               for name in problem.fields]  # fmt: skip
+    hidden = len(options) > 6
+    more = " Or take the framework's defaults with --defaults." if hidden else ""
+    return LaunchError(f"{problem} State {' '.join(options[:12])}{' ...' if len(options) > 12 else ''}.{more}")
 
 
 def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -> None:
@@ -191,11 +244,11 @@ def _standing(
 ) -> Standing:  # fmt: skip
     """Where the execution of a file stands on a system."""
     from engine.cli.limits import parse_limits
-    from engine.launch import model_of_shape, standing
+    from engine.launch import evaluable, network_of, standing
 
-    network: Any = model if model is not None else model_of_shape(found.model, file.stem)
     return standing(
-        found.execution, network, system, limits=parse_limits(limit or []), cost_model=cost_model,
+        evaluable(found), network_of(found, model, file.stem), system, limits=parse_limits(limit or []),
+        cost_model=cost_model,
         calibration=calibration_of(calibration),
     )  # fmt: skip
 
@@ -242,39 +295,38 @@ def _print_standing(stands: Standing, framework: str) -> None:
     write(text_table(("gain", "samples/s", "change"), rows, left=(2,)))
 
 
-def _print_reading(found: Reading, named: str | None, left_out: Sequence[str]) -> None:
-    from engine.columns import ALL_FIELDS
-    from engine.columns.fields import CHOICE_LABELS
-    from engine.launch import FRAMEWORKS
+def _print_reading(found: Reading, named: str | None, file: str, left_out: Sequence[str]) -> None:
+    from engine.launch import FRAMEWORKS, origin_rows
+    from engine.launch.shapes import SHAPE_WORDS
 
     framework = FRAMEWORKS[found.framework]
     gpus = f"{found.num_procs:,} GPUs" if found.num_procs else "a number of GPUs that it does not say"
     network = named or (
         f"a model of {found.model['layers']} layers" if "layers" in found.model else "a model it does not describe"
     )
-    write(f"{framework.title}: {network} on {gpus}")
-    rows = [
-        (column.label, _shown(found.execution[column.name], CHOICE_LABELS.get(column.name, {})),
-         framework.terms.get(column.name, ""))
-        for column in ALL_FIELDS if column.name in found.execution
-    ]  # fmt: skip
+    write(f"{found.title or framework.title}: {network} on {gpus}")
     write()
-    write(text_table(("field", "value", "said by"), rows, left=(0, 1, 2)))
+    write(text_table(("field", "value", "said by"), origin_rows(found, file), left=(0, 1, 2)))
+    open_words = [SHAPE_WORDS[name] for name in found.open_fields if name in SHAPE_WORDS and name not in found.model]
     lists = {
         "The framework would not start it": [found.refused] if found.refused else [],
-        "Left to other sources": found.left,
+        "Left open, or to other sources": [_with_reason(found, each) for each in found.left],
+        "Open in the model's shape": [", ".join(open_words)] if open_words and not named else [],
         "Set there, not modelled here": found.not_modelled,
+        "Set there, without effect on a prediction": [", ".join(found.without_effect)] if found.without_effect else [],
         "Not read": found.unread,
         "Remarks": found.remarks,
         "Of the model not represented in figures": left_out,
     }
-    _tell(framework.title, found.version, lists)
+    _tell(found.title or framework.title, found.version, lists)
 
 
-def _shown(value: Any, labels: Mapping[str, str]) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:,}" if isinstance(value, int) else labels.get(str(value), str(value))
+def _with_reason(found: Reading, name: str) -> str:
+    """A field that is open, with the expression that takes its value from outside."""
+    origin = found.origins.get(name)
+    if origin is None or not origin.words:
+        return name
+    return f"{name}: {origin.words}" + (f" (line {origin.line})" if origin.line else "")
 
 
 def _tell(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:
@@ -340,9 +392,8 @@ def _write_execution(found: Reading, file: Path) -> None:
     from engine.executions.files import TableWriteError
     from engine.launch import evaluable
 
-    # Other commands ask for all fields; those that no framework speaks of have no bearing on the calibrated model.
     try:
-        file.write_text(as_json(evaluable(found.execution)) + "\n", "utf-8")
+        file.write_text(as_json(evaluable(found)) + "\n", "utf-8")
     except OSError as problem:
         told = (problem.strerror or type(problem).__name__).lower()
         raise TableWriteError(f"{file} cannot be written ({told}).") from None

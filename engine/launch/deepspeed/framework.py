@@ -7,17 +7,19 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.launch.contract import Found, LaunchError, Order, Reading, Written
+from engine.launch.command_words import launch_in
+from engine.launch.contract import Asked, Found, LaunchError, Order, Origin, Reading, Written
 from engine.launch.deepspeed.keys import TELLING
 from engine.launch.deepspeed.reading import read
 from engine.launch.deepspeed.writing import TITLE, VERSION, write
-from engine.launch.launchers import launch_of
 from models.documents import shown
 
 __all__ = ["DEEPSPEED", "DeepSpeed"]
 
 _LAUNCHER: Final = re.compile(r"^[^#\n]*\bdeepspeed\b[^\n]*\.py\b", re.MULTILINE)
 _TRIES: Final = 20
+_KEY: Final = re.compile(r'"([A-Za-z0-9_]{1,80})"\s*:')
+_MOST_KEYS: Final = 1_000
 
 
 class DeepSpeed:
@@ -55,11 +57,11 @@ class DeepSpeed:
         """Returns the JSON and its command; see `engine.launch.contract.Framework`."""
         return write(order)
 
-    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
         """Returns what the document says; see `engine.launch.contract.Framework`."""
-        return read(flags, gpus)
+        return read(flags, asked)
 
-    def find(self, text: str, name: str) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
         """Returns the JSON of a file, which may stand within a script; see `engine.launch.contract.Framework`."""
         alone = text.lstrip().startswith("{")
         document = _document(text, name) if alone else _within(text)
@@ -70,8 +72,31 @@ class DeepSpeed:
                 )
             return None
         outside = "" if alone else text
-        launch = launch_of(outside, ("--deepspeed",), name) if "--deepspeed" in outside else None
-        return Found(document) if launch is None else Found(document, launch.gpus, remarks=launch.remarks)
+        launch = launch_in(outside, ("--deepspeed",), name) if "--deepspeed" in outside else None
+        origins = _origins(document, text, name)
+        if launch is None:
+            return Found(document, origins=origins)
+        if launch.gpus_origin is not None:
+            origins["gpus"] = launch.gpus_origin
+        return Found(document, launch.gpus, remarks=(*launch.missing_files, *launch.remarks), origins=origins)
+
+
+def _origins(document: Mapping[str, Any], text: str, name: str) -> dict[str, Origin]:
+    """Where each key stands, by its path: the first line that has it in quotes."""
+    found: dict[str, Origin] = {}
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        for key in _KEY.findall(line[:2_000]):
+            lines.setdefault(key, number)
+    stack: list[tuple[str, Mapping[str, Any]]] = [("", document)]
+    while stack and len(found) < _MOST_KEYS:
+        before, table = stack.pop()
+        for key, value in table.items():
+            path = f"{before}{key}"
+            found[path] = Origin("stated", path, name, lines.get(key, 0))
+            if isinstance(value, Mapping) and path.count(".") < 4:
+                stack.append((f"{path}.", value))
+    return found
 
 
 def _document(text: str, name: str) -> dict[str, Any] | None:
@@ -83,6 +108,10 @@ def _document(text: str, name: str) -> dict[str, Any] | None:
             return None
         told = f"line {problem.lineno}: {problem.msg}" if isinstance(problem, json.JSONDecodeError) else "nested deep"
         raise LaunchError(f"{shown(name)[1:-1]} is not JSON ({told}).") from None
+    except ValueError as problem:
+        if isinstance(problem, LaunchError):
+            raise
+        raise LaunchError(f"{shown(name)[1:-1]} is not JSON (a number has too many digits).") from None
     return found if isinstance(found, dict) else None
 
 
@@ -105,7 +134,9 @@ def _within(text: str) -> dict[str, Any] | None:
             return None
         try:
             found, _end = decoder.raw_decode(text, place)
-        except (json.JSONDecodeError, RecursionError):
+        except LaunchError:
+            raise
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict) and TELLING & set(found):
             return found

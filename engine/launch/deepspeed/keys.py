@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["KNOWN", "TELLING", "ZERO_KEYS"]
+__all__ = ["KNOWN", "TELLING", "WITHOUT_EFFECT", "ZERO_KEYS", "ZERO_WITHOUT_EFFECT"]
 
 TELLING: Final = frozenset(
     {
@@ -53,3 +53,21 @@ ZERO_KEYS: Final = frozenset(
     }
 )  # fmt: skip
 """Keys of `zero_optimization`; others are refused."""
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "optimizer", "scheduler", "gradient_clipping", "steps_per_print", "wall_clock_breakdown", "dump_state",
+        "memory_breakdown", "zero_force_ds_cpu_optimizer", "zero_allow_untested_optimizer", "tensorboard", "wandb",
+        "csv_monitor", "comet", "comms_logger", "flops_profiler", "checkpoint", "use_node_local_storage",
+        "load_universal_checkpoint", "timers", "nebula", "gradient_predivide_factor", "prescale_gradients",
+    }
+)  # fmt: skip
+"""Keys at the top that change nothing that is predicted."""
+ZERO_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "contiguous_gradients", "load_from_fp32_weights", "elastic_checkpoint", "ignore_unused_parameters",
+        "legacy_stage1", "gather_16bit_weights_on_model_save", "stage3_gather_16bit_weights_on_model_save",
+        "stage3_gather_fp16_weights_on_model_save", "pipeline_loading_checkpoint", "log_trace_cache_warnings",
+        "enable_sanity_checks", "cpu_offload_use_pin_memory",
+    }
+)  # fmt: skip
+"""Keys of `zero_optimization` that change nothing that is predicted."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.launch.contract import Found, Order, Origin, Reading, Written
-from engine.launch.launchers import launch_of
-from engine.launch.maxtext.flat_yaml import read_flat_yaml, scalar
+from engine.launch.command_words import CommandLaunch, CommandWords, launch_in
+from engine.launch.contract import Asked, Found, Order, Reading, UnknownValue, Written
 from engine.launch.maxtext.reading import read
 from engine.launch.maxtext.writing import TITLE, VERSION, write
-from engine.launch.shell import Word
-from engine.launch.words_of_flags import origin_of, unread_word, value_of, word_after
+from engine.launch.yaml_files import read_yaml
 from models.documents import shown
 
 __all__ = ["MAXTEXT", "MaxText"]
@@ -65,45 +63,58 @@ class MaxText:
         """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
         return write(order)
 
-    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
         """Returns what keys and values say; see `engine.launch.contract.Framework`."""
-        return read(flags, gpus)
+        return read(flags, asked)
 
-    def find(self, text: str, name: str) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
         """Returns what a YAML file or a command holds; see `engine.launch.contract.Framework`."""
         if name.lower().endswith((".yml", ".yaml")) or (text.lstrip()[:1] not in ("{", "#!") and "=" not in text):
-            if sum(f"\n{key}:" in f"\n{text}" for key in _TELLING) < 2:
+            if sum(f"\n{key}:" in f"\n{text}" or f"{key}:" in text for key in _TELLING) < 2:
                 return None
-            flags, unread = read_flat_yaml(text)
-            return Found(flags, unread=unread)
+            document = read_yaml(text, name)
+            if len(_TELLING & {*document.values}) < 2:
+                return None
+            flags: dict[str, Any] = {}
+            unread = []
+            for key, value in document.values.items():
+                if isinstance(value, Mapping):
+                    unread.append(f"{key}: a table, where MaxText has one value."[:100])
+                elif value is not None:
+                    flags[key] = value
+            return Found(flags, unread=tuple(unread), origins={key: document.origin(key) for key in flags})
         if "maxtext" not in text.lower() and sum(mark in text for mark in _MARKS) < 3:
             return None
-        launch = launch_of(text, _MARKS, name)
-        return None if launch is None else _from_words(launch.words, launch.environment, launch.remarks)
+        launch = launch_in(text, _MARKS, name)
+        return None if launch is None else _from_words(launch)
 
 
-def _from_words(words: tuple[Word, ...], environment: Mapping[str, str], told: tuple[str, ...]) -> Found:
+def _from_words(launch: CommandLaunch) -> Found:
     """Returns the keys of a command's words; a later one counts more than an earlier one."""
     flags: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
-    unread: list[str] = []
-    remarks = list(told)
-    for word in words:
-        key, equals, _ = word.text.partition("=")
+    remarks: list[str] = []
+    words = CommandWords(launch.words)
+    while (word := words.next()) is not None:
+        key, equals, text = word.text.partition("=")
         if equals and key.isidentifier():
-            value = value_of(word_after(word, len(key) + 1))
-            flags[key] = scalar(value) if isinstance(value, str) else value
-            origins[key] = origin_of(f"{key}=", [word_after(word, len(key) + 1)])
+            flags[key] = words.value(word, _plain(text), key)
         elif word.text.endswith((".yml", ".yaml")):
             if not word.text.endswith("base.yml"):
-                remarks.append(f"The command reads {shown(word.text)[1:-1]}, too, which is not at hand.")
-        elif sentence := unread_word(word):
-            remarks.append(sentence)
-        else:
-            unread.append(word.text)
-    if unread:
-        remarks.append(f"Words without = are skipped: {' '.join(unread[:6])[:200]}.")
-    return Found(flags, None, environment, tuple(unread), tuple(remarks), origins)
+                remarks.append(f"The command reads {shown(word.text)[1:-1]}, too, which is not at hand; what only that "
+                               "file says is open.")  # fmt: skip
+                missing = UnknownValue(shown(word.text)[1:-1], word.line, word.file)
+                flags[missing.expression] = missing
+        elif not words.hide(word):
+            words.unread.append(word.text)
+    if words.unread:
+        remarks.append(f"Words without = are skipped: {' '.join(words.unread[:6])[:200]}.")
+    found = launch.found({**flags, **words.hidden()}, words, remarks=remarks)
+    # The GPUs are those of the axes: launchers count hosts.
+    return Found(found.flags, None, found.environment, found.unread, found.remarks, found.origins)
+
+
+def _plain(text: str) -> str:
+    return text.strip("'\"")
 
 
 MAXTEXT: Final = MaxText()

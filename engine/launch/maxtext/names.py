@@ -10,7 +10,10 @@ from typing import Any, Final
 
 from engine.launch.named_models import same_blocks
 
-__all__ = ["AXES", "DATA_AXES", "MODELS", "POLICIES", "known_keys", "model_name", "pipelined_layers"]
+__all__ = [
+    "AXES", "DATA_AXES", "MODELS", "POLICIES", "WITHOUT_EFFECT", "default_of", "known_keys", "model_name",
+    "pipelined_layers",
+]  # fmt: skip
 
 MODELS: Final[Mapping[str, str]] = {
     "llama2-7b": "llama-2-7B", "llama2-13b": "llama-2-13B", "llama2-70b": "llama-2-70B", "llama3-8b": "llama-3-8B",
@@ -52,11 +55,50 @@ POLICIES: Final[Mapping[str, tuple[str, str]]] = {
 """Recompute and its selection, by `remat_policy`."""
 
 
+WITHOUT_EFFECT: Final = (
+    "abort_*", "adam_*", "adamw_mask", "add_bos", "add_eos", "async_checkpointing", "*checkpoint*",
+    "base_output_directory", "run_name", "*dataset*", "data_*", "*tokenize*", "*grain*", "hf_*", "olmo_*", "mmap_*",
+    "colocated_*", "eval_*", "learning_rate*", "lr_*", "warmup_*", "cosine_*", "*decay*",
+    "gradient_clipping_threshold", "muon_*", "opt_type", "skip_step_*", "init_weights_seed", "*_seed",
+    "enable_*goodput*", "monitor_*", "*profil*", "xprof_*", "*tensorboard*", "metrics_file", "log_*", "gcs_metrics",
+    "save_config_to_gcs", "*heartbeat*", "mllog_file", "*wandb*", "managed_mldiagnostics*", "steps", "num_epoch",
+    "packing*", "max_segments_per_seq", "reuse_example_batch", "jax_*", "compile_topology*",
+    "compiled_trainstep_file", "compile_xla_flags", "*_for_vit", "*_for_audio", "*audio*", "*image*", "*video*",
+    "vision_*", "prefill_*", "*inference*", "decode_*", "autoregressive_decode_assert", "vllm_*",
+    "*quantize_kvcache*", "kv_quant_*", "prompt", "*lora*", "dpo_*", "use_dpo", "sft_*", "rollout_*", "distill_*",
+    "convert_checkpoint*", "dump_*", "*diagnostic*", "collect_stack_trace", "stack_trace_*", "rope_*", "*_rope_*",
+    "beta_*", "mscale", "original_max_position_embeddings", "max_position_embeddings",
+    "normalization_layer_epsilon", "*z_loss*", "load_balance_loss_weight", "routed_*", "norm_topk_prob",
+    "n_routing_groups", "topk_routing_group", "dropout_rate", "logits_dot_in_fp32", "float32_*",
+    "cast_logits_to_fp32", "target_eval_loss", "tpu_*", "train_*", "*trainable*", "use_truncation",
+    "prometheus_port", "vertex_*", "use_vertex_tensorboard", "goodput_*", "step_deviation_*", "*restore*",
+    "local_checkpoint*", "hardware", "scan_*", "param_scan_axis", "logical_axis_rules*", "mesh_axes",
+    "data_sharding", "input_data_sharding_logical_axes", "sharding_tolerance", "num_slices",
+    "override_model_config", "skip_jax_distributed_system", "max_num_checkpoints_to_keep", "*checkpointing*",
+    "*chat_template", "temperature_tuning",
+)  # fmt: skip
+"""Patterns of keys that change nothing that is predicted; what neither they nor the reader have is not modelled."""
+
+
+@functools.cache
+def _defaults() -> Mapping[str, Any]:
+    text = (resources.files("engine.launch.maxtext") / "parser_keys.json").read_text("utf-8")
+    return {row[0]: row[3] for row in json.loads(text)["keys"]}
+
+
+def default_of(key: str) -> Any:
+    """Returns the default of a key, None without one.
+
+    Args:
+        key: of MaxText's configuration.
+    """
+    return _defaults().get(key)
+
+
 @functools.cache
 def known_keys() -> frozenset[str]:
     """Returns the keys that MaxText knows; it refuses others."""
-    text = (resources.files("engine.launch.maxtext") / "parser_keys.json").read_text("utf-8")
-    return frozenset({"base_config", *(row[0] for row in json.loads(text)["keys"])})
+    return frozenset({"base_config", *_defaults()})
 
 
 def model_name(shape: Mapping[str, Any], library_name: str) -> str | None:

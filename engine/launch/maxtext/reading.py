@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final
 
-from engine.launch.contract import LaunchError, Reading
-from engine.launch.maxtext.names import AXES, DATA_AXES, MODELS, POLICIES, known_keys, pipelined_layers
+from engine.launch.contract import Asked, LaunchError, Origin, Reading
+from engine.launch.maxtext.names import (
+    AXES,
+    DATA_AXES,
+    MODELS,
+    POLICIES,
+    WITHOUT_EFFECT,
+    default_of,
+    known_keys,
+    pipelined_layers,
+)
 from engine.launch.named_models import library_shape
-from engine.launch.report import Report
+from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import Settings
 from models.documents import shown
 
@@ -31,19 +42,21 @@ _FLOAT8: Final = ("fp8", "nanoo_fp8", "te_fp8", "te_mxfp8")
 _FLOAT4: Final = ("fp4", "te_nvfp4")
 
 
-def read(flags: Mapping[str, Any], gpus: int | None = None) -> Reading:
+def read(flags: Mapping[str, Any], asked: Asked) -> Reading:
     """Returns what keys and values of MaxText say.
 
     Args:
         flags: values by key.
-        gpus: number of GPUs it is started on; where nothing says it, the product of the degrees that are given.
+        asked: what the caller states beside them; where nothing says how many GPUs there are, the product of the
+            degrees that are given counts.
 
     Raises LaunchError where a value is of no use, or degrees do not multiply to the GPUs.
     """
-    settings, report = Settings(flags), Report()
+    report = Report("MaxText", asked)
+    settings = Settings(flags, report)
     _read_model(settings, report)
-    gpus = _read_degrees(settings, report, gpus)
-    _read_batch(settings, report, gpus)
+    _read_degrees(settings, report)
+    _read_batch(settings, report)
     _read_pipeline(settings, report)
     _read_recompute(settings, report)
     _read_software(settings, report)
@@ -51,92 +64,160 @@ def read(flags: Mapping[str, Any], gpus: int | None = None) -> Reading:
         if name not in known_keys():
             report.unread(name)
             report.refuse(f"{name} is no key of MaxText's; it refuses what it does not know.")
-    return report.reading("maxtext", "0.2.5", flags, gpus)
+    report.remark(*(f"{each} is not at hand; it may hold keys." for each in settings.hidden if "$" in each.expression))
+    _name_rest(settings, report)
+    return report.reading("maxtext", "0.2.5", flags)
+
+
+def _name_rest(settings: Settings, report: Report) -> None:
+    """Names the keys that nothing here depends on, where they are not at their default."""
+    for name in settings.rest():
+        value = settings.given[name]
+        if name not in known_keys() or str(value).lower() == str(default_of(name)).lower():
+            continue
+        if name in ("base_config", "hardware") or any(fnmatchcase(name, each) for each in WITHOUT_EFFECT):
+            report.without_effect(name)
+        else:
+            report.not_modelled(f"{name} {value}"[:200])
 
 
 def _read_model(settings: Settings, report: Report) -> None:
+    try:
+        _read_shape(settings, report)
+    except OpenValue as signal:
+        report.leave("model shape")
+        report.open_model(signal.origin)
+    report.describe("seq", lambda: settings.whole("max_target_length", 2048))
+    if "kv_heads" in report.model.origins:
+        report.say("attention_type", lambda: "multiquery"
+                   if report.model["kv_heads"] == 1 and "kv_rank" not in report.model else "multihead",
+                   "from key and value heads")  # fmt: skip
+
+
+def _read_shape(settings: Settings, report: Report) -> None:
     named = settings.word("model_name", "default")
     library = MODELS.get(named)
-    own = any(settings.has(key) for key, _ in _NUMBERS.values())
+    own = [key for key, _ in _NUMBERS.values() if key in settings.given]
+    if library is None and named != "default" and (own or settings.has("decoder_block")):
+        report.remark(f"MaxText's model {shown(named)[1:-1]} is not known here; the sizes that are given count.")
     if library is not None:
-        report.model = library_shape(library)
+        report.start_model(library_shape(library), report.origin_of("model_name"))
         for word, (key, _) in _NUMBERS.items():
-            if (given := settings.whole(key)) is not None:
-                report.model[word] = given
+            report.describe(word, partial(settings.whole, key))
     elif own or settings.has("decoder_block"):
-        report.model = {word: settings.whole(key, default) for word, (key, default) in _NUMBERS.items()}
+        for word, (key, default) in _NUMBERS.items():
+            report.describe(word, partial(settings.whole, key, default))
         _read_further_numbers(settings, report)
     else:
         report.leave("model shape")
         if named != "default":
             report.remark(f"MaxText's model {shown(named)[1:-1]} is not known here; give the model beside it.")
-    report.model["seq"] = settings.whole("max_target_length", 2048)
-    if "kv_heads" in report.model:
-        one = report.model["kv_heads"] == 1 and "kv_rank" not in report.model
-        report.execution["attention_type"] = "multiquery" if one else "multihead"
 
 
 def _read_further_numbers(settings: Settings, report: Report) -> None:
     """Reads what a model without a name has beside its sizes: gates, embeddings, experts, latent attention."""
-    model = report.model
-    model["gated_mlp"] = len(settings.words("mlp_activations", ("silu", "linear"))) > 1
-    model["tied_embeddings"] = settings.truth("logits_via_embedding")
-    experts = settings.whole("num_experts", 1) or 1
-    if experts > 1:
-        width = settings.whole("base_moe_mlp_dim", -1, least=-1) or -1
-        width = width if width > 0 else int(model["ffn"])
+    model, describe = report.model, report.describe
+    latent = settings.word("attention_type", "global") == "mla"
+    describe("gated_mlp", lambda: len(settings.words("mlp_activations", ("silu", "linear"))) > 1)
+    describe("tied_embeddings", lambda: settings.truth("logits_via_embedding"))
+
+    def experts() -> int | None:
+        found = settings.whole("num_experts", 1) or 1
+        return found if found > 1 else None
+
+    def width() -> int:
+        found = settings.whole("base_moe_mlp_dim", -1, least=-1) or -1
+        return found if found > 0 else int(model["ffn"])
+
+    def pattern() -> int | list[int]:
         first = settings.whole("first_num_dense_layers", 0, least=0) or 0
-        model |= {
-            "experts": experts, "top_k": settings.whole("num_experts_per_tok", 1), "expert_ffn": width,
-            "shared_ffn": (settings.whole("shared_experts", 0, least=0) or 0) * width,
-            "moe_layer_freq": [0] * first + [1] * (int(model["layers"]) - first) if first else 1,
-        }  # fmt: skip
-    if settings.word("attention_type", "global") == "mla":
-        del model["head_dim"]
-        model |= {
-            "kv_heads": model["heads"], "kv_rank": settings.whole("kv_lora_rank", 512),
-            "nope_head_dim": settings.whole("qk_nope_head_dim", 128),
-            "rope_head_dim": settings.whole("qk_rope_head_dim", 64), "v_head_dim": settings.whole("v_head_dim", 128),
-        }  # fmt: skip
-        if rank := settings.whole("q_lora_rank", 0, least=0):
-            model["q_rank"] = rank
+        return [0] * first + [1] * (int(model["layers"]) - first) if first else 1
+
+    describe("experts", experts)
+    if "experts" in model.origins:
+        describe("top_k", lambda: settings.whole("num_experts_per_tok", 1))
+        describe("expert_ffn", width)
+        describe("shared_ffn", lambda: (settings.whole("shared_experts", 0, least=0) or 0) * width())
+        describe("moe_layer_freq", pattern)
+    if latent and not report.asked.model:
+        model.values_known.pop("head_dim", None)
+        model.origins.pop("head_dim", None)
+        describe("kv_heads", lambda: settings.word("attention_type") and model["heads"])
+        for word, key, default in (
+            ("kv_rank", "kv_lora_rank", 512), ("nope_head_dim", "qk_nope_head_dim", 128),
+            ("rope_head_dim", "qk_rope_head_dim", 64), ("v_head_dim", "v_head_dim", 128),
+        ):  # fmt: skip
+            describe(word, partial(settings.whole, key, default))
+        describe("q_rank", lambda: settings.whole("q_lora_rank", 0, least=0) or None)
 
 
-def _read_degrees(settings: Settings, report: Report, gpus: int | None) -> int | None:
+def _axes(settings: Settings, gpus: int | None) -> dict[str, int]:
+    """Sizes of all axes, both sides together; a negative one is open."""
     inner = {axis: settings.whole(f"ici_{axis}_parallelism", -1 if axis == "fsdp" else 1, least=-1) for axis in AXES}
     outer = {axis: settings.whole(f"dcn_{axis}_parallelism", -1 if axis == "data" else 1, least=-1) for axis in AXES}
     each = _node(inner, outer, settings, gpus)
     _fill(inner, each, "ici")
     _fill(outer, None if gpus is None or each is None else gpus // each, "dcn")
-    sizes = {axis: (inner[axis] or 1) * (outer[axis] or 1) for axis in AXES}
-    known = all(size > 0 for size in sizes.values())
-    if known:
+    return {axis: (inner[axis] or 1) * (outer[axis] or 1) for axis in AXES}
+
+
+def _read_degrees(settings: Settings, report: Report) -> None:
+    e, say, gpus = report.execution, report.say, report.asked.gpus
+
+    def axis(*names: str) -> int:
+        """Product of axes; asks for their keys only, where none of them takes what is left."""
+        sizes = [
+            (settings.whole(f"ici_{name}_parallelism", -1 if name == "fsdp" else 1, least=-1) or 1)
+            * (settings.whole(f"dcn_{name}_parallelism", -1 if name == "data" else 1, least=-1) or 1)
+            for name in names
+        ]
+        return math.prod(sizes) if min(sizes) > 0 else math.prod(_axes(settings, gpus)[name] for name in names)
+
+    def gpus_of_degrees() -> Any:
+        told = report.told_gpus()
+        sizes = _axes(settings, None if told is OPEN else told)
+        if min(sizes.values()) < 0:
+            return told
         product = math.prod(sizes.values())
-        if gpus is None:
-            gpus = product
-            report.remark(f"{gpus:,} GPUs are the product of the degrees.")
-        if product != gpus:
-            raise LaunchError(f"The degrees multiply to {product:,} GPUs, not to {gpus:,}; they must be equal.")
-    tensor = sizes["tensor"] * sizes["tensor_transpose"] * sizes["tensor_sequence"]
-    e = report.execution
-    e.update(
-        tensor_par=tensor, pipeline_par=sizes["pipeline"], context_par=sizes["context"], expert_par=sizes["expert"]
-    )
-    e["expert_tensor_par"] = tensor if report.model.get("experts") else 1
-    e["tensor_par_comm_type"], e["seq_par_ag_redo"] = ("rs_ag", True) if tensor > 1 else ("ar", False)
-    if sizes["tensor"] > 1:
-        report.remark("The tensor axis shards the width of activations; read as sequence parallelism.")
-    if sizes["context"] > 1 and settings.word("context_parallel_strategy", "all_gather") != "ring":
-        report.remark("Keys and values are gathered over context ranks; here they go round a ring.")
-    for axis in ("sequence", "autoregressive", "context_autoregressive", "context_usp_ulysses", "diloco"):
-        if sizes[axis] > 1:
-            report.not_modelled(f"the {axis} axis, {sizes[axis]}")
-    if known:
-        e.update(num_procs=gpus, data_par=math.prod(sizes[axis] for axis in DATA_AXES))
-    else:
+        if told is OPEN:
+            report.remark(f"{product:,} GPUs are the product of the degrees.")
+        elif product != told:
+            raise LaunchError(f"The degrees multiply to {product:,} GPUs, not to {told:,}; they must be equal.")
+        return product
+
+    def replicas() -> Any:
+        sizes = _axes(settings, e["num_procs"])
+        return math.prod(sizes[name] for name in DATA_AXES) if min(sizes.values()) > 0 else OPEN
+
+    say("tensor_par", lambda: axis("tensor", "tensor_transpose", "tensor_sequence"))
+    say("pipeline_par", lambda: axis("pipeline"))
+    say("context_par", lambda: axis("context"))
+    say("expert_par", lambda: axis("expert"))
+    say("expert_tensor_par", lambda: e["tensor_par"] if report.model.get("experts") else 1)
+    say(("tensor_par_comm_type", "seq_par_ag_redo"), lambda: ("rs_ag", True) if e["tensor_par"] > 1 else ("ar", False))
+    say("num_procs", gpus_of_degrees)
+    if gpus is not None and "num_procs" in e.values_known:
+        e.origins["num_procs"] = report.asked.gpus_origin or Origin("stated", "number of GPUs")
+    say("data_par", replicas)
+    if e.origins["data_par"].kind == "unknown" and not e.origins["data_par"].words:
+        e.values_known.pop("num_procs", None)
+        e.origins["num_procs"] = Origin("unknown")
         report.leave("num_procs", "data_par")
-    _read_sharding(settings, report, sizes)
-    return gpus
+
+    def notes() -> None:
+        if axis("tensor") > 1:
+            report.remark("The tensor axis shards the width of activations; read as sequence parallelism.")
+        if e["context_par"] > 1 and settings.word("context_parallel_strategy", "all_gather") != "ring":
+            report.remark("Keys and values are gathered over context ranks; here they go round a ring.")
+        for name in ("sequence", "autoregressive", "context_autoregressive", "context_usp_ulysses", "diloco"):
+            if (size := axis(name)) > 1:
+                report.not_modelled(f"the {name} axis, {size}")
+
+    report.note(notes)
+    say("zero_stage", lambda: _stage(settings, report))
+    say("optimizer_sharding", lambda: e["zero_stage"] >= 1)
+    e.origins["optimizer_sharding"] = e.origins["zero_stage"]
+    say("data_par_overlap", lambda: e["context_par"] > 1 or e["data_par"] > 1)
 
 
 def _node(
@@ -175,116 +256,167 @@ def _fill(axes: dict[str, int | None], size: int | None, side: str) -> None:
     axes[open_axes[0]] = size // rest
 
 
-def _read_sharding(settings: Settings, report: Report, sizes: Mapping[str, int]) -> None:
+def _stage(settings: Settings, report: Report) -> int:
+    sizes = _axes(settings, report.execution.known("num_procs"))
     shards = sizes["fsdp"] * sizes["fsdp_transpose"]
-    over_data = settings.truth("shard_optimizer_over_data")
-    stage = 3 if shards > 1 or sizes["fsdp"] < 0 else int(over_data)
     if shards > 1 and abs(sizes["data"]) > 1:
         report.remark(f"Weights are sharded within {abs(sizes['data'])} groups of replicas; read as over all.")
-    report.execution.update(zero_stage=stage, optimizer_sharding=stage >= 1)
-    e = report.execution
-    e["data_par_overlap"] = e.get("data_par", 2) * e["context_par"] > 1
+    over_data = settings.truth("shard_optimizer_over_data")
+    return 3 if shards > 1 or sizes["fsdp"] < 0 else int(over_data)
 
 
-def _read_batch(settings: Settings, report: Report, gpus: int | None) -> None:
+def _read_batch(settings: Settings, report: Report) -> None:
     e = report.execution
-    each = settings.number("per_device_batch_size", 12.0) or 12.0
-    steps = settings.whole("gradient_accumulation_steps", 1) or 1
-    passes = settings.whole("num_pipeline_microbatches", -1, least=-1) or -1
-    if gpus is None or "data_par" not in e:
-        report.leave("batch_size", "microbatch_size")
-        return
-    batch = round(each * gpus * steps)
-    if batch < 1 or abs(each * gpus * steps - batch) > 1e-6 * batch:
-        report.refuse(f"per_device_batch_size {each:g} gives no whole number of sequences on {gpus:,} GPUs.")
-        report.leave("batch_size", "microbatch_size")
-        return
-    parts = steps
-    if e["pipeline_par"] > 1:
-        parts = steps * (passes if passes > 0 else int(e["pipeline_par"]))
-        if passes > 0 and passes % int(e["pipeline_par"]):
-            report.refuse(f"num_pipeline_microbatches {passes} is no multiple of {e['pipeline_par']} stages.")
-    e["batch_size"] = batch
-    if batch % (parts * e["data_par"]):
-        report.refuse(f"{batch} sequences cannot be shared by {e['data_par']} replicas in {parts} microbatches.")
-        report.leave("microbatch_size")
-    else:
-        e["microbatch_size"] = batch // (parts * e["data_par"])
+
+    def batch() -> Any:
+        each = settings.number("per_device_batch_size", 12.0) or 12.0
+        steps = settings.whole("gradient_accumulation_steps", 1) or 1
+        e["data_par"]  # open where the GPUs are
+        gpus = int(e["num_procs"])
+        found = round(each * gpus * steps)
+        if found < 1 or abs(each * gpus * steps - found) > 1e-6 * found:
+            report.refuse(f"per_device_batch_size {each:g} gives no whole number of sequences on {gpus:,} GPUs.")
+            return OPEN
+        return found
+
+    def micro() -> Any:
+        parts = settings.whole("gradient_accumulation_steps", 1) or 1
+        passes = settings.whole("num_pipeline_microbatches", -1, least=-1) or -1
+        whole, replicas, pipeline = int(e["batch_size"]), int(e["data_par"]), int(e["pipeline_par"])
+        if pipeline > 1:
+            parts *= passes if passes > 0 else pipeline
+            if passes > 0 and passes % pipeline:
+                report.refuse(f"num_pipeline_microbatches {passes} is no multiple of {pipeline} stages.")
+        if whole % (parts * replicas):
+            report.refuse(f"{whole} sequences cannot be shared by {replicas} replicas in {parts} microbatches.")
+            return OPEN
+        return whole // (parts * replicas)
+
+    report.say("batch_size", batch)
+    report.say("microbatch_size", micro)
+    e.origins["microbatch_size"] = (
+        e.origins["microbatch_size"]
+        if "microbatch_size" not in e.values_known
+        else (
+            e.origins["batch_size"] if e.origins["microbatch_size"].kind == "default" else e.origins["microbatch_size"]
+        )
+    )
 
 
 def _read_pipeline(settings: Settings, report: Report) -> None:
     e = report.execution
-    e["pipeline_overlap"] = False
-    if settings.truth("pipeline_delay_activation_forwarding"):
-        report.not_modelled("pipeline_delay_activation_forwarding (twice the bubble)")
-    repeats = settings.whole("num_pipeline_repeats", -1, least=-1) or -1
-    layers = settings.whole("num_layers_per_pipeline_stage", 1) or 1
-    given = settings.whole("pipeline_parallel_layers", -1, least=-1) or -1
-    pipeline = int(e["pipeline_par"])
-    if pipeline == 1:
-        e["pipeline_interleaving"] = 1
-        return
-    report.remark("The pipeline runs all forward passes, then all backward passes; here it is 1F1B.")
-    if repeats > 0:
-        e["pipeline_interleaving"] = repeats
-        return
-    blocks = given if given > 0 else pipelined_layers(report.model)
-    if blocks is None:
-        report.leave("pipeline_interleaving")
-    elif blocks % (pipeline * layers):
-        report.refuse(f"{pipeline} stages of {layers} layers do not divide {blocks} layers.")
-        report.leave("pipeline_interleaving")
-    else:
-        e["pipeline_interleaving"] = blocks // (pipeline * layers)
+
+    def chunks() -> Any:
+        repeats = settings.whole("num_pipeline_repeats", -1, least=-1) or -1
+        layers = settings.whole("num_layers_per_pipeline_stage", 1) or 1
+        given = settings.whole("pipeline_parallel_layers", -1, least=-1) or -1
+        pipeline = int(e["pipeline_par"])
+        if pipeline == 1:
+            return 1
+        report.remark("The pipeline runs all forward passes, then all backward passes; here it is 1F1B.")
+        if repeats > 0:
+            return repeats
+        blocks = given if given > 0 else pipelined_layers(report.model)
+        if blocks is None:
+            return OPEN
+        if blocks % (pipeline * layers):
+            report.refuse(f"{pipeline} stages of {layers} layers do not divide {blocks} layers.")
+            return OPEN
+        return blocks // (pipeline * layers)
+
+    def delayed() -> None:
+        if settings.truth("pipeline_delay_activation_forwarding"):
+            report.not_modelled("pipeline_delay_activation_forwarding (twice the bubble)")
+
+    report.say("pipeline_overlap", lambda: False)
+    report.note(delayed)
+    report.say("pipeline_interleaving", chunks)
+
+
+def _policy(settings: Settings) -> str:
+    given = settings.raw("remat_policy")
+    if given is None and settings.given.get("remat_policy"):
+        return "none"  # the word itself, which elsewhere stands for nothing
+    return settings.word("remat_policy", "full").lower()
 
 
 def _read_recompute(settings: Settings, report: Report) -> None:
-    policy = settings.word("remat_policy", "full" if not settings.given.get("remat_policy") else "none").lower()
-    e = report.execution
-    e["activations_offload"] = policy.endswith("_offloaded")
-    found = POLICIES.get(policy)
-    if found is not None:
-        e["activation_recompute"], e["selective_recompute"] = found
-        if policy not in ("none", "full", "minimal", "save_dot_except_mlp"):
-            report.remark(f"remat_policy {policy} is read as the nearest: {found[1].replace('_', ' ')}.")
-    elif policy == "custom":
-        report.not_modelled("remat_policy custom, tensor by tensor")
-        report.leave("activation_recompute")
-        e["activations_offload"] = "offload" in [str(value).lower() for value in settings.given.values()]
-    else:
-        report.leave("activation_recompute")
-        report.refuse(f"remat_policy {shown(policy)[1:-1]} is none of MaxText's; it fails when the model is built.")
+    def recompute() -> tuple[Any, Any]:
+        policy = _policy(settings)
+        found = POLICIES.get(policy)
+        if found is not None:
+            if policy not in ("none", "full", "minimal", "save_dot_except_mlp"):
+                report.remark(f"remat_policy {policy} is read as the nearest: {found[1].replace('_', ' ')}.")
+            return found
+        if policy == "custom":
+            report.not_modelled("remat_policy custom, tensor by tensor")
+        else:
+            report.refuse(f"remat_policy {shown(policy)[1:-1]} is none of MaxText's; it fails when the model is built.")
+        return OPEN, OPEN
+
+    def offload() -> bool:
+        policy = _policy(settings)
+        if policy == "custom":
+            return "offload" in [str(value).lower() for value in settings.given.values()]
+        return policy.endswith("_offloaded")
+
+    report.say(("activation_recompute", "selective_recompute"), recompute)
+    report.say("activations_offload", offload)
+    try:
+        is_custom = _policy(settings) == "custom"
+    except OpenValue:
+        is_custom = True
+    for name, value in settings.given.items():
+        if str(value).lower() in ("remat", "device", "offload"):  # a tensor of the policy custom
+            settings.asked.add(name)
+            (report.not_modelled if is_custom else report.without_effect)(f"{name} {value}" if is_custom else name)
 
 
 def _read_software(settings: Settings, report: Report) -> None:
-    e = report.execution
-    datatype, quantization = settings.word("dtype", "bfloat16"), settings.word("quantization").lower()
-    if quantization.startswith(_FLOAT4):
-        datatype = "float4"
-    elif quantization.startswith(_FLOAT8):
-        datatype = "float8"
-    elif quantization and quantization != "te_no_quant":
-        report.not_modelled(f"quantization {quantization}")
-    e.update(datatype=datatype, training=True, launch="compiled", optimizer_datatype="float32")
-    gradients = settings.word("grad_dtype", "float32")
-    e["gradient_datatype"] = "float32" if gradients == "float32" else "bfloat16"
-    if (settings.word("mu_dtype") or settings.word("weight_dtype", "float32")) != "float32":
-        report.remark("The first moment is in BF16 and the second in FP32; read as FP32.")
-    if settings.word("weight_dtype", "float32") != "float32":
-        report.not_modelled("weight_dtype (no copy of the weights in FP32)")
-    e["optimizer_offload"] = settings.truth("optimizer_memory_host_offload")
-    e["weight_offload"] = settings.truth("parameter_memory_host_offload")
-    kernel = {"dot_product": "unfused", "cudnn_flash_te": "native"}.get(settings.word("attention", "autoselected"))
-    if kernel is None:
-        report.leave("attention_kernel")
-    else:
-        e["attention_kernel"] = kernel
-    overlapped = settings.word("te_comm_gemm_overlap", "disabled") != "disabled" and int(e["tensor_par"]) > 1
-    e["tensor_par_overlap"] = "ring" if overlapped else "none"
-    e["expert_overlap"] = settings.truth("use_batch_split_schedule") and int(e["expert_par"]) > 1
-    capacity = settings.number("capacity_factor", -1.0) or -1.0
-    if capacity > 0:
-        report.not_modelled(f"capacity_factor {capacity:g} (tokens dropped)")
-    for name in _NOT_MODELLED:
-        if settings.truth(name):
-            report.not_modelled(name)
+    e, say = report.execution, report.say
+
+    def datatype() -> str:
+        found, quantization = settings.word("dtype", "bfloat16"), settings.word("quantization").lower()
+        if quantization.startswith(_FLOAT4):
+            return "float4"
+        if quantization.startswith(_FLOAT8):
+            return "float8"
+        if quantization and quantization != "te_no_quant":
+            report.not_modelled(f"quantization {quantization}")
+        return found
+
+    def kernel() -> Any:
+        word = settings.word("attention", "autoselected")
+        found = {"dot_product": "unfused", "cudnn_flash_te": "native"}.get(word)
+        if found is None and word != "autoselected":
+            report.not_modelled(f"attention {word}"[:200])
+        return OPEN if found is None else found
+
+    def tensor_overlap() -> str:
+        on = settings.word("te_comm_gemm_overlap", "disabled") != "disabled" and int(e["tensor_par"]) > 1
+        return "ring" if on else "none"
+
+    say("datatype", datatype)
+    say("training", lambda: True)
+    say("launch", lambda: "compiled")
+    say("optimizer_datatype", lambda: "float32")
+    say("gradient_datatype", lambda: "float32" if settings.word("grad_dtype", "float32") == "float32" else "bfloat16")
+    say("optimizer_offload", lambda: settings.truth("optimizer_memory_host_offload"))
+    say("weight_offload", lambda: settings.truth("parameter_memory_host_offload"))
+    say("attention_kernel", kernel)
+    say("tensor_par_overlap", tensor_overlap)
+    say("expert_overlap", lambda: settings.truth("use_batch_split_schedule") and int(e["expert_par"]) > 1)
+
+    def notes() -> None:
+        if (settings.word("mu_dtype") or settings.word("weight_dtype", "float32")) != "float32":
+            report.remark("The first moment is in BF16 and the second in FP32; read as FP32.")
+        if settings.word("weight_dtype", "float32") != "float32":
+            report.not_modelled("weight_dtype (no copy of the weights in FP32)")
+        capacity = settings.number("capacity_factor", -1.0) or -1.0
+        if capacity > 0:
+            report.not_modelled(f"capacity_factor {capacity:g} (tokens dropped)")
+        for name in _NOT_MODELLED:
+            if settings.truth(name):
+                report.not_modelled(name)
+
+    report.note(notes)

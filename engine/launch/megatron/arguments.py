@@ -6,14 +6,24 @@ them into an execution are the same then.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from engine.launch.contract import UnknownValue
+from engine.launch.megatron.flag_effects import MODEL, effect_of
 from engine.launch.megatron.parser import flags_of
-from engine.launch.report import truth, whole
+from engine.launch.report import Report, truth, whole
 
-__all__ = ["LM", "Arguments", "Dialect"]
+__all__ = ["LM", "MEGATRON_DEEPSPEED", "Arguments", "Dialect", "hidden_areas"]
+
+_OF_THE_MODEL: Final = frozenset({"MODEL", "MOE", "ARCH", "NETWORK", "GPT", "LLAMA", "MIXTRAL", "QWEN", "DEEPSEEK"})
+_OF_NOTHING: Final = frozenset({
+    "DATA", "DATASET", "LOG", "LOGGING", "OUTPUT", "EVAL", "SAVE", "LOAD", "CKPT", "CHECKPOINT", "TOKENIZER", "WANDB",
+    "TENSORBOARD", "PROFILE", "PROFILING", "TRACE", "PATH",
+})  # fmt: skip
+_WORDS: Final = re.compile(r"[A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +39,99 @@ class Dialect:
     """Whether what is not said of the model is the default, or comes from elsewhere."""
     overlap_needs_sequence_parallel: bool
     """Whether tensor overlap is switched off without sequence parallelism, rather than refused."""
-    gradients_in_32_bits: bool
-    """Whether gradients are exchanged in 32 bits where nothing is said and arithmetic is in BF16."""
+    wide_gradients: bool
+    """Whether gradients are exchanged in 32 bits where nothing is said and arithmetic is in FP16; in BF16 they are."""
+    expert_defaults: tuple[int, int] = (2, 1)
+    """Experts that a token visits, and every how many layers there are some, where nothing is said."""
+    overlaps_gradients: bool = False
+    """Whether the exchange of gradients is overlapped where nothing is said."""
 
 
-LM: Final = Dialect("Megatron-LM", True, "float32", True, False, True)
+LM: Final = Dialect("Megatron-LM", True, "float32", True, False, False)
+
+
+MEGATRON_DEEPSPEED: Final = Dialect("Megatron-DeepSpeed", True, "float32", True, False, False, (1, 2))
+"""Defaults of deepspeedai/Megatron-DeepSpeed, megatron/arguments.py: --topk 1, --expert-interval 2."""
+
+
+def hidden_areas(expression: str) -> tuple[str, ...]:
+    """Returns which flags words that are not at hand may hold, by the name of their variable: "model" for the model's
+    shape, "execution" for everything else that is read.
+
+    Args:
+        expression: such as "${MODEL_ARGS[@]}" or "--use-checkpoint-args".
+    """
+    words = {each.upper() for each in _WORDS.findall(expression)}
+    if words & _OF_THE_MODEL and "PARALLEL" not in words:
+        return (MODEL,)
+    if words & _OF_NOTHING:
+        return ()
+    if "PARALLEL" in words:
+        return ("execution",)
+    return (MODEL, "execution")
 
 
 class Arguments(Mapping[str, Any]):
-    """Values by destination; absent ones have the parser's default. `said` are those that were given."""
+    """Values by destination; absent ones have the parser's default.
 
-    def __init__(self, said: Mapping[str, Any], dialect: Dialect, names: Mapping[str, str] | None = None) -> None:
-        self.said = dict(said)
+    Asking for a value that is not known raises the signal of `engine.launch.report`. Without a report, as for a
+    configuration that is written, nothing is watched.
+    """
+
+    def __init__(
+        self, said: Mapping[str, Any], dialect: Dialect, names: Mapping[str, str] | None = None,
+        report: Report | None = None, hidden: Mapping[str, UnknownValue] | None = None,
+    ) -> None:  # fmt: skip
+        """Takes the values.
+
+        Args:
+            said: values by destination, `UnknownValue` for those taken from outside.
+            dialect: of the program.
+            names: of arguments, as whoever wrote them calls them.
+            report: which watches what is asked for.
+            hidden: by area, words that are not at hand and may state absent arguments of it.
+        """
+        self._said = dict(said)
         self.dialect = dialect
         self._names = names or {}
+        self._report = report
+        takes_defaults = report is not None and report.asked.takes_defaults
+        self._hidden = {} if takes_defaults else dict(hidden or {})
+        self.asked: set[str] = set()
 
     def __getitem__(self, destination: str) -> Any:
-        if destination in self.said:
-            return self.said[destination]
+        value = self.given(destination)
+        if value is not None or destination in self._said:
+            return value
         flag = flags_of().get(destination)
         return None if flag is None else flag.default
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.said)
+        return iter(self._said)
 
     def __len__(self) -> int:
-        return len(self.said)
+        return len(self._said)
+
+    def __contains__(self, destination: object) -> bool:
+        return destination in self._said
+
+    def given(self, destination: str) -> Any:
+        """Returns the value that was given, None without one, whatever the default is."""
+        self.asked.add(destination)
+        value = self._said.get(destination)
+        if self._report is None:
+            return value
+        unknown = value if isinstance(value, UnknownValue) else None
+        if isinstance(value, list | tuple):
+            unknown = next((each for each in value if isinstance(each, UnknownValue)), None)
+        if unknown is not None:
+            raise self._report.unknown(self.name(destination), unknown)
+        if destination not in self._said and self._hidden:
+            area = effect_of(destination).area
+            if area in self._hidden:
+                raise self._report.unknown(self._hidden[area].expression, self._hidden[area])
+        self._report.saw_flag(self.name(destination), destination in self._said)
+        return value
 
     def name(self, destination: str) -> str:
         """Returns an argument as whoever wrote it calls it."""

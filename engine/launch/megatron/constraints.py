@@ -9,6 +9,7 @@ from __future__ import annotations
 from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
 from engine.launch.megatron.layouts import list_of
+from engine.launch.report import OpenValue
 
 __all__ = ["refusal"]
 
@@ -21,8 +22,11 @@ def refusal(args: Arguments, gpus: int) -> str:
         gpus: how many there are.
     """
     for rule in (_degrees, _batch, _pipeline, _overlap, _recompute, _memory, _precision):
-        if found := rule(args, gpus):
-            return found
+        try:
+            if found := rule(args, gpus):
+                return found
+        except OpenValue:
+            continue  # what is not known speaks against nothing
     return ""
 
 
@@ -106,7 +110,7 @@ def _expert_overlap(args: Arguments) -> str:
         return f"{what} needs expert parallelism"
     kind = args.word("moe_token_dispatcher_type")
     # Elsewhere a recipe may say it.
-    told = args.dialect.assumes_model or args.said.get("moe_token_dispatcher_type") is not None
+    told = args.dialect.assumes_model or args.given("moe_token_dispatcher_type") is not None
     if told and kind not in ("alltoall", "flex"):
         return f"{what} needs the token dispatcher alltoall or flex, not {kind}"
     if args.word("recompute_granularity") == "full":

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.launch.contract import Found, LaunchError, LaunchFile, Order, Origin, Reading, Written
-from engine.launch.launchers import header, launch_of, torchrun
-from engine.launch.megatron.arguments import LM, Arguments
+from engine.launch.command_words import CommandWords, launch_in
+from engine.launch.contract import Asked, Found, LaunchError, LaunchFile, Order, Reading, UnknownValue, Written
+from engine.launch.launchers import header, torchrun
+from engine.launch.megatron.arguments import LM, MEGATRON_DEEPSPEED, Arguments, hidden_areas
 from engine.launch.megatron.constraints import refusal
+from engine.launch.megatron.flag_effects import MODEL
 from engine.launch.megatron.model_reading import read_model
-from engine.launch.megatron.parser import OLD_FLAGS, flags_by_name, flags_of, parsed
+from engine.launch.megatron.parser import DEEPSPEED_FLAGS, OLD_FLAGS, flags_by_name, flags_of, name_effects, parsed
 from engine.launch.megatron.printed import said_by
 from engine.launch.megatron.reading import read_execution
 from engine.launch.megatron.terms import TERMS
 from engine.launch.megatron.writing import Groups, groups_of
 from engine.launch.report import Report
-from engine.launch.shell import Word
-from engine.launch.words_of_flags import origin_of, unread_word, value_of, word_after
+from engine.launch.settings import is_hidden
+from engine.launch.yaml_files import read_yaml
 
 __all__ = ["MEGATRON", "MegatronLM", "environment_of"]
 
@@ -26,13 +28,11 @@ _MARKS: Final = (
     "--tensor-model-parallel-size", "--num-layers", "--hidden-size", "--num-attention-heads", "--micro-batch-size",
     "--global-batch-size", "--pipeline-model-parallel-size", "--seq-length",
 )  # fmt: skip
-_YAML: Final = re.compile(r"^(\s*)(--[A-Za-z0-9-]{1,80}):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _PRINTED: Final = re.compile(r"^[^\n]{0,40}?\b([a-z][a-z0-9_]{1,60}) \.{2,60} ?([^\n]{0,2000}?)[ \t]*$", re.MULTILINE)
 _MOST_ARE_PRINTED: Final = 20
 """Arguments that a log prints at least; a run has some 800."""
 _AS_PRINTED: Final = "printed arguments"
 """Key of arguments by destination, as a log prints them, instead of flags."""
-_ENVIRONMENT: Final = re.compile(r"^\s+([A-Z][A-Z0-9_]{2,80}):[ \t]*(\S{1,200})[ \t]*$", re.MULTILINE)
 _RUN: Final[Mapping[str, Any]] = {
     "tokenizer_type": "NullTokenizer", "mock_data": True, "train_iters": 50, "lr": 1e-4, "min_lr": 1e-5,
     "log_interval": 1, "log_throughput": True,
@@ -98,45 +98,72 @@ class MegatronLM:
             *(report.listed(which) for which in ("not_expressible", "not_modelled", "remarks")),
         )  # fmt: skip
 
-    def find(self, text: str, name: str) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
         """Returns the flags of a script, a command line or a YAML file of tests; None where there are none.
 
         Args:
             text: of the file.
             name: of the file.
+            recipe: not used.
         """
         if name.lower().endswith((".yaml", ".yml")):
-            return _from_yaml(text)
+            return _from_yaml(text, name)
         arguments = dict(_PRINTED.findall(text))
         if len(arguments) >= _MOST_ARE_PRINTED and "tensor_model_parallel_size" in arguments:
             return Found({_AS_PRINTED: arguments})
-        launch = launch_of(text, _MARKS, name)
+        launch = launch_in(text, _MARKS, name)
         if launch is None:
             return None
-        flags, origins, unread = _from_words(launch.words)
-        return Found(flags, launch.gpus, launch.environment, tuple(unread), launch.remarks, origins)
+        words = CommandWords(launch.words)
+        flags = words.flags(_takes_values)
+        return launch.found(flags, words, is_certain=any(flag in flags_by_name() for flag in flags))
 
-    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
-        """Returns what flags say. Raises `LaunchError` where a number that decides is none.
-
-        Args:
-            flags: values by flag; True for one that stands alone.
-            gpus: how many there are, None where nothing says it.
-        """
-        report = Report()
+    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
+        """Returns what flags say; see `engine.launch.contract.Framework`."""
+        is_deepspeed = "--deepspeed" in flags
+        report = Report("Megatron-DeepSpeed" if is_deepspeed else self.title, asked)
         args = self._arguments(flags, report)
+        if is_deepspeed:
+            _remark_deepspeed(flags, report)
+        if "--use-checkpoint-args" in flags and not asked.model:
+            report.remark("--use-checkpoint-args takes the model's shape from the checkpoint, which is not at hand; "
+                          "name the model beside it.")  # fmt: skip
         read_model(args, report)
-        read_execution(args, report, gpus)
-        known = report.execution.get("num_procs", gpus)
-        if "num_procs" in report.execution and (reason := refusal(args, report.execution["num_procs"])):
+        read_execution(args, report)
+        if (gpus := report.execution.known("num_procs")) and (reason := refusal(args, gpus)):
             report.refuse(reason)
-        return report.reading(self.name, self.version, flags, known if "num_procs" in report.execution else None)
+        version = "deepspeedai/Megatron-DeepSpeed" if is_deepspeed else self.version
+        return report.reading(self.name, version, flags)
 
     @staticmethod
     def _arguments(flags: Mapping[str, Any], report: Report) -> Arguments:
         if isinstance(arguments := flags.get(_AS_PRINTED), Mapping):
-            return Arguments(said_by(arguments), LM)
-        return Arguments(parsed(flags, report), LM)
+            return Arguments(said_by(arguments), LM, report=report)
+        is_deepspeed = "--deepspeed" in flags
+        hidden: dict[str, UnknownValue] = {}
+        kept: dict[str, Any] = {}
+        for name, value in flags.items():
+            if not is_hidden(name, value):
+                kept[name] = value
+                continue
+            areas = hidden_areas(value.expression)
+            of = " of the model" if areas == (MODEL,) else "" if areas else " without effect here"
+            report.remark(f"{value} is not at hand; it may hold flags{of}.")
+            hidden = dict.fromkeys(areas, value) | hidden
+        names: dict[str, str] = {}
+        said = parsed(kept, report, names, is_deepspeed)
+        for old, new in (("batch_size", "micro_batch_size"), ("model_parallel_size", "tensor_model_parallel_size")):
+            if old in said:
+                report.refuse(f"{names[old]} is no longer valid; use {flags_of()[new].name}")
+                if new not in said:
+                    said[new], names[new] = said[old], names[old]
+        name_effects(said, names, report)
+        if said.get("use_checkpoint_args") not in (None, False):
+            hidden.setdefault(MODEL, UnknownValue("--use-checkpoint-args"))
+        if said.get("use_mp_args_from_checkpoint_args") not in (None, False):
+            for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size"):
+                said[name] = UnknownValue("--use-mp-args-from-checkpoint-args")
+        return Arguments(said, MEGATRON_DEEPSPEED if is_deepspeed else LM, names, report, hidden)
 
 
 def command_line(groups: Groups) -> dict[str, Any]:
@@ -177,57 +204,40 @@ def _quoted(value: Any) -> str:
     return text if re.fullmatch(r"[A-Za-z0-9_.,:/+-]+", text) else "'" + text + "'"
 
 
-def _from_words(words: Sequence[Word]) -> tuple[dict[str, Any], dict[str, Origin], list[str]]:
-    """Return the flags of the words of a command line, where each comes from, and sentences on what is no flag."""
-    known = flags_by_name()
-    found: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
-    unread: list[str] = []
-    place = 0
-    while place < len(words):
-        word = words[place]
-        place += 1
-        name, equals, _ = word.text.partition("=")
-        if not word.text.startswith("--") or (word.unknown and not equals):
-            unread.append(unread_word(word) or f"{word.text[:80]} stands behind no flag.")
-            continue
-        if equals:
-            rest = word_after(word, len(name) + 1)
-            found[name], origins[name] = value_of(rest), origin_of(name, [rest])
-            continue
-        values: list[Word] = []
-        while place < len(words) and not words[place].text.startswith("--"):
-            values.append(words[place])
-            place += 1
-        flag = known.get(name)
-        bare = flag.is_bare if flag is not None else OLD_FLAGS.get(name, ("", None))[1] is not None
-        is_list = flag is not None and flag.kind in ("many", "three")
-        origins[name] = origin_of(name, [word] if bare or not values else values if is_list else values[:1])
-        if bare or not values:
-            found[name] = True
-            unread += [unread_word(each) or f"{each.text[:80]} stands behind {name}, which takes no value."
-                       for each in values]  # fmt: skip
-        elif is_list:
-            unknown = next((each for each in values if each.unknown), None)
-            found[name] = [each.text for each in values] if unknown is None else value_of(unknown)
-        else:
-            found[name] = value_of(values[0])
-            unread += [unread_word(each) or f"{each.text[:80]} is a second value of {name}." for each in values[1:]]
-    return found, origins, unread
+def _remark_deepspeed(flags: Mapping[str, Any], report: Report) -> None:
+    """Says whose defaults count with --deepspeed, and which file is missing."""
+    report.remark("--deepspeed makes this Megatron-DeepSpeed: its defaults count, experts in every second layer and "
+                  "one of them for each token.")  # fmt: skip
+    file = next((flags[name] for name in ("--deepspeed_config", "--deepspeed-config") if name in flags), None)
+    if file is not None:
+        report.remark(f"The DeepSpeed configuration {str(file)[:100]} is not at hand; what only it says is open.")
+    if "--ds-sequence-parallel-size" in flags:
+        report.remark("Sequence parallelism is Ulysses, which exchanges heads; here it is a ring.")
 
 
-def _from_yaml(text: str) -> Found | None:
-    """Flags of `MODEL_ARGS` in a YAML file of Megatron's functional tests, read line by line."""
+def _takes_values(name: str) -> tuple[bool, bool]:
+    """Whether a flag takes a value, and whether it takes several."""
+    if name in DEEPSPEED_FLAGS:
+        return DEEPSPEED_FLAGS[name][1] is None, False
+    flag = flags_by_name().get(name)
+    if flag is None:
+        return OLD_FLAGS.get(name, ("", None))[1] is None, False
+    return not flag.is_bare, flag.kind in ("many", "three")
+
+
+def _from_yaml(text: str, name: str) -> Found | None:
+    """Flags of `MODEL_ARGS` in a YAML file of Megatron's functional tests."""
     if "MODEL_ARGS" not in text:
         return None
-    flags: dict[str, Any] = {}
-    for _, name, value in _YAML.findall(text):
-        plain = value.split(" #")[0].strip().strip("'\"")
-        if plain.lower() == "false":
-            continue
-        flags[name] = True if plain.lower() == "true" else plain
-    environment = dict(_ENVIRONMENT.findall(text))
-    return Found(flags, None, environment) if flags else None
+    document = read_yaml(text, name)
+    arguments = document.values.get("MODEL_ARGS")
+    if not isinstance(arguments, Mapping):
+        return None
+    flags = {str(key): value for key, value in arguments.items() if value is not False}
+    environment = document.values.get("ENV_VARS")
+    environment = environment if isinstance(environment, Mapping) else {}
+    origins = {flag: document.origin("MODEL_ARGS", flag) for flag in flags}
+    return Found(flags, None, {str(key): str(value) for key, value in environment.items()}, origins=origins)
 
 
 MEGATRON: Final = MegatronLM()

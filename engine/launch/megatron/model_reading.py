@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from engine.launch.contract import LaunchError
@@ -50,76 +52,126 @@ def read_model(args: Arguments, report: Report) -> None:
         args: what was said.
         report: what is found.
     """
-    model = report.model
-    for word, destination in (
-        ("layers", "num_layers"), ("hidden", "hidden_size"), ("heads", "num_attention_heads"), ("seq", "seq_length"),
+    model, describe = report.model, report.describe
+    for word, destinations in (
+        ("layers", ("num_layers", "encoder_num_layers")), ("hidden", ("hidden_size",)),
+        ("heads", ("num_attention_heads",)), ("seq", ("seq_length", "encoder_seq_length")),
+        ("vocab", ("vocab_size", "padded_vocab_size")),
     ):  # fmt: skip
-        if args[destination] is not None:
-            model[word] = args.number(destination)
-    vocab = "vocab_size" if args["vocab_size"] is not None else "padded_vocab_size"
-    if args[vocab] is not None:
-        model["vocab"] = args.number(vocab)
-    if not args.dialect.assumes_model and "layers" not in model and "hidden" not in model:
+        describe(word, partial(_first_number, args, destinations))
+    if not args.dialect.assumes_model and not {"layers", "hidden"} & {*model.origins}:
         return
-    gated = args.on("swiglu") or args.on("quick_geglu") or args.on("gated_linear_unit")
-    model["gated_mlp"] = gated
-    if args["ffn_hidden_size"] is not None:
-        model["ffn"] = args.number("ffn_hidden_size")
-    elif "hidden" in model:
-        model["ffn"] = 8 * model["hidden"] // 3 // 64 * 64 if gated else 4 * model["hidden"]
-    model["tied_embeddings"] = not args.on("untie_embeddings_and_output_weights")
+    describe("gated_mlp", lambda: args.on("swiglu") or args.on("quick_geglu") or args.on("gated_linear_unit"))
+    describe("ffn", partial(_feedforward, args, model))
+    describe("tied_embeddings", lambda: not args.on("untie_embeddings_and_output_weights"))
     _attention(args, report)
-    model["norm"] = "RMSNorm" if args.word("normalization") == "rmsnorm" else "LayerNorm"
-    model["linear_bias"] = args.on("add_bias_linear")
-    model["qk_norm"] = args.on("qk_layernorm")
-    model["positions"] = _POSITIONS.get(args.word("position_embedding_type"), "learned")
-    if model["positions"] == "rotary":
-        model["rope_theta"] = float(args.number("rotary_base", 10_000))
-    if args["num_experts"] is not None:
-        _experts(args, report)
-    if args["mtp_num_layers"] is not None and args.number("mtp_num_layers", 0, 0):
-        model["mtp_layers"] = args.number("mtp_num_layers")
-        report.not_modelled(f"{args.name('mtp_num_layers')} {model['mtp_layers']}: by the calibrated cost model only")
+    describe("norm", lambda: "RMSNorm" if args.word("normalization") == "rmsnorm" else "LayerNorm")
+    describe("linear_bias", lambda: args.on("add_bias_linear"))
+    describe("qk_norm", lambda: args.on("qk_layernorm"))
+    describe("positions", lambda: _positions(args))
+    describe(
+        "rope_theta", lambda: float(args.number("rotary_base", 10_000)) if model["positions"] == "rotary" else None
+    )
+    _experts(args, report)
+    describe("mtp_layers", lambda: args.number("mtp_num_layers", 0, 0) or None)
+    if "mtp_layers" in model.values_known:
+        number = model.values_known["mtp_layers"]
+        report.not_modelled(f"{args.name('mtp_num_layers')} {number}: by the calibrated cost model only")
+
+
+def _first_number(args: Arguments, destinations: Sequence[str]) -> int | None:
+    return next((args.number(each) for each in destinations if args[each] is not None), None)
+
+
+def _feedforward(args: Arguments, model: Mapping[str, Any]) -> int | None:
+    if args["ffn_hidden_size"] is not None:
+        return args.number("ffn_hidden_size")
+    if "hidden" not in model:
+        return None
+    # arguments.py, validate_args: 8/3 of the width in multiples of 64 with a gate, else 4 times the width.
+    hidden = int(model["hidden"])
+    return 8 * hidden // 3 // 64 * 64 if model["gated_mlp"] else 4 * hidden
+
+
+def _positions(args: Arguments) -> str:
+    if "use_rotary_position_embeddings" in args and args.on("use_rotary_position_embeddings"):
+        return "rotary"  # the flag of earlier versions, which the parser still takes
+    kind = args.word("position_embedding_type")
+    if args["add_position_embedding"] is False and kind in ("", "learned_absolute"):
+        return "none"
+    return _POSITIONS.get(kind, "learned")
 
 
 def _attention(args: Arguments, report: Report) -> None:
-    model = report.model
-    if "heads" not in model:
+    model, describe = report.model, report.describe
+    if "heads" not in model.origins:
         return
-    heads = model["heads"]
-    latent = args.on("multi_latent_attention")
-    flagged = args.dialect.needs_group_flag
-    grouped = args.on("group_query_attention") if flagged else args.said.get("num_query_groups") is not None
-    if latent or not grouped:
-        model["kv_heads"] = heads
-        if not latent and args.said.get("num_query_groups") is not None and args.number("num_query_groups") != heads:
-            report.remark(
-                f"{args.name('num_query_groups')} has no effect without {args.name('group_query_attention')}: "
-                f"{heads} heads keep {heads} key and value heads."
-            )
+    describe("kv_heads", partial(_key_heads, args, report))
+    describe("head_dim", lambda: args.number("kv_channels") if args["kv_channels"] is not None
+             else model["hidden"] // model["heads"] if "hidden" in model else None)  # fmt: skip
+    # Megatron-Core's defaults of latent attention: MLATransformerConfig.
+    describe("q_rank", lambda: args.number("q_lora_rank")
+             if args.on("multi_latent_attention") and args["q_lora_rank"] is not None else None)  # fmt: skip
+    for word, destination, usual in (
+        ("kv_rank", "kv_lora_rank", 32), ("nope_head_dim", "qk_head_dim", 128),
+        ("rope_head_dim", "qk_pos_emb_head_dim", 64), ("v_head_dim", "v_head_dim", 128),
+    ):  # fmt: skip
+        describe(word, partial(_latent, args, destination, usual))
+
+
+def _latent(args: Arguments, destination: str, usual: int) -> int | None:
+    return args.number(destination, usual) if args.on("multi_latent_attention") else None
+
+
+def _key_heads(args: Arguments, report: Report) -> int:
+    heads = int(report.model["heads"])
+    if "num_key_value_heads" in args:  # Megatron-DeepSpeed needs no flag beside it
+        return args.number("num_key_value_heads")
+    if args.dialect.needs_group_flag:
+        grouped = args.on("group_query_attention")
     else:
-        model["kv_heads"] = args.number("num_query_groups", 1)
-    if args["kv_channels"] is not None:
-        model["head_dim"] = args.number("kv_channels")
-    elif "hidden" in model:
-        model["head_dim"] = model["hidden"] // heads
-    if latent:
-        if args["q_lora_rank"] is not None:
-            model["q_rank"] = args.number("q_lora_rank")
-        for word, destination in (
-            ("kv_rank", "kv_lora_rank"), ("nope_head_dim", "qk_head_dim"), ("rope_head_dim", "qk_pos_emb_head_dim"),
-            ("v_head_dim", "v_head_dim"),
-        ):  # fmt: skip
-            model[word] = args.number(destination, {"kv_rank": 32, "rope_head_dim": 64}.get(word, 128))
+        grouped = args.given("num_query_groups") is not None
+    latent = args.on("multi_latent_attention") if "multi_latent_attention" in args or not grouped else False
+    if not latent and grouped:
+        return args.number("num_query_groups", 1)
+    if not latent and args.given("num_query_groups") is not None and args.number("num_query_groups") != heads:
+        report.remark(
+            f"{args.name('num_query_groups')} has no effect without {args.name('group_query_attention')}: "
+            f"{heads} heads keep {heads} key and value heads."
+        )
+    return heads
 
 
 def _experts(args: Arguments, report: Report) -> None:
-    model = report.model
-    model["experts"] = args.number("num_experts")
-    model["top_k"] = args.number("moe_router_topk", 2)
-    width = args["moe_ffn_hidden_size"]
-    if width is not None or "ffn" in model:
-        model["expert_ffn"] = args.number("moe_ffn_hidden_size", model.get("ffn"))
-    model["shared_ffn"] = args.number("moe_shared_expert_intermediate_size", 0, 0)
-    pattern = args["moe_layer_freq"]
-    model["moe_layer_freq"] = 1 if pattern is None else layer_pattern(pattern, args.name("moe_layer_freq"))
+    model, describe = report.model, report.describe
+    top_k, interval = args.dialect.expert_defaults
+
+    def number_of_experts() -> int | None:
+        # Megatron-DeepSpeed takes a number per layer, one for layers without experts.
+        found = args.words("num_experts")
+        return max(args.number("num_experts") if len(found) < 2 else max(map(int, found)), 1) if found else None
+
+    def if_any(value: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: value() if "experts" in model else None
+
+    describe("experts", number_of_experts)
+    if model.known("experts") == 1 and interval > 1:
+        del (
+            model.values_known["experts"],
+            model.origins["experts"],
+        )  # Megatron-DeepSpeed's default: one expert is an ordinary layer
+    if "experts" not in model.origins:
+        return
+    routed = "topk" if interval > 1 else "moe_router_topk"
+    describe("top_k", if_any(lambda: args.number(routed, top_k)))
+    describe("expert_ffn", if_any(lambda: args.number("moe_ffn_hidden_size", model["ffn"])
+                                  if args["moe_ffn_hidden_size"] is not None or "ffn" in model else None))  # fmt: skip
+    describe("shared_ffn", if_any(lambda: args.number("moe_shared_expert_intermediate_size", 0, 0)))
+
+    def pattern() -> int | list[int]:
+        if interval > 1:
+            return args.number("expert_interval", interval)
+        given = args["moe_layer_freq"]
+        return 1 if given is None else layer_pattern(given, args.name("moe_layer_freq"))
+
+    describe("moe_layer_freq", if_any(pattern))

@@ -13,11 +13,12 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final, Literal
 
-from engine.launch.contract import LaunchError
+from engine.launch.contract import LaunchError, UnknownValue
+from engine.launch.megatron.flag_effects import effect_of
 from engine.launch.report import Report, truth
 from models.documents import near_matches, shown
 
-__all__ = ["OLD_FLAGS", "Flag", "flags_by_name", "flags_of", "parsed", "printed"]
+__all__ = ["DEEPSPEED_FLAGS", "OLD_FLAGS", "Flag", "flags_by_name", "flags_of", "name_effects", "parsed", "printed"]
 
 OLD_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     "--activations-checkpoint-method": ("recompute_method", None),
@@ -28,11 +29,49 @@ OLD_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     "--use-custom-fsdp": ("use_megatron_fsdp", True),
     "--no-async-tensor-model-parallel-allreduce": ("async_tensor_model_parallel_allreduce", False),
     "--model-parallel-size": ("tensor_model_parallel_size", None),
-    "--use-flash-attn-v2": ("use_flash_attn", True),
+    "--use-flash-attn-v2": ("attention_backend", "flash"),
     "--no-contiguous-buffers-in-local-ddp": ("contiguous_buffers", False),
     "--scatter-gather-tensors-in-pipeline": ("scatter_gather", True),
 }
 """Flags of earlier versions: destination, and the value of a bare one, None where it has a value."""
+DEEPSPEED_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
+    "--deepspeed": ("deepspeed", True),
+    "--deepspeed_config": ("deepspeed_config", None),
+    "--deepspeed-config": ("deepspeed_config", None),
+    "--deepspeed_mpi": ("deepspeed_mpi", True),
+    "--deepspeed-activation-checkpointing": ("deepspeed_activation_checkpointing", True),
+    "--no-pipeline-parallel": ("no_pipeline_parallel", True),
+    "--zero-stage": ("zero_stage", None),
+    "--zero-reduce-scatter": ("zero_reduce_scatter", True),
+    "--zero-contigious-gradients": ("zero_contiguous_gradients", True),
+    "--zero-reduce-bucket-size": ("zero_reduce_bucket_size", None),
+    "--zero-allgather-bucket-size": ("zero_allgather_bucket_size", None),
+    "--remote-device": ("remote_device", None),
+    "--cpu-optimizer": ("optimizer_cpu_offload", True),
+    "--moe-expert-parallel-size": ("expert_model_parallel_size", None),
+    "--expert-interval": ("expert_interval", None),
+    "--topk": ("topk", None),
+    "--mlp-type": ("mlp_type", None),
+    "--create-moe-param-group": ("create_moe_param_group", True),
+    "--moe-loss-coeff": ("moe_aux_loss_coeff", None),
+    "--moe-train-capacity-factor": ("moe_expert_capacity_factor", None),
+    "--moe-eval-capacity-factor": ("moe_eval_capacity_factor", None),
+    "--moe-min-capacity": ("moe_min_capacity", None),
+    "--disable-moe-token-dropping": ("disable_moe_token_dropping", True),
+    "--disable-moe-top2-2nd-expert-sampling": ("moe_router_sampling", False),
+    "--use-tutel": ("use_tutel", True),
+    "--ds-sequence-parallel-size": ("context_parallel_size", None),
+    "--num-key-value-heads": ("num_key_value_heads", None),
+    "--checkpoint-num-layers": ("recompute_num_layers", None),
+    "--checkpoint-in-cpu": ("checkpoint_in_cpu", True),
+    "--partition-activations": ("distribute_saved_activations", True),
+    "--use-flash-attn-v1": ("use_flash_attn", True),
+    "--use-flash-attn-triton": ("use_flash_attn", True),
+    "--use-flash-attn-builder": ("use_flash_attn", True),
+    "--no-load-lr-state": ("load_lr_state", False),
+    "--universal-checkpoint": ("load_universal_checkpoint", True),
+}
+"""Flags of Megatron-DeepSpeed (deepspeedai/Megatron-DeepSpeed, arguments.py) that Megatron-LM does not have."""
 
 
 _ALIKE: Final = 0.75
@@ -83,25 +122,37 @@ def flags_of() -> Mapping[str, Flag]:
     return found
 
 
-def parsed(flags: Mapping[str, Any], report: Report) -> dict[str, Any]:
+def parsed(
+    flags: Mapping[str, Any], report: Report, names: dict[str, str] | None = None, is_deepspeed: bool = False
+) -> dict[str, Any]:
     """Returns the values that flags give, by destination; those not given are absent.
 
     What is not known or not understood is noted as unread, flags of earlier versions are read by their successors.
+    Values that are taken from outside stay `UnknownValue`.
 
     Args:
         flags: values by flag; True, None or empty for one that stands alone.
         report: where remarks go.
+        names: where the flags go that state each destination.
+        is_deepspeed: whether the flags are those of Megatron-DeepSpeed.
     """
     known = flags_by_name()
     found: dict[str, Any] = {}
     old: list[str] = []
+    names = {} if names is None else names
     for given, value in flags.items():
         # Printed arguments and YAML files have names without the dashes of the command line.
         name = given if given.startswith("--") else "--" + given.replace("_", "-")
         flag = known.get(name)
+        if is_deepspeed and name in DEEPSPEED_FLAGS:
+            destination, bare = DEEPSPEED_FLAGS[name]
+            found[destination] = value if bare is None else bare
+            names[destination] = name
+            continue
         if flag is None and name in OLD_FLAGS:
             destination, bare = OLD_FLAGS[name]
             found[destination] = value if bare is None else bare
+            names[destination] = name
             old.append(name)
             continue
         if flag is None:
@@ -110,12 +161,41 @@ def parsed(flags: Mapping[str, Any], report: Report) -> dict[str, Any]:
             continue
         try:
             found[flag.destination] = _value(flag, name, value)
+            names[flag.destination] = name
         except LaunchError as error:
             report.unread(str(error))
-    if old:
+            # What stands there decides, and is not understood: nothing is taken in its place.
+            found[flag.destination] = UnknownValue("no value" if value in (None, True, "") else shown(value)[:80])
+            names[flag.destination] = name
+    if old and not is_deepspeed:
         report.refuse(f"removed flags: {', '.join(old)}")
         report.remark(f"Flags of earlier versions are read by their successors: {', '.join(old)}.")
     return found
+
+
+def name_effects(said: Mapping[str, Any], names: Mapping[str, str], report: Report) -> None:
+    """Names the flags that are not modelled and those without effect on a prediction, where they are not at their
+    default.
+
+    Args:
+        said: values by destination.
+        names: flags by destination.
+        report: where they go.
+    """
+    for destination, value in said.items():
+        effect, flag = effect_of(destination), flags_of().get(destination)
+        if effect.effect == "read" or (flag is not None and _is_same(value, flag.default)):
+            continue
+        name = names.get(destination) or (flag.name if flag is not None else "--" + destination.replace("_", "-"))
+        if effect.effect == "none":
+            report.without_effect(name)
+            continue
+        told = "" if isinstance(value, bool) else f" {' '.join(map(str, value)) if isinstance(value, list) else value}"
+        report.not_modelled(f"{name}{told}"[:200])
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return value == default or str(value) == str(default)
 
 
 def printed(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,6 +222,10 @@ def printed(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(flag: Flag, name: str, value: Any) -> Any:
+    if isinstance(value, UnknownValue):
+        return value
+    if isinstance(value, list | tuple) and (inner := next((e for e in value if isinstance(e, UnknownValue)), None)):
+        return inner
     if flag.is_bare:
         on = value is None or value == "" or truth(value, name)
         if flag.kind == "switch":
@@ -163,7 +247,7 @@ def _single(flag: Flag, name: str, value: Any) -> Any:
             raise LaunchError(f"{name} is {shown(value)}; it must be one of {', '.join(flag.choices)}.")
     if flag.type == "int":
         try:
-            return int(text)
+            return int(text[:20])
         except ValueError:
             raise LaunchError(f"{name} is {shown(value)}; it must be a whole number.") from None
     if flag.type == "float":

@@ -55,10 +55,10 @@ def read_printed(arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str
     """
     said = said_by(arguments)
     report = Report()
-    args = Arguments(said, LM)
+    args = Arguments(said, LM, report=report)
     try:
         read_model(args, report)
-        read_execution(args, report, None)
+        read_execution(args, report)
     except LaunchError:
         return {}, {}, frozenset(said)
-    return report.execution, report.model, frozenset(said)
+    return dict(report.execution.values_known), dict(report.model.values_known), frozenset(said)

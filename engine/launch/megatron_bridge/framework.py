@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import models
-from engine.launch.contract import Found, LaunchError, LaunchFile, Order, Reading, Written
-from engine.launch.launchers import header, launch_of, torchrun
-from engine.launch.megatron.arguments import Arguments, Dialect
+from engine.launch.command_words import CommandWords, launch_in
+from engine.launch.contract import Asked, Found, LaunchError, LaunchFile, Order, Origin, Reading, UnknownValue, Written
+from engine.launch.launchers import header, torchrun
+from engine.launch.megatron.arguments import Arguments, Dialect, hidden_areas
 from engine.launch.megatron.constraints import refusal
 from engine.launch.megatron.framework import environment_of
 from engine.launch.megatron.model_reading import read_model
+from engine.launch.megatron.parser import flags_of, name_effects
 from engine.launch.megatron.reading import read_execution
 from engine.launch.megatron.writing import Groups, groups_of
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS, TERMS
-from engine.launch.megatron_bridge.recipe_text import from_python, from_words, from_yaml
+from engine.launch.megatron_bridge.nemo_keys import is_nemo
+from engine.launch.megatron_bridge.recipe_text import RecipeKeys, from_python, from_words, from_yaml
 from engine.launch.report import Report, truth
+from engine.launch.settings import is_hidden
 from engine.launch.shapes import shape_of
 
 __all__ = ["MEGATRON_BRIDGE", "MegatronBridge"]
 
-BRIDGE: Final = Dialect("Megatron-Bridge", False, "bfloat16", False, True, True)
+BRIDGE: Final = Dialect("Megatron-Bridge", False, "bfloat16", False, True, True, overlaps_gradients=True)
 _ARGUMENTS: Final = {key: argument for argument, key in KEYS.items()}
-_MARKS: Final = ("model.", "train.", "ddp.", "comm_overlap.", "optimizer.", "mixed_precision", "--recipe")
+_MARKS: Final = ("model.", "train.", "ddp.", "comm_overlap.", "optimizer.", "mixed_precision", "--recipe", "trainer.",
+                 "+model.", "++model.", "+trainer.", "++trainer.", "optim.", "data.")  # fmt: skip
 _GPUS: Final = re.compile(r"_(\d{1,6})gpus?_")
 _TORCHRUN: Final = re.compile(r"--nproc[_-]per[_-]node[= ](\d{1,4})\s+--nnodes[= ](\d{1,6})")
 _RECIPES: Final[tuple[tuple[str, str], ...]] = (
@@ -37,6 +43,8 @@ _RECIPES: Final[tuple[tuple[str, str], ...]] = (
     ("gpt_oss_20b", "gpt-oss-20B"), ("nemotron4_340b", "nemotron-4-340B"),
 )  # fmt: skip
 """Beginnings of recipes' names, and the model of the library that they train."""
+_NEMO_CONFIG: Final = "megatron_gpt_config"
+"""The configuration that NeMo 1's program reads where none is named."""
 _RUN: Final[Mapping[str, Any]] = {"train.train_iters": 50}
 _TO_REPLACE: Final = (
     "train.train_iters, tokenizer and mock data of the recipe vanilla_gpt_pretrain_config: to be replaced by your own"
@@ -46,7 +54,10 @@ _ALSO_READ: Final = frozenset({
     "comm_overlap.overlap_grad_reduce", "comm_overlap.overlap_param_gather", "model.cuda_graph_scope",
     "dist.use_megatron_fsdp", "model.activation_func", "model.should_pad_vocab", "dataset.seq_length",
     "dataset.sequence_length", "model.tp_comm_overlap", "comm_overlap.overlap_param_gather_with_optimizer_step",
-    "--recipe", "model.max_position_embeddings", "model.overlap_moe_expert_parallel_comm", "ddp.fsdp_double_buffer",
+    "--recipe", "--nodes", "--gpus_per_node", "model.fp8", "model.fp8_hybrid", "mixed_precision.bf16",
+    "mixed_precision.fp16", "mixed_precision.fp8", "mixed_precision.fp8_recipe", "mixed_precision.fp4",
+    "mixed_precision.fp4_recipe", "model.max_position_embeddings", "model.overlap_moe_expert_parallel_comm",
+    "ddp.fsdp_double_buffer",
     "ddp.check_for_nan_in_grad", "ddp.bucket_size", "ddp.pad_buckets_for_high_nccl_busbw", "ddp.check_for_large_grads",
     "rerun_state_machine.check_for_nan_in_loss", "rerun_state_machine.check_for_nan_in_grad",
     "comm_overlap.tp_comm_bootstrap_backend", "comm_overlap.batch_p2p_comm", "comm_overlap.align_param_gather",
@@ -89,55 +100,75 @@ class MegatronBridge:
             *lists.values(),
         )  # fmt: skip
 
-    def find(self, text: str, name: str) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
         """Returns the keys of a recipe: Python, a command that runs one, or YAML; None where there are none.
 
         Args:
             text: of the file.
             name: of the file.
+            recipe: name of a function of a Python file; the first for pretraining where None.
         """
         ending = name.lower().rpartition(".")[2]
         if ending in ("yaml", "yml"):
-            keys = from_yaml(text)
-            return None if keys is None else Found(keys, _gpus_of(keys))
-        if ending == "py" or re.search(r"^\s*(import|from) [a-z_.]+", text, re.MULTILINE):
-            found = from_python(text)
-            if found is None or not any(key in KEYS.values() for key in found[0]):
+            keys = from_yaml(text, name)
+            return None if keys is None else _found(keys, *_gpus_of(keys.values, keys.origins))
+        if ending == "py" or (
+            not text.startswith("#!/bin") and re.search(r"^(import|from) [a-z_.]+", text, re.MULTILINE)
+        ):
+            keys = from_python(text, name, recipe)
+            if keys is None or not any(key in KEYS.values() for key in keys.values):
                 return None
-            started = _TORCHRUN.search(text)
-            gpus = int(started[1]) * int(started[2]) if started else _gpus_of(found[0])
-            return Found(found[0], gpus, unread=tuple(found[2]), remarks=tuple(found[1]))
-        launch = launch_of(text, _MARKS, name)
+            if started := _TORCHRUN.search(text):
+                line = text[: started.start()].count("\n") + 1
+                return _found(keys, int(started[1]) * int(started[2]), Origin("stated", "torchrun", name, line))
+            return _found(keys, *_gpus_of(keys.values, keys.origins))
+        launch = launch_in(text, _MARKS, name)
         if launch is None or not any(word.text.startswith(_MARKS) for word in launch.words):
             return None
-        keys, origins, unread = from_words(launch.words)
-        return Found(keys, launch.gpus, launch.environment, tuple(unread), launch.remarks, origins)
+        words = CommandWords(launch.words)
+        values = from_words(words)
+        if (config := str(values.pop("--config-name", _NEMO_CONFIG))).removesuffix(".yaml") != _NEMO_CONFIG:
+            values["--config-name"] = UnknownValue("--config-name")
+            words.unread.append(f"--config-name {config[:100]}: that file is not at hand; what only it says is open.")
+        values.pop("--config-path", None)
+        told = sum(key in KEYS.values() for key in values)
+        if not told and "--recipe" not in values:
+            return None
+        recipe_remark: tuple[str, ...] = ()
+        if "--recipe" in values:
+            named = values["--recipe"]
+            recipe_remark = (f"What the recipe {str(named)[:100]} itself sets is not at hand; where no key states it, "
+                             "the framework's default counts.",)  # fmt: skip
+        found = launch.found(
+            values, words, remarks=recipe_remark, is_certain=told > 1 or "--recipe" in values or is_nemo(values)
+        )
+        if "--gpus_per_node" in values:  # the trainer of NeMo decides, whatever starts it on each node
+            gpus, origin = _gpus_of(values, words.origins)
+            origins = dict(found.origins) | ({"gpus": origin} if origin is not None else {})
+            found = replace(found, gpus=gpus, origins=origins)
+        return found
 
-    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
-        """Returns what keys say; a key "--recipe" names the recipe that they belong to.
-
-        Args:
-            flags: values by key.
-            gpus: how many there are, None where only the recipe's name may say it.
-        """
-        report = Report()
-        recipe = str(flags.get("--recipe", ""))[:200]
+    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
+        """Returns what keys say; a key "--recipe" names the recipe that they belong to."""
+        report = Report(self.title, asked)
+        recipe = "" if isinstance(flags.get("--recipe"), UnknownValue) else str(flags.get("--recipe", ""))[:200]
         named = _GPUS.search(recipe)
-        if gpus is None and named is not None:
+        if asked.gpus is None and named is not None and asked.gpus_origin is None:
             gpus = int(named[1])
+            asked = replace(asked, gpus=gpus, gpus_origin=Origin("stated", "--recipe"))
+            report.asked = asked
             report.remark(f"The number of GPUs, {gpus}, is that of the recipe's name.")
+        if isinstance(unknown := flags.get("--recipe"), UnknownValue):
+            report.open_model(report.unknown("--recipe", unknown).origin)
         self._read_recipe(recipe, report)
         args = self._arguments(flags, report)
-        own = dict(report.model)
         read_model(args, report)
-        report.model = {**own, **{word: report.model[word] for word in report.model if word not in own or word in
-                                  _stated(args)}}  # fmt: skip
-        if "layers" not in report.model:
+        if "layers" not in report.model.values_known:
             report.leave("the model's shape")
-        read_execution(args, report, gpus)
-        if "num_procs" in report.execution and (reason := refusal(args, report.execution["num_procs"])):
+        read_execution(args, report)
+        if (known := report.execution.known("num_procs")) and (reason := refusal(args, known)):
             report.refuse(reason)
-        return report.reading(self.name, self.version, flags, report.execution.get("num_procs"))
+        return report.reading(self.name, self.version, flags)
 
     @staticmethod
     def _read_recipe(recipe: str, report: Report) -> None:
@@ -146,7 +177,7 @@ class MegatronBridge:
             if recipe.startswith(beginning):
                 shape = shape_of(models.load(model))
                 shape.pop("head_dim" if "kv_rank" in shape else "", None)
-                report.model.update(shape)
+                report.start_model(shape, Origin("stated", "--recipe"))
                 report.remark(f"The model is that of the recipe's name, {model}.")
                 return
 
@@ -154,46 +185,89 @@ class MegatronBridge:
     def _arguments(flags: Mapping[str, Any], report: Report) -> Arguments:
         """The arguments of Megatron-Core that keys come to."""
         said: dict[str, Any] = {}
+        names = dict(KEYS)
+        hidden: dict[str, UnknownValue] = {}
         for key, value in flags.items():
-            if key in _ARGUMENTS:
+            if is_hidden(key, value):
+                report.remark(f"{value} is not at hand; it may hold keys.")
+                hidden = dict.fromkeys(hidden_areas(value.expression), value) | hidden
+            elif key in _ARGUMENTS:
                 said[_ARGUMENTS[key]] = None if str(value).lower() in ("none", "null") else value
+                if value is not None:
+                    name_effects({_ARGUMENTS[key]: value}, KEYS, report)
             elif key not in _ALSO_READ:
-                if key.startswith("model.") and key.removeprefix("model.") in _MODEL_FIELDS_WITHOUT_BEARING:
-                    continue
-                if not key.startswith(_WITHOUT_BEARING):
-                    report.unread(f"{key[:80]} is not read.")
-        _overlaps(said, flags)
-        _precisions(said, flags)
+                _name_effect(key, value, report)
+        _overlaps(said, flags, names)
+        _precisions(said, flags, names)
         for key in ("dataset.seq_length", "dataset.sequence_length"):
             if key in flags and said.get("seq_length") is None:
-                said["seq_length"] = flags[key]
-        if said.pop("share_embeddings_and_output_weights", None) is not None:
-            shared = flags[KEYS["share_embeddings_and_output_weights"]]
-            said["untie_embeddings_and_output_weights"] = not truth(shared, "share_embeddings_and_output_weights")
-        impl = str(said.get("cuda_graph_impl") or "none").lower()
-        scope = str(flags.get("model.cuda_graph_scope") or "").lower()
-        if impl == "local" and "full_iteration" in scope:
+                said["seq_length"], names["seq_length"] = flags[key], key
+        _switch(said, flags, names, "share_embeddings_and_output_weights", "untie_embeddings_and_output_weights")
+        impl, scope = str(said.get("cuda_graph_impl") or "none").lower(), str(flags.get("model.cuda_graph_scope") or "")
+        if impl == "local" and "full_iteration" in scope.lower():
             said["cuda_graph_impl"] = "full_iteration"
-        if said.get("cpu_offloading") is not None and not truth(said["cpu_offloading"], "model.cpu_offloading"):
+        if _is_off(said.get("cpu_offloading"), "model.cpu_offloading"):
             said["cpu_offloading_num_layers"] = 0
         for key in ("cpu_offloading_weights", "cpu_offloading_activations", "cpu_offloading"):
-            if said.get(key) is not None:
+            if said.get(key) is not None and not isinstance(said[key], UnknownValue):
                 said[key] = truth(said[key], key)
-        if truth(flags.get("dist.use_megatron_fsdp"), "dist.use_megatron_fsdp"):
-            said["use_megatron_fsdp"] = True
-        if truth(flags.get("comm_overlap.overlap_param_gather_with_optimizer_step"), "comm_overlap"):
-            said["overlap_param_gather_with_optimizer_step"] = True
-        return Arguments(said, BRIDGE, {**KEYS, "fp8_recipe": "mixed_precision fp8 recipe", "fp4_recipe":
-                                        "mixed_precision fp4 recipe"})  # fmt: skip
+        for key, name in (("dist.use_megatron_fsdp", "use_megatron_fsdp"),
+                          ("comm_overlap.overlap_param_gather_with_optimizer_step",
+                           "overlap_param_gather_with_optimizer_step")):  # fmt: skip
+            if isinstance(flags.get(key), UnknownValue) or truth(flags.get(key), key):
+                said[name], names[name] = flags.get(key) or True, key
+        return Arguments(said, BRIDGE, {**names, "fp8_recipe": "mixed_precision fp8 recipe", "fp4_recipe":
+                                        "mixed_precision fp4 recipe"}, report, hidden)  # fmt: skip
 
 
-def _gpus_of(keys: Mapping[str, Any]) -> int | None:
-    """GPUs of a trainer of NeMo: nodes times those of each."""
+def _switch(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str], shared: str, untied: str) -> None:
+    """Tied embeddings, which Megatron-Core's argument says the other way round."""
+    value = said.pop(shared, None)
+    if value is not None:
+        said[untied] = value if isinstance(value, UnknownValue) else not truth(value, shared)
+        names[untied] = KEYS[shared]
+
+
+def _is_off(value: Any, name: str) -> bool:
+    return value is not None and not isinstance(value, UnknownValue) and not truth(value, name)
+
+
+def _found(keys: RecipeKeys, gpus: int | None, origin: Origin | None) -> Found:
+    origins = keys.origins | ({"gpus": origin} if origin is not None else {})
+    return Found(keys.values, gpus, {}, tuple(keys.unread), tuple(keys.remarks), origins, recipes=keys.recipes)
+
+
+def _name_effect(key: str, value: Any, report: Report) -> None:
+    """Names a key that nothing here depends on: without effect, not modelled, or not known."""
+    field = key.removeprefix("model.")
+    is_field = key.startswith("model.") and field in _MODEL_FIELDS_WITHOUT_BEARING
+    if is_field or key.startswith(_TABLES_WITHOUT_BEARING):
+        report.without_effect(key)
+    elif key.startswith(("model.", "ddp.")) and field.removeprefix("ddp.") in flags_of():
+        name_effects({field.removeprefix("ddp."): value}, {field.removeprefix("ddp."): key}, report)
+    elif key.startswith(_WITHOUT_BEARING):
+        report.without_effect(key)
+    elif key not in ("--nodes", "--gpus_per_node"):
+        report.unread(f"{key[:80]} is not read.")
+
+
+def _gpus_of(keys: Mapping[str, Any], origins: Mapping[str, Origin]) -> tuple[int | None, Origin | None]:
+    """GPUs of a trainer of NeMo, nodes times those of each, and where they stand."""
     nodes, each = keys.get("--nodes", 1), keys.get("--gpus_per_node")
+    for value in (nodes, each):
+        if isinstance(value, UnknownValue):
+            return None, Origin("unknown", value.expression, value.file, value.line)
     known = [str(value).isdecimal() and 0 < int(str(value)[:8]) < 10**7 for value in (nodes, each)]
-    return int(nodes) * int(str(each)) if all(known) else None
+    if not all(known):
+        return None, None
+    return int(nodes) * int(str(each)), origins.get("--gpus_per_node") or Origin("stated", "trainer.devices")
 
 
+_TABLES_WITHOUT_BEARING: Final = (
+    "model.data.", "model.tokenizer.", "model.optim.", "model.nsys_profile.", "exp_manager.", "trainer.", "optim.",
+    "run.", "hydra.", "defaults", "name", "restore_from_path", "cluster.", "logging.", "log.", "resume.", "data.",
+    "peft.", "mode", "model.data_",
+)  # fmt: skip
 _WITHOUT_BEARING: Final = (
     "train.", "dataset.", "tokenizer.", "logger.", "scheduler.", "checkpoint.", "rng.", "validation.", "profiling.",
     "optimizer.", "--", "env_vars",
@@ -206,59 +280,70 @@ _MODEL_FIELDS_WITHOUT_BEARING: Final = frozenset({
     "make_vocab_size_divisible_by", "fp8_output_proj", "moe_router_padding_for_fp8", "qk_clip", "moe_hybridep_num_sms",
     "bias_dropout_add_fusion", "max_position_embeddings", "moe_router_score_function", "moe_router_group_topk",
     "moe_router_num_groups", "moe_router_topk_scaling_factor", "moe_router_enable_expert_bias", "moe_router_dtype",
+    "mcore_gpt", "megatron_amp_O2", "transformer_engine", "rotary_percentage", "pre_process", "post_process",
+    "persist_layer_norm", "bias_activation_fusion", "use_cpu_initialization", "precision",
+    "do_layer_norm_weight_decay", "headscale", "transformer_block_type", "openai_gelu",
+    "normalize_attention_scores", "hysteresis", "native_amp_init_scale", "native_amp_growth_interval", "onnx_safe",
+    "apex_transformer_log_level", "gradient_as_bucket_view", "sync_batch_comm", "seed", "resume_from_checkpoint",
+    "use_scaled_init_method", "apply_query_key_layer_scaling", "kv_channels", "name", "gc_interval",
+    "seq_len_interpolation_factor", "fp32_residual_connection", "attention_dropout", "hidden_dropout", "ffn_dropout",
+    "reset_position_ids", "reset_attention_mask", "eod_mask_loss", "wandb_logger", "apply_layernorm_1p",
     "moe_router_pre_softmax", "calculate_per_token_loss", "init_model_with_meta_device", "perform_initialization",
 })  # fmt: skip
 
 
-def _stated(args: Arguments) -> set[str]:
-    """Words of the shape that keys state themselves, which count more than the recipe's name."""
-    words = {
-        "num_layers": "layers", "hidden_size": "hidden", "ffn_hidden_size": "ffn", "num_attention_heads": "heads",
-        "num_query_groups": "kv_heads", "kv_channels": "head_dim", "seq_length": "seq", "vocab_size": "vocab",
-        "num_experts": "experts", "moe_router_topk": "top_k", "moe_ffn_hidden_size": "expert_ffn",
-        "moe_shared_expert_intermediate_size": "shared_ffn", "moe_layer_freq": "moe_layer_freq",
-        "gated_linear_unit": "gated_mlp", "untie_embeddings_and_output_weights": "tied_embeddings",
-        "mtp_num_layers": "mtp_layers",
-    }  # fmt: skip
-    found = {word for name, word in words.items() if args.said.get(name) is not None}
-    return found | ({"positions", "norm", "linear_bias", "qk_norm", "rope_theta"} if "layers" in found else set())
-
-
-def _overlaps(said: dict[str, Any], flags: Mapping[str, Any]) -> None:
+def _overlaps(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str]) -> None:
     """Overlap of gradients: a `comm_overlap` object decides, and where it says nothing it is on with several replicas
     and the distributed optimizer."""
-    if said.get("tp_comm_overlap") is None and flags.get("model.tp_comm_overlap") is not None:
-        said["tp_comm_overlap"] = flags["model.tp_comm_overlap"]
-    if said.get("overlap_moe_expert_parallel_comm") is None:
-        other = flags.get("model.overlap_moe_expert_parallel_comm")
-        if other is not None:
-            said["overlap_moe_expert_parallel_comm"] = other
+    for name in ("tp_comm_overlap", "overlap_moe_expert_parallel_comm"):
+        other = flags.get(f"model.{name}")
+        if said.get(name) is None and other is not None:
+            said[name], names[name] = other, f"model.{name}"
     for name in ("overlap_grad_reduce", "overlap_param_gather"):
         decided = flags.get(f"comm_overlap.{name}")
         if decided is not None:
-            said[name] = decided
-        elif said.get(name) is None:
-            # The common recipe has both on; one that turns off the first has the second off, too.
-            said[name] = said.get("overlap_grad_reduce", True)
+            said[name], names[name] = decided, f"comm_overlap.{name}"
+    if said.get("overlap_param_gather") is None and said.get("overlap_grad_reduce") is not None:
+        # The common recipe has both on; one that turns off the first has the second off, too.
+        said["overlap_param_gather"] = said["overlap_grad_reduce"]
 
 
-def _precisions(said: dict[str, Any], flags: Mapping[str, Any]) -> None:
+def _precisions(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str]) -> None:
     """Datatypes from a recipe of mixed precision, and what is said beside its name."""
-    text = str(flags.get("mixed_precision") or "").lower().replace("-", "_")
-    name = next((each for each in sorted(PRECISIONS, key=len, reverse=True) if each in text), "bf16_mixed")
-    said.update(PRECISIONS[name])
+    given = flags.get("mixed_precision")
+    own = {name: flags[key] for name in ("bf16", "fp16", "fp8", "fp8_recipe", "fp4", "fp4_recipe")
+           if (key := f"mixed_precision.{name}") in flags}  # fmt: skip
+    for name in ("bf16", "fp16", "fp8", "fp4"):
+        names[name] = "mixed_precision"
+    text = "" if isinstance(given, UnknownValue) else str(given or "").lower().replace("-", "_")
+    name = next((each for each in sorted(PRECISIONS, key=len, reverse=True) if each in text), "")
+    if text == "fp32":
+        said["fp32_precision"], names["fp32_precision"] = True, "mixed_precision"
+    elif name:
+        said.update(PRECISIONS[name])
+    elif (text and text not in ("none", "mixedprecisionconfig")) or isinstance(given, UnknownValue):
+        said["bf16"] = given if isinstance(given, UnknownValue) else UnknownValue(str(given)[:80])
     if "bf16_with_fp8_mxfp8" in text:
         said.update(PRECISIONS["bf16_with_mxfp8_mixed"])
     if "bf16_with_fp4_nvfp4" in text:
         said.update(PRECISIONS["bf16_with_nvfp4_mixed"])
+    said |= {name: value for name, value in own.items() if str(value).lower() not in ("none", "null")}
+    if flags.get("model.fp8") not in (None, False) and "fp8" not in said:  # NeMo 1: with Transformer Engine
+        said["fp8"] = flags["model.fp8"] if isinstance(flags["model.fp8"], UnknownValue) else "hybrid"
+        names["fp8"] = "model.fp8"
     wide: Any = flags.get("mixed_precision.grad_reduce_in_fp32")
+    key = "mixed_precision.grad_reduce_in_fp32"
     if wide is None and (found := re.search(r"grad_reduce_in_fp32\s*=\s*(true|false)", text)):
-        wide = found[1]
+        wide, key = found[1], "mixed_precision"
+    if wide is None and isinstance(said.get("bf16"), UnknownValue):
+        wide, key = said["bf16"], "mixed_precision"
     if wide is None and not text:
-        wide = flags.get("ddp.grad_reduce_in_fp32")
-    wide = wide is None or truth(wide, "grad_reduce_in_fp32")
-    said["grad_reduce_in_bf16"] = not wide
-    said["accumulate_allreduce_grads_in_fp32"] = wide
+        wide, key = flags.get("ddp.grad_reduce_in_fp32"), "ddp.grad_reduce_in_fp32"
+    if wide is not None:
+        names |= {"grad_reduce_in_bf16": key, "accumulate_allreduce_grads_in_fp32": key}
+        known = wide if isinstance(wide, UnknownValue) else truth(wide, "grad_reduce_in_fp32")
+        said["grad_reduce_in_bf16"] = known if isinstance(known, UnknownValue) else not known
+        said["accumulate_allreduce_grads_in_fp32"] = known
 
 
 def _keys(groups: Groups, order: Order) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Keys and values of recipes as text: Python that assigns to a configuration, words KEY=VALUE, YAML. Nothing is run.
 
-Names within Python stand for what the file assigns to them, defaults of parameters included. Recipes of NeMo 2
-configure classes, as calls of them or as `run.Config(CLASS, ...)`; YAML of NeMo 1 has keys of its own.
+Names within Python stand for what the file assigns to them, defaults of parameters included; an expression that takes
+more than the file's words is an unknown value. Recipes of NeMo 2 configure classes, as calls of them or as
+`run.Config(CLASS, ...)`; YAML and commands of NeMo 1 have keys of their own.
 """
 
 from __future__ import annotations
@@ -10,44 +11,37 @@ import ast
 import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from engine.launch.contract import Origin
+from engine.launch.command_words import CommandWords
+from engine.launch.contract import LaunchError, Origin, UnknownValue
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS, SHORT
-from engine.launch.shell import Word
-from engine.launch.words_of_flags import origin_of, unread_word, value_of, word_after
+from engine.launch.megatron_bridge.nemo_keys import NEMO_PRECISIONS, is_nemo, known_nemo_key, with_keys_of_bridge
+from engine.launch.yaml_files import flattened, read_yaml
+from models.documents import shown
 
-__all__ = ["from_python", "from_words", "from_yaml"]
+__all__ = ["RecipeKeys", "from_python", "from_words", "from_yaml"]
 
 _ROOMS: Final = frozenset({"model", "train", "ddp", "optimizer", "comm_overlap", "mixed_precision", "dataset", "dist",
                            "checkpoint", "rng", "tokenizer", "scheduler", "logger", "validation", "trainer",
-                           "data"})  # fmt: skip
+                           "data", "optim"})  # fmt: skip
+_TABLES: Final = _ROOMS | {
+    "profiling", "rerun_state_machine", "ft", "straggler", "nvrx_straggler", "peft", "inprocess_restart", "env_vars",
+    "tensor_inspect", "exp_manager", "defaults", "hydra", "run", "inference", "cluster", "strategy", "seed", "logging",
+}  # fmt: skip
+"""Tables of Megatron-Bridge's and NeMo's YAML; a file with others is somebody else's."""
 _CALLS: Final = {
     "MegatronStrategy": "model", "DistributedDataParallelConfig": "ddp", "MegatronCommOverlapCallback": "comm_overlap",
     "CommOverlapConfig": "comm_overlap", "GPTModelProvider": "model", "MLAModelProvider": "model",
     "TrainingConfig": "train", "OptimizerConfig": "optimizer", "MixedPrecisionConfig": "mixed_precision",
+    "MegatronMixedPrecision": "mixed_precision",
     "MockDataModule": "data", "PreTrainingDataModule": "data", "Trainer": "trainer",
 }  # fmt: skip
 _WRAPPERS: Final = frozenset({"Config", "Partial", "partial"})
-_NEMO: Final = {
-    "data.global_batch_size": "train.global_batch_size", "data.micro_batch_size": "train.micro_batch_size",
-    "data.seq_length": "dataset.seq_length", "model.global_batch_size": "train.global_batch_size",
-    "model.micro_batch_size": "train.micro_batch_size", "model.encoder_seq_length": "model.seq_length",
-    "model.activations_checkpoint_granularity": "model.recompute_granularity",
-    "model.activations_checkpoint_method": "model.recompute_method",
-    "model.activations_checkpoint_num_layers": "model.recompute_num_layers",
-    "model.ub_tp_comm_overlap": "comm_overlap.tp_comm_overlap", "model.optim.overlap_grad_sync":
-    "ddp.overlap_grad_reduce", "model.optim.overlap_param_sync": "ddp.overlap_param_gather",
-    "trainer.devices": "--gpus_per_node", "trainer.num_nodes": "--nodes", "trainer.precision": "mixed_precision",
-    "trainer.plugins": "mixed_precision", "optimizer.use_distributed_optimizer": "ddp.use_distributed_optimizer",
-}  # fmt: skip
-"""Keys of NeMo by the key here that says the same."""
-_NEMO_PRECISIONS: Final = {
-    "bf16": "bf16_mixed", "bf16-mixed": "bf16_mixed", "16": "fp16_mixed", "16-mixed": "fp16_mixed",
-    "bf16_with_fp8_mixed": "bf16_with_fp8_delayed_scaling_mixed",
-}  # fmt: skip
 _MODEL_CLASS: Final = re.compile(r"([A-Z][A-Za-z0-9]{1,40})Config(\d[0-9A-Za-z_]{0,40})$")
-_LINE: Final = re.compile(r"^( *)([A-Za-z_][A-Za-z0-9_]{0,80}):[ \t]*(.*?)[ \t]*$")
+_RECIPE: Final = re.compile(r"(_config|recipe)s?$|^(pretrain|finetune)\b|_(pretrain|finetune|sft|lora|peft)_")
+_OTHER_TASKS: Final = re.compile(r"finetune|sft|lora|peft|distill|inference|export")
 MOST_DEPTH: Final = 200
 _CONSTANT: Final = re.compile(r"torch\.|F\.|(?:[a-z_0-9]+\.)*[A-Z]\w*\.[A-Za-z_0-9]+$")
 """Paths whose last name is a value: torch.bfloat16, AttnBackend.flash, torch.nn.functional.silu."""
@@ -64,79 +58,139 @@ _COMPARED: Final = {
 }  # fmt: skip
 
 
-def from_words(words: Sequence[Word]) -> tuple[dict[str, Any], dict[str, Origin], list[str]]:
-    """Return keys and values of the words behind the program's name, where each comes from, and what is no key.
+@dataclass
+class RecipeKeys:
+    """Keys and values of a recipe, where they stand, and what could not be read."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    remarks: dict[str, None] = field(default_factory=dict)
+    unread: dict[str, None] = field(default_factory=dict)
+    recipes: tuple[str, ...] = ()
+    """Names of the recipes of which the file has several."""
+
+    def renamed(self) -> RecipeKeys:
+        """Returns the same with NeMo's keys by those of Megatron-Bridge."""
+        self.values, self.origins = with_keys_of_bridge(self.values, self.origins)
+        return self
+
+
+def from_words(words: CommandWords) -> dict[str, Any]:
+    """Returns keys and values of the words behind the program's name; others are noted as unread.
 
     Args:
-        words: such as "model.sequence_parallel=true", "-tp", "4", "--recipe", "NAME".
+        words: such as "model.sequence_parallel=true", "-tp", "4", "--recipe", "NAME", "++model.bias=False", "~key".
     """
     short: dict[str, Any] = {}
     found: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
-    unread: list[str] = []
-    place = 0
-    while place < len(words):
-        word = words[place]
-        place += 1
-        name, equals, _ = word.text.partition("=")
-        value = word_after(word, len(name) + 1)
+    while (word := words.next()) is not None:
+        name, equals, text = word.text.partition("=")
         if name in SHORT or name.startswith("--"):
-            key = SHORT.get(name, name)
-            following = words[place] if place < len(words) and not words[place].text.startswith("-") else None
-            if not equals and following is not None and "=" not in following.text:
-                value = following
-                place += 1
-            (short if name in SHORT else found)[key] = value_of(value)
-            origins[key] = origin_of(name, [value])
+            following = words.peek()
+            if equals:
+                value: Any = words.value(word, text, name)
+            elif following is None or following.text.startswith("-") or "=" in following.text:
+                words.origins[name] = Origin("stated", name, word.file, word.line)
+                value = True if name.startswith("--") else ""
+            else:
+                value = words.value(following, following.text)
+                words.origins[name] = Origin("stated", name, word.file, word.line)
+                words.next()
+            if name in SHORT:
+                short[SHORT[name]] = value
+                words.origins.setdefault(SHORT[name], words.origins[name])
+            else:
+                found[name] = value
+        elif name.startswith("~"):
+            found.pop(name[1:], None)  # Hydra deletes the key
         elif equals:
-            key = name.lstrip("+~")
-            found[key], origins[key] = value_of(value), origin_of(f"{key}=", [value])
-        else:
-            unread.append(unread_word(word) or f"{word.text[:80]} is no KEY=VALUE.")
-    return {**short, **found}, origins, unread
+            key = name.lstrip("+")
+            found[key] = words.value(word, text, key)
+        elif not words.hide(word):
+            words.unread.append(f"{word.text[:80]} is no KEY=VALUE.")
+    values, words.origins = with_keys_of_bridge({**short, **found}, words.origins)
+    return {**values, **words.hidden()}
 
 
-def from_python(text: str) -> tuple[dict[str, Any], list[str], list[str]] | None:
-    """Returns keys and values that Python text assigns, remarks, and what is assigned but not known; None for what is
-    no Python.
+def from_python(text: str, name: str = "", recipe: str | None = None) -> RecipeKeys | None:
+    """Returns keys and values that Python text assigns; None for what is no Python.
 
-    Of several functions the last that assigns anything counts, after what stands outside of functions; those of NeMo 2,
-    which make one recipe, count together.
+    Of several recipes the one that is asked for counts, else the first for pretraining, after the statements outside
+    of functions and in functions that are no recipes.
 
     Args:
         text: of a recipe.
+        name: of the file.
+        recipe: name of a function.
+
+    Raises LaunchError for a recipe that the file does not have.
     """
     if _nesting(text) > MOST_DEPTH:
         return None
     try:
-        return _read(ast.parse(text), "MegatronStrategy" in text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _read(ast.parse(text), name, recipe, "MegatronStrategy" in text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        if isinstance(problem, LaunchError):
+            raise
         return None
 
 
-def _read(tree: ast.Module, together: bool) -> tuple[dict[str, Any], list[str], list[str]]:
-    """What `from_python` returns. together: whether the functions make one recipe."""
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    reader = _Python()
-    found = dict(reader.assigned([node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]))
-    inside = []
-    for each in functions:
-        within = _Python({**reader.names, **_defaults(each.args)})
-        if values := dict(within.assigned(each.body)):
-            inside.append((each, values, within))
-    if together:
-        for _, values, within in inside:
-            found |= values
-            reader.also(within)
-    elif inside:
-        function, values, within = inside[-1]
-        found |= values
-        reader.also(within)
-        if function.name.endswith("_config") or "--recipe" not in found:
-            found["--recipe"] = function.name
-        if len(inside) > 1:
-            reader.remarks[f"The file has {len(inside)} recipes; the last, {function.name}, is read."] = None
-    return _of_nemo(found), [*reader.remarks], [*reader.unread]
+def _read(tree: ast.Module, file: str, recipe: str | None, together: bool) -> RecipeKeys:
+    """What `from_python` returns. together: whether helper functions make one recipe, as in NeMo 2."""
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    outside = _Python(file, {})
+    outside.run([node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)])
+    assigning = [name for name, node in functions.items() if _Python(file, outside.names, node).tried(node)]
+    recipes = [name for name in assigning if _RECIPE.search(name) and not name.startswith("_")] or (
+        [] if together else [name for name in assigning if not name.startswith("_")] or assigning
+    )
+    chosen = _chosen(recipes, recipe, file)
+    keys = outside.keys
+    if chosen is not None:
+        bound = _bound(functions[chosen], functions, _Python(file, outside.names, functions[chosen]))
+    else:
+        bound = {}
+    helpers = [name for name in assigning if name not in recipes and "performance_optim" not in name]
+    if not together:
+        helpers = [name for name in helpers if name in bound]
+    for name in (*helpers, *([chosen] if chosen is not None else [])):
+        reader = _Python(file, outside.names, functions[name], bound.get(name, {}))
+        reader.run(functions[name].body)
+        keys.values |= reader.keys.values
+        keys.origins |= reader.keys.origins
+        keys.remarks |= reader.keys.remarks
+        keys.unread |= reader.keys.unread
+    if chosen is not None and not together and (chosen.endswith("_config") or "--recipe" not in keys.values):
+        keys.values["--recipe"] = chosen
+    if len(recipes) > 1 and chosen is not None:
+        keys.recipes = tuple(recipes)
+        others = ", ".join(name for name in recipes if name != chosen)[:400]
+        keys.remarks[f"The file has {len(recipes)} recipes; {chosen} is read. Others: {others}."] = None
+    return keys.renamed()
+
+
+def _chosen(recipes: Sequence[str], asked: str | None, file: str) -> str | None:
+    if asked is not None and asked not in recipes:
+        known = ", ".join(recipes) or "none"
+        raise LaunchError(f"{shown(file)[1:-1]} has no recipe {shown(asked)}; it has {known[:400]}.")
+    if asked is not None or not recipes:
+        return asked
+    training = [name for name in recipes if not _OTHER_TASKS.search(name)] or list(recipes)
+    return next((name for name in training if "pretrain" in name), training[-1])
+
+
+def _bound(
+    node: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef], reader: _Python
+) -> dict[str, dict[str, Any]]:
+    """By function that a recipe calls, the values of the parameters that it gives; unknown ones are `_OPEN`."""
+    found: dict[str, dict[str, Any]] = {}
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in functions:
+            parameters = [each.arg for each in functions[call.func.id].args.args]
+            values = dict(zip(parameters, (reader.known(each) for each in call.args), strict=False))
+            values |= {each.arg: reader.known(each.value) for each in call.keywords if each.arg}
+            found.setdefault(call.func.id, values)
+    return found
 
 
 def _defaults(arguments: ast.arguments) -> dict[str, Any]:
@@ -147,25 +201,6 @@ def _defaults(arguments: ast.arguments) -> dict[str, Any]:
         pairs += zip(named[-len(arguments.defaults) :], arguments.defaults, strict=True)
     pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     return {each.arg: value.value for each, value in pairs if isinstance(value, ast.Constant)}
-
-
-def _of_nemo(found: dict[str, Any]) -> dict[str, Any]:
-    """Keys and values with the keys of NeMo by those that Megatron-Bridge has for them."""
-    kept: dict[str, Any] = {}
-    for key, value in found.items():
-        inner = key.removeprefix("trainer.strategy.")
-        renamed = key if inner == key else inner if inner.startswith("ddp.") else f"model.{inner}"
-        renamed = _NEMO.get(renamed, renamed)
-        if renamed != key and renamed == "mixed_precision":
-            value = _NEMO_PRECISIONS.get(str(value), value)
-        if key == "model.optim.name":
-            renamed, value = (
-                "ddp.use_distributed_optimizer",
-                str(value).startswith(("distributed", "mcore_distributed")),
-            )
-        if renamed == key or renamed not in found:
-            kept[renamed] = value
-    return kept
 
 
 def _nesting(text: str) -> int:
@@ -179,45 +214,99 @@ def _nesting(text: str) -> int:
 class _Python:
     """Statements of Python, gone through in order with what names stand for."""
 
-    def __init__(self, names: Mapping[str, Any] | None = None) -> None:
-        self.names: dict[str, Any] = dict(names or {})
-        self.remarks: dict[str, None] = {}
-        self.unread: dict[str, None] = {}
+    def __init__(
+        self, file: str, names: Mapping[str, Any], function: ast.FunctionDef | None = None,
+        bound: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.file = file
+        self.names: dict[str, Any] = dict(names)
+        self.keys = RecipeKeys()
+        if function is not None:
+            for each in (*function.args.args, *function.args.kwonlyargs):
+                self.names.pop(each.arg, None)
+            self.names |= _defaults(function.args)
+        for name, value in (bound or {}).items():
+            self.names.pop(name, None)
+            if value is not _OPEN:
+                self.names[name] = value
 
-    def also(self, other: _Python) -> None:
-        """Takes over what another function could not say."""
-        self.remarks |= other.remarks
-        self.unread |= other.unread
+    def tried(self, function: ast.FunctionDef) -> bool:
+        """Returns whether a function assigns any key."""
+        self.run(function.body)
+        return bool(self.keys.values)
 
-    def assigned(self, statements: Sequence[ast.stmt]) -> Iterator[tuple[str, Any]]:
-        """Yields keys and their values in order."""
-        stack: list[ast.AST] = [*reversed(statements)]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, ast.If):
-                holds = self.known(node.test)
-                if holds is _OPEN:
-                    told = ast.unparse(node.test)[:100]
-                    if any(isinstance(each, ast.Assign) for each in ast.walk(node)):
-                        self.remarks[
-                            f"Whether {told} is open; what stands below it is read, the last one counting."
-                        ] = None
-                    stack += [*reversed([*node.body, *node.orelse])]
-                else:
-                    stack += [*reversed(node.body if holds else node.orelse)]
+    def run(self, statements: Sequence[ast.stmt]) -> None:
+        """Goes through statements; their keys are in `keys` then."""
+        for node in statements:
+            self._statement(node)
+
+    def _statement(self, node: ast.AST) -> None:
+        if isinstance(node, ast.If):
+            holds = self.known(node.test)
+            if holds is _OPEN:
+                self._either(node)
+            else:
+                self.run(node.body if holds else node.orelse)
+        elif isinstance(node, ast.For | ast.AsyncFor):
+            for each in ast.walk(node.target):
+                if isinstance(each, ast.Name):
+                    self.names.pop(each.id, None)
+            self.run([*node.body, *node.orelse])
+        else:
+            stack: list[ast.AST] = [node]
+            while stack:
+                each = stack.pop()
+                if isinstance(each, ast.If | ast.For) and each is not node:
+                    self._statement(each)
+                    continue
+                stack += [*reversed([*ast.iter_child_nodes(each)])]
+                if isinstance(each, ast.Assign) and len(each.targets) == 1:
+                    self._assign(each.targets[0], each.value)
+                elif isinstance(each, ast.AnnAssign) and each.value is not None:
+                    self._assign(each.target, each.value)
+                elif isinstance(each, ast.AugAssign):
+                    self._put_unknown(_path(each.target), each)
+                elif isinstance(each, ast.Call):
+                    self._call(each)
+
+    def _either(self, node: ast.If) -> None:
+        """Both branches of a condition that is open: keys that they leave different are unknown."""
+        told = ast.unparse(node.test)[:100]
+        before, names = dict(self.keys.values), dict(self.names)
+        self.run(node.body)
+        first, first_names = self.keys.values, self.names
+        self.keys.values, self.names = dict(before), dict(names)
+        self.run(node.orelse)
+        second = self.keys.values
+        absent = object()
+        for key in {**first, **second}:
+            if first.get(key, absent) == second.get(key, absent):
                 continue
-            stack += [*reversed([*ast.iter_child_nodes(node)])]
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                yield from self._assignment(node.targets[0], node.value)
-            elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                yield from self._assignment(node.target, node.value)
-            elif isinstance(node, ast.Call):
-                yield from self._call(node)
+            self.keys.values[key] = UnknownValue(f"if {told}"[:160], node.lineno, self.file)
+            if with_keys_of_bridge({key: None}, {})[0].keys() & {*KEYS.values()}:
+                self.keys.remarks[f"Whether {told} is open; what it decides is left open."] = None
+        self.names = {
+            name: value for name, value in first_names.items()
+            if name in self.names and self.names[name] == value
+        }  # fmt: skip
 
-    def _assignment(self, target: ast.expr, value: ast.expr) -> Iterator[tuple[str, Any]]:
+    def _put(self, key: str, value: Any, node: ast.AST) -> None:
+        inner = key.removeprefix("trainer.strategy.")
+        if inner != key:  # of NeMo 2: the same as an argument of MegatronStrategy, so that the later one counts
+            key = inner if inner.startswith("ddp.") else f"model.{inner}"
+        self.keys.values[key] = value
+        self.keys.origins[key] = Origin("stated", key, self.file, getattr(node, "lineno", 0))
+
+    def _put_unknown(self, key: str | None, node: ast.AST) -> None:
+        if key is not None and known_nemo_key(key):
+            told = ast.unparse(node)[:80]
+            self._put(key, UnknownValue(told, getattr(node, "lineno", 0), self.file), node)
+            self.keys.unread[f"{key} = {told}: what this is does not stand there."] = None
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
         key = _path(target)
         if key is not None:
-            yield from self.value(key, value)
+            self.value(key, value)
         elif isinstance(target, ast.Name):
             known = self.known(value)
             self.names.pop(target.id, None)
@@ -226,9 +315,9 @@ class _Python:
             elif isinstance(value, ast.Call):
                 name = _path(value.func, whole=True) or ""
                 if name.endswith("_config") and not name.startswith("_"):
-                    yield "--recipe", name.rpartition(".")[2]
+                    self._put("--recipe", name.rpartition(".")[2], value)
 
-    def _call(self, node: ast.Call) -> Iterator[tuple[str, Any]]:
+    def _call(self, node: ast.Call) -> None:
         path = _path(node.func, whole=True) or ""
         name = path.rpartition(".")[2]
         if name in _WRAPPERS and node.args:
@@ -236,18 +325,20 @@ class _Python:
         room = _CALLS.get(name)
         if match := _MODEL_CLASS.fullmatch(name):
             room = "model"
-            yield "--recipe", f"{match[1]}_{match[2]}".lower()
+            self._put("--recipe", f"{match[1]}_{match[2]}".lower(), node)
         elif name.startswith("distributed_fused_adam"):
-            yield "optimizer.use_distributed_optimizer", True
+            self._put("optimizer.use_distributed_optimizer", True, node)
         elif name == "pretrain_recipe" and path.count("."):
-            yield "--recipe", path.split(".")[-2]
+            self._put("--recipe", path.split(".")[-2], node)
             for keyword in node.keywords:
                 key = {"num_nodes": "--nodes", "num_gpus_per_node": "--gpus_per_node"}.get(keyword.arg or "")
                 if key is not None:
-                    yield from self.value(key, keyword.value)
+                    self.value(key, keyword.value)
         for keyword in node.keywords if room else ():
-            if keyword.arg and not (room == "trainer" and f"trainer.{keyword.arg}" not in _NEMO):
-                yield from self.value(f"{room}.{keyword.arg}", keyword.value)
+            if room == "mixed_precision" and keyword.arg == "precision":
+                self.value("trainer.precision", keyword.value)
+            elif keyword.arg and not (room == "trainer" and not known_nemo_key(f"trainer.{keyword.arg}")):
+                self.value(f"{room}.{keyword.arg}", keyword.value)
 
     def known(self, node: ast.expr) -> Any:
         """Returns what an expression is, `_OPEN` where that takes more than its words."""
@@ -278,38 +369,40 @@ class _Python:
         except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             return _OPEN
 
-    def value(self, key: str, node: ast.expr) -> Iterator[tuple[str, Any]]:
-        """Yields a key with what is assigned to it, or the keys within."""
+    def value(self, key: str, node: ast.expr) -> None:
+        """Notes a key with what is assigned to it, or the keys within."""
         if isinstance(node, ast.Call):
-            name = (_path(node.func, whole=True) or "").rpartition(".")[2]
-            if (
-                name in PRECISIONS
-                or name in _NEMO_PRECISIONS
-                or key == "mixed_precision"
-                or (key in _ROOMS and not node.keywords)
-            ):
-                yield key, name
-            for keyword in node.keywords:
-                if keyword.arg and key in _ROOMS:
-                    yield from self.value(f"{key}.{keyword.arg}", keyword.value)
-            if key not in _ROOMS:
-                self.open(key, node)
+            self._value_of_call(key, node)
             return
         if isinstance(node, ast.Attribute) and _CONSTANT.match(_path(node, whole=True) or ""):
-            yield key, node.attr
+            self._put(key, node.attr, node)
             return
         known = self.known(node)
         if known is not _OPEN:
-            yield key, known
-        elif isinstance(node, ast.BinOp | ast.List) and not any(isinstance(each, ast.Name) for each in ast.walk(node)):
-            yield key, ast.unparse(node)[:10_000]
+            self._put(key, known, node)
+        elif isinstance(node, ast.BinOp | ast.List) and not any(
+            isinstance(each, ast.Name | ast.Call | ast.JoinedStr) for each in ast.walk(node)
+        ):
+            self._put(key, ast.unparse(node)[:10_000], node)
         else:
-            self.open(key, node)
+            self._put_unknown(key, node)
 
-    def open(self, key: str, node: ast.expr) -> None:
-        """Notes what is assigned to a key and not known, where something depends on the key."""
-        if not _of_nemo({key: None}).keys().isdisjoint(KEYS.values()):
-            self.unread[f"{key} = {ast.unparse(node)[:80]}: what this is does not stand there."] = None
+    def _value_of_call(self, key: str, node: ast.Call) -> None:
+        name = (_path(node.func, whole=True) or "").rpartition(".")[2]
+        if name in _WRAPPERS and node.args:
+            name = (_path(node.args[0], whole=True) or "").rpartition(".")[2]
+        if name in PRECISIONS or name in NEMO_PRECISIONS:
+            self._put(key, name, node)
+        elif key == "mixed_precision" and name not in _CALLS:
+            self._put_unknown(key, node)
+        elif key in _ROOMS and not node.keywords and name not in _WRAPPERS:
+            self._put(key, name, node)
+        if key in _ROOMS:
+            for keyword in node.keywords:
+                if keyword.arg:
+                    self.value(f"{key}.{keyword.arg}", keyword.value)
+        elif key not in self.keys.values and name not in _CALLS:
+            self._put_unknown(key, node)
 
 
 def _path(node: ast.expr, whole: bool = False) -> str | None:
@@ -327,40 +420,34 @@ def _path(node: ast.expr, whole: bool = False) -> str | None:
     return ".".join(reversed(parts)) if parts and parts[-1] in _ROOMS else None
 
 
-def from_yaml(text: str) -> dict[str, Any] | None:
-    """Returns keys and values of the YAML in which Megatron-Bridge writes a configuration down; None where there are
-    none.
+def from_yaml(text: str, name: str = "") -> RecipeKeys | None:
+    """Returns keys and values of the YAML in which Megatron-Bridge and NeMo write a configuration down; None for the
+    YAML of others.
 
     Args:
-        text: of the file; lists stand in brackets or behind dashes.
+        text: of the file.
+        name: of the file.
+
+    Raises LaunchError for what is not YAML.
     """
-    found: dict[str, Any] = {}
-    stack: list[tuple[int, str]] = []
-    last = ""
-    for line in text.splitlines():
-        stripped = line.strip()
-        if stripped.startswith("- ") and last:
-            items = found.get(last)
-            found[last] = [*(items if isinstance(items, list) else []), _scalar(stripped[2:])]
-            continue
-        match = _LINE.match(line)
-        if match is None:
-            continue
-        indent = len(match[1])
-        while stack and stack[-1][0] >= indent:
-            stack.pop()
-        path = ".".join([*(name for _, name in stack), match[2]])
-        stack.append((indent, match[2]))
-        last = path
-        value = match[3].split(" #")[0].strip()
-        if value:
-            found[path] = _scalar(value)
-    found = _of_nemo(found)
-    return found if any(key in found for key in KEYS.values()) else None
+    if not any(f"{table}:" in text or f'{table}"' in text for table in ("model", "trainer")):
+        return None
+    document = read_yaml(text, name)
+    keys = RecipeKeys()
+    for path, value in _leaves(document.values):
+        keys.values[".".join(path)] = value
+        keys.origins[".".join(path)] = document.origin(*path)
+    own = is_nemo(keys.values)
+    foreign = [str(key) for key, value in document.values.items() if isinstance(value, Mapping) and key not in _TABLES]
+    if foreign and not (own and any(key.startswith("trainer.") for key in keys.values)):
+        return None
+    keys = keys.renamed()
+    deciding = {"model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "train.global_batch_size",
+                "train.micro_batch_size", "ddp.use_distributed_optimizer"}  # fmt: skip
+    return keys if own or deciding & {*keys.values} else None
 
 
-def _scalar(text: str) -> Any:
-    word = text.strip().strip("'\"")
-    if text.startswith("["):
-        return [each.strip().strip("'\"") for each in text.strip("[] ").split(",") if each.strip()]
-    return {"true": True, "false": False, "null": None, "~": None}.get(word.lower(), word)
+def _leaves(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for path, value in flattened(values):
+        if len(".".join(path)) < 400:
+            yield path, value

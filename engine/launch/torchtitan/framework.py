@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.launch.contract import Found, LaunchError, Order, Origin, Reading, Written
-from engine.launch.launchers import launch_of
-from engine.launch.shell import Word
+from engine.launch.command_words import CommandWords, launch_in
+from engine.launch.contract import Asked, Found, LaunchError, Order, Origin, Reading, UnknownValue, Written
 from engine.launch.torchtitan.reading import read
 from engine.launch.torchtitan.writing import TITLE, VERSION, write
-from engine.launch.words_of_flags import origin_of, unread_word, value_of, word_after
+from engine.launch.yaml_files import is_expression
 from models.documents import check_toml_keys, shown
 
 __all__ = ["TORCHTITAN", "Torchtitan"]
@@ -20,6 +19,8 @@ __all__ = ["TORCHTITAN", "Torchtitan"]
 _SECTIONS: Final = frozenset({"parallelism", "activation_checkpoint", "compile", "quantize", "job"})
 _MARKS: Final = ("--parallelism.", "--activation_checkpoint", "--job.config_file", "--training.num_tokens")
 _COUNT: Final = re.compile(r"\b(\d{1,7})\s*(?:x\s*)?(?:[A-Z]{1,3}\d{1,4}[A-Z]?\b|GPUs?\b)")
+_TABLE: Final = re.compile(r"^\s*\[+([A-Za-z0-9_. -]{1,200})\]+")
+_KEY: Final = re.compile(r"^\s*([A-Za-z0-9_.-]{1,200})\s*=")
 _DEEPEST: Final = 8
 
 
@@ -60,11 +61,11 @@ class Torchtitan:
         """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
         return write(order)
 
-    def read_flags(self, flags: Mapping[str, Any], gpus: int | None) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
         """Returns what keys and values say; see `engine.launch.contract.Framework`."""
-        return read(flags, gpus)
+        return read(flags, asked)
 
-    def find(self, text: str, name: str) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
         """Returns what a TOML file or a command line holds; see `engine.launch.contract.Framework`."""
         toml = name.lower().endswith(".toml")
         if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
@@ -77,12 +78,38 @@ class Torchtitan:
                 return _command(text, name)
             told = str(problem).splitlines()[0][:200] if str(problem) else "nested too deep"
             raise LaunchError(f"{shown(name)[1:-1]} is not TOML: {told}.") from None
-        if not _SECTIONS & set(document):
+        except ValueError:
+            raise LaunchError(f"{shown(name)[1:-1]} is not TOML: a number has too many digits.") from None
+        if not _SECTIONS & set(document) and not {"model", "training"} <= set(document):
             return None
         flags: dict[str, Any] = {}
         _flatten(document, "", flags, 0)
+        lines = _lines_of(text)
+        origins = {key: Origin("stated", key, name, lines.get(key, 0)) for key in flags}
+        flags = {key: _value(value, lines.get(key, 0), name) for key, value in flags.items()}
         gpus, remarks = _count_in_comment(text)
-        return Found(flags, gpus, remarks=remarks)
+        if gpus is not None:
+            origins["gpus"] = Origin("stated", "comment at the top", name, 1)
+        return Found(flags, gpus, remarks=remarks, origins=origins)
+
+
+def _value(value: Any, line: int, file: str) -> Any:
+    """A value, unknown where another program puts it in."""
+    if isinstance(value, str) and is_expression(value):
+        return UnknownValue(value[:160], line, file)
+    return value
+
+
+def _lines_of(text: str) -> dict[str, int]:
+    """The line of each key, by its path."""
+    found: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if match := _TABLE.match(line):
+            table = match[1].strip() + "."
+        elif match := _KEY.match(line):
+            found[table + match[1]] = number
+    return found
 
 
 def _flatten(section: Mapping[str, Any], prefix: str, flags: dict[str, Any], depth: int) -> None:
@@ -106,63 +133,52 @@ def _command(text: str, name: str) -> Found | None:
     """Returns the keys of a command line."""
     if "torchtitan" not in text and not any(mark in text for mark in _MARKS):
         return None
-    launch = launch_of(text, (*_MARKS, "--training.", "--module", "--model.", "--compile."), name)
+    launch = launch_in(text, (*_MARKS, "--training.", "--module", "--model.", "--compile."), name)
     if launch is None:
         return None
-    flags, origins, unread = _flags_of(launch.words)
+    words = CommandWords(launch.words)
+    flags = _flags_of(words)
     file = flags.pop("job.config_file", None) or launch.environment.get("CONFIG_FILE")
+    remarks: tuple[str, ...] = ()
     if file:
-        return Found(
-            flags, launch.gpus, launch.environment, unread,
-            (f"The command reads {shown(str(file))[1:-1]}, which is not at hand; what stands there is missing here.",
-             *launch.remarks), origins,
-        )  # fmt: skip
-    return Found(flags, launch.gpus, launch.environment, unread, launch.remarks, origins)
+        told = file.expression if isinstance(file, UnknownValue) else shown(file)[1:-1]
+        remarks = (f"The command reads {told}, which is not at hand; what only that file says is open.",)
+        missing = UnknownValue(told)
+        flags[missing.expression] = missing
+    return launch.found(flags, words, remarks=remarks)
 
 
-def _flags_of(words: Sequence[Word]) -> tuple[dict[str, Any], dict[str, Origin], tuple[str, ...]]:
-    """Return the keys that words give, where each comes from, and the words that are none."""
+def _flags_of(words: CommandWords) -> dict[str, Any]:
+    """Returns the keys that words give."""
     flags: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
-    unread: list[str] = []
-    place = 0
-    while place < len(words):
-        word = words[place]
-        place += 1
-        beginning = "activation_checkpoint:"
-        if word.text.startswith(beginning):
-            rest = word_after(word, len(beginning))
-            flags["activation_checkpoint"], origins["activation_checkpoint"] = (
-                value_of(rest),
-                origin_of(beginning, [rest]),
-            )
+    while (word := words.next()) is not None:
+        if word.text.startswith("activation_checkpoint:"):
+            key = "activation_checkpoint"
+            flags[key] = words.value(word, word.text.partition(":")[2], key)
             continue
-        name, equals, _ = word.text.partition("=")
-        if not word.text.startswith("--") or (word.unknown and not equals):
-            unread.append(unread_word(word) or word.text)
+        if not word.text.startswith("--"):
+            if not words.hide(word):
+                words.unread.append(word.text)
             continue
-        key = name[2:].replace("-", "_")
+        key, equals, text = word.text[2:].partition("=")
+        key = key.replace("-", "_")
         section, _, last = key.rpartition(".")
-        given: list[Word] = []
-        while not equals and place < len(words) and not _is_key(words[place].text):
-            given.append(words[place])
-            place += 1
+        given = [] if equals else words.values_behind(_is_key)
         if equals:
-            rest = word_after(word, len(name) + 1)
-            flags[key], origins[key] = value_of(rest), origin_of(name, [rest])
+            flags[key] = words.value(word, text, key)
         elif not given:
-            key = f"{section}.{last[3:]}" if last.startswith("no_") else key
-            flags[key], origins[key] = not last.startswith("no_"), origin_of(name, [word])
+            switch = f"{section}.{last[3:]}" if last.startswith("no_") else key
+            flags[switch] = not last.startswith("no_")
+            words.origins[switch] = Origin("stated", switch, word.file, word.line)
         else:
-            unknown = next((each for each in given if each.unknown), None)
-            origins[key] = origin_of(name, given)
-            flags[key] = (value_of(unknown) if unknown is not None else given[0].text if len(given) == 1 else
-                          [each.text for each in given])  # fmt: skip
-    return flags, origins, tuple(unread)
+            values = [words.value(each, each.text) for each in given]
+            flags[key] = values[0] if len(values) == 1 else values
+            words.origins[key] = Origin("stated", key, word.file, word.line)
+    return {**flags, **words.hidden()}
 
 
-def _is_key(word: str) -> bool:
-    return word.startswith(("--", "activation_checkpoint:"))
+def _is_key(word: Any) -> bool:
+    return str(word.text).startswith(("--", "activation_checkpoint:"))
 
 
 TORCHTITAN: Final = Torchtitan()

@@ -7,13 +7,16 @@ them has. Read from torchtitan/config of the wheels 0.2.2 and 0.3.0 and of the c
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
 from typing import Any, Final
 
-from engine.launch.contract import LaunchError, Reading
+from engine.launch.contract import Asked, LaunchError, Reading
 from engine.launch.named_models import library_shape
-from engine.launch.report import Report
+from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import Settings
 from engine.launch.torchtitan.flavors import CONFIGS, library_model
 
@@ -36,6 +39,19 @@ _IGNORED: Final = (
     "training.mixed_precision_reduce",
 )  # fmt: skip
 """Keys about data, logging and the like, of which no execution says anything."""
+_READ_WHERE_IT_COUNTS: Final = frozenset({
+    "parallelism.fsdp_reshard_after_forward", "parallelism.context_parallel_rotate_method",
+    "parallelism.expert_tensor_parallel_degree", "parallelism.pipeline_parallel_microbatch_size",
+    "parallelism.pipeline_parallel_layers_per_stage", "parallelism.pipeline_parallel_first_stage_less_layers",
+    "parallelism.pipeline_parallel_last_stage_less_layers", "parallelism.module_fqns_per_model_part",
+    "parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel", "compile.components",
+    "training.local_batch_size", "training.global_batch_size", "training.mixed_precision_param",
+    "training.disable_cuda_graphs", "activation_checkpoint.selective_ac_option", "parallelism.num_pp_microbatches",
+    "parallelism.pipeline_parallel_schedule", "parallelism.pipeline_parallel_expert_parallel_overlap",
+    "parallelism.data_parallel_replicate_degree", "parallelism.enable_sequence_parallel", "compile.enable",
+    "training.num_tokens_per_microbatch_per_dp_rank",
+})  # fmt: skip
+"""Keys that count only beside others, such as those of a pipeline."""
 _SINGLE: Final = frozenset({"1f1b", "gpipe", "pipelineschedulesingle"})
 _V_SHAPED: Final = {"zbvzerobubble": "zb_v", "dualpipev": "dualpipev"}
 _FLOAT8: Final = ("float8", "mxfp8", "mx")
@@ -54,98 +70,119 @@ def dialect_of(settings: Settings) -> str:
     return "0.3.0" if {"module", "config"} & set(settings.given) else "0.2.2"
 
 
-def read(flags: Mapping[str, Any], gpus: int | None = None) -> Reading:
+def read(flags: Mapping[str, Any], asked: Asked) -> Reading:
     """Returns what a configuration of torchtitan says.
 
     Args:
         flags: values by key, such as "parallelism.tensor_parallel_degree"; of functions also "module" and "config".
-        gpus: number of GPUs it is started on; torchtitan's files do not say it.
+        asked: what the caller states beside it; torchtitan's files do not say the number of GPUs.
 
     Raises LaunchError where a value is of no use, or degrees do not multiply to the GPUs.
     """
-    settings, report = Settings(flags), Report()
+    report = Report("torchtitan", asked)
+    settings = Settings(flags, report)
     dialect = dialect_of(settings)
     _read_model(settings, report, dialect)
-    gpus = _read_degrees(settings, report, dialect, gpus)
+    _read_degrees(settings, report, dialect)
     _read_batch(settings, report, dialect)
     _read_pipeline(settings, report)
     _read_recompute(settings, report, dialect)
     _read_software(settings, report, dialect)
     _read_overlap(settings, report, dialect)
-    report.execution["training"] = True
-    _list_rest(settings, report)
-    return report.reading("torchtitan", dialect, flags, gpus)
+    report.say("training", lambda: True)
+    _list_rest(settings, report, dialect)
+    report.remark(*(f"{each} is not at hand; it may hold keys." for each in settings.hidden if "$" in each.expression))
+    return report.reading("torchtitan", dialect, flags)
 
 
 def _read_model(settings: Settings, report: Report, dialect: str) -> None:
-    family, flavor = settings.word("model.name"), settings.word("model.flavor")
-    module, function = settings.word("module"), settings.word("config")
-    found = None
-    if flavor:
-        found = library_model(family, flavor)
-    elif function:
-        found = next((each.model for each in CONFIGS if each.function == function), None)
-    if found is not None:
-        report.model = library_shape(found)
-    else:
+    try:
+        family, flavor = settings.word("model.name"), settings.word("model.flavor")
+        module, function = settings.word("module"), settings.word("config")
+    except OpenValue as signal:
         report.leave("model shape")
-        named = f"{family or module} {flavor or function}".strip()
-        if named:
-            report.remark(f"torchtitan's flavor {named} is not known here; give the model beside it.")
-    sequence = settings.whole("training.max_context_length" if dialect == "main" else "training.seq_len")
-    if sequence is None and dialect == "0.2.2":
-        sequence = 2048
-    if sequence is None:
+        report.open_model(signal.origin)
+    else:
+        found = key = None
+        if flavor:
+            found, key = library_model(family, flavor), "model.flavor"
+        elif function:
+            found, key = next((each.model for each in CONFIGS if each.function == function), None), "config"
+        if found is not None and key is not None:
+            report.start_model(library_shape(found), report.origin_of(key))
+        else:
+            report.leave("model shape")
+            named = f"{family or module} {flavor or function}".strip()
+            if named:
+                report.remark(f"torchtitan's flavor {named} is not known here; give the model beside it.")
+    key = "training.max_context_length" if dialect == "main" else "training.seq_len"
+    usual = 2048 if dialect == "0.2.2" else None
+    report.describe("seq", lambda: settings.whole(key, usual))
+    if "seq" not in report.model.origins:
         report.leave("sequence length")
-    else:
-        report.model["seq"] = sequence
-    if "kv_heads" in report.model:
-        report.execution["attention_type"] = "multiquery" if report.model["kv_heads"] == 1 else "multihead"
+    if "kv_heads" in report.model.origins:
+        report.say("attention_type", lambda: "multiquery" if report.model["kv_heads"] == 1 else "multihead",
+                   "from key and value heads")  # fmt: skip
 
 
-def _read_degrees(settings: Settings, report: Report, dialect: str, gpus: int | None) -> int | None:
-    tensor = settings.whole("parallelism.tensor_parallel_degree", 1) or 1
-    pipeline = settings.whole("parallelism.pipeline_parallel_degree", 1) or 1
-    context = settings.whole("parallelism.context_parallel_degree", 1) or 1
-    copies = settings.whole("parallelism.data_parallel_replicate_degree", 1) or 1
-    shard = settings.whole(_SHARD, -1, least=-1)
-    others = tensor * pipeline * context * copies
-    shard = _shard_of(shard or -1, others, gpus)
-    report.execution.update(tensor_par=tensor, pipeline_par=pipeline, context_par=context)
-    if shard is None:
-        report.leave("num_procs", "data_par", "zero_stage")
-    else:
-        gpus = others * shard
-        report.execution.update(data_par=copies * shard, num_procs=gpus)
-        _read_sharding(settings, report, copies, shard * context)
-    if context > 1 and dialect == "0.2.2":
-        method = settings.word("parallelism.context_parallel_rotate_method", "allgather")
-        report.remark(f"Keys and values travel by {method}; here they go round a ring.")
-    settings.has("parallelism.context_parallel_rotate_method")
-    _read_experts(settings, report, dialect, tensor)
-    return gpus
+def _read_degrees(settings: Settings, report: Report, dialect: str) -> None:
+    e, say = report.execution, report.say
+    say("tensor_par", lambda: settings.whole("parallelism.tensor_parallel_degree", 1))
+    say("pipeline_par", lambda: settings.whole("parallelism.pipeline_parallel_degree", 1))
+    say("context_par", lambda: settings.whole("parallelism.context_parallel_degree", 1))
 
+    def copies() -> int:
+        return settings.whole("parallelism.data_parallel_replicate_degree", 1) or 1
 
-def _shard_of(shard: int, others: int, gpus: int | None) -> int | None:
-    """Returns the ranks over which weights are sharded; -1 takes what the other degrees leave of the GPUs."""
-    if shard > 0:
-        if gpus is not None and shard * others != gpus:
+    def shard() -> int:
+        """Ranks over which weights are sharded, negative where they are what other degrees leave of the GPUs."""
+        return settings.whole(_SHARD, -1, least=-1) or -1
+
+    def others() -> int:
+        return int(e["tensor_par"]) * int(e["pipeline_par"]) * int(e["context_par"])
+
+    def gpus() -> Any:
+        told = report.told_gpus()
+        if shard() < 0:
+            return told
+        product = shard() * copies() * others()
+        if told is not OPEN and told != product:
             raise LaunchError(
-                f"The degrees multiply to {shard * others:,} GPUs, not to {gpus:,}; torchtitan asks for exactly their "
-                "product."
+                f"The degrees multiply to {product:,} GPUs, not to {told:,}; torchtitan asks for exactly their product."
             )
-        return shard
-    if gpus is None:
-        return None
-    if gpus % others:
-        raise LaunchError(
-            f"Degrees of {others:,} do not divide {gpus:,} GPUs, so none are left to shard the weights over; give "
-            "another number of GPUs."
-        )
-    return gpus // others
+        return product
+
+    def replicas() -> int:
+        if shard() > 0:
+            return copies() * shard()
+        each, total = copies() * others(), int(e["num_procs"])
+        if total % each:
+            raise LaunchError(
+                f"Degrees of {each:,} do not divide {total:,} GPUs, so none are left to shard the weights over; give "
+                "another number of GPUs."
+            )
+        return copies() * (total // each)
+
+    def sharding() -> int:
+        each, context = int(e["data_par"]) // copies(), int(e["context_par"])
+        return _stage(settings, report, copies(), each * context)
+
+    say("num_procs", gpus)
+    say("data_par", replicas, "GPUs / (tensor x pipeline x context parallel)")
+    say("zero_stage", sharding)
+    say("optimizer_sharding", lambda: e["zero_stage"] >= 1)
+    e.origins["optimizer_sharding"] = e.origins["zero_stage"]
+
+    def rotation() -> None:
+        method = settings.word("parallelism.context_parallel_rotate_method", "allgather")
+        if e["context_par"] > 1 and dialect == "0.2.2":
+            report.remark(f"Keys and values travel by {method}; here they go round a ring.")
+
+    report.note(rotation)
+    _read_experts(settings, report, dialect)
 
 
-def _read_sharding(settings: Settings, report: Report, copies: int, shared: int) -> None:
+def _stage(settings: Settings, report: Report, copies: int, shared: int) -> int:
     policy = settings.word("parallelism.fsdp_reshard_after_forward", "default").lower()
     if policy not in ("default", "always", "never"):
         raise LaunchError(f"fsdp_reshard_after_forward is {policy!r}; torchtitan knows default, always and never.")
@@ -160,200 +197,262 @@ def _read_sharding(settings: Settings, report: Report, copies: int, shared: int)
         report.remark("FSDP under a pipeline keeps gathered weights for the step; read as ZeRO 1.")
     if copies > 1 and shared > 1:
         report.remark(f"Weights are sharded within {copies} groups of replicas; read as sharded over all.")
-    report.execution.update(zero_stage=stage, optimizer_sharding=stage >= 1)
+    return stage
 
 
-def _read_experts(settings: Settings, report: Report, dialect: str, tensor: int) -> None:
-    expert = settings.whole("parallelism.expert_parallel_degree", 1) or 1
-    given = settings.whole("parallelism.expert_tensor_parallel_degree", 1) or 1
-    report.execution.update(expert_par=expert)
-    if report.model.get("experts", 0 if "layers" in report.model else None) is None and expert == 1:
-        if tensor > 1:
-            report.leave("expert_tensor_par")
-        else:
-            report.execution.update(expert_tensor_par=1)
-    elif not report.model.get("experts") and expert == 1:
-        report.execution.update(expert_tensor_par=1)
-    elif expert == 1:
+def _read_experts(settings: Settings, report: Report, dialect: str) -> None:
+    e = report.execution
+    report.say("expert_par", lambda: settings.whole("parallelism.expert_parallel_degree", 1))
+
+    def split() -> Any:
+        given = settings.whole("parallelism.expert_tensor_parallel_degree", 1) or 1
+        experts = report.model.get("experts", 0 if "layers" in report.model else None)
+        if e["expert_par"] > 1:
+            return given if dialect == "0.2.2" else 1
+        if experts is None:
+            return OPEN if e["tensor_par"] > 1 else 1
         # Without expert parallelism experts are split as everything is, whatever the key says.
-        report.execution.update(expert_tensor_par=tensor)
-    else:
-        report.execution.update(expert_tensor_par=given if dialect == "0.2.2" else 1)
-    if settings.word("parallelism.expert_parallel_comm_backend", "standard") != "standard":
-        report.not_modelled("parallelism.expert_parallel_comm_backend")
+        return e["tensor_par"] if experts else 1
+
+    def backend() -> None:
+        if settings.word("parallelism.expert_parallel_comm_backend", "standard") != "standard":
+            report.not_modelled("parallelism.expert_parallel_comm_backend")
+
+    report.say("expert_tensor_par", split)
+    report.note(backend)
 
 
 def _read_batch(settings: Settings, report: Report, dialect: str) -> None:
-    pipelined, replicas = report.execution["pipeline_par"] > 1, report.execution.get("data_par")
+    e = report.execution
     if dialect == "main":
-        micro, batch = _batch_of_tokens(settings, report, replicas)
-    else:
-        default = 8 if dialect == "0.2.2" else None
-        local = settings.whole("training.local_batch_size", default)
+        report.say("microbatch_size", lambda: _or_open(_tokens(settings, report, _TOKENS)))
+        report.say("batch_size", lambda: _batch_of_tokens(settings, report))
+        return
+    default = 8 if dialect == "0.2.2" else None
+
+    def local() -> int | None:
+        return settings.whole("training.local_batch_size", default)
+
+    def micro() -> Any:
         small = settings.whole("parallelism.pipeline_parallel_microbatch_size", 1)
-        micro = small if pipelined else local
-        batch = settings.whole("training.global_batch_size", -1, least=-1)
-        if batch is None or batch < 1:
-            batch = None if local is None or replicas is None else local * replicas
-    for name, found in (("microbatch_size", micro), ("batch_size", batch)):
-        if found is None:
-            report.leave(name)
-        else:
-            report.execution[name] = found
+        return _or_open(small if e["pipeline_par"] > 1 else local())
+
+    def batch() -> Any:
+        found = settings.whole("training.global_batch_size", -1, least=-1)
+        if found is not None and found > 0:
+            return found
+        each = local()
+        return OPEN if each is None else each * int(e["data_par"])
+
+    report.say("microbatch_size", micro)
+    report.say("batch_size", batch)
 
 
-def _batch_of_tokens(settings: Settings, report: Report, replicas: int | None) -> tuple[int | None, int | None]:
-    sequence, tokens = report.model.get("seq"), settings.whole(_TOKENS)
-    step = settings.whole(_STEP_TOKENS, -1, least=-1)
-    microbatches = settings.whole("parallelism.num_pp_microbatches", 1) or 1
-    if sequence is None or tokens is None:
-        return None, None
+def _or_open(value: Any) -> Any:
+    return OPEN if value is None else value
+
+
+def _tokens(settings: Settings, report: Report, key: str) -> int | None:
+    """Sequences of a number of tokens."""
+    tokens = settings.whole(key)
+    if tokens is None or "seq" not in report.model:
+        return None
+    sequence = int(report.model["seq"])
     if tokens % sequence:
         raise LaunchError(
-            f"{_TOKENS} is {tokens:,}, no whole number of sequences of {sequence:,} tokens; sequences are not cut here."
+            f"{key} is {tokens:,}, no whole number of sequences of {sequence:,} tokens; sequences are not cut here."
         )
-    micro = tokens // sequence
-    if step is None or step < 1:
-        if replicas is None:
-            return micro, None
-        passes = microbatches if report.execution["pipeline_par"] > 1 else 1
-        return micro, micro * passes * replicas
-    if step % sequence:
-        raise LaunchError(f"{_STEP_TOKENS} is {step:,}, no whole number of sequences of {sequence:,} tokens.")
-    return micro, step // sequence
+    return tokens // sequence
+
+
+def _batch_of_tokens(settings: Settings, report: Report) -> Any:
+    step = settings.whole(_STEP_TOKENS, -1, least=-1)
+    microbatches = settings.whole("parallelism.num_pp_microbatches", 1) or 1
+    if step is not None and step > 0:
+        return _or_open(_tokens(settings, report, _STEP_TOKENS))
+    micro = _tokens(settings, report, _TOKENS)
+    passes = microbatches if report.execution["pipeline_par"] > 1 else 1
+    return OPEN if micro is None else micro * passes * int(report.execution["data_par"])
 
 
 def _read_pipeline(settings: Settings, report: Report) -> None:
-    schedule = settings.word("parallelism.pipeline_parallel_schedule", "1F1B")
+    e = report.execution
+
+    def schedule() -> str:
+        return settings.word("parallelism.pipeline_parallel_schedule", "1F1B")
+
+    def single() -> bool:
+        return e["pipeline_par"] == 1 or schedule().lower() in _SINGLE
+
+    report.say("pipeline_interleaving", lambda: 1 if single() else _chunks_of(settings, report))
+    report.say("pipeline_overlap", lambda: False)
+    report.say_if_any("schedule", lambda: None if single() else _V_SHAPED.get(schedule().lower()))
+
+    def notes() -> None:
+        kind = schedule().lower()
+        if settings.has("parallelism.pipeline_parallel_schedule_csv"):
+            report.not_modelled("parallelism.pipeline_parallel_schedule_csv")
+        if e["pipeline_par"] > 1 and kind in _SINGLE and kind != "1f1b":
+            report.not_modelled(f"parallelism.pipeline_parallel_schedule {schedule()}; read as 1F1B")
+        elif not single() and kind not in _V_SHAPED and kind != "interleaved1f1b":
+            report.not_modelled(f"parallelism.pipeline_parallel_schedule {schedule()}; read as interleaved 1F1B")
+
+    report.note(notes)
+
+
+def _chunks_of(settings: Settings, report: Report) -> Any:
+    """Chunks of every rank under a schedule of several."""
     layers = settings.whole("parallelism.pipeline_parallel_layers_per_stage")
     first = settings.whole("parallelism.pipeline_parallel_first_stage_less_layers", 1, least=0) or 0
     last = settings.whole("parallelism.pipeline_parallel_last_stage_less_layers", 1, least=0) or 0
-    parts = settings.given.get("parallelism.module_fqns_per_model_part")
-    settings.has("parallelism.module_fqns_per_model_part")
-    pipeline, kind = report.execution["pipeline_par"], schedule.lower()
-    report.execution.update(pipeline_overlap=False)
-    if settings.has("parallelism.pipeline_parallel_schedule_csv"):
-        report.not_modelled("parallelism.pipeline_parallel_schedule_csv")
-    if pipeline == 1 or kind in _SINGLE:
-        report.execution.update(pipeline_interleaving=1)
-        if pipeline > 1 and kind != "1f1b":
-            report.not_modelled(f"parallelism.pipeline_parallel_schedule {schedule}; read as 1F1B")
-        return
-    chunks: int | None = 2
+    parts, pipeline = settings.raw("parallelism.module_fqns_per_model_part"), int(report.execution["pipeline_par"])
     if isinstance(parts, list) and parts:
-        chunks = _chunks(len(parts), pipeline, report)
-    elif layers is not None:
-        blocks = report.model.get("layers")
-        chunks = None if blocks is None else _chunks(math.ceil((blocks + first + last) / layers), pipeline, report)
-    if chunks is None:
-        report.leave("pipeline_interleaving")
-    else:
-        report.execution.update(pipeline_interleaving=chunks)
-    if kind in _V_SHAPED:
-        report.execution.update(schedule=_V_SHAPED[kind])
-    elif kind != "interleaved1f1b":
-        report.not_modelled(f"parallelism.pipeline_parallel_schedule {schedule}; read as interleaved 1F1B")
+        return _chunks(len(parts), pipeline, report)
+    if layers is None:
+        return 2
+    if "layers" not in report.model:
+        return OPEN
+    return _chunks(math.ceil((report.model["layers"] + first + last) / layers), pipeline, report)
 
 
-def _chunks(stages: int, pipeline: int, report: Report) -> int | None:
+def _chunks(stages: int, pipeline: int, report: Report) -> Any:
     if stages % pipeline:
         report.remark(f"{stages} stages on {pipeline} pipeline ranks: torchtitan refuses this.")
-        return None
+        return OPEN
     return stages // pipeline
 
 
 def _read_recompute(settings: Settings, report: Report, dialect: str) -> None:
-    report.execution.update(selective_recompute="attention")
-    if dialect == "0.2.2":
-        kind = settings.word("activation_checkpoint.mode", "selective").lower()
-        option = settings.word("activation_checkpoint.selective_ac_option", "2").lower()
-        settings.has("activation_checkpoint.memory_budget")
-    else:
-        kind = settings.word("activation_checkpoint").lower().removesuffix("ac").replace("-", "_")
-        option = "op"
-    if kind in ("none", "full"):
-        report.execution.update(activation_recompute=kind)
-    elif kind == "selective":
-        report.execution.update(
-            activation_recompute="attn_only", selective_recompute="operators" if option == "op" else "half"
-        )
-        if option not in ("op", "2"):
-            report.remark(f"Every {option}th block is recomputed; the nearest here is every second one.")
-    elif kind in ("memory_budget", "memorybudget"):
-        report.not_modelled("activation_checkpoint memory budget")
-        report.leave("activation_recompute")
-        del report.execution["selective_recompute"]
-    elif not kind and dialect != "0.2.2":
-        given = settings.given.get("activation_checkpoint", "")
-        if isinstance(given, str) and given.strip().lower() == "none":
-            report.execution.update(activation_recompute="none")
-            return
-        report.leave("activation_recompute")
-        del report.execution["selective_recompute"]
-    else:
+
+    def rule() -> tuple[Any, Any]:
+        if dialect == "0.2.2":
+            kind = settings.word("activation_checkpoint.mode", "selective").lower()
+            given = settings.given.get("activation_checkpoint.mode")
+            if isinstance(given, str) and given.strip().lower() == "none":
+                kind = "none"  # a word here, which elsewhere stands for nothing
+            option = settings.word("activation_checkpoint.selective_ac_option", "2").lower()
+        else:
+            given = settings.given.get("activation_checkpoint", "")
+            kind = settings.word("activation_checkpoint").lower().removesuffix("ac").replace("-", "_")
+            kind = "none" if isinstance(given, str) and given.strip().lower() == "none" else kind
+            option = "op"
+        if kind in ("none", "full"):
+            return kind, "attention"
+        if kind == "selective":
+            if option not in ("op", "2"):
+                report.remark(f"Every {option}th block is recomputed; the nearest here is every second one.")
+            return "attn_only", "operators" if option == "op" else "half"
+        if kind in ("memory_budget", "memorybudget"):
+            settings.asked.add("activation_checkpoint.memory_budget")
+            report.not_modelled("activation_checkpoint memory budget")
+            return OPEN, OPEN
+        if not kind and dialect != "0.2.2":
+            return OPEN, OPEN
         raise LaunchError(f"activation_checkpoint is {kind!r}; torchtitan knows none, selective, full, memory_budget.")
+
+    report.say(("activation_recompute", "selective_recompute"), rule)
 
 
 def _read_software(settings: Settings, report: Report, dialect: str) -> None:
-    function = settings.word("config")
-    kinds = [each.lower() for each in settings.words("model.converters")]
-    if any("nvfp4" in each for each in kinds) or "nvfp4" in function:
-        datatype = "float4"
-    elif any(kind in each for each in kinds for kind in _FLOAT8):
-        datatype = "float8"
-    elif function:
-        datatype = next((each.datatype for each in CONFIGS if each.function == function), "bfloat16")
-    else:
-        datatype = settings.word("training.mixed_precision_param", "bfloat16")
-    settings.has("training.mixed_precision_param")
-    report.execution.update(datatype=datatype, gradient_datatype="float32", optimizer_datatype="float32")
-    if settings.word("training.dtype", "float32") != "float32":
-        report.not_modelled("training.dtype bfloat16 (no copy of the weights in FP32)")
-    compiled = settings.truth("compile.enable") and "model" in settings.words("compile.components", ("model", "loss"))
-    settings.has("compile.components")
-    launch = "compiled" if compiled else "eager"
-    if dialect != "0.2.2":
+    e, say = report.execution, report.say
+
+    def datatype() -> str:
+        function = settings.word("config")
+        kinds = [each.lower() for each in settings.words("model.converters")]
+        strange = [each for each in kinds if not any(kind in each for kind in ("nvfp4", *_FLOAT8))]
+        if strange:
+            report.not_modelled(f"model.converters {', '.join(strange)}"[:200])
+        if any("nvfp4" in each for each in kinds) or "nvfp4" in function:
+            return "float4"
+        if any(kind in each for each in kinds for kind in _FLOAT8):
+            return "float8"
+        if function:
+            return next((each.datatype for each in CONFIGS if each.function == function), "bfloat16")
+        return settings.word("training.mixed_precision_param", "bfloat16")
+
+    def launch() -> str:
+        compiled = settings.truth("compile.enable") and "model" in settings.words(
+            "compile.components", ("model", "loss")
+        )
+        kind = "compiled" if compiled else "eager"
+        if dialect == "0.2.2":
+            return kind
         graphs = not settings.truth("training.disable_cuda_graphs")
-        possible = report.execution["pipeline_par"] == 1 and report.execution["expert_par"] == 1
-        launch = "graphs" if graphs and possible else launch
-    report.execution.update(launch=launch)
-    report.leave("attention_kernel")
-    offload = settings.truth("training.enable_cpu_offload")
-    report.execution.update(weight_offload=offload, optimizer_offload=offload, activations_offload=False)
-    if settings.truth("parallelism.enable_fsdp_symm_mem"):
-        report.not_modelled("parallelism.enable_fsdp_symm_mem")
+        possible = e["pipeline_par"] == 1 and e["expert_par"] == 1
+        return "graphs" if graphs and possible else kind
+
+    say("datatype", datatype)
+    say("gradient_datatype", lambda: "float32")
+    say("optimizer_datatype", lambda: "float32")
+    say("launch", launch)
+    say("attention_kernel", lambda: OPEN)
+    say(("weight_offload", "optimizer_offload"), lambda: settings.truth("training.enable_cpu_offload"))
+    say("activations_offload", lambda: False)
+
+    def notes() -> None:
+        if settings.word("training.dtype", "float32") != "float32":
+            report.not_modelled("training.dtype bfloat16 (no copy of the weights in FP32)")
+        if settings.truth("parallelism.enable_fsdp_symm_mem"):
+            report.not_modelled("parallelism.enable_fsdp_symm_mem")
+
+    report.note(notes)
 
 
 def _read_overlap(settings: Settings, report: Report, dialect: str) -> None:
-    tensor = report.execution["tensor_par"]
-    sequence = settings.truth("parallelism.enable_sequence_parallel", True)
-    gathered = tensor > 1 and (sequence or dialect == "0.2.2")
-    # The switch of 0.2.2 and of later versions; it does nothing unless the model is compiled.
-    asked = [settings.truth(f"{room}.enable_async_tensor_parallel") for room in ("parallelism", "compile")]
-    ring = any(asked) and tensor > 1 and "model" in settings.words("compile.components", ("model", "loss"))
-    ring = ring and settings.truth("compile.enable")
-    report.execution.update(
-        tensor_par_comm_type="rs_ag" if gathered else "ar",
-        seq_par_ag_redo=gathered,
-        tensor_par_overlap="ring" if ring else "none",
-        data_par_overlap=report.execution.get("data_par", 2) * report.execution["context_par"] > 1,
-    )
-    overlap = settings.truth("parallelism.pipeline_parallel_expert_parallel_overlap", True)
-    report.execution.update(
-        expert_overlap=bool(
-            overlap
-            and report.execution.get("schedule") == "dualpipev"
-            and report.execution["expert_par"] > 1
-            and report.execution.get("activation_recompute") == "none"
+    e = report.execution
+
+    def gathered() -> tuple[str, bool]:
+        on = settings.truth("parallelism.enable_sequence_parallel", True) or dialect == "0.2.2"
+        on = on and e["tensor_par"] > 1
+        return "rs_ag" if on else "ar", on
+
+    def ring() -> str:
+        # The switch of 0.2.2 and of later versions; it does nothing unless the model is compiled.
+        asked = [settings.truth(f"{room}.enable_async_tensor_parallel") for room in ("parallelism", "compile")]
+        on = any(asked) and e["tensor_par"] > 1 and settings.truth("compile.enable")
+        return "ring" if on and "model" in settings.words("compile.components", ("model", "loss")) else "none"
+
+    def experts() -> bool:
+        overlap = settings.truth("parallelism.pipeline_parallel_expert_parallel_overlap", True)
+        return bool(
+            overlap and e.get("schedule") == "dualpipev" and e["expert_par"] > 1 and e["activation_recompute"] == "none"
         )
-    )
+
+    report.say(("tensor_par_comm_type", "seq_par_ag_redo"), gathered)
+    report.say("tensor_par_overlap", ring)
+    report.say("data_par_overlap", lambda: e["context_par"] > 1 or e["data_par"] > 1)
+    report.say("expert_overlap", experts)
 
 
-def _list_rest(settings: Settings, report: Report) -> None:
+def _list_rest(settings: Settings, report: Report, dialect: str) -> None:
     for name in settings.rest():
         value = settings.given[name]
-        if name.startswith("quantize."):
+        if name in _READ_WHERE_IT_COUNTS and name in _keys_of(dialect):
+            continue
+        if name.startswith(("quantize.", "float8.", "mx.")):
             if value not in (False, "", None, []):
                 report.not_modelled(name)
-        elif not name.startswith(_IGNORED):
+        elif name.startswith(_IGNORED):
+            report.without_effect(name)
+        elif name in known_keys():
+            report.not_modelled(f"{name} {value}"[:200])
+        else:
             report.unread(name)
+
+
+@lru_cache(maxsize=1)
+def known_keys() -> frozenset[str]:
+    """Returns every key of torchtitan's three dialects."""
+    text = (files("engine.launch.torchtitan") / "parser_keys.json").read_text("utf-8")
+    return frozenset(row[0] for row in json.loads(text)["keys"])
+
+
+@lru_cache(maxsize=4)
+def _keys_of(dialect: str) -> frozenset[str]:
+    text = (files("engine.launch.torchtitan") / "parser_keys.json").read_text("utf-8")
+    others = {"0.2.2": ("0.3.0", "main"), "0.3.0": ("0.2.2", "main"), "main": ("0.2.2",)}[dialect]
+    rows = json.loads(text)["keys"]
+    return frozenset(row[0] for row in rows) - (
+        frozenset(row[0] for row in rows if row[-1] in others)
+        - frozenset(row[0] for row in rows if row[-1] not in others)
+    )

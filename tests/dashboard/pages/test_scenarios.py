@@ -381,6 +381,29 @@ def test_opening_a_launch_script(place: Place) -> None:
     assert "is no launch configuration" in app.error[0].value
 
 
+def test_what_a_launch_script_leaves_open_is_asked_for(place: Place) -> None:
+    """Nothing is evaluated before the fields are filled in, and then as if the script said it."""
+    written = launch.write({
+        "tensor_par": 2, "pipeline_par": 2, "data_par": 4, "batch_size": 32, "microbatch_size": 1,
+        "tensor_par_comm_type": "rs_ag", "optimizer_sharding": True, "data_par_overlap": True,
+    }, "llama-3-8B", framework="megatron").text  # fmt: skip
+    text = written.replace("--tensor-model-parallel-size 2", "--tensor-model-parallel-size $TP")
+    now = Scenario.of("gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16")
+    app = page(scenario_parameters.parameters_of(now))
+    app.file_uploader[0].set_value(("train.sh", text.encode(), "text/plain")).run()
+    told = " ".join(each.value for each in (*app.markdown, *app.caption, *app.warning)).replace("\\", "")
+    assert "Tensor parallel (tensor_par): --tensor-model-parallel-size $TP (line" in told
+    assert "leaves open what a prediction needs" in app.warning[0].value
+    assert "that run" not in told
+    app.number_input(key="launch_state_tensor_par").set_value(2).run()
+    assert not app.exception
+    told = " ".join(each.value for each in (*app.markdown, *app.caption)).replace("\\", "")
+    stands = launch.standing(launch.read_text(written, "train.sh").execution, "llama-3-8B", now.system,
+                             cost_model=now.cost_model)  # fmt: skip
+    assert stands.faster is not None
+    assert f"place {stands.faster + 1:,} of {stands.feasible:,} that run" in told
+
+
 def test_pasting_a_configuration(place: Place) -> None:
     """Text is read as a file is; what has no end of its own is known by what stands in it."""
     now = Scenario.of("gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16")

@@ -292,3 +292,50 @@ def test_the_arguments_that_a_log_prints_are_read_as_the_script_was() -> None:
 
 def expected_model(model: dict[str, Any]) -> dict[str, Any]:
     return {word: model[word] for word in ("layers", "hidden", "ffn", "heads", "kv_heads", "seq", "tied_embeddings")}
+
+
+DEEPSPEED = (
+    "deepspeed --num_nodes 4 --num_gpus 8 pretrain_gpt.py --num-layers 12 --hidden-size 256 --num-attention-heads 8 "
+    "--seq-length 512 --max-position-embeddings 512 --micro-batch-size 2 --global-batch-size 128 --fp16 "
+)
+
+
+def test_with_deepspeed_the_defaults_are_those_of_megatron_deepspeed() -> None:
+    """deepspeedai/Megatron-DeepSpeed, megatron/arguments.py: --topk 1, --expert-interval 2."""
+    experts = "--num-experts 32 --moe-expert-parallel-size 16 --checkpoint-activations --no-pipeline-parallel "
+    found = launch.read_text(DEEPSPEED + experts + "--deepspeed --zero-stage 2 --deepspeed_config x.json", "a.sh")
+    told = {"num_procs": 32, "expert_par": 16, "zero_stage": 2, "activation_recompute": "full", "pipeline_par": 1}
+    assert told.items() <= found.execution.items()
+    assert {"experts": 32, "top_k": 1, "moe_layer_freq": 2}.items() <= found.model.items()
+    assert (found.title, found.unread, found.refused) == ("Megatron-DeepSpeed", (), "")
+    assert any("x.json is not at hand" in each for each in found.remarks)
+    open_stage = launch.read_text(DEEPSPEED + "--deepspeed --deepspeed_config x.json", "a.sh")
+    assert {"zero_stage", "data_par_overlap"} <= set(open_stage.left)
+    assert "zero_stage" not in open_stage.execution
+    plain = launch.read_text(DEEPSPEED + "--num-experts 32", "a.sh")
+    assert (plain.title, plain.model["top_k"], plain.model["moe_layer_freq"]) == ("Megatron-LM", 2, 1)
+
+
+def test_experts_that_nothing_describes_keep_their_degree() -> None:
+    flags = {"--expert-model-parallel-size": 8, "--micro-batch-size": 1, "--global-batch-size": 64, "--bf16": True}
+    assert launch.read_flags("megatron", flags, gpus=32).execution["expert_par"] == 8
+    named = launch.read_flags("megatron", flags, gpus=32, model="mixtral-8x7B")
+    assert (named.execution["expert_par"], named.refused) == (8, "")
+    dense = {**flags, "--num-layers": 4, "--hidden-size": 64, "--num-attention-heads": 4}
+    assert "needs experts" in launch.read_flags("megatron", dense, gpus=32).refused
+
+
+def test_the_sequence_of_a_run_counts_for_the_model_that_is_named() -> None:
+    flags = {"--seq-length": 16384, "--micro-batch-size": 1, "--global-batch-size": 8, "--bf16": True}
+    found = launch.read_flags("megatron", flags, gpus=8, model="llama-3-8B")
+    assert launch.network_of(found, "llama-3-8B").seq_size == 16384
+
+
+def test_a_checkpoint_describes_what_no_flag_states_of_the_model() -> None:
+    flags = {"--use-checkpoint-args": True, "--num-layers": 4, "--hidden-size": 64, "--num-attention-heads": 4,
+             "--use-rotary-position-embeddings": True, "--micro-batch-size": 1, "--seq-length": 128}  # fmt: skip
+    found = launch.read_flags("megatron", flags, gpus=8)
+    assert (found.model["layers"], found.model["positions"]) == (4, "rotary")
+    assert {"gated_mlp", "tied_embeddings", "norm", "kv_heads"} <= set(found.open_fields)
+    with pytest.raises(launch.OpenFieldsError, match="model: --use-checkpoint-args"):
+        launch.evaluable(found)

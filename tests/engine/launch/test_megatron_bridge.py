@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from engine import launch
 from engine.columns.stage_layouts import canonical
@@ -169,3 +170,107 @@ def test_python_nested_without_end_is_refused(value: str) -> None:
     text = f"cfg.model.tensor_model_parallel_size = 2\ncfg.model.num_layers = {value}\n"
     with pytest.raises(launch.LaunchError, match="no launch configuration"):
         launch.read_text(text, "recipe.py")
+
+
+NEMO_KEYS = {
+    "trainer.devices": 4, "trainer.num_nodes": 3, "trainer.precision": "bf16", "model.encoder_seq_length": 2048,
+    "model.num_layers": 24, "model.hidden_size": 1024, "model.ffn_hidden_size": 2816, "model.num_attention_heads": 16,
+    "model.micro_batch_size": 2, "model.global_batch_size": 48, "model.tensor_model_parallel_size": 2,
+    "model.sequence_parallel": True, "model.activation": "fast-swiglu", "model.bias": False,
+    "model.normalization": "rmsnorm", "model.optim.name": "distributed_fused_adam",
+}  # fmt: skip
+
+
+def nemo(form: str, keys: dict[str, Any]) -> launch.Reading:
+    """Keys of NeMo 1 as words of a command, as YAML in blocks, or as YAML in braces."""
+    if form == "command":
+        words = " ".join(f"{mark}{key}={value}" for (key, value), mark in zip(keys.items(), ("", "+", "++") * 20,
+                                                                              strict=False))  # fmt: skip
+        return launch.read_text(f"python megatron_gpt_pretraining.py {words} ~model.data", "run.sh")
+    tables: dict[str, Any] = {}
+    for key, value in keys.items():
+        *rooms, last = key.split(".")
+        table = tables
+        for room in rooms:
+            table = table.setdefault(room, {})
+        table[last] = value
+    return launch.read_text(yaml.safe_dump(tables, default_flow_style=form == "braces"), "conf.yaml")
+
+
+@pytest.mark.parametrize("form", ["command", "blocks", "braces"])
+def test_keys_of_nemo_1_mean_the_same_in_every_form(form: str) -> None:
+    found = nemo(form, NEMO_KEYS)
+    told = {"num_procs": 12, "tensor_par": 2, "data_par": 6, "batch_size": 48, "microbatch_size": 2, "zero_stage": 1,
+            "tensor_par_comm_type": "rs_ag", "datatype": "bfloat16"}  # fmt: skip
+    assert told.items() <= found.execution.items()
+    shape = {"layers": 24, "gated_mlp": True, "linear_bias": False, "norm": "RMSNorm", "seq": 2048}
+    assert shape.items() <= found.model.items()
+    assert (found.unread, found.not_modelled) == ((), ())
+    assert found.origins["gated_mlp"].words in ("model.gated_linear_unit", "model.activation")
+
+
+@pytest.mark.parametrize("form", ["command", "blocks"])
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("model.activation", "gelu", {"gated_mlp": False}), ("model.activation", "geglu", {"gated_mlp": True}),
+        ("model.activation", "reglu", {"gated_mlp": True}), ("model.activation", "squared-relu", {"gated_mlp": False}),
+        ("model.activation", "new-word", {"gated_mlp": None}), ("model.bias", True, {"linear_bias": True}),
+        ("trainer.precision", 32, {"datatype": "float32"}), ("trainer.precision", "32-true", {"datatype": "float32"}),
+        ("trainer.precision", "16-mixed", {"datatype": "float16"}), ("trainer.precision", 16, {"datatype": "float16"}),
+        ("trainer.precision", "bf16-mixed", {"datatype": "bfloat16"}), ("trainer.precision", "odd", {"datatype": None}),
+        ("model.optim.name", "fused_adam", {"zero_stage": 0}),
+        ("model.activations_checkpoint_granularity", "full", {"activation_recompute": "full"}),
+    ],
+)  # fmt: skip
+def test_words_of_nemo_1_are_read_or_open(form: str, key: str, value: Any, told: dict[str, Any]) -> None:
+    found = nemo(form, NEMO_KEYS | {key: value})
+    for name, expected in told.items():
+        assert {**found.model, **found.execution}.get(name) == expected
+        assert (name in found.open_fields) == (expected is None)
+
+
+def test_a_named_configuration_of_nemo_that_is_not_at_hand_leaves_open_what_it_says() -> None:
+    found = launch.read_text("python megatron_gpt_pretraining.py --config-name=mine trainer.devices=8 "
+                             "model.tensor_model_parallel_size=2 model.micro_batch_size=1", "run.sh")  # fmt: skip
+    assert (found.execution["tensor_par"], found.execution["num_procs"]) == (2, 8)
+    assert {"pipeline_par", "zero_stage", "datatype"} <= set(found.open_fields)
+
+
+RECIPES = """
+def tiny_sft_config():
+    cfg.model.tensor_model_parallel_size = 4
+def _common():
+    cfg.train.micro_batch_size = 2
+def tiny_pretrain_config(nodes=2):
+    cfg = _common()
+    cfg.model.tensor_model_parallel_size = nodes
+def tiny_lora_config():
+    cfg.model.tensor_model_parallel_size = 8
+"""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "tensor", "micro"),
+    [(None, 2, 2), ("tiny_pretrain_config", 2, 2), ("tiny_sft_config", 4, None), ("tiny_lora_config", 8, None)],
+)
+def test_one_of_several_recipes_is_chosen(recipe: str | None, tensor: int, micro: int | None) -> None:
+    found = launch.read_text(RECIPES, "recipes.py", recipe=recipe)
+    assert found.execution["tensor_par"] == tensor
+    assert found.execution.get("microbatch_size") == micro
+    assert found.recipes == ("tiny_sft_config", "tiny_pretrain_config", "tiny_lora_config")
+    assert "3 recipes" in found.remarks[0]
+    with pytest.raises(launch.LaunchError, match="has no recipe 'other'; it has tiny_sft_config"):
+        launch.read_text(RECIPES, "recipes.py", recipe="other")
+
+
+def test_the_recipe_for_pretraining_counts_in_nemo_2() -> None:
+    more = """
+def finetune_recipe():
+    recipe.trainer.strategy.tensor_model_parallel_size = 1
+    recipe.data.global_batch_size = 16
+"""
+    found = launch.read_text(NEMO_2 + more, "recipe.py")
+    assert (found.execution["tensor_par"], found.execution["batch_size"]) == (8, 252)
+    tuned = launch.read_text(NEMO_2 + more, "recipe.py", recipe="finetune_recipe")
+    assert (tuned.execution["tensor_par"], tuned.execution["batch_size"]) == (1, 16)

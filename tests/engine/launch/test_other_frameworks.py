@@ -267,9 +267,10 @@ def test_bad_files_get_one_sentence(text: str, name: str, told: str) -> None:
 
 def test_hostile_files_are_refused_or_named_quickly() -> None:
     bomb = "a: &a [lol]\n" + "".join(f"k{i}: *a\n" for i in range(2_000))
-    found = launch.read_text("base_config: base.yml\nremat_policy: full\n" + bomb, "a.yml")
-    assert found.refused == "" or found.unread
-    assert len(found.unread) == 2_001
+    with pytest.raises(launch.LaunchError, match=r"an anchor \(line 3\)"):
+        launch.read_text("base_config: base.yml\nremat_policy: full\n" + bomb, "a.yml")
+    with pytest.raises(launch.LaunchError, match="nested more than"):
+        launch.read_text("base_config: base.yml\nremat_policy: full\na: " + "[" * 5_000, "a.yml")
     deep = '{"zero_optimization": ' + '{"a":' * 50_000 + "1" + "}" * 50_001
     with pytest.raises(launch.LaunchError, match="not JSON"):
         launch.read_text(deep, "a.json")
@@ -299,3 +300,32 @@ def test_maxtext_pipelines_every_layer_but_leading_dense_ones(model: str, pipeli
     found = launch.read_text(written.text, written.files[0].name)
     assert (found.execution["pipeline_interleaving"], found.refused) == (chunks, "")
     assert launch.named_shape(found.model) == model
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [("mode = 'none'", ("none", "attention")), ("", ("attn_only", "half")), ("mode = 'full'", ("full", "attention"))],
+)
+def test_no_recomputation_is_a_word_of_torchtitan_not_an_empty_one(mode: str, told: tuple[str, str]) -> None:
+    text = f"[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nseq_len = 4096\n[activation_checkpoint]\n{mode}\n"
+    found = launch.read_text(text, "a.toml").execution
+    assert (found["activation_recompute"], found["selective_recompute"]) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "stated", "left"),
+    [
+        ("a.sh", "CONFIG_FILE=mine.toml NGPU=8 ./run_train.sh --parallelism.tensor_parallel_degree 2",
+         {"tensor_par": 2}, {"pipeline_par", "zero_stage", "activation_recompute"}),
+        ("b.sh", "python3 -m maxtext.train mine.yml ici_tensor_parallelism=2 per_device_batch_size=1 run_name=x",
+         {"tensor_par": 2}, {"pipeline_par", "zero_stage", "activation_recompute"}),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_the_command_reads_too_is_open(
+    name: str, text: str, stated: dict[str, Any], left: set[str]
+) -> None:
+    found = launch.read_text(text, name)
+    assert left <= set(found.open_fields)
+    assert "mine." in found.remarks[0]
+    if name == "a.sh":
+        assert stated.items() <= found.execution.items()

@@ -1,0 +1,157 @@
+"""YAML of configurations, read by PyYAML's safe loader within bounds; expressions of other programs are unknown values.
+
+Aliases are refused, because a few lines of them become gigabytes; a key that stands twice is named. Size and depth are
+bounded before anything is built.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import yaml
+
+from engine.launch.contract import LaunchError, Origin, UnknownValue
+from models.documents import shown
+
+__all__ = ["YamlDocument", "flattened", "is_expression", "read_yaml"]
+
+DEEPEST: Final = 60
+MOST_NODES: Final = 50_000
+MOST_CHARACTERS: Final = 300_000
+"""Longest YAML that is read; published configurations have some ten thousand."""
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The safe loader, in C where PyYAML was built with libyaml: ten times faster."""
+_EXPRESSION: Final = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\{%.*%\}|\$\([^)]*\)|\$[A-Za-z_]\w*", re.DOTALL)
+_TEMPLATE: Final = re.compile(r"(?<![\"'])\{\{([^{}\n]{0,200})\}\}")
+_Place = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class YamlDocument:
+    """A YAML document: its values, nested as they are, and the line of each key."""
+
+    values: Mapping[str, Any]
+    lines: Mapping[_Place, int]
+    file: str
+
+    def origin(self, *path: str) -> Origin:
+        """Returns where a key stands."""
+        return Origin("stated", path[-1], self.file, self.lines.get(path, 0))
+
+
+def is_expression(text: str) -> bool:
+    """Returns whether a text holds something that another program puts in: `${oc.env:TP}`, `{{ tp }}`, `$TP`."""
+    return _EXPRESSION.search(text) is not None
+
+
+@lru_cache(maxsize=4)
+def read_yaml(text: str, name: str) -> YamlDocument:
+    """Returns the first document of a YAML file that is a table; empty where it is something else.
+
+    Args:
+        text: of the file.
+        name: of the file.
+
+    Raises LaunchError, naming the line, for what is not YAML, for aliases, for keys that stand twice and beyond bounds.
+    """
+    file = shown(name)[1:-1]
+    if len(text) > MOST_CHARACTERS:
+        raise LaunchError(f"{file} has {len(text):,} characters; YAML of up to {MOST_CHARACTERS:,} is read.")
+    if text.count("{") - text.count("{{") > MOST_NODES or text.count("[") > MOST_NODES:
+        raise LaunchError(f"{file} has more than {MOST_NODES:,} tables or lists.")
+    lines: dict[_Place, int] = {}
+    try:
+        _check_events(text, file)
+        node = yaml.compose(_quoted_templates(text), Loader=_LOADER)
+        values = _built(node, (), lines, file) if node is not None else {}
+    except yaml.YAMLError as problem:
+        mark = getattr(problem, "problem_mark", None)
+        place = f"line {mark.line + 1}: " if mark is not None else ""
+        told = str(getattr(problem, "problem", None) or "not understood").splitlines()[0][:160]
+        raise LaunchError(f"{file} is not YAML ({place}{told}).") from None
+    except (RecursionError, ValueError) as problem:
+        if isinstance(problem, LaunchError):
+            raise
+        raise LaunchError(f"{file} is not YAML that can be read (nested too deep, or a value out of range).") from None
+    return YamlDocument(values if isinstance(values, dict) else {}, lines, file)
+
+
+def _quoted_templates(text: str) -> str:
+    """Text whose template expressions, which would be tables in braces, are plain words."""
+    if "{{" not in text and "{%" not in text:
+        return text
+    kept = "\n".join("" if line.lstrip().startswith("{%") else line for line in text.split("\n"))
+    return _TEMPLATE.sub(lambda found: f"$({found[1].replace(':', ' ').replace('#', ' ')})", kept)
+
+
+def _check_events(text: str, file: str) -> None:
+    depth = 0
+    for count, event in enumerate(yaml.parse(_quoted_templates(text), Loader=_LOADER)):
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            what = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
+            raise LaunchError(f"{file} has an {what} (line {_line_of(event)}); write the value out.")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST or count > 4 * MOST_NODES:
+            raise LaunchError(f"{file} is nested more than {DEEPEST} deep, or has more than {MOST_NODES:,} values.")
+
+
+def _line_of(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark is not None else 0
+
+
+def _built(node: yaml.Node, path: _Place, lines: dict[_Place, int], file: str) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)[:200] if isinstance(key_node, yaml.ScalarNode) else "?"
+            line = key_node.start_mark.line + 1
+            if key in found:
+                raise LaunchError(f"The key {shown(key)} stands there twice (line {line}); leave one of them out.")
+            lines[*path, key] = line
+            found[key] = _built(value_node, (*path, key), lines, file)
+        return found
+    if isinstance(node, yaml.SequenceNode):
+        return [_built(each, path, lines, file) for each in node.value]
+    return _scalar(node, file)
+
+
+def _scalar(node: yaml.Node, file: str) -> Any:
+    text, line = str(node.value), node.start_mark.line + 1
+    if node.tag.startswith("!"):
+        return UnknownValue(f"{node.tag} {text}".strip()[:160], line, file)
+    if is_expression(text):
+        return UnknownValue(text[:160], line, file)
+    kind = node.tag.rpartition(":")[2]
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() in ("true", "yes", "on")
+    if kind == "int":
+        try:
+            return int(text.replace("_", "")) if len(text) < 30 else text[:200]
+        except ValueError:
+            return text  # octal, sexagesimal: words, for whoever asks for a number
+    if kind == "float":
+        try:
+            return float(text.replace("_", ""))
+        except ValueError:
+            return text
+    return text
+
+
+def flattened(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields paths and values of nested tables; empty tables are left out.
+
+    Args:
+        values: nested.
+    """
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            for path, inner in flattened(value):
+                yield (str(key), *path), inner
+        else:
+            yield (str(key),), value
