@@ -184,11 +184,6 @@ class Account:
         """Returns the seconds of one message between neighbouring stages [s]; 0 where the cost model has none."""
         return 0.0
 
-    def stage_options(self) -> str:
-        """Returns the options with which Megatron-LM cuts the model into the execution's stages; empty where it does
-        so without any, or where there is no pipeline."""
-        return ""
-
     def formula(self, name: str) -> Expression | Untold:
         """Returns how a statistic comes about."""
         return Untold("The cost model computes this figure as a whole.")

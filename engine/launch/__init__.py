@@ -14,6 +14,7 @@ from engine.launch.conversion import complete, evaluable, read, read_flags, read
 from engine.launch.flag_changes import FlagChange, flag_changes
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
+from engine.launch.stage_options import megatron_options, stage_options
 from engine.launch.standing import Change, Standing, Step, standing
 
 __all__ = [
@@ -32,12 +33,14 @@ __all__ = [
     "evaluable",
     "flag_changes",
     "framework_of",
+    "megatron_options",
     "model_of_shape",
     "named_shape",
     "read",
     "read_flags",
     "read_text",
     "shape_of",
+    "stage_options",
     "standing",
     "write",
 ]

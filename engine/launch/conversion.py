@@ -10,11 +10,13 @@ from typing import Any, Final
 
 from engine.columns import ALL_FIELDS, Column
 from engine.columns.fields import CHOICE_LABELS
+from engine.cost_models.registry import cost_model_with
 from engine.executions.field_values import flag, whole_number
+from engine.executions.layer_splits import LayerSplitError, StageCut
 from engine.launch.contract import LaunchError, OnlyModelError, Order, Reading, Written
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import shape_of
-from models import ModelLike, model_of
+from models import Model, ModelLike, model_of
 from models.documents import shown
 
 __all__ = ["MOST_BYTES", "complete", "evaluable", "read", "read_flags", "read_text", "write"]
@@ -50,7 +52,21 @@ def write(execution: Mapping[str, Any], model: ModelLike, *, framework: str, nod
         nodes = gpus // each
     elif isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1 or gpus % nodes:
         raise LaunchError(f"{gpus} GPUs cannot be spread over {shown(nodes)} nodes; give a divisor of {gpus}.")
-    return chosen.write(Order(fields, network, shape_of(network), nodes, gpus // nodes))
+    return chosen.write(Order(fields, network, shape_of(network), nodes, gpus // nodes, _cut(network, fields)))
+
+
+def _cut(model: Model, fields: Mapping[str, Any]) -> StageCut:
+    """The layers of every stage of the model. Raises LaunchError where the stage layout does not divide them."""
+    ranks, chunks, layout = fields["pipeline_par"], fields["pipeline_interleaving"], fields["stage_layout"]
+    try:
+        if ranks == 1:
+            layout, chunks = "even", 1
+        return cost_model_with("stage_layout").stage_cut(model, ranks, chunks, layout)
+    except LayerSplitError as problem:
+        raise LaunchError(
+            f"The stage layout {shown(layout)[1:-1]} does not cut {model.title or model.name} into {ranks} stages of "
+            f"{chunks} chunks: {str(problem).rstrip('.')}."
+        ) from None
 
 
 def complete(execution: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from engine import Exploration, Scenario
 from engine.columns import Column, by_name, statistics_of, value_of
 from engine.cost_models.account import Account, ModelStage
 from engine.cost_models.formulas import Untold
+from engine.launch import stage_options
 from engine.simulate.schedule import Schedule, schedule
 from engine.simulate.stage_replay import StageReplay, stage_replay
 from hardware import network_words
@@ -98,7 +99,7 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     if told is not None:
         notes.append(_compared(told))
     st.caption(" ".join(notes))
-    if options := account.stage_options():
+    if options := stage_options(exploration.scenario.model, row):
         st.caption("Megatron’s options for these stages")
         st.code(options, language=None, wrap_lines=True)
 

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.columns.stage_layouts import list_of_layers
 from engine.cost_models.account import ModelStage
 from engine.simulate import Replay
 from engine.simulate.execution_stages import Cut
 from engine.simulate.residence import weighted_peaks
 from engine.simulate.schedules.contract import Placement
 
-__all__ = ["ALIKE", "RankWork", "bytes_of_ranks", "megatrons_list", "ranks_of"]
+__all__ = ["ALIKE", "RankWork", "bytes_of_ranks", "ranks_of"]
 
 ALIKE: Final = 0.005
 """Share of a mean rank up to which a rank counts as one."""
@@ -78,20 +77,6 @@ def bytes_of_ranks(cut: Cut, found: Replay, *, sharded: bool) -> list[tuple[floa
         working = max(each.working for each in own) + max(each.temporaries for each in own)
         rows.append((peak, peak + state + working))
     return rows
-
-
-def megatrons_list(cut: Cut, layout: str) -> str:
-    """Returns the stages of a cut as Megatron-LM lists them; empty where there is one stage.
-
-    layout: that cuts the model, where it does.
-    """
-    if len(cut.stages) < 2:
-        return ""
-    if "|" in layout and not cut.problem:
-        return layout
-    blocks = [sum(round(part.number) for part in stage.parts if "blocks" in part.name) for stage in cut.stages]
-    predicting = sum(round(part.number) for part in cut.stages[-1].parts if "prediction" in part.name)
-    return list_of_layers(blocks, predicting)
 
 
 def _parts(stages: Sequence[tuple[ModelStage, float]]) -> dict[str, tuple[float, float]]:

@@ -8,14 +8,16 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.schedules.stage_bars import stage_bars, stage_kinds
-from dashboard.pages.schedules.own_stages import ALIKE, RankWork, bytes_of_ranks, megatrons_list, ranks_of
+from dashboard.pages.schedules.own_stages import ALIKE, RankWork, bytes_of_ranks, ranks_of
 from dashboard.pages.schedules.questions import Outcome, Question, chunks_of
 from dashboard.widgets.chart import show
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import scale_for
+from engine.launch import megatron_options
 from engine.simulate.execution_stages import cut_for
 from hardware import GIB
+from models import Model
 
 __all__ = ["rank_work", "stages_card", "stages_table"]
 
@@ -45,13 +47,14 @@ def stages_table(found: list[RankWork], held: list[tuple[float, float]] | None =
 
 
 def stages_card(
-    question: Question, made: Outcome, layout: str, mode: str, *, capacity: float, sharded: bool
+    question: Question, made: Outcome, model: Model, layout: str, mode: str, *, capacity: float, sharded: bool
 ) -> None:  # fmt: skip
     """Draws what ranks do under the first schedule.
 
     Args:
         question: the numbers of the page.
         made: what comes of the schedule.
+        model: what the stages are of.
         layout: how blocks are cut, in the words of the field.
         mode: the theme.
         capacity: memory of a processor [GiB].
@@ -79,10 +82,11 @@ def stages_card(
     if cut.problem:
         told = f"The layout {layout} does not cut these stages ({cut.problem}); they are as even as blocks divide."
         st.caption(literal(told))
-    listed = megatrons_list(cut, layout) if "Megatron" in made.rule.frameworks else ""
-    if listed:
-        st.caption("Megatron’s list of these stages")
-        st.code(f"--pipeline-model-parallel-layout '{listed}'", language=None, wrap_lines=True)
+    if "Megatron" in made.rule.frameworks:
+        options = megatron_options(model, question.ranks, cut.chunks, "even" if cut.problem else layout)
+        if options:
+            st.caption("Megatron’s options for these stages")
+            st.code(options, language=None, wrap_lines=True)
     st.caption(
         "A microbatch, forward and backward: blocks, embedding and head as the cost model has them for this execution, "
         "cut by the stage layout; the dotted line is the mean. Memory counts what the replay holds until the gradient "

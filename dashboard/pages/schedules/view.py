@@ -89,8 +89,8 @@ def render(view: View) -> None:
     if question.own and times is not None:
         with st.container(border=True, gap="xsmall"):
             stages_card(
-                question, one, inputs.layout(times), view.mode, capacity=view.scenario.system.mem1.capacity_gib,
-                sharded=int(times.row.get("zero_stage") or 0) > 0,
+                question, one, view.scenario.model, inputs.layout(times), view.mode,
+                capacity=view.scenario.system.mem1.capacity_gib, sharded=int(times.row.get("zero_stage") or 0) > 0,
             )  # fmt: skip
     left, right = st.columns([1, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):

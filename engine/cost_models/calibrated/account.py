@@ -42,7 +42,6 @@ from engine.cost_models.calibrated.physics.offload import RESERVE
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.chunks import (
     chunk_seconds,
-    megatron_options,
     message_seconds,
     stage_bytes,
     stage_work,
@@ -167,10 +166,6 @@ class CalibratedAccount(Account):
     def message_seconds(self) -> float:
         """See `Account.message_seconds`."""
         return message_seconds(self.case, self._parameters)
-
-    def stage_options(self) -> str:
-        """See `Account.stage_options`."""
-        return megatron_options(self.case)
 
     def communication(self) -> Communication:
         """See `Account.communication`."""
