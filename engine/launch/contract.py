@@ -49,6 +49,7 @@ class Order:
     nodes: int
     gpus_per_node: int
     cut: StageCut
+    note: str = ""
 
     @property
     def replica_microbatches(self) -> int:

@@ -32,7 +32,9 @@ _OPEN: Final = ("attention_kernel",)
 """Fields that stay open where an execution does not state them: the framework chooses."""
 
 
-def write(execution: Mapping[str, Any], model: ModelLike, *, framework: str, nodes: int | None = None) -> Written:
+def write(
+    execution: Mapping[str, Any], model: ModelLike, *, framework: str, nodes: int | None = None, note: str = ""
+) -> Written:
     """Returns the complete configuration with which a framework runs an execution of a model.
 
     Args:
@@ -40,6 +42,7 @@ def write(execution: Mapping[str, Any], model: ModelLike, *, framework: str, nod
         model: name in the library, path, or the model.
         framework: name of it, one of `engine.launch.FRAMEWORKS`.
         nodes: machines over which the GPUs are spread evenly; nodes of eight where None.
+        note: a sentence at the top of the files, such as which execution of several it is.
 
     Raises `LaunchError` for an execution that is none, and where the framework would refuse it, with its reason;
     `models.ModelFileError` for an unknown model.
@@ -52,7 +55,7 @@ def write(execution: Mapping[str, Any], model: ModelLike, *, framework: str, nod
         nodes = gpus // each
     elif isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1 or gpus % nodes:
         raise LaunchError(f"{gpus} GPUs cannot be spread over {shown(nodes)} nodes; give a divisor of {gpus}.")
-    return chosen.write(Order(fields, network, shape_of(network), nodes, gpus // nodes, _cut(network, fields)))
+    return chosen.write(Order(fields, network, shape_of(network), nodes, gpus // nodes, _cut(network, fields), note))
 
 
 def _cut(model: Model, fields: Mapping[str, Any]) -> StageCut:
