@@ -64,11 +64,16 @@ def placed(faster: int, feasible: int, distance: float | None = None) -> str:
 
 def title(execution: Mapping[Any, Any]) -> str:
     """Returns the degrees of an execution: "TP 8 × PP 4 × DP 16", and "× CP 2 · EP 8" where there are such."""
-    plain = degrees(execution["tensor_par"], execution["pipeline_par"], execution["data_par"])
-    context = _degree(execution, "context_par")
+    return f"{degrees(execution['tensor_par'], execution['pipeline_par'])} × {degrees_in_cell(execution)}"
+
+
+def degrees_in_cell(execution: Mapping[Any, Any]) -> str:
+    """Return the degrees that tell executions of a (tensor, pipeline) cell apart: "DP 16", "DP 64 × CP 2 · EP 8"."""
+    plain, context, expert = f"DP {int(execution['data_par']):,}", *(
+        _degree(execution, name) for name in ("context_par", "expert_par")
+    )  # fmt: skip
     if context > 1:
         plain += f" × CP {context}"
-    expert = _degree(execution, "expert_par")
     return f"{plain} · EP {expert}" if expert > 1 else plain
 
 
