@@ -83,6 +83,8 @@ _PARTS: Final = {
     "fixed": ("Host", "constant work of the host per step", "step"),
 }
 """Parts of a step -> name, what it is, module of the physics that has the formula and its source."""
+_BESIDES: Final = ("data_exposed", "tied", "optimizer", "straggler", "fixed", "offload")
+"""Parts of the step that are no work of stages and no messages between them."""
 _STAGE_PARTS: Final = (
     "dense blocks", "dense blocks with a window", "blocks with experts", "blocks with experts and a window",
     "embedding", "head and loss", "prediction layers",
@@ -135,6 +137,16 @@ class CalibratedAccount(Account):
             if times[key] > _SHORTEST
         ]
         return sorted(found, key=lambda part: -part.seconds)
+
+    def besides_pipeline(self) -> Sequence[StepPart]:
+        """See `Account.besides_pipeline`."""
+        found = [StepPart(*_PARTS[key][:1], self.step[key], *_PARTS[key][1:]) for key in _BESIDES
+                 if self.step[key] > _SHORTEST]  # fmt: skip
+        return sorted(found, key=lambda part: -part.seconds)
+
+    def messages_in_step(self) -> float:
+        """See `Account.messages_in_step`."""
+        return self.step["pipeline_exposed"]
 
     def stage_shares(self) -> Sequence[float] | None:
         """See `Account.stage_shares`."""

@@ -192,7 +192,7 @@ def test_the_picture_is_the_replay_of_what_stages_take_and_says_how_far_the_step
     assert further is not None
     assert abs(further.apart) < 0.16
     page = run("execution", found(), {"id": str(listed["id"])})
-    assert any("A replay of these stages" in each.value for each in page.caption)
+    assert any("by replay of its stages" in each.value for each in page.caption)
 
 
 @pytest.mark.parametrize("layout", ["even", "first_8_last_5", DEEPSEEK, "balanced"])

@@ -23,8 +23,10 @@ from engine.cli import output
 from engine.columns import ALL, by_name
 
 ROOTS = [Path(inspect.getfile(room)).parent for room in (dashboard, engine)]
-OF_TEXT = {name for room in (numbers, output) for name, each in inspect.getmembers(room, inspect.isfunction)
-           if each.__module__ == room.__name__ and inspect.signature(each).return_annotation in (str, "str")}  # fmt: skip
+OF_TEXT = {
+    name for room in (numbers, output) for name, each in inspect.getmembers(room, inspect.isfunction)
+    if each.__module__ == room.__name__ and inspect.signature(each).return_annotation in (str, "str")
+}  # fmt: skip
 OF_TEXT |= {"told", "told_value"}
 OF_TEXT -= {"as_json", "text_table", "executions_table", "statistics_list", "_printable", "header"}
 HOMES = ("dashboard.words.numbers", "dashboard.words.changes", "dashboard.queries.economics", "engine.cli.output")

@@ -105,7 +105,8 @@ class StageBytes(NamedTuple):
     """What a processor of a rank holds if it had one stage of the model alone, arrays [stages of the model] [bytes].
 
     `kept` are the activations of one microbatch, `weights` with gradients, `optimizer` its state, `working` what the
-    block at work takes, `temporaries` with logits.
+    block at work takes, `temporaries` with logits. `block_weights` and `gradients` are the parts of `weights` that can
+    be offloaded, `resident` and `resident_kept` the weights and activations of blocks that stay when the others are.
     """
 
     kept: Floats
@@ -113,6 +114,11 @@ class StageBytes(NamedTuple):
     optimizer: Floats
     working: Floats
     temporaries: Floats
+    gradients: Floats
+    block_weights: Floats
+    resident: Floats
+    resident_kept: Floats
+    blocks: Floats
 
 
 def stage_bytes(case: Case, ranks: int, chunks: int, layout: int) -> StageBytes:
@@ -140,7 +146,9 @@ def stage_bytes(case: Case, ranks: int, chunks: int, layout: int) -> StageBytes:
         number = 0 if slot == 0 else 1 if slot == slots - 1 else ENDS
         memory = stage_memory(like, Stage(np.asarray(float(slot)), blocks, blocks), number)
         parts = (memory.activations, memory.weights + memory.gradients, memory.optimizer,
-                 memory.working, memory.logits + memory.temporaries)  # fmt: skip
+                 memory.working, memory.logits + memory.temporaries, memory.gradients, memory.block_weights,
+                 (1.0 - memory.movable) * memory.block_weights,
+                 (1.0 - memory.movable_kept) * memory.activations, held[:, slot].sum())  # fmt: skip
         found[:, slot] = [float(np.ravel(each)[0]) for each in parts]
     return StageBytes(*found)
 
