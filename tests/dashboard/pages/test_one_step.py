@@ -177,3 +177,21 @@ def test_microbatches_that_are_not_replayed_count() -> None:
     assert full.step == pytest.approx(compared.step, rel=1e-6)
     assert short.step == pytest.approx(full.step, rel=2e-3)
     assert short.idle == pytest.approx(full.idle, abs=2e-3)
+
+
+def test_calculons_step_is_its_replay_and_what_comes_besides() -> None:
+    """Where stages are alike, the closed form is the replay to the last digit."""
+    scenario = engine.Scenario.of(
+        "gpt3-175B", "a100_80g", num_procs=256, max_batch_size=256, datatype="float16", cost_model="calculon",
+        limits={"pipeline_par": {"min": 2}},
+    )  # fmt: skip
+    chance, seen = random.Random("calculon"), 0
+    while seen < 12:
+        table = scenario.evaluate(scenario.space.table([chance.randrange(scenario.space.total) for _ in range(200)]))
+        for row in table[table["status"] == "ok"].to_dict("records")[:3]:
+            whole_groups = microbatches_of(row) % row["pipeline_par"] == 0 or row["pipeline_interleaving"] == 1
+            if microbatches_of(row) * row["pipeline_par"] * row["pipeline_interleaving"] > 2_000 or not whole_groups:
+                continue
+            seen += 1
+            again, times = replay_execution(scenario, row), execution_times(scenario, row)
+            assert again.makespan + times.besides_seconds == pytest.approx(row["total_time"], rel=1e-9)
