@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from dashboard.words.numbers import ABSENT, format_value
+from dashboard.words.numbers import ABSENT, Quantity, quantity
 from engine import Scenario, economics
 from engine.columns import HEADLINE, SHARES, Column, by_name, defined_of
 from engine.cost_models.registry import cost_model_of
@@ -28,6 +28,7 @@ __all__ = [
     "Metric",
     "common_metrics",
     "days_for",
+    "derived_quantity",
     "flops_formula",
     "metrics",
     "token_flops",
@@ -108,10 +109,16 @@ def metrics(scenario: Scenario) -> dict[str, Metric]:
 def told(scenario: Scenario, name: str, sample_rate: float) -> str:
     """Returns a figure that follows from a throughput [samples/s], with its unit; a dash where the system has no price
     or power."""
+    return str(derived_quantity(scenario, name, sample_rate))
+
+
+def derived_quantity(scenario: Scenario, name: str, sample_rate: float) -> Quantity:
+    """Return a figure that follows from a throughput [samples/s] as number and unit; a dash where the system has no
+    price or power."""
     known = economics.derived_of(scenario).get(name)
     if known is None:
-        return ABSENT
-    return format_value(known.column, float(known.of(np.array(sample_rate))))
+        return Quantity(ABSENT)
+    return quantity(known.column, float(known.of(np.array(sample_rate))))
 
 
 def unstored_metrics(scenario: Scenario) -> dict[str, Metric]:

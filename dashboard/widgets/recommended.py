@@ -17,7 +17,7 @@ from dashboard.widgets.controls import given, key_for, switch
 from dashboard.widgets.menus import filled
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import counted, format_value, gibibytes, percent
+from dashboard.words.numbers import counted, format_value, gibibytes, percent, scale_for
 from engine import Exploration, Scenario
 from engine.executions.execution_names import execution_name
 from hardware import GIB
@@ -116,9 +116,10 @@ def _why(scenario: Scenario, found: Advice, key: str) -> None:
     """The ten best with their reasons, and the terms, which can be changed."""
     terms = found.terms
     st.html(head("Why not the others", "the best of different layouts, fastest first"))
-    headers = ("Layout", "samples/s", "HBM [GiB]", "Why not")
+    rates = scale_for("sample_rate", [one.execution["sample_rate"] for one in found.contenders])
+    headers = ("Layout", rates.unit, "HBM [GiB]", "Why not")
     st.html(rows_table(headers, [
-        (execution_name(one.execution), format_value("sample_rate", one.execution["sample_rate"]).split()[0],
+        (execution_name(one.execution), rates.number(one.execution["sample_rate"]),
          f"{float(one.execution[_HBM]) / GIB:.1f}", one.reason or "recommended")
         for one in found.contenders
     ], texts=(0, 3)))  # fmt: skip

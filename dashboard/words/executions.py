@@ -16,6 +16,7 @@ from engine.columns import (
     choice_label,
     in_order,
 )
+from engine.executions.execution_names import execution_name
 from hardware import System, network_names
 from models import dimensions
 
@@ -60,6 +61,12 @@ def placed(faster: int, feasible: int, distance: float | None = None) -> str:
         return f"none of the {feasible:,} that run is faster"
     far = "" if distance is None else f", the best is {percent(distance)} faster"
     return f"place {faster + 1:,} of {feasible:,} that run{far}"
+
+
+def degrees_in_cell(execution: Mapping[Any, Any]) -> str:
+    """Return the degrees that tell executions of a (tensor, pipeline) cell apart: "DP 16", "DP 64 × CP 2 · EP 8"."""
+    cell = {name: execution[name] for name in ("tensor_par", "pipeline_par")}
+    return execution_name(execution).removeprefix(f"{execution_name(cell)} × ")
 
 
 def blocks_of(scenario: Scenario) -> int:

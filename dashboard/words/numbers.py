@@ -50,6 +50,22 @@ class Scale:
         known = _as_float(value)
         return ABSENT if known is None else plain(known / self.factor, digits)
 
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A value as it is drawn: its number and its unit with prefix, such as "2.01" and "PFLOP/s".
+
+    Whoever draws the two apart takes both from here: a number that is cut out of text has lost its prefix.
+    """
+
+    number: str
+    unit: str = ""
+
+    def __str__(self) -> str:
+        """Return number and unit on one line: "2.01 PFLOP/s"."""
+        return with_unit(self.number, self.unit)
+
+
 _MONEY: Final = (("", 1.0), ("k", 1e3), ("M", 1e6), ("bn", 1e9))
 _ENERGY: Final = (("kWh", 1.0), ("MWh", 1e3), ("GWh", 1e6))
 
@@ -137,20 +153,25 @@ def _step(steps: tuple[tuple[str, float], ...], magnitude: float, at_zero: str) 
 
 def format_value(column: Column | str, value: Any, digits: int = 3) -> str:
     """Returns a column's value as text with its unit: "1.87 s", "51.4 GiB", "58.7 %", "RS+AG", "on", "–" if absent."""
+    return str(quantity(column, value, digits))
+
+
+def quantity(column: Column | str, value: Any, digits: int = 3) -> Quantity:
+    """Return a column's value as number and unit; words, counts and what is absent have no unit."""
     column = column_of(column)
     if column.dtype in ("str", "bool"):
-        return ABSENT if _is_absent(value) else choice_label(column, value)
+        return Quantity(ABSENT if _is_absent(value) else choice_label(column, value))
     known = _as_float(value)
     if known is None:
-        return ABSENT
+        return Quantity(ABSENT)
     if math.isinf(known):
-        return plain(known)
+        return Quantity(plain(known))
     if column.dtype == "int64":
-        return f"{int(known):,}".replace("-", MINUS)
+        return Quantity(f"{int(known):,}".replace("-", MINUS))
     if column.unit == "fraction":
-        return f"{percent(known)}"
+        return Quantity(_percent_number(known, 1), "%")
     scale = _scale(column.unit, abs(known))
-    return scale.number(known, digits) + scale.suffix
+    return Quantity(scale.number(known, digits), scale.unit)
 
 
 def format_delta(column: Column | str, change: Any) -> str:
@@ -180,13 +201,18 @@ def relative(new: Any, base: Any) -> str:
 
 def signed_percent(fraction: Any) -> str:
     """Returns a signed share of 1 in percent: "+4.7 %", "±0" below 0.05 %."""
+    return str(signed_quantity(fraction))
+
+
+def signed_quantity(fraction: Any) -> Quantity:
+    """Return a signed share of 1 in percent, number and unit apart, as cells of maps draw it: "+4.7"; "±0" has none."""
     known = _as_float(fraction)
     if known is None:
-        return ABSENT
+        return Quantity(ABSENT)
     if math.isinf(known):
-        return _sign(known) + INFINITY
+        return Quantity(_sign(known) + INFINITY)
     text = f"{abs(known) * 100:,.1f}"
-    return "±0" if float(text.replace(",", "")) == 0 else f"{_sign(known)}{with_unit(text, '%')}"
+    return Quantity("±0") if float(text.replace(",", "")) == 0 else Quantity(f"{_sign(known)}{text}", "%")
 
 
 def percent(fraction: Any, decimals: int = 1) -> str:
@@ -196,9 +222,13 @@ def percent(fraction: Any, decimals: int = 1) -> str:
         return ABSENT
     if math.isinf(known):
         return plain(known)
-    text = f"{abs(known) * 100:,.{decimals}f}"
-    sign = MINUS if known < 0 and float(text.replace(",", "")) != 0 else ""
-    return sign + with_unit(text, "%")
+    return with_unit(_percent_number(known, decimals), "%")
+
+
+def _percent_number(fraction: float, decimals: int) -> str:
+    text = f"{abs(fraction) * 100:,.{decimals}f}"
+    sign = MINUS if fraction < 0 and float(text.replace(",", "")) != 0 else ""
+    return sign + text
 
 
 def count(number: Any) -> str:

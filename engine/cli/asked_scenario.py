@@ -94,10 +94,9 @@ def write_reasons(counts: Mapping[str, int]) -> None:
 
 def write_stages(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
     """Prints the options with which a framework cuts the model as the first execution does, where it needs any."""
-    from engine.cost_models.registry import cost_model_of
+    from engine.launch import stage_options
 
-    account = cost_model_of(scenario).account(scenario.model, scenario.system, execution, scenario.calibration)
-    if options := account.stage_options():
+    if options := stage_options(scenario.model, execution):
         write(f"Stages of the first, for Megatron: {options}")
 
 

@@ -11,6 +11,7 @@ Source: Megatron-LM, `core/transformer/pipeline_parallel_layer_layout.py`, and t
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -96,15 +97,16 @@ def canonical(text: str) -> str:
     return layout_of_word(text).word
 
 
-def list_of_layers(layers: tuple[int, ...] | list[int], predictions: int = 0) -> str:
-    """Returns a list of layers as Megatron-LM writes it, embedding first and loss last.
+def list_of_layers(layers: Sequence[int], predictions: Sequence[int] = ()) -> str:
+    """Return a list of layers as Megatron-LM writes it, embedding first and loss last.
 
     Args:
         layers: blocks of every stage of the model, in the order in which a token passes them [stages of the model].
-        predictions: prediction layers of the last stage.
+        predictions: prediction layers of every stage of the model [stages of the model]; empty where there are none.
     """
     slots = ["t" * number for number in layers]
-    slots[-1] += "m" * predictions
+    if predictions:
+        slots = [slot + "m" * number for slot, number in zip(slots, predictions, strict=True)]
     slots[0] = f"E{slots[0]}"
     slots[-1] = f"{slots[-1]}L"
     return _written(slots)

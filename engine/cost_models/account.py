@@ -113,13 +113,22 @@ class StagePart(NamedTuple):
 
 class StageHeld(NamedTuple):
     """What a processor holds of a stage of the model [bytes]: activations of one microbatch, weights with gradients,
-    optimizer state, what the block at work takes, and logits with temporaries and what is not for tensors."""
+    optimizer state, what the block at work takes, and logits with temporaries and what is not for tensors.
+
+    Of `weights`, `gradients` and `block_weights` are what offloading can take; `resident` and `resident_kept` are the
+    block weights and the activations of its two largest `blocks`, which stay next to the processor then.
+    """
 
     activations: float
     weights: float
     optimizer: float
     working: float
     temporaries: float
+    gradients: float = 0.0
+    block_weights: float = 0.0
+    resident: float = 0.0
+    resident_kept: float = 0.0
+    blocks: float = 0.0
 
 
 class ModelStage(NamedTuple):
@@ -167,6 +176,15 @@ class Account:
         share of a chunk of the stage whose times the statistics are; None where all take as much."""
         return None
 
+    def besides_pipeline(self) -> Sequence[StepPart]:
+        """Return the parts of the step that come besides running microbatches through the pipeline, the longest first
+        [s]: exchange of gradients, optimizer and the like. Empty where the cost model does not say."""
+        return ()
+
+    def messages_in_step(self) -> float:
+        """Return the seconds of messages between stages that the step counts besides the time of stages [s]."""
+        return 0.0
+
     def model_stages(self, ranks: int, chunks: int, layout: str | None = None) -> Sequence[ModelStage]:
         """Returns what every stage of the model takes if the execution had so many ranks and chunks, in the order in
         which a token passes them; empty where the cost model does not tell stages apart.
@@ -183,11 +201,6 @@ class Account:
     def message_seconds(self) -> float:
         """Returns the seconds of one message between neighbouring stages [s]; 0 where the cost model has none."""
         return 0.0
-
-    def stage_options(self) -> str:
-        """Returns the options with which Megatron-LM cuts the model into the execution's stages; empty where it does
-        so without any, or where there is no pipeline."""
-        return ""
 
     def formula(self, name: str) -> Expression | Untold:
         """Returns how a statistic comes about."""

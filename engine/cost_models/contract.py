@@ -27,10 +27,11 @@ from engine.cost_models.protocols import (
     SustainedRate,
 )
 from engine.executions.arrays import Floats
+from engine.executions.layer_splits import StageCut, stage_cut
 from engine.space.rows import Group, RowChunk
 from engine.space.space import Space
 from hardware import Calibration, System
-from models import Model
+from models import Model, dimensions
 from models.token_flops import Recipe
 
 __all__ = [
@@ -349,6 +350,19 @@ class CostModel(ABC):
             calibration: values to use; None for the library's, or where it takes none.
         """
         return Account()
+
+    def stage_cut(self, model: Model, ranks: int, chunks: int, layout: str) -> StageCut:
+        """Return the layers of every stage of the model under a stage layout.
+
+        Args:
+            model: what runs.
+            ranks: ranks of the pipeline.
+            chunks: chunks of each rank.
+            layout: in the words of the field `stage_layout`.
+
+        Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide the model's blocks.
+        """
+        return stage_cut(dimensions(model).num_blocks, 0, ranks, chunks, layout)
 
     def kernel_times(self, system: System, datatype: str, calibration: Calibration | None = None) -> KernelTimes | None:
         """Returns what single kernels and collectives of a system take; None where it does not tell them apart.

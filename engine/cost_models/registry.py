@@ -17,6 +17,7 @@ __all__ = [
     "added",
     "chosen_cost_model",
     "cost_model_of",
+    "cost_model_with",
     "cost_models_ignoring",
     "ignored_paths",
     "named",
@@ -116,6 +117,18 @@ def cost_model_of(thing: Any) -> CostModel:
         thing: whatever has the name of one as `cost_model`.
     """
     return named(thing.cost_model)
+
+
+def cost_model_with(field: str) -> CostModel:
+    """Return the first cost model whose executions have a field. Raises `CostModelError` where none has it.
+
+    Args:
+        field: name of a field of executions.
+    """
+    found = next((each for each in COST_MODELS.values() if any(field == one.name for one in each.columns.fields)), None)
+    if found is None:
+        raise CostModelError(f"No cost model has executions with the field {shown(field)}.")
+    return found
 
 
 def able(model: Model, preferred: str) -> CostModel:

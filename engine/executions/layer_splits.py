@@ -6,9 +6,14 @@ Sources: NVIDIA/Megatron-LM, `core/transformer/transformer_block.py` and its opt
 
 from __future__ import annotations
 
-from engine.columns.stage_layouts import LAYOUTS, StageLayout
+from typing import NamedTuple
 
-__all__ = ["LayerSplitError", "even_split", "megatron_split", "split_of", "torchtitan_split"]
+from engine.columns.stage_layouts import BALANCED, EVEN, LAYOUTS, StageLayout, layout_of_word, list_of_layers
+
+__all__ = [
+    "LayerSplitError", "StageCut", "even_cut", "even_split", "megatron_split", "split_of", "stage_cut",
+    "torchtitan_split",
+]  # fmt: skip
 
 COUNTED = {"embedding_counted": (True, False), "loss_counted": (False, True), "both_counted": (True, True)}
 """Rules that count embedding and loss as layers."""
@@ -16,6 +21,65 @@ COUNTED = {"embedding_counted": (True, False), "loss_counted": (False, True), "b
 
 class LayerSplitError(ValueError):
     """A split that a framework refuses, or that does not fit the model; the message says why."""
+
+
+class StageCut(NamedTuple):
+    """Layers of every stage of the model, in the order in which a token passes them [stages of the model].
+
+    The first stage also has the embedding, the last one the head and the loss.
+    """
+
+    blocks: tuple[int, ...]
+    predictions: tuple[int, ...]
+
+    @property
+    def word(self) -> str:
+        """Return the cut as a list of layers, as Megatron-LM writes it."""
+        return list_of_layers(self.blocks, self.predictions)
+
+
+def stage_cut(layers: int, predictions: int, ranks: int, chunks: int, layout: str) -> StageCut:
+    """Return how a stage layout cuts a model, as far as the number of its layers decides.
+
+    Args:
+        layers: blocks of the model.
+        predictions: layers for multi-token prediction that are trained.
+        ranks: pipeline parallel degree.
+        chunks: chunks per rank.
+        layout: in the words of the field `stage_layout`; "balanced" weighs blocks and is refused here.
+
+    Raises LayerSplitError where the layout does not divide these layers.
+    """
+    asked, slots = layout_of_word(layout), ranks * chunks
+    if asked.rule == BALANCED:
+        raise LayerSplitError("balanced weighs the blocks of a model, which a cost model has to do")
+    blocks = even_cut(layers, slots) if asked.rule == EVEN else split_of(asked, layers, ranks, chunks)
+    if asked.layers and predictions and sum(asked.predictions) != predictions:
+        raise LayerSplitError(
+            f"it lists {sum(asked.predictions)} prediction layers, m, and the model trains {predictions}"
+        )
+    listed = asked.predictions if predictions else ()
+    return StageCut(blocks, listed or (*[0] * (slots - 1), predictions))
+
+
+def even_cut(layers: int, stages: int) -> tuple[int, ...]:
+    """Return the blocks of every stage of the model under the layout "even" [stages of the model].
+
+    As many everywhere; where layers + 2 divide and layers do not, embedding and loss count as layers; otherwise the
+    remainder goes to the last stages before the last one.
+
+    Args:
+        layers: blocks of the model.
+        stages: stages of the model.
+    """
+    least, more = divmod(layers, stages)
+    sizes = [least] * stages
+    if more and (layers + 2) % stages == 0:
+        sizes = [(layers + 2) // stages] * stages
+        sizes[0], sizes[-1] = sizes[0] - 1, sizes[-1] - 1
+    else:
+        sizes[stages - 1 - more : stages - 1] = [least + 1] * more
+    return tuple(sizes)
 
 
 def split_of(layout: StageLayout, layers: int, ranks: int, chunks: int) -> tuple[int, ...]:
@@ -131,11 +195,14 @@ def torchtitan_split(layers: int, stages: int, *, input_weight: int = 1, output_
     counted = layers + input_weight + output_weight
     if counted < stages:
         raise LayerSplitError(f"torchtitan refuses {counted} layers with embedding and head on {stages} stages.")
+    if max(input_weight, output_weight) > counted // stages:
+        raise LayerSplitError(
+            f"torchtitan refuses embedding or head that count as more than the {counted // stages} layers of the "
+            "smallest stage."
+        )
     found = even_split(counted, stages)
     found[0] -= input_weight
     found[-1] -= output_weight
-    if min(found[0], found[-1]) < 0:
-        raise LayerSplitError("torchtitan refuses embedding or head that count as more than a stage has.")
     return found
 
 

@@ -25,6 +25,7 @@ from engine.launch.flag_changes import FlagChange, flag_changes
 from engine.launch.origin_rows import assumed_sentence, origin_rows
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
+from engine.launch.stage_options import megatron_options, stage_options
 from engine.launch.standing import Change, Standing, Step, standing
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "evaluable",
     "flag_changes",
     "framework_of",
+    "megatron_options",
     "model_of_shape",
     "named_shape",
     "network_of",
@@ -56,6 +58,7 @@ __all__ = [
     "read_text",
     "settle",
     "shape_of",
+    "stage_options",
     "standing",
     "write",
 ]

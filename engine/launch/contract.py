@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from engine.executions.layer_splits import StageCut
 from models import Model
 
 __all__ = [
@@ -78,7 +79,7 @@ class Order:
 
     `execution` has every field of the register: those that were not given have their default, but `attention_kernel`,
     which is then None: the framework chooses. `zero_stage` agrees with `optimizer_sharding`. `shape` is the model as
-    `engine.launch.shapes.shape_of` has it.
+    `engine.launch.shapes.shape_of` has it, `cut` its layers by stage of the model.
     """
 
     execution: Mapping[str, Any]
@@ -86,6 +87,8 @@ class Order:
     shape: Mapping[str, Any]
     nodes: int
     gpus_per_node: int
+    cut: StageCut
+    note: str = ""
 
     @property
     def replica_microbatches(self) -> int:

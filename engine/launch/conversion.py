@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from engine.columns import ALL_FIELDS, Column
 from engine.columns.fields import CHOICE_LABELS
+from engine.cost_models.registry import cost_model_with
 from engine.executions.field_values import flag, whole_number
+from engine.executions.layer_splits import LayerSplitError, StageCut
 from engine.launch.contract import (
     Asked,
     Found,
@@ -45,7 +47,9 @@ _OPEN: Final = ("attention_kernel",)
 """Fields that stay open where an execution does not state them: the framework chooses."""
 
 
-def write(execution: Mapping[str, Any], model: ModelLike, *, framework: str, nodes: int | None = None) -> Written:
+def write(
+    execution: Mapping[str, Any], model: ModelLike, *, framework: str, nodes: int | None = None, note: str = ""
+) -> Written:
     """Returns the complete configuration with which a framework runs an execution of a model.
 
     Args:
@@ -53,6 +57,7 @@ def write(execution: Mapping[str, Any], model: ModelLike, *, framework: str, nod
         model: name in the library, path, or the model.
         framework: name of it, one of `engine.launch.FRAMEWORKS`.
         nodes: machines over which the GPUs are spread evenly; nodes of eight where None.
+        note: a sentence at the top of the files, such as which execution of several it is.
 
     Raises `LaunchError` for an execution that is none, and where the framework would refuse it, with its reason;
     `models.ModelFileError` for an unknown model.
@@ -65,9 +70,23 @@ def write(execution: Mapping[str, Any], model: ModelLike, *, framework: str, nod
         nodes = gpus // each
     elif isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1 or gpus % nodes:
         raise LaunchError(f"{gpus} GPUs cannot be spread over {shown(nodes)} nodes; give a divisor of {gpus}.")
-    made = chosen.write(Order(fields, network, shape_of(network), nodes, gpus // nodes))
+    made = chosen.write(Order(fields, network, shape_of(network), nodes, gpus // nodes, _cut(network, fields), note))
     left_out = tuple(f"Not represented in figures of {network.name}: {each}" for each in unrepresented(network))
     return replace(made, remarks=(*made.remarks, *left_out))
+
+
+def _cut(model: Model, fields: Mapping[str, Any]) -> StageCut:
+    """The layers of every stage of the model. Raises LaunchError where the stage layout does not divide them."""
+    ranks, chunks, layout = fields["pipeline_par"], fields["pipeline_interleaving"], fields["stage_layout"]
+    try:
+        if ranks == 1:
+            layout, chunks = "even", 1
+        return cost_model_with("stage_layout").stage_cut(model, ranks, chunks, layout)
+    except LayerSplitError as problem:
+        raise LaunchError(
+            f"The stage layout {shown(layout)[1:-1]} does not cut {model.title or model.name} into {ranks} stages of "
+            f"{chunks} chunks: {str(problem).rstrip('.')}."
+        ) from None
 
 
 def complete(execution: Mapping[str, Any]) -> dict[str, Any]:

@@ -371,6 +371,8 @@ def header(title: str, order: Order, lists: Mapping[str, Sequence[str]], start: 
     lines = [f"{title}: {network} on {gpus} GPUs, {nodes}."]
     if order.nodes > 1:
         lines.append(start)
+    if order.note:
+        lines.append(plain(order.note))
     for heading, sentences in lists.items():
         if sentences:
             lines += ["", f"{heading}:", *(f"- {plain(each)}" for each in sentences)]

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.account import Account, ModelStage
-from engine.cost_models.chunk_times import chunk_times, microbatches_of
+from engine.cost_models.account import Account, ModelStage, StepPart
+from engine.cost_models.chunk_times import ChunkTimes, chunk_times, microbatches_of
 from engine.cost_models.registry import cost_model_of
 from engine.executions.layer_splits import LayerSplitError
 from engine.exploration.proven_optimum import best_of
@@ -24,7 +24,7 @@ from engine.scenarios.scenario import Scenario
 from engine.simulate.replay import Replay, replay
 from engine.simulate.schedules.contract import Placement, Rule, ScheduleError
 from engine.simulate.schedules.registry import rule
-from engine.simulate.stage_replay import stage_times
+from engine.simulate.stage_replay import besides_sentence, stage_replay, stage_times
 from models import dimensions
 
 __all__ = [
@@ -46,8 +46,8 @@ class ExecutionTimes:
     chunks: int
     forward: float
     backward: float
-    exchange: float
-    """Gradient exchange and optimizer after the pipeline [s]."""
+    besides: tuple[StepPart, ...]
+    """What a step takes besides running microbatches through the pipeline [s]: gradient exchange, optimizer, ..."""
     schedule: str
     """The schedule that the execution names."""
     row: dict[str, Any]
@@ -55,6 +55,11 @@ class ExecutionTimes:
     """What the cost model tells of it, its stages among that."""
     message: float
     """One message between neighbouring stages [s], 0 where that is in the times of the stages already."""
+
+    @property
+    def besides_seconds(self) -> float:
+        """What a step takes besides the pipeline, all together [s]."""
+        return sum(part.seconds for part in self.besides)
 
     @property
     def layout(self) -> str:
@@ -117,10 +122,20 @@ def execution_times(scenario: Scenario, execution: Mapping[str, Any]) -> Executi
     account = cost_model_of(scenario).account(model, scenario.system, row, scenario.calibration)
     return ExecutionTimes(
         ranks=int(row["pipeline_par"]), microbatches=microbatches_of(row), chunks=chunks,
-        forward=times.forward * chunks, backward=times.backward * chunks, exchange=times.exchange + times.optimizer,
+        forward=times.forward * chunks, backward=times.backward * chunks,
+        besides=tuple(account.besides_pipeline()) or _after(times),
         schedule=str(row.get("schedule") or ("interleaved" if chunks > 1 else "1f1b")), row=row, account=account,
         message=account.message_seconds(),
     )  # fmt: skip
+
+
+def _after(times: ChunkTimes) -> tuple[StepPart, ...]:
+    """What the statistics of an execution say comes after the pipeline."""
+    parts = (
+        StepPart("DP communication", times.exchange, "exposed exchange of gradients", ""),
+        StepPart("Optimizer step", times.optimizer, "update of the weights a GPU holds", ""),
+    )
+    return tuple(part for part in parts if part.seconds > 0)
 
 
 def cuts_of(account: Account, ranks: int, chunks: int, layout: str | None) -> tuple[Cut, ...]:
@@ -259,6 +274,13 @@ def replay_execution(
         remarks = ("The cost model does not tell stages apart; all take what the slowest does.",)
     if not known.pairs:
         durations.pop("FB", None)
+    if times.besides:
+        remarks += (besides_sentence(times.besides),)
+    asked = (schedule, microbatches, chunks, layout, group, memory_limit)
+    own = (times.schedule, times.microbatches, times.chunks, times.layout, None, None)
+    if send_mode == "overlap" and all(each in (None, its) for each, its in zip(asked, own, strict=True)):
+        compared = stage_replay(times.row, times.account)
+        remarks += () if compared is None else (compared.sentence(),)
     found = replay_stages(
         known, times=durations, apart=bool(cuts), stages=times.ranks, microbatches=microbatches or times.microbatches,
         chunks=pieces, sends={"mode": send_mode, "c": times.message}, group=group if known.grouped else None,

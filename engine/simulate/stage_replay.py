@@ -14,46 +14,85 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.cost_models.account import Account, ModelStage
+from engine.cost_models.account import Account, ModelStage, StepPart
 from engine.cost_models.chunk_times import microbatches_of, tells_blocks_apart
 from engine.simulate.folding import kept_microbatches
 from engine.simulate.replay import replay, shape_of
-from engine.simulate.schedules.contract import Rule
+from engine.simulate.schedules.contract import Rule, ScheduleError
 from engine.simulate.schedules.registry import rule
 
-__all__ = ["StageReplay", "stage_replay", "stage_times"]
+__all__ = ["StageReplay", "besides_sentence", "stage_replay", "stage_times", "whole_makespan"]
 
 MOST_ACTIONS: Final = 60_000
 """Actions that are replayed; of longer schedules the steady state is taken from two shorter ones."""
-_ONCE: Final = (
-    "overhead_time", "dp_comm_exposed_time", "optim_step_time", "fw_offload_exposed_time", "bw_offload_exposed_time",
-    "pp_comm_exposed_time",
-)  # fmt: skip
-"""Parts of a step that are no work of stages."""
+ALIKE: Final = 5e-4
+"""Share of a step up to which two times of it count as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageReplay:
-    """All microbatches through the pipeline, without messages, offload and what comes once per step."""
+    """A step by the cost model's closed form and by replay of its stages, term by term [s].
+
+    Both have the same `besides`; they differ in what stages take, which the closed form knows exactly for stages that
+    are alike, and in messages, which a replay sends one by one.
+    """
 
     replayed: float
-    """By the replay of every stage [s]."""
+    """All microbatches through the stages, without messages, by replay [s]."""
     stated: float
-    """By the cost model's closed form [s]."""
+    """The same by the cost model's closed form [s]."""
+    messages: float
+    """What messages add by replay [s]."""
+    stated_messages: float
+    """What messages add by the closed form [s]."""
+    besides: tuple[StepPart, ...]
+    """What comes besides the pipeline [s]."""
+    total: float
+    """The cost model's step, which all pages show [s]."""
 
     @property
     def apart(self) -> float:
-        """The closed form over the replay, less 1."""
+        """The closed form of the stages over their replay, less 1."""
         return self.stated / self.replayed - 1.0
+
+    @property
+    def step(self) -> float:
+        """The whole step by replay [s]."""
+        return self.replayed + self.messages + sum(part.seconds for part in self.besides)
+
+    def sentence(self) -> str:
+        """Return both times of the step and what sets them apart, in a sentence."""
+        change = self.total / self.step - 1.0
+        if abs(change) < ALIKE:
+            return f"The step takes {self.total:.4g} s by the cost model's closed form and by replay of its stages."
+        shares = [(name, 100.0 * each / self.step) for name, each in (
+            ("stages", self.stated - self.replayed), ("messages", self.stated_messages - self.messages),
+        )]  # fmt: skip
+        why = " and ".join(f"{name} {each:+.2g} %" for name, each in shares if abs(each) > 100.0 * ALIKE)
+        return (
+            f"The step takes {self.total:.4g} s by the cost model's closed form, which all pages show, and "
+            f"{self.step:.4g} s by replay of its stages: {why or f'{100.0 * change:+.2g} %'} in the closed form."
+        ).replace("-", "\u2212")
+
+
+def besides_sentence(parts: Sequence[StepPart]) -> str:
+    """Return what a step takes besides its pipeline, in a sentence.
+
+    Args:
+        parts: of the step, at least one [s].
+    """
+    each = ", ".join(f"{part.name if part.name[1:2].isupper() else part.name.lower()} {part.seconds:.3g} s"
+                     for part in parts)  # fmt: skip
+    return f"Besides the pipeline a step takes {sum(part.seconds for part in parts):.4g} s: {each}."
 
 
 def stage_replay(execution: Mapping[Any, Any], account: Account) -> StageReplay | None:
-    """Returns an execution's pipeline by replay and by closed form; None without a pipeline, and where the cost model
-    does not tell stages apart or has a replay's figures anyway.
+    """Return an execution's step by replay and by closed form; None without a pipeline, and where the cost model does
+    not tell stages apart or has a replay's figures anyway.
 
     Args:
         execution: its fields and statistics, feasible.
-        account: what the cost model tells of it.
+        account: how its figures come about.
     """
     ranks, chunks = int(execution["pipeline_par"]), int(execution["pipeline_interleaving"])
     if ranks == 1 or tells_blocks_apart(execution) or not bool(execution["training"]):
@@ -62,8 +101,15 @@ def stage_replay(execution: Mapping[Any, Any], account: Account) -> StageReplay 
     if not stages:
         return None
     known, microbatches = rule(str(execution.get("schedule") or "1f1b")), microbatches_of(execution)
-    stated = float(execution["total_time"]) - sum(float(execution.get(name) or 0.0) for name in _ONCE)
-    return StageReplay(_makespan(known, ranks, microbatches, chunks, stage_times(stages, pairs=known.pairs)), stated)
+    times, total = stage_times(stages, pairs=known.pairs), float(execution["total_time"])
+    besides, messages = tuple(account.besides_pipeline()), account.messages_in_step()
+    try:
+        alone = whole_makespan(known, ranks, microbatches, chunks, times)
+        sending = whole_makespan(known, ranks, microbatches, chunks, times, account.message_seconds())
+    except ScheduleError:  # a schedule that no program runs with so many microbatches
+        return None
+    stated = total - sum(part.seconds for part in besides) - messages
+    return StageReplay(alone, stated, sending - alone, messages, besides, total)
 
 
 def stage_times(stages: Sequence[ModelStage], *, pairs: bool) -> dict[str, list[float]]:
@@ -80,11 +126,27 @@ def stage_times(stages: Sequence[ModelStage], *, pairs: bool) -> dict[str, list[
     return times | {"FB": [stage.pair for stage in stages]} if pairs else times
 
 
-def _makespan(known: Rule, ranks: int, microbatches: int, chunks: int, times: Mapping[str, Any]) -> float:
-    """Seconds of all microbatches [s]."""
+def whole_makespan(
+    known: Rule, ranks: int, microbatches: int, chunks: int, times: Mapping[str, Any], message: float = 0.0
+) -> float:
+    """Return the seconds of all microbatches through a pipeline, those of long schedules from their steady state [s].
+
+    Args:
+        known: the schedule.
+        ranks: ranks of the pipeline.
+        microbatches: of one replica in a step.
+        chunks: chunks of each rank.
+        times: durations by kind, as `replay` takes them [s].
+        message: seconds of one message between ranks, which runs next to computation [s].
+
+    Raises `ScheduleError` where the schedule does not exist for these numbers.
+    """
+    sends = {"mode": "overlap", "c": message} if message else None
 
     def of(number: int) -> float:
-        return replay(known.name, stages=ranks, microbatches=number, chunks=chunks, times=times).makespan
+        return replay(
+            known.name, stages=ranks, microbatches=number, chunks=chunks, times=times, sends=sends
+        ).makespan
 
     kept = kept_microbatches(known, shape_of(known, ranks, microbatches, chunks), MOST_ACTIONS)
     found = of(kept)

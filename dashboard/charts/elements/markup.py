@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from dashboard.charts.elements.palette import DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, Kind
 from dashboard.words.executions import name_of_choice
-from dashboard.words.numbers import UNLIMITED, format_value, gibibytes, percent
+from dashboard.words.numbers import UNLIMITED, Quantity, format_value, gibibytes, percent
 from engine.columns import ALL_FIELDS
 
 NOT_FITTING: Final = '<i class="ss-swatch ss-hatch"></i>does not fit; GiB the nearest lacks (T: TiB), HBM + host'
@@ -32,7 +32,7 @@ class Tile(NamedTuple):
     """One headline figure: what it is, its value with unit ("1.87 s"), one line of context, formula for the tooltip."""
 
     label: str
-    value: str
+    value: str | Quantity
     context: str = ""
     tone: str = ""
     """"better", "worse" or empty: colours the context line of a comparison."""
@@ -52,21 +52,31 @@ def figure_strip(tiles: Sequence[Tile], basis: str = "", *, marks: bool = True) 
     items = []
     telling = any(tile.error for tile in tiles)
     for tile in tiles:
-        # Words, such as the degrees of an execution, have no unit that would be smaller.
-        number, *unit = [tile.value] if tile.value[:1].isalpha() else tile.value.split(maxsplit=1)
+        number, unit = _number_and_unit(tile.value)
         title = f' title="{escape(tile.formula)}"' if tile.formula else ""
         spoken = escape(", ".join(part for part in _told(tile) if part))
         tone = f" ss-{tile.tone}" if tile.tone in ("better", "worse") else ""
         items.append(
             f'<div class="ss-tile" role="listitem" aria-label="{spoken}"{title}>'
             f'<div class="ss-tile-label">{escape(tile.label)}{"" if basis or not marks else _origin(tile.origin)}</div>'
-            f'<div class="ss-tile-value">{escape(number)}{_small(" ".join(unit))}</div>'
+            f'<div class="ss-tile-value">{escape(number)}{_small(unit)}</div>'
             f'<div class="ss-tile-context{tone}">{escape(tile.context) or "&nbsp;"}</div>'
             f'{_error(tile.error) if telling else ""}</div>'
         )
     tall = " ss-strip-tall" if telling else ""
     strip = f'<div class="ss-strip{tall}" role="list">{"".join(items)}</div>'
     return f'{strip}<div class="ss-basis">{escape(basis)}</div>' if basis else strip
+
+
+def _number_and_unit(value: str | Quantity) -> tuple[str, str]:
+    """What a tile draws large, and what small behind it; all of the value is drawn."""
+    if isinstance(value, Quantity):
+        return value.number, value.unit
+    # Words, such as the degrees of an execution, have no unit that would be smaller.
+    if value[:1].isalpha():
+        return value, ""
+    number, *rest = value.split(maxsplit=1)
+    return number, "".join(rest)
 
 
 def _told(tile: Tile) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dashboard.charts.execution.time_bar import time_kinds, time_pieces
 from dashboard.charts.what_if.surface import MOST_LABELS
 from dashboard.words.differences import gain_tone
 from dashboard.words.names import cell_name
-from dashboard.words.numbers import SPACE, column_of, format_value, scale_for, signed_percent
+from dashboard.words.numbers import column_of, format_value, scale_for, signed_percent, signed_quantity
 from engine.columns import Column
 
 HEIGHT: Final = 420
@@ -51,7 +51,7 @@ def difference_map(
     fills, labels, hatched = [], [], []
     for cell in cells:
         only = _only(a, b, cell, names)
-        labels.append(only or signed_percent(gains[cell]).removesuffix(f"{SPACE}%"))
+        labels.append(only or signed_quantity(gains[cell]).number)
         hatched.append(bool(only))
         fills.append(colours.muted if only else colours.diverge(gains[cell] / span))
     figure = base(colours, height)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import TICK_SIZE, Chart, empty, written
-from dashboard.words.numbers import SPACE, format_value, plain, signed_percent
+from dashboard.words.numbers import format_value, plain, signed_percent, signed_quantity
 
 HEIGHT: Final = 330
 MOST_LABELS: Final = 130
@@ -173,7 +173,7 @@ def _axis(side: Side, most: int) -> dict[str, Any]:
 def _label(gain: float) -> str:
     if not math.isfinite(gain):
         return "–"
-    return signed_percent(gain).removesuffix(f"{SPACE}%")
+    return signed_quantity(gain).number
 
 
 def _hover(spot: Spot, gain: float, x: Side, y: Side) -> str:

@@ -8,7 +8,7 @@ from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import Chart, empty, noted, written
 from dashboard.words.differences import is_change
 from dashboard.words.names import FIXED
-from dashboard.words.numbers import ABSENT, SPACE, signed_percent
+from dashboard.words.numbers import ABSENT, signed_percent, signed_quantity
 
 _ROW: Final = 30
 _THICK: Final = 0.62
@@ -147,7 +147,7 @@ def _labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict
 
 
 def _number(gain: float) -> str:
-    return signed_percent(gain).removesuffix(f"{SPACE}%")
+    return signed_quantity(gain).number
 
 
 def _legend(steps: tuple[str, str], colours: Palette) -> dict[str, Any]:

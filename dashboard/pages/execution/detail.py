@@ -30,6 +30,7 @@ from engine import Exploration, Scenario
 from engine.columns import Column, by_name, statistics_of, value_of
 from engine.cost_models.account import Account, ModelStage
 from engine.cost_models.formulas import Untold
+from engine.launch import stage_options
 from engine.simulate.schedule import Schedule, schedule
 from engine.simulate.stage_replay import StageReplay, stage_replay
 from hardware import network_words
@@ -97,23 +98,11 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         notes.append(f"{hidden} stages between are not drawn.")
     told = _replayed(account, exploration.scenario.key, row)
     if told is not None:
-        notes.append(_compared(told))
+        notes.append(told.sentence())
     st.caption(" ".join(notes))
-    if options := account.stage_options():
+    if options := stage_options(exploration.scenario.model, row):
         st.caption("Megatron’s options for these stages")
         st.code(options, language=None, wrap_lines=True)
-
-
-def _compared(told: StageReplay) -> str:
-    """The closed form that a step is computed with beside the replay of its stages, in a sentence."""
-    replayed, stated = (format_value("total_time", each) for each in (told.replayed, told.stated))
-    if abs(told.apart) < ALIKE:
-        return f"A replay of these stages, without messages, takes {replayed}, as the step says."
-    more = f"{percent(abs(told.apart))} {'more' if told.apart > 0 else 'less'}"
-    return (
-        f"A replay of these stages, without messages, takes {replayed}; the closed form that the step is computed with "
-        f"says {stated}, {more}, as stages are not alike."
-    )
 
 
 def _idle(row: Mapping[Any, Any], share: float) -> str:

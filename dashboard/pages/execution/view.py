@@ -285,7 +285,8 @@ def _against(name: str, row: dict[str, Any], other: dict[str, Any]) -> tuple[str
         return f"B {format_value(name, other[name])}", ""
     more = float(row[name]) > float(other[name])
     worse = more == (by_name(name).better == "lower")
-    text = f"{'▼' if worse else '▲'} {change.lstrip('+−')} {'more' if more else 'less'} than B"
+    apart = percent(abs(float(row[name]) / float(other[name]) - 1.0))
+    text = f"{'▼' if worse else '▲'} {apart} {'more' if more else 'less'} than B"
     return text, "worse" if worse else "better"
 
 

@@ -18,7 +18,7 @@ from dashboard.charts.explored.reasons import label_of
 from dashboard.link import page_links, state
 from dashboard.pages.explore import prefetch
 from dashboard.queries import accuracy, explorations
-from dashboard.queries.economics import Metric, told, utilisation
+from dashboard.queries.economics import Metric, derived_quantity, told, utilisation
 from dashboard.queries.executions import evaluated, faster_than
 from dashboard.queries.filters import Filter
 from dashboard.queries.memory_requirements import REMEDIES
@@ -32,7 +32,7 @@ from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, placed, recomputed
 from dashboard.words.markdown import literal
 from dashboard.words.names import cell_name, in_sentence
-from dashboard.words.numbers import count, decimals_for, format_value, percent, scale_for
+from dashboard.words.numbers import Quantity, count, decimals_for, format_value, percent, quantity, scale_for
 from engine import Exploration
 from engine.columns import by_name, choice_label, value_of
 from engine.executions.execution_names import execution_name
@@ -87,6 +87,17 @@ def panel(
         _fits_not(exploration, row, cell, again)
 
 
+def rate_fact(found: Quantity, usual: str, per: str = "") -> tuple[str, str]:
+    """Return a rate as a label, its unit with prefix, and its number.
+
+    Args:
+        found: number and unit.
+        usual: unit where there is no number.
+        per: what stands behind the unit.
+    """
+    return f"{found.unit or usual}{per}", found.number
+
+
 def _fits(
     exploration: Exploration, metric: Metric, group: explorations.Group, again: Callable[[], None], *,
     usual: bool = True, short: bool = False, filtered: bool = False,
@@ -100,13 +111,13 @@ def _fits(
     rate = float(execution["sample_rate"])
     value = metric.of(float(value_of(metric.statistic, execution)))
     pairs = [
-        ("samples/s", format_value("sample_rate", rate).split()[0]),
+        rate_fact(quantity("sample_rate", rate), "samples/s"),
         ("MFU", percent(utilisation(scenario, rate, bool(execution["training"])))),
         ("step", format_value("total_time", execution["total_time"])),
         ("of filtered best" if filtered else "of best", _share(value, group.best, metric.column.better == "lower")),
     ]
-    rates = [("tokens/s per GPU", told(scenario, "tokens_per_gpu", rate).split()[0]),
-             ("TFLOP/s per GPU", told(scenario, "tflops_per_gpu", rate).split()[0]),
+    rates = [rate_fact(derived_quantity(scenario, "tokens_per_gpu", rate), "tokens/s", " per GPU"),
+             rate_fact(derived_quantity(scenario, "tflops_per_gpu", rate), "TFLOP/s", " per GPU"),
              ("cost of 1 T tokens", told(scenario, "usd", rate)),
              ("energy of 1 T tokens", told(scenario, "energy", rate))]
     st.html(facts(pairs) + facts(rates))

@@ -105,7 +105,7 @@ def question(times: ExecutionTimes | None) -> tuple[Question, int]:
     made = Question(
         ranks=ranks, microbatches=min(microbatches, most), chunks=chunks, group=group, forward=forward,
         input_gradient=first, weight_gradient=second, hidden=0.0, uneven=0.0, send=0.0, mode=mode, memory=memory,
-        own=own, span=span,
+        own=own, span=span, wanted=microbatches, besides=0.0 if times is None or span else times.besides_seconds,
     )  # fmt: skip
     return made, microbatches
 
@@ -178,8 +178,8 @@ def shortened(asked: Question, wanted: int) -> str:
     if wanted <= asked.microbatches:
         return ""
     return (
-        f"Replayed with {asked.microbatches:,} of {wanted:,} microbatches: past the fill, each further one adds the "
-        "same work and hardly any waiting."
+        f"Replayed are {asked.microbatches:,} of {wanted:,} microbatches; times of a step count all of them, the "
+        "others at the pace of the last rounds."
     )
 
 

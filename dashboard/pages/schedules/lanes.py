@@ -96,7 +96,7 @@ def _scope(made: Outcome) -> str:
     if made.found is None:
         return "not with these numbers"
     chunks = f", {counted(made.found.order.chunks, 'chunk')} per rank" if made.found.order.chunks > 1 else ""
-    return f"{format_value(TIME, made.took)}, idle {percent(made.idle)}{chunks}"
+    return f"pipeline {format_value(TIME, made.took)}, idle {percent(made.idle)}{chunks}"
 
 
 def _peaks(made: Outcome) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from engine.columns.stage_layouts import list_of_layers
-from engine.cost_models.account import ModelStage
+from engine.cost_models.account import ModelStage, StageHeld
 from engine.simulate import Replay
 from engine.simulate.execution_stages import Cut
 from engine.simulate.residence import weighted_peaks
 from engine.simulate.schedules.contract import Placement
 
-__all__ = ["ALIKE", "RankWork", "bytes_of_ranks", "megatrons_list", "ranks_of"]
+__all__ = ["ALIKE", "Offloads", "RankWork", "bytes_of_ranks", "ranks_of"]
 
 ALIKE: Final = 0.005
 """Share of a mean rank up to which a rank counts as one."""
@@ -55,12 +54,31 @@ def ranks_of(cut: Cut, ranks: int, placement: Placement) -> list[RankWork]:
     return [_work(rank, own, mean, means) for rank, own in enumerate(held)]
 
 
-def bytes_of_ranks(cut: Cut, found: Replay, *, sharded: bool) -> list[tuple[float, float]]:
-    """Returns the most bytes of activations that each rank of a replay holds, and all that it holds then [bytes]; empty
-    where the cost model does not say what stages hold.
+@dataclass(frozen=True, slots=True)
+class Offloads:
+    """What an execution keeps in host memory."""
+
+    weights: bool = False
+    activations: bool = False
+    state: bool = False
+    """Gradients and the optimizer's state."""
+
+    @classmethod
+    def of(cls, execution: Mapping[str, Any]) -> Offloads:
+        """Return those of an execution."""
+        fields = ("weight_offload", "activations_offload", "optimizer_offload")
+        return cls(*(bool(execution.get(name)) for name in fields))
+
+
+def bytes_of_ranks(
+    cut: Cut, found: Replay, *, sharded: bool, offloads: Offloads | None = None, growth: float = 1.0
+) -> list[tuple[float, float]]:
+    """Return the most bytes of activations that each rank of a replay keeps, and all that it holds next to the
+    processor then [bytes]; empty where the cost model does not say what stages hold.
 
     cut: of the replay's stages. sharded: whether replicas share the optimizer's state, of which both directions of a
-    pipeline are two.
+    pipeline are two. offloads: what goes to host memory, but for two blocks (`engine.cost_models.account.StageHeld`).
+    growth: activations over those of the replay, where that has fewer microbatches.
     """
     held = [stage.held for stage in cut.stages if stage.held is not None]
     order = found.order
@@ -69,29 +87,35 @@ def bytes_of_ranks(cut: Cut, found: Replay, *, sharded: bool) -> list[tuple[floa
     both = order.placement is Placement.BIDIRECTIONAL
     kept = weighted_peaks(order, [each.activations for each in held])
     rows = []
-    for rank, peak in enumerate(kept):
+    for rank, peak in enumerate(growth * each for each in kept):
         own = [each for number, each in enumerate(held) if order.placement.rank(number, 0, order.ranks, 1) == rank]
         if both:
             own = [held[rank], held[order.ranks - 1 - rank]]
         optimizer = sum(each.optimizer for each in own) / (2.0 if both and sharded else 1.0)
         state = sum(each.weights for each in own) + optimizer
         working = max(each.working for each in own) + max(each.temporaries for each in own)
-        rows.append((peak, peak + state + working))
+        away = _away(own, optimizer, peak, offloads) if offloads is not None else 0.0
+        rows.append((peak, peak + state + working - away))
     return rows
 
 
-def megatrons_list(cut: Cut, layout: str) -> str:
-    """Returns the stages of a cut as Megatron-LM lists them; empty where there is one stage.
+def _away(own: Sequence[StageHeld], optimizer: float, peak: float, offloads: Offloads) -> float:
+    """The bytes that offloading takes from a rank; its two largest blocks stay, the one at work and the one on its way.
 
-    layout: that cuts the model, where it does.
+    own: what the rank's stages of the model hold. optimizer: its state [bytes]. peak: kept activations [bytes].
     """
-    if len(cut.stages) < 2:
-        return ""
-    if "|" in layout and not cut.problem:
-        return layout
-    blocks = [sum(round(part.number) for part in stage.parts if "blocks" in part.name) for stage in cut.stages]
-    predicting = sum(round(part.number) for part in cut.stages[-1].parts if "prediction" in part.name)
-    return list_of_layers(blocks, predicting)
+    blocks = sum(each.block_weights for each in own)
+    # Two blocks of one stage, or one each of two stages that have just one.
+    single = sorted((each.resident for each in own if each.blocks == 1), reverse=True)
+    stay = max(max(each.resident for each in own), sum(single[:2]))
+    left = 1.0 - stay / blocks if blocks else 0.0
+    away = offloads.weights * blocks + offloads.state * (sum(each.gradients for each in own) + optimizer)
+    kept = 0.0
+    if offloads.activations:
+        # Of several microbatches the two largest blocks may be one block twice.
+        twice = max(each.resident_kept * (2.0 if each.blocks == 1 else 1.0) for each in own)
+        kept = max(peak - twice, 0.0)
+    return away * max(left, 0.0) + kept
 
 
 def _parts(stages: Sequence[tuple[ModelStage, float]]) -> dict[str, tuple[float, float]]:

@@ -64,6 +64,10 @@ class Question:
     where stages are equal."""
     span: bool = False
     """Whether a step counts as the longest span of a rank, from its first start to its last end."""
+    wanted: int = 0
+    """Microbatches of a step; those beyond `microbatches` go at the pace of the last rounds. 0 for no more."""
+    besides: float = 0.0
+    """What a step takes besides the pipeline, with any schedule [s]."""
 
     @property
     def ideal(self) -> float:
@@ -89,6 +93,14 @@ class Outcome:
     """Whether it holds more than the limit."""
     span: bool = False
     """Whether its time is the longest span."""
+    rest: float = 0.0
+    """Seconds of microbatches that are not replayed [s]."""
+    rest_busy: float = 0.0
+    """Seconds of them in which ranks work, the mean of all ranks [s]."""
+    repeated: float = 1.0
+    """Microbatches of a step over those that are replayed."""
+    besides: float = 0.0
+    """What a step takes besides the pipeline [s]."""
 
     @property
     def runs(self) -> bool:
@@ -97,20 +109,37 @@ class Outcome:
 
     @property
     def took(self) -> float:
-        """Seconds of a step, whole or as the longest span [s]; not a number where it does not exist."""
+        """Seconds of all microbatches, whole or as the longest span [s]; not a number where it does not exist."""
         if self.found is None:
             return float("nan")
-        return self.found.longest_span if self.span else self.found.makespan
+        return (self.found.longest_span if self.span else self.found.makespan) + self.rest
+
+    @property
+    def step(self) -> float:
+        """Seconds of a whole step [s]; not a number where it does not exist."""
+        return self.took + self.besides
 
     @property
     def idle(self) -> float:
-        """Mean share of a step in which ranks do nothing [dimensionless]."""
-        return 1.0 - float(np.mean(self.found.busy)) / self.took if self.found and self.took else 0.0
+        """Mean share of the pipeline's time in which ranks do nothing [dimensionless]."""
+        if self.found is None or not self.took:
+            return 0.0
+        return 1.0 - (float(np.mean(self.found.busy)) + self.rest_busy) / self.took
 
     @property
     def peak(self) -> float:
         """Most activations that any rank holds, in those of a rank's whole share of the model."""
-        return max(self.found.peak_activations) / self.found.order.chunks if self.found else float("nan")
+        if self.found is None:
+            return float("nan")
+        return self.growth * max(self.found.peak_activations) / self.found.order.chunks
+
+    @property
+    def growth(self) -> float:
+        """Activations of all microbatches over those of the replayed ones: 1 unless ranks hold every microbatch."""
+        if self.found is None or self.repeated == 1.0:
+            return 1.0
+        order = self.found.order
+        return self.repeated if max(self.found.peak_activations) >= order.empty_from * order.chunks else 1.0
 
 
 def titles() -> dict[str, str]:
@@ -191,11 +220,31 @@ def _outcome(question: Question, name: str) -> Outcome:
         found = replayed(question, name)
     except ScheduleError as problem:
         return Outcome(name, known, None, str(problem))
-    made = Outcome(name, known, found, span=question.span)
+    repeated = max(question.wanted, question.microbatches) / question.microbatches
+    rest, busy = _rest(question, name, found)
+    made = Outcome(name, known, found, span=question.span, rest=rest, rest_busy=busy, repeated=repeated,
+                   besides=question.besides)  # fmt: skip
     if question.memory is not None and made.peak > question.memory + 1e-9:
         told = f"It holds {made.peak:.4g} activations of a rank's share; {question.memory:.4g} are allowed."
         return replace(made, reason=told, too_much=True)
     return made
+
+
+def _rest(question: Question, name: str, found: Replay) -> tuple[float, float]:
+    """Seconds of the microbatches that are not replayed, by those of the last rounds that are, and in how many of them
+    ranks work on average [s]."""
+    more = question.wanted - question.microbatches
+    if more <= 0:
+        return 0.0, 0.0
+    # Past the fill each round takes as long as the one before.
+    fewer = 2 * question.ranks if question.microbatches >= 4 * question.ranks else question.ranks
+    try:
+        before = replayed(replace(question, microbatches=question.microbatches - fewer), name)
+    except ScheduleError:
+        each = found.busy / question.microbatches
+        return more * float(np.max(each)), more * float(np.mean(each))
+    share = more / fewer
+    return share * (found.makespan - before.makespan), share * float(np.mean(found.busy) - np.mean(before.busy))
 
 
 @st.cache_resource(show_spinner=False, max_entries=4, hash_funcs=_AS_TEXT)
@@ -241,6 +290,7 @@ def along(question: Question, which: str) -> pd.DataFrame:
 
     Schedules are left out where they do not run, or hold more than is allowed.
     """
+    question = _without_rest(question)
     values = curve_values(question, which)
     parts = []
     for name in OFFERED:
@@ -263,6 +313,11 @@ def _changed(question: Question, which: str, value: float) -> Question:
     if which == "microbatches":
         return replace(question, microbatches=int(value))
     return replace(question, send=value) if which == "send" else replace(question, uneven=value)
+
+
+def _without_rest(question: Question) -> Question:
+    """The replayed microbatches alone: curves compare schedules by what is replayed."""
+    return replace(question, wanted=0, besides=0.0)
 
 
 def _one_by_one(question: Question, name: str, which: str, values: list[float]) -> pd.DataFrame:

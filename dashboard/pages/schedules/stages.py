@@ -8,16 +8,18 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.schedules.stage_bars import stage_bars, stage_kinds
-from dashboard.pages.schedules.own_stages import ALIKE, RankWork, bytes_of_ranks, megatrons_list, ranks_of
+from dashboard.pages.schedules.own_stages import ALIKE, Offloads, RankWork, bytes_of_ranks, ranks_of
 from dashboard.pages.schedules.questions import Outcome, Question, chunks_of
 from dashboard.widgets.chart import show
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import scale_for
-from engine.simulate.execution_stages import cut_for
+from engine.launch import megatron_options
+from engine.simulate.execution_stages import ExecutionTimes, cut_for
 from hardware import GIB
+from models import Model
 
-__all__ = ["rank_work", "stages_card", "stages_table"]
+__all__ = ["fullest_rank", "rank_work", "stages_card", "stages_table"]
 
 
 def rank_work(question: Question, made: Outcome) -> list[RankWork]:
@@ -26,6 +28,27 @@ def rank_work(question: Question, made: Outcome) -> list[RankWork]:
         return []
     cut = cut_for(question.own, chunks_of(question, made.rule))
     return ranks_of(cut, question.ranks, made.rule.placement) if cut.stages else []
+
+
+def fullest_rank(question: Question, made: Outcome, times: ExecutionTimes) -> tuple[int, float] | None:
+    """Return which rank holds most under a schedule, and how much [bytes]; None where the cost model does not say.
+
+    What the execution offloads is offloaded, whatever the schedule.
+    """
+    held = _held(question, made, times)
+    return max(enumerate(whole for _, whole in held), key=lambda each: each[1]) if held else None
+
+
+def _held(question: Question, made: Outcome, times: ExecutionTimes) -> list[tuple[float, float]]:
+    """Activations and all that every rank holds [bytes]."""
+    if not question.own or made.found is None:
+        return []
+    cut = cut_for(question.own, chunks_of(question, made.rule))
+    sharded = int(times.row.get("zero_stage") or 0) > 0
+    if not cut.stages:
+        return []
+    offloads = Offloads.of(times.row)
+    return bytes_of_ranks(cut, made.found, sharded=sharded, offloads=offloads, growth=made.growth)
 
 
 def stages_table(found: list[RankWork], held: list[tuple[float, float]] | None = None) -> pd.DataFrame:
@@ -45,30 +68,34 @@ def stages_table(found: list[RankWork], held: list[tuple[float, float]] | None =
 
 
 def stages_card(
-    question: Question, made: Outcome, layout: str, mode: str, *, capacity: float, sharded: bool
+    question: Question, made: Outcome, times: ExecutionTimes, model: Model, layout: str, mode: str, *, capacity: float
 ) -> None:  # fmt: skip
     """Draws what ranks do under the first schedule.
 
     Args:
         question: the numbers of the page.
         made: what comes of the schedule.
+        times: the execution that the numbers are of.
+        model: what the stages are of.
         layout: how blocks are cut, in the words of the field.
         mode: the theme.
         capacity: memory of a processor [GiB].
-        sharded: whether replicas share the optimizer's state.
     """
     found = rank_work(question, made)
     if not found:
         return
     longest = max(found, key=lambda each: each.seconds)
     cut = cut_for(question.own, chunks_of(question, made.rule))
-    held = bytes_of_ranks(cut, made.found, sharded=sharded) if made.found is not None else []
+    held, fullest = _held(question, made, times), fullest_rank(question, made, times)
     alike = longest.over <= ALIKE
     scope = "ranks are alike" if alike else f"rank {longest.rank} has most to do: {longest.why}"
-    if held:
-        rank, most = max(enumerate(whole / GIB for _, whole in held), key=lambda each: each[1])
-        scope += f"; rank {rank} holds most: {most:.1f} of {capacity:.1f} GiB"
+    if fullest is not None:
+        rank, most = fullest
+        scope += f"; rank {rank} holds most: {most / GIB:.1f} of {capacity:.1f} GiB"
     st.html(markup.head(f"Stages with {made.rule.title}", scope))
+    if fullest is not None and fullest[1] > capacity * GIB:
+        told = f"{made.rule.title} does not fit: rank {rank} holds {most / GIB:.1f} GiB of {capacity:.1f} GiB."
+        st.error(told, icon=":material/error:")
     parts = [{name: took for name, _, took in each.holds} for each in found]
     left, right = st.columns([1, 2.6], gap="medium")
     with left:
@@ -79,10 +106,11 @@ def stages_card(
     if cut.problem:
         told = f"The layout {layout} does not cut these stages ({cut.problem}); they are as even as blocks divide."
         st.caption(literal(told))
-    listed = megatrons_list(cut, layout) if "Megatron" in made.rule.frameworks else ""
-    if listed:
-        st.caption("Megatron’s list of these stages")
-        st.code(f"--pipeline-model-parallel-layout '{listed}'", language=None, wrap_lines=True)
+    if "Megatron" in made.rule.frameworks:
+        options = megatron_options(model, question.ranks, cut.chunks, "even" if cut.problem else layout)
+        if options:
+            st.caption("Megatron’s options for these stages")
+            st.code(options, language=None, wrap_lines=True)
     st.caption(
         "A microbatch, forward and backward: blocks, embedding and head as the cost model has them for this execution, "
         "cut by the stage layout; the dotted line is the mean. Memory counts what the replay holds until the gradient "
@@ -107,8 +135,8 @@ def _table(table: pd.DataFrame) -> None:
             "backward": number(f"bw [{scale.unit}]", format="%.3g", width=62, help="Both gradients of a microbatch."),
             "over": number("Over [%]", format="%+.1f", width=66, help="Over the mean of all ranks."),
             "activations": number("Act. [GiB]", format="%.1f", width=72, help="Most activations that it holds."),
-            "memory": number("Memory [GiB]", format="%.1f", width=86, help="All that it holds then, nothing offloaded: "
-                             "weights, gradients, optimizer state, activations, temporaries."),
+            "memory": number("Memory [GiB]", format="%.1f", width=86, help="All that it holds in HBM then: weights, "
+                             "gradients, optimizer state, activations, temporaries, less what is offloaded."),
             "why": st.column_config.TextColumn("What makes it so", width=252),
         },
     )  # fmt: skip

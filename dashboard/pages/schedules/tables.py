@@ -17,14 +17,14 @@ __all__ = ["feasibility", "feasibility_table"]
 
 def feasibility_table(found: Sequence[Outcome]) -> pd.DataFrame:
     """Returns a row per schedule: what comes of it, and who offers it."""
-    first = next((each.took for each in found if each.runs), float("nan"))
+    first = next((each.step for each in found if each.runs), float("nan"))
     rows = []
     for each in found:
         made = each.found
         rows.append({
             "schedule": each.rule.title, "runs": "yes" if each.runs else "too much memory" if each.too_much else "no",
-            "step": each.took if made else None,
-            "over_best": 100 * (each.took / first - 1) if made else None,
+            "step": each.step if made else None,
+            "over_best": 100 * (each.step / first - 1) if made else None,
             "idle": 100 * each.idle if made else None,
             "activations": each.peak if made else None,
             "parameters": each.rule.parameter_copies if made else None,
@@ -51,9 +51,9 @@ def feasibility(found: Sequence[Outcome]) -> None:
             "schedule": st.column_config.TextColumn("Schedule", width=275),
             "runs": st.column_config.TextColumn("Runs", width=80),
             "step": number(f"Step [{scale.unit}]", format="%.4g", width=80,
-                           help="From first start to last end; of one rank where spans count."),
+                           help="Pipeline and what comes besides it; of one rank where spans count."),
             "over_best": number("Over best [%]", format="%.1f", width=90),
-            "idle": number("Idle [%]", format="%.1f", width=70, help="Mean over ranks, of the step."),
+            "idle": number("Idle [%]", format="%.1f", width=70, help="Mean over ranks, of the pipeline."),
             "activations": number(
                 "Activations", format="%.4g", width=90,
                 help="Most that a rank holds, in those of a rank's whole share of the model for one microbatch.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import streamlit as st
 
@@ -26,24 +27,27 @@ from dashboard.pages.schedules.questions import (
     titles,
 )  # fmt: skip
 from dashboard.pages.schedules.scenario_times import scenario_times
-from dashboard.pages.schedules.stages import rank_work, stages_card
+from dashboard.pages.schedules.stages import fullest_rank, rank_work, stages_card
 from dashboard.pages.schedules.tables import feasibility
 from dashboard.queries import accuracy
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import segments, switch
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import counted, format_value, percent, plain, relative
+from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, quantity, relative
 from engine import Scenario
 from engine.columns import by_name
+from engine.cost_models.account import Account
 from engine.executions.execution_names import execution_name
 from engine.simulate.execution_stages import ExecutionTimes
 from engine.simulate.exports import chrome_trace_json, torch_csv
 from engine.simulate.schedules.registry import rule
+from engine.simulate.stage_replay import StageReplay, besides_sentence, stage_replay
+from hardware import GIB
 
 __all__ = ["View", "parse", "render"]
 
-TIME = "total_time"
+TIME, MEMORY = "total_time", "proc_mem_tier1_cap_req"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +87,16 @@ def render(view: View) -> None:
         source = "numbers given" if times is None else "times that the cost model has for the scenario's best execution"
         tiles = _tiles(view.scenario, question, one, other, found, times)
         st.html(markup.figure_strip(tiles, f"Modelled: replayed event by event from the {source}."))
+        if times is not None:
+            _compare_times(times, question, one, sent)
     with exports:
         _exports(one, other)
     _lanes(question, one, other, view.mode)
     if question.own and times is not None:
         with st.container(border=True, gap="xsmall"):
             stages_card(
-                question, one, inputs.layout(times), view.mode, capacity=view.scenario.system.mem1.capacity_gib,
-                sharded=int(times.row.get("zero_stage") or 0) > 0,
+                question, one, times, view.scenario.model, inputs.layout(times), view.mode,
+                capacity=view.scenario.system.mem1.capacity_gib,
             )  # fmt: skip
     left, right = st.columns([1, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
@@ -119,7 +125,7 @@ def _tiles(
     tiles = []
     if best.runs and best.found is not None:
         tiles.append(markup.Tile(
-            "Fastest", format_value(TIME, best.took), best.rule.title, **_founded(scenario, times, best.name)
+            "Fastest", quantity(TIME, best.step), best.rule.title, **_founded(scenario, times, best.name)
         ))  # fmt: skip
     for letter, made in (("A", one), ("B", other)):
         if made.found is None:
@@ -127,17 +133,26 @@ def _tiles(
             continue
         what = "Span" if question.span else "Step"
         tiles.append(markup.Tile(
-            f"{what} with {letter}", format_value(TIME, made.took), f"idle {percent(made.idle)}",
+            f"{what} with {letter}", quantity(TIME, made.step), f"ranks idle {percent(made.idle)} on average",
             **_founded(scenario, times, made.name),
         ))  # fmt: skip
     if one.found is not None and other.found is not None:
-        change, less = relative(other.took, one.took), other.took < one.took
+        change, less = relative(other.step, one.step), other.step < one.step
         peaks = f"{plain(other.peak)} against {plain(one.peak)} activations"
         tiles.append(markup.Tile("B against A", change, peaks, "better" if less else "worse"))
     if one.found is not None:
         waits = causes(one.found)
         most = (WAITS[waits[0][0]], f"{waits[0][1]} of all time") if waits else ("never", "no idle time")
         tiles.append(markup.Tile("A waits most", *most))
+    fullest = fullest_rank(question, one, times) if times is not None else None
+    if fullest is not None:
+        rank, held = fullest
+        capacity = scenario.system.mem1.capacity_gib * GIB
+        fits = f"rank {rank}, fits {gibibytes(capacity)}"
+        tiles.append(markup.Tile(
+            "Memory of A", quantity(MEMORY, held), fits if held <= capacity else f"rank {rank}, does not fit "
+            f"{gibibytes(capacity)}", "" if held <= capacity else "worse",
+        ))  # fmt: skip
     work = rank_work(question, one)
     if work:
         longest = max(work, key=lambda each: each.seconds)
@@ -147,6 +162,35 @@ def _tiles(
     of = execution_name(times.row) if times is not None else "plain numbers"
     tiles.append(markup.Tile("One microbatch", format_value(TIME, each), f"of a rank; {of}"))
     return tiles
+
+
+def _compare_times(times: ExecutionTimes, question: Question, one: Outcome, sent: float) -> None:
+    """Says what a step takes besides the pipeline, and for the execution as it is both times of its step and why they
+    differ.
+
+    sent: the execution's time of a send, a share of a forward.
+    """
+    told = [besides_sentence(times.besides)] if times.besides else []
+    own = (
+        (question.ranks, question.wanted, inputs.layout(times)) == (times.ranks, times.microbatches, times.layout)
+        and one.name == rule(times.schedule).name and chunks_of(question, one.rule) == times.chunks
+        and (question.uneven, question.hidden, question.send, question.mode) == (0.0, 0.0, sent, "overlap")
+        and not question.span
+    )  # fmt: skip
+    compared = _compared(times.account, repr(sorted(times.row.items(), key=str)), times.row) if own else None
+    if compared is not None:
+        bubble = float(times.row["bubble_time"]) / float(times.row["total_time"])
+        told += [
+            compared.sentence(),
+            f"Its bubble, {percent(bubble)}, is the idle time of the busiest rank; idle is the mean of all ranks.",
+        ]
+    if told:
+        st.caption(literal(" ".join(told)))
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def _compared(_account: Account, key: str, _row: dict[str, Any]) -> StageReplay | None:
+    return stage_replay(_row, _account)
 
 
 def _founded(scenario: Scenario, times: ExecutionTimes | None, schedule: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from dashboard.widgets.chart import show
 from dashboard.widgets.hardware_changes import current, put
 from dashboard.words.changes import described
 from dashboard.words.differences import gain_tone
-from dashboard.words.executions import choices, differences
+from dashboard.words.executions import choices, degrees_in_cell, differences
 from dashboard.words.markdown import literal
 from dashboard.words.names import FIXED, FIXED_MEANS
 from dashboard.words.numbers import (
@@ -99,7 +99,7 @@ def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
             markup.Tile("Best throughput", format_value(RATE, rate), "nothing ran before", "better"),
             markup.Tile("MFU", percent(mfu), formula=MFU_FORMULA),
             markup.Tile("1 T tokens take", days(long), formula=formula),
-            markup.Tile("Best execution", _cell(best), _others(best)),
+            markup.Tile("Best execution", _cell(best), degrees_in_cell(best)),
             markup.Tile("Feasible", count(found.feasible), f"of {count(found.total)}"),
         ]
     before = float(base[RATE])
@@ -137,15 +137,9 @@ def _cell(row: Mapping[str, Any]) -> str:
     return f"TP\u00a0{row['tensor_par']}\u00a0×\u00a0PP\u00a0{row['pipeline_par']}"
 
 
-def _others(row: Mapping[str, Any]) -> str:
-    """The degrees that are not in the cell: "DP 16", "DP 64 · EP 2"."""
-    _, _, others = execution_name(row).partition(f"PP {int(row['pipeline_par']):,} × ")
-    return others
-
-
 def _was(base: Mapping[str, Any], best: Mapping[str, Any], unchanged: bool) -> str:
     if unchanged:
-        return _others(best)
+        return degrees_in_cell(best)
     if (base["tensor_par"], base["pipeline_par"]) != (best["tensor_par"], best["pipeline_par"]):
         return f"was TP {base['tensor_par']} × PP {base['pipeline_par']}"
     others = len(differences(base, best))

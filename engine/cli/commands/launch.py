@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["execution_in", "export", "import_"]
 
 FRAMEWORK_WORDS: Final = "megatron|megatron-bridge|torchtitan|deepspeed|maxtext"
+RECOMMENDED: Final = "The recommended execution is written; --fastest writes the fastest."
+FASTEST: Final = "The fastest execution is written; without --fastest and --row the recommended one is."
 LARGEST_RESULT: Final = 50_000_000
 """Largest JSON file of results that is looked into [bytes]."""
 
@@ -37,7 +39,13 @@ def export(
     nodes: Annotated[
         int | None, typer.Option("--nodes", metavar="N", help="Machines; of eight GPUs each by default.")
     ] = None,
-    row: Annotated[int, typer.Option("--row", metavar="N", min=0, help="Which execution, counted from 0.")] = 0,
+    row: Annotated[
+        int | None,
+        typer.Option("--row", metavar="N", min=0, help="Which execution, counted from 0; the recommended one first."),
+    ] = None,
+    fastest: Annotated[
+        bool, typer.Option("--fastest", help="The fastest execution, although the file recommends another one.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Write the files there instead of printing them.")
     ] = None,
@@ -47,7 +55,8 @@ def export(
 
     What the framework cannot say, and what the configuration sets without a field here, is listed where errors go, and
     as comments in the file. EXECUTION is a CSV, Parquet or JSON file, or what `best --json` and `explore --json` print,
-    which names the model, or holds it where it is one of your own.
+    which names the model, or holds it where it is one of your own. Of `best --recommended --json` the recommended
+    execution is written; --fastest and --row ask for another one.
 
     \b
     Examples:
@@ -57,25 +66,30 @@ def export(
       shardscape export execution.json --model deepseek-v3 --to torchtitan --nodes 32
 
     \b
-    JSON: framework, version, files (text by name), flags (value by name), not_expressible, not_modelled, remarks.
+    JSON: framework, version, files (text by name), flags (value by name), not_expressible, not_modelled, remarks,
+    written (which execution it is, in words).
     """
     from engine.launch import LaunchError
     from engine.launch import write as written_for
 
-    chosen, named = execution_in(execution, row)
+    if fastest and row:
+        raise LaunchError(f"--fastest is row 0 and --row is {row}; give one of them.")
+    chosen, named, which = execution_in(execution, 0 if fastest else row)
     network: ModelLike | None = model or named
     if network is None:
         raise LaunchError(f"{execution} does not name its model; give it with --model.")
-    made = written_for(chosen, network, framework=framework, nodes=nodes)
+    made = written_for(chosen, network, framework=framework, nodes=nodes, note=which)
     if json:
         from engine.questions.executions import written_document
 
-        write(as_json(written_document(made)))
+        write(as_json({**written_document(made), "written": which}))
         return
     if out is None:
         write(made.text)
     else:
         _write_files(made, out)
+    if which:
+        write(which, stream=sys.stderr)
     _tell(made.title, made.version, {
         "Not expressible there": made.not_expressible, "Set there, not modelled": made.not_modelled,
         "Remarks": made.remarks,
@@ -139,9 +153,9 @@ def import_(
     JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, origins (kind,
     words, file and line by field: stated, default or unknown), left (open, or for other sources to say),
     not_modelled, without_effect, unread, remarks, recipes, not_represented (of the model), refused (why the
-    framework would not start it); with --system also assumed (values that nothing states) and standing: runs, reason_text, sample_rate,
-    best_sample_rate, faster (how many are), feasible, total, steps (changes, flags, sample_rate, gain), execution
-    and best (fields and statistics).
+    framework would not start it); with --system also assumed (values that nothing states) and
+    standing: runs, reason_text, sample_rate, best_sample_rate, faster (how many are), feasible, total, steps
+    (changes, flags, sample_rate, gain), execution and best (fields and statistics).
     """
     import models
     from engine.launch import LaunchError, OnlyModelError, assumed_sentence, named_shape, read, settle
@@ -339,28 +353,50 @@ def _tell(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:
                 write(f"- {each}", stream=sys.stderr)
 
 
-def execution_in(file: Path, row: int) -> tuple[dict[str, Any], ModelLike | None]:
-    """Returns the execution in a row of a file, and the model, or its name in the library, where a command printed it.
+def execution_in(file: Path, row: int | None) -> tuple[dict[str, Any], ModelLike | None, str]:
+    """Return an execution of a file, the model or its name where a command printed the file, and a sentence on which
+    of its executions it is, empty where it has one only.
 
     Args:
         file: executions as a table, or what `best --json` and `explore --json` print.
-        row: which, counted from 0.
+        row: which, counted from 0; None for the recommended one, or the first where none is recommended.
+
+    Raises `engine.launch.LaunchError` where a file says that nothing is recommended and no row is asked for.
     """
-    import models
     from engine.cli.commands.layers import chosen_execution
 
+    document = _results_in(file)
+    named = _model_in(document, str(file))
+    if isinstance(document, dict) and "recommended" in document:
+        if row is None:
+            return _recommended(document["recommended"], file), named, RECOMMENDED
+        which = FASTEST if row == 0 else f"Row {row} of the fastest is written."
+    else:
+        which = ""
+    rows = document.get("top", [document]) if isinstance(document, dict) else document
+    if isinstance(rows, list) and (row or 0) < len(rows) and isinstance(rows[row or 0], dict):
+        return dict(rows[row or 0]), named, which
+    return chosen_execution(file, row or 0), None, ""
+
+
+def _results_in(file: Path) -> Any:
+    """What a JSON file holds; None where it is no JSON, which the reader of executions says."""
     try:
         if file.suffix.lower() == ".json" and file.is_file() and file.stat().st_size <= LARGEST_RESULT:
-            document = json_module.loads(file.read_text("utf-8"))
-            named = _model_in(document, str(file))
-            rows = document.get("top", [document]) if isinstance(document, dict) else document
-            if isinstance(rows, list) and row < len(rows) and isinstance(rows[row], dict):
-                return dict(rows[row]), named
-    except models.ModelFileError:
-        raise
+            return json_module.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
-        pass  # said below, by what reads executions
-    return chosen_execution(file, row), None
+        pass
+    return None
+
+
+def _recommended(found: Any, file: Path) -> dict[str, Any]:
+    """The recommended execution of what `best --recommended --json` prints, or the verb `recommend` answers."""
+    from engine.launch import LaunchError
+
+    own = found.get("execution", found) if isinstance(found, dict) else found
+    if not isinstance(own, dict):
+        raise LaunchError(f"{file} recommends no execution; --fastest writes the fastest one.")
+    return dict(own)
 
 
 def _model_in(document: Any, where: str) -> ModelLike | None:

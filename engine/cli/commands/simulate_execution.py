@@ -50,7 +50,10 @@ def execution(
         Path | None,
         typer.Option("--execution", metavar="FILE", help="File with executions, or JSON of `best` or `explore`."),
     ] = None,
-    row: Annotated[int, typer.Option("--row", metavar="N", min=0, help="Which of the file, counted from 0.")] = 0,
+    row: Annotated[
+        int | None,
+        typer.Option("--row", metavar="N", min=0, help="Which of the file, counted from 0; the recommended one first."),
+    ] = None,
     id: Annotated[
         int | None, typer.Option("--id", metavar="ID", min=0, help="Of the scenario's executions, in place of a file.")
     ] = None,
@@ -101,7 +104,7 @@ def execution(
     tell(found, csv=csv, json=json, trace=trace, torch=torch)
 
 
-def _chosen(scenario: Scenario, file: Path | None, row: int, number: int | None) -> dict[str, Any] | None:
+def _chosen(scenario: Scenario, file: Path | None, row: int | None, number: int | None) -> dict[str, Any] | None:
     """Fields of the execution that is asked for; None for the best with a pipeline."""
     from engine import ScenarioError
     from engine.cli.commands.launch import execution_in
@@ -110,7 +113,7 @@ def _chosen(scenario: Scenario, file: Path | None, row: int, number: int | None)
     if file is not None and number is not None:
         raise ScenarioError("Give --execution or --id, not both.")
     if file is not None:
-        given, _ = execution_in(file, row)
+        given, _, _ = execution_in(file, row)
         known = {column.name for column in fields_of(scenario.cost_model)}
         missing = {name: by_name(name).default for name in known if name not in given}
         return {name: value for name, value in given.items() if name in known} | missing

@@ -42,7 +42,6 @@ from engine.cost_models.calibrated.physics.offload import RESERVE
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.chunks import (
     chunk_seconds,
-    megatron_options,
     message_seconds,
     stage_bytes,
     stage_work,
@@ -84,6 +83,8 @@ _PARTS: Final = {
     "fixed": ("Host", "constant work of the host per step", "step"),
 }
 """Parts of a step -> name, what it is, module of the physics that has the formula and its source."""
+_BESIDES: Final = ("data_exposed", "tied", "optimizer", "straggler", "fixed", "offload")
+"""Parts of the step that are no work of stages and no messages between them."""
 _STAGE_PARTS: Final = (
     "dense blocks", "dense blocks with a window", "blocks with experts", "blocks with experts and a window",
     "embedding", "head and loss", "prediction layers",
@@ -137,6 +138,16 @@ class CalibratedAccount(Account):
         ]
         return sorted(found, key=lambda part: -part.seconds)
 
+    def besides_pipeline(self) -> Sequence[StepPart]:
+        """See `Account.besides_pipeline`."""
+        found = [StepPart(*_PARTS[key][:1], self.step[key], *_PARTS[key][1:]) for key in _BESIDES
+                 if self.step[key] > _SHORTEST]  # fmt: skip
+        return sorted(found, key=lambda part: -part.seconds)
+
+    def messages_in_step(self) -> float:
+        """See `Account.messages_in_step`."""
+        return self.step["pipeline_exposed"]
+
     def stage_shares(self) -> Sequence[float] | None:
         """See `Account.stage_shares`."""
         if int(self._row["pipeline_par"]) == 1:
@@ -167,10 +178,6 @@ class CalibratedAccount(Account):
     def message_seconds(self) -> float:
         """See `Account.message_seconds`."""
         return message_seconds(self.case, self._parameters)
-
-    def stage_options(self) -> str:
-        """See `Account.stage_options`."""
-        return megatron_options(self.case)
 
     def communication(self) -> Communication:
         """See `Account.communication`."""

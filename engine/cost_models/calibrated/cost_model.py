@@ -10,6 +10,7 @@ import pandas as pd
 
 import models
 from engine.columns import ALL_FIELDS, EXTENSION_STATISTICS, OF_LAYERS, STATISTICS, ColumnSet, by_name
+from engine.columns.stage_layouts import canonical
 from engine.cost_models.calibrated.account import CalibratedAccount
 from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_candidates
@@ -20,6 +21,7 @@ from engine.cost_models.calibrated.kernel_times import CalibratedKernelTimes
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import cut_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import SPLIT
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, prepare_calibrated
@@ -29,6 +31,7 @@ from engine.cost_models.calibrated.systems import accelerator_of, calibrated, ge
 from engine.cost_models.calibrated.table_evaluation import calibrated_row, evaluate_calibrated
 from engine.cost_models.contract import Candidates, CostModel, Sheet, SustainedRate
 from engine.executions.arrays import Floats
+from engine.executions.layer_splits import StageCut
 from engine.space.rows import Group, RowChunk
 from engine.space.space import Space
 from hardware import Calibration, System, calibration_document
@@ -211,6 +214,10 @@ class Calibrated(CostModel):
         used = self.calibration(calibration)
         physics = f"{self.version}, {used.name}"
         return CalibratedAccount(model, system, execution, parameters_of(used), physics)
+
+    def stage_cut(self, model: Model, ranks: int, chunks: int, layout: str) -> StageCut:
+        """See `CostModel.stage_cut`."""
+        return cut_of(model_shapes(model), ranks, chunks, by_name("stage_layout").position(canonical(layout)))
 
     def kernel_times(
         self, system: System, datatype: str, calibration: Calibration | None = None

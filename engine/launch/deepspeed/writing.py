@@ -12,7 +12,6 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header
-from engine.launch.not_expressible import cut_evenly
 from engine.launch.report import Report
 
 __all__ = ["TITLE", "VERSION", "write"]
@@ -67,8 +66,9 @@ def _nearest(order: Order, report: Report) -> dict[str, Any]:
     """Returns the execution with the degrees that DeepSpeed can say."""
     e = dict(order.execution)
     if e["pipeline_par"] > 1:
+        cut = "" if e["stage_layout"] == "even" else f", {called('stage_layout')}"
         report.not_expressible(
-            f"{called('pipeline_par')} {e['pipeline_par']}: stages are PipelineModule's in the code; its ranks "
+            f"{called('pipeline_par')} {e['pipeline_par']}{cut}: stages are PipelineModule's in the code; its ranks "
             "are replicas here."
         )
         if e["pipeline_interleaving"] > 1:
@@ -83,7 +83,6 @@ def _nearest(order: Order, report: Report) -> dict[str, Any]:
         )
         e["data_par"] *= e["tensor_par"]
         e |= {"tensor_par": 1, "zero_stage": 3}
-    cut_evenly(order, report)
     schedule = order.execution["schedule"]
     if schedule not in ("1f1b", "interleaved"):
         report.not_expressible(f"{called('schedule')} {choice_label('schedule', schedule)}: it is the code's.")
@@ -110,7 +109,7 @@ def _refuse(order: Order, e: dict[str, Any]) -> None:
     expert = e["expert_par"]
     if expert > 1 and (shape.get("experts", 1) % expert or order.execution["num_procs"] % expert):
         raise LaunchError(f"DeepSpeed spreads whole experts over GPUs; expert parallel {expert} has to divide both.")
-    if expert > 1 and context > 1:
+    if expert > 1 and context > 1 and e["zero_stage"] == 3:
         raise LaunchError("DeepSpeed has no expert parallelism beside sequence parallelism at ZeRO stage 3.")
 
 

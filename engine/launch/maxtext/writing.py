@@ -14,7 +14,7 @@ from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header
 from engine.launch.maxtext.names import model_name, pipelined_layers
-from engine.launch.not_expressible import cut_evenly, without_predictions
+from engine.launch.not_expressible import without_predictions
 from engine.launch.report import Report
 
 __all__ = ["TITLE", "VERSION", "write"]
@@ -41,7 +41,7 @@ def write(order: Order) -> Written:
         raise LaunchError("MaxText's trainer trains; an execution of forward passes alone cannot be written for it.")
     flags = {"run_name": "shardscape", **_model(order, report), "hardware": "gpu"}
     flags |= _degrees(order, report) | _batch(order) | _pipeline(order, report)
-    flags |= _recompute(e, report) | _software(e, report)
+    flags |= _recompute(e, report) | _software(order, report)
     flags["dataset_type"] = "synthetic"
     _name_the_rest(order, report)
     lists = {
@@ -137,18 +137,17 @@ def _degrees(order: Order, report: Report) -> dict[str, Any]:
 
 
 def _batch(order: Order) -> dict[str, Any]:
-    e, parts = order.execution, order.replica_microbatches
-    steps = parts if e["pipeline_par"] == 1 else 1
-    if steps > 1 and e["datatype"] in ("float8", "float4"):
-        raise LaunchError(
-            f"MaxText has no gradient accumulation with {choice_label('datatype', e['datatype'])}; take microbatches "
-            f"of {e['microbatch_size'] * parts} sequences."
-        )
+    e, steps = order.execution, _accumulation(order)
     each = e["batch_size"] / (e["num_procs"] * steps)
     return {
         "per_device_batch_size": int(each) if each == int(each) else each,
         "gradient_accumulation_steps": steps,
     }
+
+
+def _accumulation(order: Order) -> int:
+    """Steps over which gradients are accumulated; in a pipeline microbatches are the pipeline's."""
+    return order.replica_microbatches if order.execution["pipeline_par"] == 1 else 1
 
 
 def _pipeline(order: Order, report: Report) -> dict[str, Any]:
@@ -159,6 +158,17 @@ def _pipeline(order: Order, report: Report) -> dict[str, Any]:
     layers = pipelined_layers(order.shape) or order.shape["layers"]
     if layers % stages:
         raise LaunchError(f"MaxText pipelines {layers} layers in equal parts; {stages} stages do not divide them.")
+    blocks, before = order.cut.blocks, order.shape["layers"] - layers
+    if before:
+        report.not_expressible(
+            f"{called('stage_layout')} {choice_label('stage_layout', e['stage_layout'])}: the first {before} layers, "
+            "which have no experts, run on every stage before the pipeline."
+        )
+    elif len(set(blocks)) > 1:
+        raise LaunchError(
+            f"MaxText gives every stage as many layers; stages of this execution have {min(blocks)} to {max(blocks)}. "
+            "Choose the stage layout even."
+        )
     if order.replica_microbatches % e["pipeline_par"]:
         raise LaunchError(
             f"MaxText wants microbatches in multiples of its {e['pipeline_par']} stages; there are "
@@ -168,7 +178,6 @@ def _pipeline(order: Order, report: Report) -> dict[str, Any]:
         report.not_expressible(
             f"{called('schedule')} {choice_label('schedule', e['schedule'])}: it has one of its own."
         )
-    cut_evenly(order, report)
     report.remark("MaxText's pipeline runs all forward passes, then all backward passes; here it is 1F1B.")
     return {
         "num_layers_per_pipeline_stage": layers // stages,
@@ -195,11 +204,14 @@ def _recompute(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     return {"remat_policy": policy}
 
 
-def _software(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
+def _software(order: Order, report: Report) -> dict[str, Any]:
+    e = order.execution
     datatype = str(e["datatype"])
     flags: dict[str, Any] = {"dtype": datatype if datatype in ("float16", "float32") else "bfloat16"}
     if datatype in ("float8", "float4"):
-        flags["quantization"] = "fp8" if datatype == "float8" else "te_nvfp4"
+        # The recipe fp8 keeps a history of maxima, which MaxText does not accumulate gradients with (configs/types.py).
+        eight = "te_fp8_currentscaling" if _accumulation(order) > 1 else "fp8"
+        flags["quantization"] = eight if datatype == "float8" else "te_nvfp4"
     flags |= {
         "grad_dtype": e["gradient_datatype"],
         "optimizer_memory_host_offload": bool(e["optimizer_offload"]),

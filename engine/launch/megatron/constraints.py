@@ -6,9 +6,10 @@ parallel_state.py `initialize_model_parallel`; core 0.19 and 0.20.
 
 from __future__ import annotations
 
+from engine.columns.stage_layouts import layout_of_word
 from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
-from engine.launch.megatron.layouts import list_of
+from engine.launch.megatron.layouts import ACCOUNTS, ENDS, list_of
 from engine.launch.report import OpenValue
 
 __all__ = ["refusal"]
@@ -65,31 +66,84 @@ def _batch(args: Arguments, gpus: int) -> str:
     batch, pipeline = args.number("global_batch_size"), args.number("pipeline_model_parallel_size", 1)
     if share and batch % share:
         return f"a batch of {batch} is no multiple of {share}, a microbatch of every replica"
-    chunks = _chunks(args)
-    if chunks > 1 and pipeline > 1 and share and (batch // share) % pipeline:
-        return f"interleaving needs microbatches in groups of {pipeline}; a replica has {batch // share}"
+    if _chunks(args) == 1 or pipeline == 1 or not share:
+        return ""
+    passes, group = batch // share, args.number("microbatch_group_size_per_vp_stage", pipeline)
+    name = args.name("microbatch_group_size_per_vp_stage")
+    if passes < pipeline:
+        return f"interleaving needs at least {pipeline} microbatches; a replica has {passes}"
+    if not pipeline <= group <= passes:
+        return f"{name} is {group}; it has to be from {pipeline} stages to {passes} microbatches"
+    if 0 < passes % group < pipeline:
+        return f"interleaving needs microbatches in groups of {group}; a replica has {passes}"
     return ""
 
 
 def _pipeline(args: Arguments, gpus: int) -> str:
     pipeline = args.number("pipeline_model_parallel_size", 1)
-    chunks = args.number("num_virtual_stages_per_pipeline_rank", 1)
+    chunks = _chunks(args)
     if chunks > 1 and pipeline == 1:
         return "interleaving needs a pipeline"
-    if args["num_layers"] is None or args["pipeline_model_parallel_layout"]:
+    counted = [name for name in ACCOUNTS if args.on(name)]
+    ends = [name for name in ENDS if args[name] is not None]
+    if args["pipeline_model_parallel_layout"]:
+        return _listed(args, pipeline, [*counted, *ends])
+    if args["num_layers"] is None:
+        return ""
+    if counted and ends:
+        return f"{args.name(ends[0])} excludes {args.name(counted[0])}"
+    if pipeline == 1:
         return ""
     layers = args.number("num_layers")
-    accounted = args.on("account_for_embedding_in_pipeline_split") + args.on("account_for_loss_in_pipeline_split")
-    first, last = args["decoder_first_pipeline_num_layers"], args["decoder_last_pipeline_num_layers"]
-    if first is not None or last is not None:
-        ends = args.number("decoder_first_pipeline_num_layers", 0, 0)
-        ends += args.number("decoder_last_pipeline_num_layers", 0, 0)
-        middle = pipeline - (first is not None) - (last is not None)
-        if (layers - ends) % max(middle, 1) or (middle == 0 and layers != ends):
-            return f"{layers} layers less {ends} of the ends do not divide over {middle} stages"
-        return ""
-    if (layers + accounted) % (pipeline * chunks):
-        return f"{layers} layers are no multiple of {pipeline} stages of {chunks} chunks"
+    if ends:
+        return _ends(args, layers, pipeline, chunks, ends)
+    if (layers + len(counted)) % (pipeline * chunks):
+        with_ends = "" if not counted else f" with {len(counted)} for embedding and loss"
+        return f"{layers} layers{with_ends} are no multiple of {pipeline} stages of {chunks} chunks"
+    return ""
+
+
+def _ends(args: Arguments, layers: int, pipeline: int, chunks: int, ends: list[str]) -> str:
+    """What layers of the first or the last stage have to agree with (transformer_config.py, "Uneven PP")."""
+    given = [args.number(name) for name in ends]
+    middle, rest = pipeline - len(ends), layers - sum(given)
+    if rest < 0 or bool(rest) != bool(middle):
+        return f"{layers} layers less {sum(given)} of the ends leave {rest} for {middle} stages between"
+    if middle and rest % middle:
+        return f"{layers} layers less {sum(given)} of the ends do not divide over {middle} stages"
+    for each in (*given, rest // middle if middle else 0):
+        if each % chunks:
+            return f"{each} layers of a stage do not divide over {chunks} chunks"
+    return ""
+
+
+def _listed(args: Arguments, pipeline: int, others: list[str]) -> str:
+    """What a list of layers has to agree with (pipeline_parallel_layer_layout.py, `validate_layer_layout`)."""
+    name = args.name("pipeline_model_parallel_layout")
+    try:
+        found = layout_of_word(list_of(args["pipeline_model_parallel_layout"])[0])
+    except LaunchError:
+        return ""  # named as not read
+    stages, predictions = len(found.layers), found.predictions
+    if stages % pipeline:
+        return f"{name} lists {stages} stages, which {pipeline} ranks do not divide"
+    virtual = "virtual_pipeline_model_parallel_size"
+    if args["num_virtual_stages_per_pipeline_rank"] is not None:
+        others = [*others, "num_virtual_stages_per_pipeline_rank"]
+    if args["num_layers_per_virtual_pipeline_stage"] is not None:
+        others = [*others, "num_layers_per_virtual_pipeline_stage"]
+    if others:
+        return f"{name} excludes {args.name(others[0])}"
+    if args[virtual] is not None and args.number(virtual) != stages // pipeline:
+        return f"{name} lists {stages // pipeline} chunks of each rank, and {args.name(virtual)} is {args[virtual]}"
+    if args["num_layers"] is not None and sum(found.layers) != args.number("num_layers"):
+        return f"{name} lists {sum(found.layers)} layers of {args['num_layers']}"
+    trained = args.number("mtp_num_layers", 0, 0)
+    if (args.dialect.assumes_model or args.said.get("mtp_num_layers") is not None) and sum(predictions) != trained:
+        return f"{name} lists {sum(predictions)} layers for multi-token prediction of {trained}"
+    early = any(predictions[: stages - pipeline]) or (pipeline > 1 and predictions[stages - pipeline] > 0)
+    if early or sum(map(bool, predictions)) > 1:
+        return f"{name} has to list all layers for multi-token prediction in the last chunk of one rank but the first"
     return ""
 
 

@@ -6,13 +6,15 @@ those of `engine.columns.stage_layouts`.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.columns.stage_layouts import StageLayoutError, layout_of_word
+from engine.executions.layer_splits import StageCut, even_cut
 from engine.launch.contract import LaunchError
 
-__all__ = ["cut_of", "layout_of", "list_of"]
+__all__ = ["ACCOUNTS", "ENDS", "cut_of", "layout_of", "list_of", "options_of"]
 
 MOST_CHUNKS: Final = 2_000
 _LETTERS: Final = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
@@ -43,22 +45,20 @@ def list_of(layout: Any) -> tuple[str, int]:
     return found.word, len(found.layers)
 
 
-def cut_of(layers: int, pipeline: int, chunks: int, layout: str) -> dict[str, Any]:
-    """Returns the arguments that cut layers as a stage layout says; none where they divide evenly.
+def cut_of(cut: StageCut, pipeline: int, layout: str) -> dict[str, Any]:
+    """Return the arguments with which Megatron-Core cuts a model into these stages; none where it does so by itself.
+
+    A rule of Megatron's is written as that rule; "even" and "balanced" as the shortest arguments that come to their
+    stages.
 
     Args:
-        layers: blocks of the model.
+        cut: layers of every stage of the model.
         pipeline: ranks of the pipeline.
-        chunks: chunks of each rank.
-        layout: in the words of the field `stage_layout`, "balanced" not among them.
-
-    Raises `LaunchError` where Megatron refuses it.
+        layout: that makes the cut, in the words of the field `stage_layout`.
     """
     if pipeline == 1:
         return {}
-    found = layout_of_word(layout)
-    if found.layers:
-        return {"pipeline_model_parallel_layout": found.word}
+    found, chunks = layout_of_word(layout), len(cut.blocks) // pipeline
     virtual = {"num_virtual_stages_per_pipeline_rank": chunks} if chunks > 1 else {}
     if layout in _COUNTED.values():
         which = next(pair for pair, word in _COUNTED.items() if word == layout)
@@ -66,29 +66,28 @@ def cut_of(layers: int, pipeline: int, chunks: int, layout: str) -> dict[str, An
     if found.first is not None or found.last is not None:
         given = zip(ENDS, (found.first, found.last), strict=True)
         return virtual | {name: number for name, number in given if number is not None}
-    return virtual | _even(layers, pipeline, chunks)
+    if not found.layers and len(set(cut.blocks)) == 1:
+        return virtual
+    with_ends = [cut.blocks[0] + 1, *cut.blocks[1:-1], cut.blocks[-1] + 1]
+    if not found.layers and len(set(with_ends)) == 1:
+        return virtual | dict.fromkeys(ACCOUNTS, True)
+    return {"pipeline_model_parallel_layout": cut.word}
 
 
-def _even(layers: int, pipeline: int, chunks: int) -> dict[str, Any]:
-    """How layers that do not divide evenly are cut: embedding and loss count as layers, or the ends hold others."""
-    if layers % (pipeline * chunks) == 0:
-        return {}
-    if (layers + 2) % (pipeline * chunks) == 0:
-        return dict.fromkeys(ACCOUNTS, True)
-    if chunks > 1:
-        raise LaunchError(
-            f"{layers} layers are no multiple of {pipeline} stages of {chunks} chunks, nor with embedding and loss; "
-            "Megatron takes them with a stage layout only."
-        )
-    if pipeline == 2:
-        return dict(zip(ENDS, (layers // 2, -(-layers // 2)), strict=True))
-    middle = -(-layers // pipeline)
-    ends = layers - middle * (pipeline - 2)
-    while ends < 2 and middle > 1:
-        middle -= 1
-        ends = layers - middle * (pipeline - 2)
-    first = -(-ends // 2)
-    return dict(zip(ENDS, (first, ends - first), strict=True))
+def options_of(cut: StageCut, pipeline: int, layout: str) -> str:
+    """Return the words of Megatron-LM's command line with which it cuts a model into these stages; empty where it does
+    so by itself.
+
+    Args:
+        cut: layers of every stage of the model.
+        pipeline: ranks of the pipeline.
+        layout: that makes the cut, in the words of the field `stage_layout`.
+    """
+    words = []
+    for name, value in cut_of(cut, pipeline, layout).items():
+        option = f"--{name.replace('_', '-')}"
+        words.append(option if value is True else f"{option} {shlex.quote(str(value))}")
+    return " ".join(words)
 
 
 def layout_of(arguments: Mapping[str, Any], layers: int | None, pipeline: int, chunks: int) -> str | None:
@@ -106,15 +105,15 @@ def layout_of(arguments: Mapping[str, Any], layers: int | None, pipeline: int, c
     if pipeline == 1 or not arguments:
         return None
     if listed:
-        return list_of(listed)[0]
-    if layers is not None:
-        try:
-            usual = _even(layers, pipeline, chunks)
-        except LaunchError:
-            usual = None
-        if usual == dict(arguments):
-            return None
+        found = layout_of_word(list_of(listed)[0])
+        stages = len(found.layers)
+        usual = even_cut(sum(found.layers), stages)
+        return None if found.layers == usual and not any(found.predictions[:-1]) else found.word
     counted = (bool(arguments.get(ACCOUNTS[0])), bool(arguments.get(ACCOUNTS[1])))
+    if all(counted) and layers is not None:
+        stages = pipeline * chunks
+        # Both counted is what even stages come to where layers + 2 divide and layers do not.
+        return None if layers % stages and (layers + 2) % stages == 0 else _COUNTED[counted]
     if any(counted):
         return _COUNTED[counted]
     ends = [f"{word}_{int(arguments[name])}" for word, name in zip(("first", "last"), ENDS, strict=True)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from engine.columns import called
-from engine.columns.stage_layouts import layout_of_word
 from engine.launch.contract import LaunchError, Order
-from engine.launch.megatron.layouts import ENDS, cut_of
+from engine.launch.megatron.layouts import cut_of
 from engine.launch.report import Report
 
 __all__ = ["Groups", "groups_of"]
@@ -149,7 +148,7 @@ def _pattern(value: Any) -> str:
 
 
 def _parallel(order: Order, report: Report) -> dict[str, Any]:
-    e, layers = order.execution, int(order.shape["layers"])
+    e = order.execution
     v, pipeline = e["pipeline_interleaving"], e["pipeline_par"]
     found: dict[str, Any] = {
         "tensor_model_parallel_size": e["tensor_par"], "pipeline_model_parallel_size": pipeline,
@@ -161,19 +160,13 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
         found |= {
             "expert_model_parallel_size": e["expert_par"], "expert_tensor_parallel_size": e["expert_tensor_par"],
         }  # fmt: skip
-    layout = e["stage_layout"]
-    if layout == "balanced" and pipeline > 1:
-        report.not_expressible(f"{called('stage_layout')} balanced: stages are cut as evenly as layers divide")
-        layout = "even"
-    cut = cut_of(layers, pipeline, v, layout)
-    if "pipeline_model_parallel_layout" in cut:
-        _predictions_listed(order, layout, report)
-    found |= cut
-    if layout == "even" and ENDS[0] in cut:
+    found |= cut_of(order.cut, pipeline, e["stage_layout"])
+    if pipeline > 1 and "m" in e["stage_layout"].partition("|")[2] and not any(order.cut.predictions):
         report.remark(
-            f"{layers} layers do not divide over {pipeline} stages: the first has {cut[ENDS[0]]}, the last "
-            f"{cut[ENDS[1]]}, the others the rest evenly."
+            "The stage layout lists layers for multi-token prediction, m, which the model does not train: they are "
+            "left out (--mtp-num-layers)."
         )
+    found |= _groups(order, report)
     schedule = e["schedule"]
     if schedule not in ("1f1b", "interleaved", "combined_1f1b") and pipeline > 1:
         report.not_expressible(
@@ -189,19 +182,21 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _predictions_listed(order: Order, layout: str, report: Report) -> None:
-    """A list of layers names every prediction layer that is trained, and no other."""
-    listed = sum(layout_of_word(layout).predictions)
-    trained = order.model.architecture_or_assumed().trained_prediction_layers
-    if trained and listed != trained:
-        raise LaunchError(
-            f"The stage layout lists {listed} layers for multi-token prediction, m, but the model trains {trained}."
-        )
-    if listed and not trained:
-        report.remark(
-            f"The stage layout lists {listed} layer for multi-token prediction, m, which the model does not train: "
-            f"Megatron asks for --mtp-num-layers {listed} with it."
-        )
+def _groups(order: Order, report: Report) -> dict[str, Any]:
+    """The size of groups of microbatches under interleaving, where as many as there are stages leave a remainder.
+
+    Source: megatron/core/pipeline_parallel/schedules.py, `forward_backward_pipelining_with_interleaving`.
+    """
+    e, passes = order.execution, order.replica_microbatches
+    ranks, chunks = e["pipeline_par"], e["pipeline_interleaving"]
+    if chunks == 1 or ranks == 1 or passes <= ranks or passes % ranks == 0 or e["schedule"] == "combined_1f1b":
+        return {}
+    group = next(size for size in range(ranks, passes + 1) if passes % size == 0 or passes % size >= ranks)
+    report.not_modelled(
+        f"--microbatch-group-size-per-virtual-pipeline-stage {group}: {passes} microbatches leave a remainder in "
+        f"groups of {ranks}, which Megatron refuses; a rank keeps {(chunks - 1) * (group - ranks)} chunks more"
+    )
+    return {"microbatch_group_size_per_vp_stage": group}
 
 
 def _memory(order: Order, report: Report) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from engine.launch.contract import Asked, LaunchError, Reading
 from engine.launch.named_models import library_shape
 from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import Settings
+from engine.launch.torchtitan.cuts import read_cut
 from engine.launch.torchtitan.flavors import CONFIGS, library_model
 
 __all__ = ["read"]
@@ -86,6 +87,7 @@ def read(flags: Mapping[str, Any], asked: Asked) -> Reading:
     _read_degrees(settings, report, dialect)
     _read_batch(settings, report, dialect)
     _read_pipeline(settings, report)
+    read_cut(settings, report)
     _read_recompute(settings, report, dialect)
     _read_software(settings, report, dialect)
     _read_overlap(settings, report, dialect)

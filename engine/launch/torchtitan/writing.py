@@ -12,8 +12,9 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
 from engine.launch.launchers import header, torchrun
-from engine.launch.not_expressible import cut_evenly, without_predictions
+from engine.launch.not_expressible import without_predictions
 from engine.launch.report import Report
+from engine.launch.torchtitan.cuts import cut_keys
 from engine.launch.torchtitan.flavors import Config, config_for
 
 __all__ = ["TITLE", "VERSION", "write"]
@@ -60,6 +61,9 @@ def _words(flags: Mapping[str, Any]) -> list[str]:
             words.append(f"--{key}")
         elif value is False:
             words.append(f"--{section}.no-{last}")
+        elif isinstance(value, list):
+            # A word per stage, its modules with commas between (config/manager.py, `list_str_rule`).
+            words.append(f"--{key} {' '.join(','.join(part) for part in value)}")
         else:
             words.append(f"--{key} {value}")
     return [*words, f"activation_checkpoint:{flags['activation_checkpoint']}"]
@@ -77,21 +81,45 @@ def _refuse(order: Order) -> None:
             f"torchtitan divides the {tokens:,} tokens of a microbatch {ways} ways (tensor x 2 context); choose "
             "degrees that divide them."
         )
-    expert = e["expert_par"]
-    if expert > 1 and (e["data_par"] * context * tensor) % expert:
+    expert, shards = e["expert_par"], e["data_par"] if e["zero_stage"] else 1
+    if (shards * context * tensor) % expert:
+        sharded = "" if e["zero_stage"] else " (without ZeRO there is 1 shard of data)"
         raise LaunchError(
-            f"torchtitan takes expert ranks out of data x context x tensor = {e['data_par'] * context * tensor}; "
-            f"expert parallel {expert} does not divide it."
+            f"torchtitan takes expert ranks out of shards of data x context x tensor = {shards * context * tensor}"
+            f"{sharded}; expert parallel {expert} does not divide it."
         )
-    if shape["heads"] % tensor:
-        raise LaunchError(f"torchtitan gives every tensor rank whole heads; {tensor} does not divide {shape['heads']}.")
-    stages = e["pipeline_par"] * e["pipeline_interleaving"]
-    if shape["layers"] < stages:
-        raise LaunchError(f"torchtitan needs a layer for each of {stages} stages; the model has {shape['layers']}.")
-    if e["pipeline_interleaving"] > 1 and shape["layers"] % stages:
+    if "experts" in shape and shape["experts"] % expert:
         raise LaunchError(
-            f"torchtitan cuts {shape['layers']} layers into equal chunks; {stages} stages do not divide them."
+            f"torchtitan spreads whole experts; expert parallel {expert} does not divide {shape['experts']}."
         )
+    # Latent attention has no key and value heads of its own (models/common/decoder.py, `update_from_config`).
+    kinds = {"heads": shape["heads"], "key and value heads": shape["heads" if "kv_rank" in shape else "kv_heads"]}
+    for kind, number in kinds.items():
+        if number % tensor:
+            raise LaunchError(f"torchtitan gives every tensor rank whole {kind}; {tensor} does not divide {number}.")
+    if e["pipeline_par"] > 1:
+        _refuse_pipeline(order)
+
+
+def _refuse_pipeline(order: Order) -> None:
+    """What torchtitan and torch's schedules refuse of a pipeline (torch.distributed.pipelining, schedules.py)."""
+    ranks, passes, name = order.execution["pipeline_par"], order.replica_microbatches, _schedule_name(order.execution)
+    if order.shape["tied_embeddings"]:
+        raise LaunchError("torchtitan has no pipeline for models that tie the embedding to the head; choose PP 1.")
+    least = {"1F1B": ranks, "DualPipeV": 2 * ranks}.get(name, 1)
+    if passes < least:
+        raise LaunchError(f"{name} of torch needs at least {least} microbatches; a replica has {passes}.")
+    rounds = max(1, passes // ranks)
+    if name == "Interleaved1F1B" and passes % rounds:
+        raise LaunchError(
+            f"{name} of torch takes microbatches in {rounds} equal rounds; {rounds} does not divide {passes}."
+        )
+
+
+def _schedule_name(e: Mapping[str, Any]) -> str:
+    """The schedule by torch's name; the plain one of as many chunks stands for others."""
+    plain = "1F1B" if e["pipeline_interleaving"] == 1 else "Interleaved1F1B"
+    return _SCHEDULES.get(str(e["schedule"]), plain)
 
 
 def _start(order: Order, config: Config | None, report: Report) -> dict[str, Any]:
@@ -147,20 +175,14 @@ def _degrees(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 def _pipeline(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
-    pipeline, chunks, schedule = e["pipeline_par"], e["pipeline_interleaving"], str(e["schedule"])
+    pipeline, schedule = e["pipeline_par"], str(e["schedule"])
     if pipeline == 1:
         return {}
-    name = _SCHEDULES.get(schedule, "1F1B" if chunks == 1 else "Interleaved1F1B")
+    name = _schedule_name(e)
     if schedule not in (*_PLAIN, *_SCHEDULES):
         report.not_expressible(f"{called('schedule')} {choice_label('schedule', schedule)}: {name} stands for it.")
-    cut_evenly(order, report)
     flags: dict[str, Any] = {"parallelism.pipeline_parallel_schedule": name}
-    if order.shape["layers"] % (pipeline * chunks) == 0:
-        flags |= {
-            "parallelism.pipeline_parallel_layers_per_stage": order.shape["layers"] // (pipeline * chunks),
-            "parallelism.pipeline_parallel_first_stage_less_layers": 0,
-            "parallelism.pipeline_parallel_last_stage_less_layers": 0,
-        }
+    flags |= cut_keys(order.cut.blocks, pipeline)
     flags["parallelism.num_pp_microbatches"] = order.replica_microbatches
     return flags
 

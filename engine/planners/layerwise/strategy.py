@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from engine.columns.stage_layouts import list_of_layers
 from engine.planners.contract import PlanError
 from engine.planners.layerwise.result import LayerwisePlan
 
@@ -78,13 +79,8 @@ def megatron_layout(plan: LayerwisePlan) -> str | None:
     letters = [_letter(layer.id) for layer in layers]
     if None in letters or letters.count("E") != 1 or letters.count("L") != 1:
         return None
-    stages = []
-    for stage in plan.stages:
-        inside = "".join(letters[at] or "" for at in plan.layers(stage))
-        blocks = inside.count("t")
-        body = f"t*{blocks}" if blocks > 1 else "t" * blocks
-        stages.append(("E" if "E" in inside else "") + body + "m" * inside.count("m") + "L" * ("L" in inside))
-    return "|".join(stages)
+    inside = [[letters[at] for at in plan.layers(stage)] for stage in plan.stages]
+    return list_of_layers([each.count("t") for each in inside], [each.count("m") for each in inside])
 
 
 def _letter(name: str) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from engine import launch
 from engine.cli.main import app
 from tests.engine.launch.test_megatron import DENSE
 
@@ -62,3 +63,37 @@ def test_what_cannot_be_done_is_one_sentence(arguments: tuple[str, ...], told: s
     assert found.exit_code == 2
     assert told in " ".join(found.stderr.split())
     assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("framework", ["megatron", "megatron-bridge", "torchtitan", "deepspeed", "maxtext"])
+def test_the_recommended_execution_is_written_unless_another_is_asked_for(framework: str, tmp_path: Path) -> None:
+    asked = tmp_path / "best.json"
+    rows = [{**DENSE, "batch_size": size} for size in (256, 512, 1024)]
+    document = {"model": "llama-3-70B", "top": rows[:2], "recommended": {"execution": rows[2]}}
+
+    def batch(*options: str) -> tuple[int, str]:
+        made = run("export", str(asked), "--to", framework, "--nodes", "8", *options)
+        assert made.exit_code == 0, made.stderr
+        found = launch.read_text(made.stdout, "launch.sh" if framework != "deepspeed" else "ds_config.json") \
+            if framework not in ("deepspeed", "megatron-bridge") else None  # fmt: skip
+        told = json.loads(run("export", str(asked), "--to", framework, "--nodes", "8", "--json", *options).stdout)
+        back = launch.read_flags(framework, told["flags"], gpus=64).execution["batch_size"]
+        assert found is None or found.execution["batch_size"] == back
+        assert told["written"] in made.stderr
+        assert told["written"] in made.stdout.replace("\n# ", " ")
+        return back, told["written"]
+
+    asked.write_text(json.dumps(document), "utf-8")
+    assert batch() == (1024, "The recommended execution is written; --fastest writes the fastest.")
+    assert batch("--fastest")[0] == 256
+    assert batch("--fastest")[1].startswith("The fastest execution is written")
+    assert batch("--row", "1") == (512, "Row 1 of the fastest is written.")
+    asked.write_text(json.dumps({**document, "recommended": rows[2]}), "utf-8")  # as the verb answers it
+    assert batch()[0] == 1024
+    asked.write_text(json.dumps({"model": "llama-3-70B", "top": rows}), "utf-8")
+    assert batch() == (256, "")
+    asked.write_text(json.dumps({**document, "recommended": {"execution": None}}), "utf-8")
+    refused = run("export", str(asked), "--to", framework)
+    assert refused.exit_code == 2
+    assert "recommends no execution; --fastest writes the fastest" in " ".join(refused.stderr.split())
+    assert batch("--fastest")[0] == 256

@@ -199,7 +199,7 @@ def test_hostile_scripts_take_work_by_their_length(text: str) -> None:
 @pytest.mark.parametrize(
     ("layers", "pipeline", "flags", "layout"),
     [
-        (61, 8, "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6", None),  # what even means
+        (61, 8, "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6", "first_7_last_6"),
         (61, 8, "--decoder-first-pipeline-num-layers 5 --decoder-last-pipeline-num-layers 8", "first_5_last_8"),
         (80, 4, "--decoder-last-pipeline-num-layers 17", "last_17"),
         (6, 8, "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", None),

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from engine import launch
 from engine.launch.conversion import complete
 from tests.engine.launch import fixtures
-from tests.engine.launch.test_round_trip import NOT_STATED, UNSAID, executions
+from tests.engine.launch.test_round_trip import NOT_STATED, UNSAID, executions, stages_of
 
 FRAMEWORKS = ("torchtitan", "deepspeed", "maxtext")
 
@@ -169,6 +169,8 @@ def test_every_field_reads_back_or_is_named(framework: str, chosen: tuple[str, d
         expected["data_par_overlap"] = found.execution["data_par_overlap"]  # there is nothing to overlap
     for name, value in found.execution.items():
         if name in NOT_STATED or name == "schedule" or value == expected[name]:
+            continue
+        if name == "stage_layout" and stages_of(model, found.execution) == stages_of(model, expected):
             continue
         assert any(f"({word})" in told or word in told for word in (name, *BECAUSE.get(name, ()))), (name, value)
     again = launch.read_flags(framework, written.flags, gpus=execution["num_procs"])

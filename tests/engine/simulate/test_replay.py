@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.executions.layer_splits import LayerSplitError, even_split, megatron_split, torchtitan_split
 from engine.simulate import NAMES, ScheduleError, replay, replay_many
 from engine.simulate.exports import chrome_trace, torch_csv
 from engine.simulate.imports import read_torch_csv
-from engine.simulate.layer_split import even_split, megatron_split, torchtitan_split
 from engine.simulate.residence import held_over_time, shared_peaks
 
 GOLDEN = Path(__file__).parent.parent.parent / "reference" / "schedules" / "golden.json"
@@ -243,7 +243,7 @@ def test_layers_are_cut_as_the_frameworks_cut_them() -> None:
                     split["layers"], split["stages"], input_weight=split["input_weight"],
                     output_weight=split["output_weight"],
                 )  # fmt: skip
-        except ScheduleError:
+        except LayerSplitError:
             found = None
         assert found == split["layers_per_stage"], split
     assert even_split(10, 4) == [3, 3, 2, 2]

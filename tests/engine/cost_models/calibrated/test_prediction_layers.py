@@ -16,7 +16,6 @@ from engine.cost_models.calibrated.case_building import case_of, left_out, model
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.memory import memory_use
 from engine.cost_models.calibrated.physics.parameters import parameters
-from engine.cost_models.calibrated.physics.pipeline.chunks import megatron_options
 from engine.cost_models.calibrated.physics.step import update_level
 from engine.cost_models.chunk_times import microbatches_of
 from engine.cost_models.registry import named
@@ -113,7 +112,7 @@ def test_they_are_on_the_last_stage_or_where_a_list_says() -> None:
 def test_balanced_stages_leave_room_for_them_and_megatrons_list_names_them() -> None:
     even, balanced = (evaluated(TRAINED, stage_layout=each)["total_time"] for each in ("even", "balanced"))
     assert balanced < 0.9 * even
-    told = megatron_options(account_of(TRAINED, stage_layout="balanced").case)
+    told = launch.stage_options(TRAINED, {**ROW, "stage_layout": "balanced"})
     assert told.endswith("mL'")
     assert told.count("m") - "--pipeline-model-parallel-layout".count("m") == 1
 
@@ -169,10 +168,11 @@ def test_launch_configurations_say_and_write_them() -> None:
                              PLAIN, framework=framework)  # fmt: skip
         assert key not in plain.flags
         assert launch.model_of_shape(launch.read_flags(framework, plain.flags, gpus=512).model) == PLAIN
-        with pytest.raises(launch.LaunchError, match="lists 0 layers for multi-token prediction, m"):
+        with pytest.raises(launch.LaunchError, match="lists 0 prediction layers, m, and the model trains 1"):
             launch.write({**execution, "stage_layout": "Et*3|(tt|)*29|L"}, TRAINED, framework=framework)
-    told = launch.write(execution, PLAIN, framework="megatron").remarks
-    assert any("asks for --mtp-num-layers 1" in each for each in told)
+    untrained = launch.write(execution, PLAIN, framework="megatron")
+    assert "m" not in untrained.flags["--pipeline-model-parallel-layout"]
+    assert any("which the model does not train" in each for each in untrained.remarks)
 
 
 @pytest.mark.parametrize("framework", ["torchtitan", "maxtext"])

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 import engine
-import hardware
 import models
 from engine.cli.limits import parse_limits
 from engine.columns import by_name
@@ -26,13 +25,12 @@ from engine.columns.stage_layouts import (
     layout_of_word,
     list_of_layers,
 )
-from engine.cost_models.calibrated.case_building import case_of
 from engine.cost_models.calibrated.layout_choice import layouts_tried
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE
 from engine.cost_models.calibrated.physics.memory import activation_bytes, stage_memories
 from engine.cost_models.calibrated.physics.parameters import parameters
-from engine.cost_models.calibrated.physics.pipeline.chunks import megatron_options, stage_work
+from engine.cost_models.calibrated.physics.pipeline.chunks import stage_work
 from engine.cost_models.calibrated.physics.pipeline.layouts import (
     UNWEIGHED,
     Pattern,
@@ -49,6 +47,7 @@ from engine.cost_models.calibrated.physics.pipeline.stage_times import block_lev
 from engine.cost_models.calibrated.physics.pipeline.stages import KINDS
 from engine.executions.layer_splits import LayerSplitError
 from engine.executions.limits import LimitError, normalise
+from engine.launch import stage_options
 from engine.simulate import replay
 from engine.simulate.schedules.registry import rule
 from tests.engine.cost_models.calibrated.cases import DENSE, EXPERTS, case
@@ -368,11 +367,10 @@ def test_a_limit_tries_what_it_names_and_each_split_once() -> None:
 
 def test_megatrons_options_cut_as_the_execution_does() -> None:
     """The list that `balanced` comes to is what somebody runs; schedules that Megatron has not, it does not cut."""
-    model, system = models.load("llama-3-70B"), hardware.load("h200_141g_sxm")
 
     def told(layout: str, **changes: Any) -> str:
         row = {str(name): value for name, value in rows(stage_layout=[layout]).iloc[0].items()}
-        return megatron_options(case_of(model, system, {**row, **changes}))
+        return stage_options(models.load("llama-3-70B"), {**row, **changes})
 
     assert told("even") == ""
     assert told("balanced") == "--pipeline-model-parallel-layout 'Et*20|t*20|t*21|t*19L'"
@@ -380,7 +378,7 @@ def test_megatrons_options_cut_as_the_execution_does() -> None:
     assert told("first_16_last_16") == ends
     listed = "Et*24|(t*22|)*2t*12L"
     assert told(listed) == f"--pipeline-model-parallel-layout '{listed}'"
-    assert told(listed, schedule=SCHEDULES.index("dualpipe")) == ""
+    assert told(listed, schedule="dualpipe") == ""
 
 
 def test_lists_of_limits_keep_the_commas_of_a_layout() -> None:

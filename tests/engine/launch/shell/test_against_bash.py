@@ -53,7 +53,7 @@ class Scripts:
             return f"{self.one('-', '!', '~', '+')} {self.number(depth + 1)}"
         if chance < 0.72:
             return f"{self.number(depth + 1)} ? {self.number(depth + 1)} : {self.number(depth + 1)}"
-        sign = self.one(*"+ - * / % << >> & | ^ && || < > <= >= == !=".split())
+        sign = self.one(*["+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "&&", "||", "<", ">", "<=", ">=", "==", "!="])
         right = self.one("3", "7", "(1+1)") if sign in "/%<<>>" else f"({self.number(depth + 1)})"
         return f"({self.number(depth + 1)}) {sign} {right}"
 

@@ -1,7 +1,6 @@
-"""What every stage of the model takes for a microbatch, one chunk of one rank each, and the options that cut it so.
+"""What every stage of the model takes for a microbatch, one chunk of one rank each.
 
-Source: the calibration study on 1,147 measured rows, as for `stage_times`; options of Megatron-LM,
-`megatron/training/arguments.py`.
+Source: the calibration study on 1,147 measured rows, as for `stage_times`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.columns.stage_layouts import BOTH_COUNTED, EMBEDDING_COUNTED, EVEN, LOSS_COUNTED, list_of_layers
+from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
@@ -23,18 +22,16 @@ from engine.cost_models.calibrated.physics.pipeline.layouts import (
     blocks_of_chunks,
     kinds_of_chunks,
     last_kind,
-    layout_at,
     pattern_of,
     work_of,
 )
-from engine.cost_models.calibrated.physics.pipeline.schedules import COMBINED, INTERLEAVED, ONE_F_ONE_B
+from engine.cost_models.calibrated.physics.pipeline.schedules import ONE_F_ONE_B
 from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
 from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, KINDS, Stage
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
 
 __all__ = [
-    "PASSES", "StageBytes", "StageWork", "chunk_seconds", "megatron_options", "message_seconds", "stage_bytes",
-    "stage_work",
+    "PASSES", "StageBytes", "StageWork", "chunk_seconds", "message_seconds", "stage_bytes", "stage_work",
 ]  # fmt: skip
 
 PASSES = 4
@@ -108,7 +105,8 @@ class StageBytes(NamedTuple):
     """What a processor of a rank holds if it had one stage of the model alone, arrays [stages of the model] [bytes].
 
     `kept` are the activations of one microbatch, `weights` with gradients, `optimizer` its state, `working` what the
-    block at work takes, `temporaries` with logits.
+    block at work takes, `temporaries` with logits. `block_weights` and `gradients` are the parts of `weights` that can
+    be offloaded, `resident` and `resident_kept` the weights and activations of blocks that stay when the others are.
     """
 
     kept: Floats
@@ -116,6 +114,11 @@ class StageBytes(NamedTuple):
     optimizer: Floats
     working: Floats
     temporaries: Floats
+    gradients: Floats
+    block_weights: Floats
+    resident: Floats
+    resident_kept: Floats
+    blocks: Floats
 
 
 def stage_bytes(case: Case, ranks: int, chunks: int, layout: int) -> StageBytes:
@@ -143,7 +146,9 @@ def stage_bytes(case: Case, ranks: int, chunks: int, layout: int) -> StageBytes:
         number = 0 if slot == 0 else 1 if slot == slots - 1 else ENDS
         memory = stage_memory(like, Stage(np.asarray(float(slot)), blocks, blocks), number)
         parts = (memory.activations, memory.weights + memory.gradients, memory.optimizer,
-                 memory.working, memory.logits + memory.temporaries)  # fmt: skip
+                 memory.working, memory.logits + memory.temporaries, memory.gradients, memory.block_weights,
+                 (1.0 - memory.movable) * memory.block_weights,
+                 (1.0 - memory.movable_kept) * memory.activations, held[:, slot].sum())  # fmt: skip
         found[:, slot] = [float(np.ravel(each)[0]) for each in parts]
     return StageBytes(*found)
 
@@ -175,29 +180,3 @@ def chunk_seconds(case: Case, p: Parameters) -> Floats:
     flow = pipeline_flow(case, block_level(case, p), p)
     slowest = flow.of_slowest([load.whole for load in flow.loads]) - flow.of_slowest(flow.waits)
     return np.asarray(seconds * chunks / float(np.ravel(slowest)[0]))
-
-
-def megatron_options(case: Case) -> str:
-    """Returns the options with which Megatron-LM cuts the model into a row's stages; empty where it needs none, or does
-    not have the schedule.
-
-    Args:
-        case: shapes, layout, software and accelerators of one row.
-    """
-    stages, number = (int(np.ravel(each)[0]) for each in (case.layout.pipeline_par, case.layout.stage_layout))
-    pattern, work = _order_of(case)
-    chunks = int(np.ravel(case.layout.pipeline_interleaving)[0])
-    sizes = list(blocks_of_chunks(pattern, stages, chunks, number, work))
-    offered = int(np.ravel(case.layout.schedule)[0]) in (ONE_F_ONE_B, INTERLEAVED, COMBINED)
-    if stages == 1 or not offered or (number == EVEN and len(set(sizes)) == 1):
-        return ""
-    asked = layout_at(number)
-    counted = {EMBEDDING_COUNTED: ("embedding",), LOSS_COUNTED: ("loss",), BOTH_COUNTED: ("embedding", "loss")}
-    if asked.rule in counted:
-        return " ".join(f"--account-for-{end}-in-pipeline-split" for end in counted[asked.rule])
-    ends = [(name, size) for name, size in (("first", asked.first), ("last", asked.last)) if size is not None]
-    if ends:
-        return " ".join(f"--decoder-{name}-pipeline-num-layers {size}" for name, size in ends)
-    # A list may say where predictions are, which are no blocks.
-    listed = asked.word if asked.layers else list_of_layers(sizes, pattern.predictions)
-    return f"--pipeline-model-parallel-layout '{listed}'"

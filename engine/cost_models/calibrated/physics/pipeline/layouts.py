@@ -1,11 +1,12 @@
 """How many blocks every stage of the model holds: the rules of a stage layout.
 
 A stage of the model is one chunk of one rank, in the order in which a token passes them. *Even* is what frameworks make
-of blocks without further options: as many everywhere; where blocks + 2 divide and blocks do not, embedding and loss
-count as layers, so the first and the last chunk hold one block less (Megatron-LM,
-`account_for_embedding_in_pipeline_split`); otherwise the remainder goes to the last chunks before the last one, as they
-keep the fewest microbatches, and the ends have embedding and head to do. *Balanced* makes the stage with most work as
-light as contiguous stages can be, where the head is work of the last, and evens the others out from the end.
+of blocks without further options (`engine.executions.layer_splits.even_cut`): as many everywhere; where blocks + 2
+divide and blocks do not, embedding and loss count as layers, so the first and the last chunk hold one block less
+(Megatron-LM, `account_for_embedding_in_pipeline_split`); otherwise the remainder goes to the last chunks before the
+last one, as they keep the fewest microbatches, and the ends have embedding and head to do. *Balanced* makes the stage
+with most work as light as contiguous stages can be, where the head is work of the last, and evens the others out from
+the end.
 
 Sources: Megatron-LM, as cited; work of a block and of the head, multiplications per token; balanced, stated by us.
 """
@@ -33,11 +34,11 @@ from engine.cost_models.calibrated.physics.layers.matrices import (
     shared_weights,
 )
 from engine.executions.arrays import Ints
-from engine.executions.layer_splits import LayerSplitError, split_of
+from engine.executions.layer_splits import LayerSplitError, StageCut, even_cut, split_of
 
 __all__ = [
-    "UNWEIGHED", "Pattern", "Work", "blocks_of_chunks", "chunk_work", "counted", "kinds_of_chunks", "last_kind",
-    "layout_at", "pattern_of", "problem_of", "work_of",
+    "UNWEIGHED", "Pattern", "Work", "blocks_of_chunks", "chunk_work", "counted", "cut_of", "kinds_of_chunks",
+    "last_kind", "layout_at", "pattern_of", "problem_of", "work_of",
 ]  # fmt: skip
 
 UNIT = 1000.0
@@ -144,14 +145,25 @@ def blocks_of_chunks(
         return _balanced(pattern, slots, work)
     if layout != EVEN:
         return split_of(layout_at(layout), pattern.blocks, stages, chunks)
-    least, more = divmod(pattern.blocks, slots)
-    sizes = [least] * slots
-    if more and (pattern.blocks + 2) % slots == 0:
-        sizes = [(pattern.blocks + 2) // slots] * slots
-        sizes[0], sizes[-1] = sizes[0] - 1, sizes[-1] - 1
-    else:
-        sizes[slots - 1 - more : slots - 1] = [least + 1] * more
-    return tuple(sizes)
+    return even_cut(pattern.blocks, slots)
+
+
+def cut_of(model: ModelShapes, stages: int, chunks: int, layout: int) -> StageCut:
+    """Return the blocks and prediction layers of every stage of one model.
+
+    Args:
+        model: shapes of the model, plain numbers.
+        stages: stages of the pipeline.
+        chunks: chunks of each stage.
+        layout: position among the words of the field `stage_layout`.
+
+    Raises `engine.executions.layer_splits.LayerSplitError` as `kinds_of_chunks` does.
+    """
+    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(model)))
+    work = Work(*(int(np.ravel(each)[0]) for each in work_of(model)))
+    blocks = blocks_of_chunks(pattern, stages, chunks, layout, work)
+    everything = kinds_of_chunks(pattern, stages, chunks, layout, work).sum(axis=0)
+    return StageCut(blocks, tuple(int(each) for each in everything - np.array(blocks)))
 
 
 @lru_cache(maxsize=8192)
