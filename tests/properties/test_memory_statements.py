@@ -148,3 +148,13 @@ def test_activations_of_the_first_stage_are_of_as_many_microbatches(ranks: int, 
     one, all_of_them = found["act_space"].to_numpy()
     assert all_of_them / one == pytest.approx(held, rel=1e-9)
     assert np.isfinite(one)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_pytorch_keeps_gathered_inputs_that_megatron_gathers_again(ranks: int) -> None:
+    """With sequences divided over the ranks: the inputs of both halves of a block, 16 bits each, of 2 x 2048 tokens."""
+    layout = {"tensor_par": float(ranks), "sequence_par": 1.0}
+    megatron, pytorch = (float(activation_bytes(case(**layout, pytorch_native=kind)).dense) for kind in (0.0, 1.0))
+    assert pytorch - megatron == pytest.approx(2 * 2 * (2 * 2048) * 4096 * (ranks - 1) / ranks)
+    whole = [float(activation_bytes(case(tensor_par=float(ranks), pytorch_native=kind)).dense) for kind in (0.0, 1.0)]
+    assert whole[0] == whole[1]
