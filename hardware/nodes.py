@@ -11,7 +11,7 @@ __all__ = ["limit_nodes"]
 
 
 def limit_nodes(system: System, node_size: int, bandwidth_gb_per_s: float = 0.0) -> System:
-    """Return the system with nodes of another size, and with another bandwidth between nodes.
+    """Returns the system with nodes of another size, and with another bandwidth between nodes.
 
     The network next to the nodes gets that bandwidth; none further out is left faster than it, since all that goes
     further goes through it too. A system of one network has none between nodes.

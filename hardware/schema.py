@@ -263,7 +263,7 @@ class System(_Entity):
         return max(network.size for network in self.networks)
 
     def network_at(self, tier: int) -> Network:
-        """Return the network that an execution's `tensor_par_net`, `pipeline_par_net` or `data_par_net` names.
+        """Returns the network that an execution's `tensor_par_net`, `pipeline_par_net` or `data_par_net` names.
 
         Args:
             tier: position, 0 for the innermost.
@@ -271,7 +271,7 @@ class System(_Entity):
         return self.networks[tier]
 
     def tier_spanning(self, processors: int) -> int:
-        """Return the position of the innermost network that joins a group of processors, 0 for the innermost of all.
+        """Returns the position of the innermost network that joins a group of processors, 0 for the innermost of all.
 
         A group larger than all networks gets the outermost: whether it can run at all is the caller's question.
 
@@ -282,7 +282,7 @@ class System(_Entity):
         return next(fits, len(self.networks) - 1)
 
     def network_spanning(self, processors: int) -> Network:
-        """Return the network that bounds what a group of processors exchanges, see `tier_spanning`.
+        """Returns the network that bounds what a group of processors exchanges, see `tier_spanning`.
 
         Args:
             processors: of the group [processors].
@@ -290,7 +290,7 @@ class System(_Entity):
         return self.networks[self.tier_spanning(processors)]
 
     def networks_within(self, processors: int) -> tuple[Network, ...]:
-        """Return the networks that a group of processors uses, innermost first: that which spans it and all below.
+        """Returns the networks that a group of processors uses, innermost first: that which spans it and all below.
 
         Args:
             processors: of the group [processors].
@@ -298,7 +298,7 @@ class System(_Entity):
         return self.networks[: self.tier_spanning(processors) + 1]
 
     def network_between_nodes(self, processors: int) -> Network:
-        """Return the network between the nodes of a cluster; the innermost where the system has no other.
+        """Returns the network between the nodes of a cluster; the innermost where the system has no other.
 
         Args:
             processors: of the cluster, also where they are fewer than a node has [processors].

@@ -55,7 +55,7 @@ def stack_of(scenario: Scenario) -> tuple[int, int]:
 
 
 def machine_of(scenario: Scenario, revision: str) -> Machine:
-    """Return a machine with the peaks of a scenario's system: matrix engine, memory, and the outermost network that
+    """Returns a machine with the peaks of a scenario's system: matrix engine, memory, and the outermost network that
     the scenario's processors use between nodes.
 
     A peak is what no operation reaches, so steps come out too short.

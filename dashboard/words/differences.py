@@ -17,7 +17,7 @@ UNCHANGED: Final = "±0"
 
 
 def is_change(change: float, whole: float) -> bool:
-    """Return whether a difference is large enough to count.
+    """Returns whether a difference is large enough to count.
 
     Args:
         change: difference of two quantities, or of parts of them; absent where it is not a number.
@@ -27,7 +27,7 @@ def is_change(change: float, whole: float) -> bool:
 
 
 def change_text(column: Column | str, change: Any, whole: float) -> str:
-    """Return a signed difference with its unit, "±0" where it does not count: "+32.9 ms", not "−0.000444 ps".
+    """Returns a signed difference with its unit, "±0" where it does not count: "+32.9 ms", not "−0.000444 ps".
 
     Args:
         column: of the quantity.
@@ -39,7 +39,7 @@ def change_text(column: Column | str, change: Any, whole: float) -> str:
 
 
 def gain_tone(gain: float) -> str:
-    """Return the tone of a relative gain: "better", "worse", or none where it does not count or is unknown.
+    """Returns the tone of a relative gain: "better", "worse", or none where it does not count or is unknown.
 
     Args:
         gain: of the new over the old, less 1; more is better [fraction].

@@ -20,12 +20,12 @@ CALLED_BY: Final = ("id", *DEGREES)
 
 
 def cell_name(tensor: Any, pipeline: Any) -> str:
-    """Return the name of a cell of the map: "TP 8 × PP 4"."""
+    """Returns the name of a cell of the map: "TP 8 × PP 4"."""
     return execution_name({"tensor_par": tensor, "pipeline_par": pipeline})
 
 
 def name_or_id(row: Mapping[Any, Any]) -> str:
-    """Return the degrees of an execution if the row has them, else its id."""
+    """Returns the degrees of an execution if the row has them, else its id."""
     if "tensor_par" in row and "pipeline_par" in row:
         return execution_name(row)
     return f"Execution {int(row['id']):,}" if "id" in row else "Execution"

@@ -157,23 +157,23 @@ class ExplorationLine:
 
 
 def bar(share: float, wide: int) -> str:
-    """Return a bar of so many signs, filled by a share; empty where there is no room for one."""
+    """Returns a bar of so many signs, filled by a share; empty where there is no room for one."""
     filled = round(wide * share)
     return f"[{'#' * filled}{'.' * (wide - filled)}] " if wide > 1 else ""
 
 
 def step_rate(per_s: float) -> str:
-    """Return a rate of steps: "12/s", or "4.1/min" below one in a second."""
+    """Returns a rate of steps: "12/s", or "4.1/min" below one in a second."""
     return f"{per_s:,.3g}/s" if per_s >= 1.0 else f"{60.0 * per_s:,.2g}/min"
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in one unit: "8 s", "13 min", "2.5 h"."""
+    """Returns a duration in one unit: "8 s", "13 min", "2.5 h"."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def terminal_width() -> int:
-    """Return how many signs a line of the terminal has."""
+    """Returns how many signs a line of the terminal has."""
     return shutil.get_terminal_size((100, 24)).columns if os.environ.get("TERM") != "dumb" else 80

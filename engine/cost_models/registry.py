@@ -37,7 +37,7 @@ COST_MODELS: Final[dict[str, CostModel]] = {}
 
 
 def cost_models_ignoring(path: str) -> tuple[str, ...]:
-    """Return the names of the cost models in which a value of a system's document changes no figure.
+    """Returns the names of the cost models in which a value of a system's document changes no figure.
 
     Args:
         path: of the value, such as "networks.0.latency_s".
@@ -46,7 +46,7 @@ def cost_models_ignoring(path: str) -> tuple[str, ...]:
 
 
 def ignored_paths(system: System, cost_model: CostModel) -> tuple[str, ...]:
-    """Return the paths of `CostModel.without_effect` that lead to a value of a system.
+    """Returns the paths of `CostModel.without_effect` that lead to a value of a system.
 
     Args:
         system: any system.

@@ -19,7 +19,7 @@ _INSIDE: Final = ("expert_par", "expert_tensor_par")
 
 
 def execution_name(execution: Mapping[Any, Any]) -> str:
-    """Return the degrees of an execution: "TP 8 × PP 4 × DP 16", and "× CP 2 · EP 8" where these are not 1.
+    """Returns the degrees of an execution: "TP 8 × PP 4 × DP 16", and "× CP 2 · EP 8" where these are not 1.
 
     The factors multiply to the processors. Degrees that the execution does not have, such as those of cells, are left
     out.

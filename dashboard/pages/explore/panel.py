@@ -74,7 +74,7 @@ def panel(
         st.caption("No cell to show.")
         return
     row = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1])].iloc[0]
-    st.html(headed(execution_name(row), chips([("feasible", count(row["feasible"]))])))
+    st.html(headed(execution_name(row.to_dict()), chips([("feasible", count(row["feasible"]))])))
     if row["feasible"]:
         best = float(cells["value"].min() if metric.column.better == "lower" else cells["value"].max())
         group = explorations.Group(

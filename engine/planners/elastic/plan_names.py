@@ -86,7 +86,7 @@ DATA_PARALLEL: Final = tuple(
 
 @lru_cache(maxsize=4_096)
 def plan_title(name: str, gpus: int | None = None) -> str:
-    """Return a plan's name as people read it: "TP 4 × PP 2 × DP 4" for 244, "ZeRO-Offload+GC" for zero-offload+gc.
+    """Returns a plan's name as people read it: "TP 4 × PP 2 × DP 4" for 244, "ZeRO-Offload+GC" for zero-offload+gc.
 
     What is no plan's name, or digits that can be read in several ways, stays as it is.
 
@@ -107,7 +107,7 @@ PLAN_COLUMNS: Final = frozenset(
 
 
 def with_plan_titles(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with all its plans as people read them, see `plan_titles`.
+    """Returns a table with all its plans as people read them, see `plan_titles`.
 
     Args:
         table: with any of `PLAN_COLUMNS`.
@@ -116,7 +116,7 @@ def with_plan_titles(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def plan_titles(table: pd.DataFrame, column: str) -> list[str]:
-    """Return the plans of a table as people read them, by `plan_title`.
+    """Returns the plans of a table as people read them, by `plan_title`.
 
     Args:
         table: with the plans' names in `column`, and where it has them `gpus` or the `placement` of each row.
