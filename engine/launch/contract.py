@@ -14,8 +14,17 @@ from typing import Any, Literal, Protocol
 from models import Model
 
 __all__ = [
-    "Asked", "Found", "Framework", "LaunchError", "LaunchFile", "OnlyModelError", "OpenFieldsError", "Order",
-    "Origin", "Reading", "UnknownValue",
+    "Found",
+    "Framework",
+    "LaunchError",
+    "LaunchFile",
+    "LaunchInputs",
+    "OnlyModelError",
+    "OpenFieldsError",
+    "Order",
+    "Origin",
+    "Reading",
+    "UnknownValue",
     "Written",
 ]  # fmt: skip
 
@@ -189,7 +198,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Asked:
+class LaunchInputs:
     """What a caller states beside a configuration."""
 
     gpus: int | None = None
@@ -252,7 +261,7 @@ class Framework(Protocol):
         Raises `LaunchError` for a file of this framework that cannot be read.
         """
 
-    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
         """Returns what flags say.
 
         Args:
