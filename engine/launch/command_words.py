@@ -7,7 +7,7 @@ or both.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,10 @@ from engine.launch.shell import Word
 
 __all__ = ["CommandLaunch", "CommandWords", "launch_in"]
 
+_COUNTS: Final = re.compile(
+    r"--?(nnodes|nodes|num_nodes|nproc[_-]per[_-]node|num_gpus|gpus|ntasks|num_processes|np|N|n)\b"
+)
+"""Options of launchers that say how many GPUs, nodes or processes there are."""
 _ARGUMENTS: Final = re.compile(r"\$\{?[@*]")
 """All arguments of the script: nothing, where it is read as it stands."""
 
@@ -62,9 +66,21 @@ def launch_in(text: str, marks: Iterable[str], name: str) -> CommandLaunch | Non
     launch = launch_of(text, tuple(marks), name)
     if launch is None:
         return None
-    origin = Origin("stated", launch.gpus_origin, name, launch.gpus_line) if launch.gpus is not None else None
+    origin = _unknown_gpus(launch.before)
+    if launch.gpus is not None:
+        origin = Origin("stated", launch.gpus_origin, name, launch.gpus_line)
     missing = tuple(str(each) for each in launch.missing_files)
     return CommandLaunch(launch.words, launch.gpus, origin, launch.environment, missing, launch.remarks)
+
+
+def _unknown_gpus(words: Sequence[Word]) -> Origin | None:
+    """The option of a launcher that takes the number of GPUs or nodes from outside, None without one."""
+    for place, word in enumerate(words):
+        option = word.text if "=" in word.text or place == 0 else words[place - 1].text
+        if word.unknown and _COUNTS.match(option):
+            named = f"{option.partition('=')[0]} {word.unknown[0]}"
+            return Origin("unknown", named[:160], word.file, word.line)
+    return None
 
 
 class CommandWords:

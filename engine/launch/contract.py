@@ -15,8 +15,17 @@ from engine.executions.layer_splits import StageCut
 from models import Model
 
 __all__ = [
-    "Asked", "Found", "Framework", "LaunchError", "LaunchFile", "OnlyModelError", "OpenFieldsError", "Order",
-    "Origin", "Reading", "UnknownValue",
+    "Found",
+    "Framework",
+    "LaunchError",
+    "LaunchFile",
+    "LaunchInputs",
+    "OnlyModelError",
+    "OpenFieldsError",
+    "Order",
+    "Origin",
+    "Reading",
+    "UnknownValue",
     "Written",
 ]  # fmt: skip
 
@@ -192,7 +201,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Asked:
+class LaunchInputs:
     """What a caller states beside a configuration."""
 
     gpus: int | None = None
@@ -255,7 +264,7 @@ class Framework(Protocol):
         Raises `LaunchError` for a file of this framework that cannot be read.
         """
 
-    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
         """Returns what flags say.
 
         Args:

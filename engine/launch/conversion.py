@@ -15,10 +15,10 @@ from engine.cost_models.registry import cost_model_with
 from engine.executions.field_values import flag, whole_number
 from engine.executions.layer_splits import LayerSplitError, StageCut
 from engine.launch.contract import (
-    Asked,
     Found,
     Framework,
     LaunchError,
+    LaunchInputs,
     OnlyModelError,
     OpenFieldsError,
     Order,
@@ -299,7 +299,7 @@ def read_flags(
     return chosen.read_flags({str(name): value for name, value in flags.items()}, asked)
 
 
-def _asked(gpus: int | None, stated: Mapping[str, Any] | None, model: ModelLike | None) -> Asked:
+def _asked(gpus: int | None, stated: Mapping[str, Any] | None, model: ModelLike | None) -> LaunchInputs:
     """What a caller states, checked field by field. Raises `LaunchError` naming the field at fault."""
     if gpus is not None and (isinstance(gpus, bool) or not isinstance(gpus, int) or not 1 <= gpus <= LARGEST):
         raise LaunchError(f"The number of GPUs is {shown(gpus)}; it must be a whole number from 1.")
@@ -324,10 +324,10 @@ def _asked(gpus: int | None, stated: Mapping[str, Any] | None, model: ModelLike 
         values.setdefault("selective_recompute", "attention")
     shape = {} if model is None else shape_of(model_of(model))
     origin = None if gpus is None else Origin("stated", "--procs")
-    return Asked(gpus, origin, {}, values, shape)
+    return LaunchInputs(gpus, origin, {}, values, shape)
 
 
-def _reading(framework: Framework, found: Found, asked: Asked) -> Reading:
+def _reading(framework: Framework, found: Found, asked: LaunchInputs) -> Reading:
     """What the contents of a file say, with where each flag stands."""
     gpus, origin = (
         (asked.gpus, asked.gpus_origin) if asked.gpus is not None else (found.gpus, found.origins.get("gpus"))

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from engine.launch.contract import Asked, LaunchError, Origin, Reading, UnknownValue
+from engine.launch.contract import LaunchError, LaunchInputs, Origin, Reading, UnknownValue
 from engine.launch.shapes import SHAPE_WORDS
 from models.documents import shown
 
-__all__ = ["OPEN", "Fields", "OpenValue", "Report", "truth", "whole"]
+__all__ = ["OPEN", "OpenValue", "Report", "WatchedFields", "truth", "whole"]
 
 _ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 OPEN: Final = object()
@@ -79,7 +79,7 @@ class _Trail:
     fields: list[Origin] = field(default_factory=list)
 
 
-class Fields(Mapping[str, Any]):
+class WatchedFields(Mapping[str, Any]):
     """Values by field, as rules see them: asking for an open field leaves what depends on it open, too."""
 
     def __init__(self, report: Report) -> None:
@@ -110,10 +110,10 @@ class Fields(Mapping[str, Any]):
 class Report:
     """What was found so far: fields, model, and the lists of a `Reading` or `Written`, each said once."""
 
-    def __init__(self, title: str = "the framework", asked: Asked | None = None) -> None:
+    def __init__(self, title: str = "the framework", asked: LaunchInputs | None = None) -> None:
         self.title = title
-        self.asked = asked or Asked()
-        self.execution, self.model = Fields(self), Fields(self)
+        self.asked = asked or LaunchInputs()
+        self.execution, self.model = WatchedFields(self), WatchedFields(self)
         self.lists: dict[str, dict[str, None]] = {}
         self.refused = ""
         self._trails: list[_Trail] = []
@@ -236,7 +236,7 @@ class Report:
         known = (*self.execution.origins.values(), *self.model.origins.values())
         return any(origin is each or origin == each for each in known)
 
-    def _settle(self, fields: Fields, names: tuple[str, ...], rule: Callable[[], Any], words: str) -> None:
+    def _settle(self, fields: WatchedFields, names: tuple[str, ...], rule: Callable[[], Any], words: str) -> None:
         trail = _Trail()
         self._trails.append(trail)
         try:
@@ -258,7 +258,7 @@ class Report:
             return Origin("stated", words)
         return Origin("default", f"default of {self.title}")
 
-    def _put(self, fields: Fields, name: str, value: Any, origin: Origin) -> None:
+    def _put(self, fields: WatchedFields, name: str, value: Any, origin: Origin) -> None:
         stated = self.asked.stated
         if name in stated:
             if fields.values_known.get(name) != stated[name]:

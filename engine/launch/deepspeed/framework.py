@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.command_words import launch_in
-from engine.launch.contract import Asked, Found, LaunchError, Order, Origin, Reading, Written
+from engine.launch.contract import Found, LaunchError, LaunchInputs, Order, Origin, Reading, Written
 from engine.launch.deepspeed.keys import TELLING
 from engine.launch.deepspeed.reading import read
 from engine.launch.deepspeed.writing import TITLE, VERSION, write
@@ -57,7 +57,7 @@ class DeepSpeed:
         """Returns the JSON and its command; see `engine.launch.contract.Framework`."""
         return write(order)
 
-    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
         """Returns what the document says; see `engine.launch.contract.Framework`."""
         return read(flags, asked)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from engine.launch.contract import Asked, LaunchError, Reading, UnknownValue
+from engine.launch.contract import LaunchError, LaunchInputs, Reading, UnknownValue
 from engine.launch.deepspeed.keys import KNOWN, WITHOUT_EFFECT, ZERO_KEYS, ZERO_WITHOUT_EFFECT
 from engine.launch.report import OPEN, Report
 from engine.launch.settings import Settings
@@ -28,7 +28,7 @@ _COMMUNICATION: Final = {
 _AUTO: Final = "auto"
 
 
-def read(flags: Mapping[str, Any], asked: Asked) -> Reading:
+def read(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
     """Returns what DeepSpeed's JSON says.
 
     Args:

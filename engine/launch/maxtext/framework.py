@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.command_words import CommandLaunch, CommandWords, launch_in
-from engine.launch.contract import Asked, Found, Order, Reading, UnknownValue, Written
+from engine.launch.contract import Found, LaunchInputs, Order, Reading, UnknownValue, Written
 from engine.launch.maxtext.reading import read
 from engine.launch.maxtext.writing import TITLE, VERSION, write
 from engine.launch.yaml_files import read_yaml
@@ -63,7 +63,7 @@ class MaxText:
         """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
         return write(order)
 
-    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
         """Returns what keys and values say; see `engine.launch.contract.Framework`."""
         return read(flags, asked)
 

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
-from engine.launch.contract import Asked, LaunchError, Origin, Reading
+from engine.launch.contract import LaunchError, LaunchInputs, Origin, Reading
 from engine.launch.maxtext.names import (
     AXES,
     DATA_AXES,
@@ -42,7 +42,7 @@ _FLOAT8: Final = ("fp8", "nanoo_fp8", "te_fp8", "te_mxfp8")
 _FLOAT4: Final = ("fp4", "te_nvfp4")
 
 
-def read(flags: Mapping[str, Any], asked: Asked) -> Reading:
+def read(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
     """Returns what keys and values of MaxText say.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.command_words import CommandWords, launch_in
-from engine.launch.contract import Asked, Found, LaunchError, LaunchFile, Order, Reading, UnknownValue, Written
+from engine.launch.contract import Found, LaunchError, LaunchFile, LaunchInputs, Order, Reading, UnknownValue, Written
 from engine.launch.launchers import header, torchrun
 from engine.launch.megatron.arguments import LM, MEGATRON_DEEPSPEED, Arguments, hidden_areas
 from engine.launch.megatron.constraints import refusal
@@ -118,7 +118,7 @@ class MegatronLM:
         flags = words.flags(_takes_values)
         return launch.found(flags, words, is_certain=any(flag in flags_by_name() for flag in flags))
 
-    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
         """Returns what flags say; see `engine.launch.contract.Framework`."""
         is_deepspeed = "--deepspeed" in flags
         report = Report("Megatron-DeepSpeed" if is_deepspeed else self.title, asked)

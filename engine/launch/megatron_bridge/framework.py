@@ -9,7 +9,17 @@ from typing import Any, Final
 
 import models
 from engine.launch.command_words import CommandWords, launch_in
-from engine.launch.contract import Asked, Found, LaunchError, LaunchFile, Order, Origin, Reading, UnknownValue, Written
+from engine.launch.contract import (
+    Found,
+    LaunchError,
+    LaunchFile,
+    LaunchInputs,
+    Order,
+    Origin,
+    Reading,
+    UnknownValue,
+    Written,
+)
 from engine.launch.launchers import header, torchrun
 from engine.launch.megatron.arguments import Arguments, Dialect, hidden_areas
 from engine.launch.megatron.constraints import refusal
@@ -148,12 +158,12 @@ class MegatronBridge:
             found = replace(found, gpus=gpus, origins=origins)
         return found
 
-    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
         """Returns what keys say; a key "--recipe" names the recipe that they belong to."""
         report = Report(self.title, asked)
         recipe = "" if isinstance(flags.get("--recipe"), UnknownValue) else str(flags.get("--recipe", ""))[:200]
         named = _GPUS.search(recipe)
-        if asked.gpus is None and named is not None and asked.gpus_origin is None:
+        if asked.gpus is None and named is not None:
             gpus = int(named[1])
             asked = replace(asked, gpus=gpus, gpus_origin=Origin("stated", "--recipe"))
             report.asked = asked

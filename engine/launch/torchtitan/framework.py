@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.command_words import CommandWords, launch_in
-from engine.launch.contract import Asked, Found, LaunchError, Order, Origin, Reading, UnknownValue, Written
+from engine.launch.contract import Found, LaunchError, LaunchInputs, Order, Origin, Reading, UnknownValue, Written
 from engine.launch.torchtitan.reading import read
 from engine.launch.torchtitan.writing import TITLE, VERSION, write
 from engine.launch.yaml_files import is_expression
@@ -61,7 +61,7 @@ class Torchtitan:
         """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
         return write(order)
 
-    def read_flags(self, flags: Mapping[str, Any], asked: Asked) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
         """Returns what keys and values say; see `engine.launch.contract.Framework`."""
         return read(flags, asked)
 

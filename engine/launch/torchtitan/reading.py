@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
-from engine.launch.contract import Asked, LaunchError, Reading
+from engine.launch.contract import LaunchError, LaunchInputs, Reading
 from engine.launch.named_models import library_shape
 from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import Settings
@@ -71,7 +71,7 @@ def dialect_of(settings: Settings) -> str:
     return "0.3.0" if {"module", "config"} & set(settings.given) else "0.2.2"
 
 
-def read(flags: Mapping[str, Any], asked: Asked) -> Reading:
+def read(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
     """Returns what a configuration of torchtitan says.
 
     Args:

@@ -176,3 +176,14 @@ def test_the_command_asks_for_what_is_open_and_writes_nothing(tmp_path: Path) ->
     assert "Assumed, as nothing says it: Attention kernel" in again.stdout
     wrong = CliRunner().invoke(app, ["import", str(file), "--set", "tensor_pra=2"])
     assert "did you mean tensor_par?" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    "launcher", ["torchrun --nnodes $N --nproc_per_node 8", "deepspeed --num_nodes=$N --num_gpus 8"]
+)
+def test_a_number_of_gpus_from_outside_is_open_and_says_why(launcher: str) -> None:
+    found = launch.read_text(f"{launcher} pretrain_gpt.py --num-layers 8 --hidden-size 64 --seq-length 64 "
+                             "--num-attention-heads 4 --micro-batch-size 1 --global-batch-size 8", "a.sh")  # fmt: skip
+    assert found.num_procs is None
+    assert "$N" in found.origins["num_procs"].words
+    assert found.origins["data_par"] == found.origins["num_procs"]
