@@ -68,7 +68,7 @@ def title(execution: Mapping[Any, Any]) -> str:
 
 
 def degrees_in_cell(execution: Mapping[Any, Any]) -> str:
-    """Return the degrees that tell executions of a (tensor, pipeline) cell apart: "DP 16", "DP 64 × CP 2 · EP 8"."""
+    """Returns the degrees that tell executions of a (tensor, pipeline) cell apart: "DP 16", "DP 64 × CP 2 · EP 8"."""
     plain, context, expert = f"DP {int(execution['data_par']):,}", *(
         _degree(execution, name) for name in ("context_par", "expert_par")
     )  # fmt: skip
@@ -78,7 +78,7 @@ def degrees_in_cell(execution: Mapping[Any, Any]) -> str:
 
 
 def _degree(execution: Mapping[Any, Any], name: str) -> int:
-    """Return a degree that executions of the calculon cost model do not have."""
+    """Returns a degree that executions of the calculon cost model do not have."""
     value = execution.get(name)
     return 1 if value is None else int(value)
 
@@ -206,12 +206,12 @@ def field_in_words(execution: Mapping[Any, Any], name: str, system: System | Non
 
 
 def _decided(execution: Mapping[Any, Any], name: str) -> Any:
-    """Return a field of an execution; None where it makes no difference."""
+    """Returns a field of an execution; None where it makes no difference."""
     return _given(execution, name) if applies(name, execution) else None
 
 
 def _given(execution: Mapping[Any, Any], name: str) -> Any:
-    """Return a field of an execution; what its cost model does not have is none of it."""
+    """Returns a field of an execution; what its cost model does not have is none of it."""
     return execution.get(name, NEUTRAL_EXTENSIONS.get(name))
 
 

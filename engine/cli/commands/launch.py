@@ -291,7 +291,7 @@ def _tell(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:
 
 
 def execution_in(file: Path, row: int | None) -> tuple[dict[str, Any], str | None, str]:
-    """Return an execution of a file, the model's name where the file is what a command printed, and a sentence on which
+    """Returns an execution of a file, the model's name where the file is what a command printed, and a sentence on which
     of its executions it is, empty where it has one only.
 
     Args:
