@@ -113,7 +113,7 @@ def told(scenario: Scenario, name: str, sample_rate: float) -> str:
 
 
 def derived_quantity(scenario: Scenario, name: str, sample_rate: float) -> Quantity:
-    """Return a figure that follows from a throughput [samples/s] as number and unit; a dash where the system has no
+    """Returns a figure that follows from a throughput [samples/s] as number and unit; a dash where the system has no
     price or power."""
     known = economics.derived_of(scenario).get(name)
     if known is None:

@@ -192,12 +192,12 @@ def field_in_words(execution: Mapping[Any, Any], name: str, system: System | Non
 
 
 def _decided(execution: Mapping[Any, Any], name: str) -> Any:
-    """Return a field of an execution; None where it makes no difference."""
+    """Returns a field of an execution; None where it makes no difference."""
     return _given(execution, name) if applies(name, execution) else None
 
 
 def _given(execution: Mapping[Any, Any], name: str) -> Any:
-    """Return a field of an execution; what its cost model does not have is none of it."""
+    """Returns a field of an execution; what its cost model does not have is none of it."""
     return execution.get(name, NEUTRAL_EXTENSIONS.get(name))
 
 

@@ -62,7 +62,7 @@ class Quantity:
     unit: str = ""
 
     def __str__(self) -> str:
-        """Return number and unit on one line: "2.01 PFLOP/s"."""
+        """Returns number and unit on one line: "2.01 PFLOP/s"."""
         return with_unit(self.number, self.unit)
 
 
@@ -114,7 +114,7 @@ def scale_for(column: Column | str, values: Iterable[Any]) -> Scale:
 
 
 def _scale(unit: str, magnitude: float) -> Scale:
-    """Return the scale of one magnitude [in `unit`]."""
+    """Returns the scale of one magnitude [in `unit`]."""
     if unit == "fraction":
         return Scale(0.01, "%")
     if unit == "bytes":
@@ -145,7 +145,7 @@ def _scale(unit: str, magnitude: float) -> Scale:
 
 
 def _step(steps: tuple[tuple[str, float], ...], magnitude: float, at_zero: str) -> tuple[str, float]:
-    """Return the largest step that leaves at least 1 before the point, after rounding to three digits."""
+    """Returns the largest step that leaves at least 1 before the point, after rounding to three digits."""
     if magnitude == 0 or not math.isfinite(magnitude):
         return at_zero, dict(steps)[at_zero]
     return next((step for step in reversed(steps) if float(f"{magnitude / step[1]:.2e}") >= 1), steps[0])
@@ -157,7 +157,7 @@ def format_value(column: Column | str, value: Any, digits: int = 3) -> str:
 
 
 def quantity(column: Column | str, value: Any, digits: int = 3) -> Quantity:
-    """Return a column's value as number and unit; words, counts and what is absent have no unit."""
+    """Returns a column's value as number and unit; words, counts and what is absent have no unit."""
     column = column_of(column)
     if column.dtype in ("str", "bool"):
         return Quantity(ABSENT if _is_absent(value) else choice_label(column, value))
@@ -205,7 +205,7 @@ def signed_percent(fraction: Any) -> str:
 
 
 def signed_quantity(fraction: Any) -> Quantity:
-    """Return a signed share of 1 in percent, number and unit apart, as cells of maps draw it: "+4.7"; "±0" has none."""
+    """Returns a signed share of 1 in percent, number and unit apart, as cells of maps draw it: "+4.7"; "±0" has none."""
     known = _as_float(fraction)
     if known is None:
         return Quantity(ABSENT)
@@ -251,7 +251,7 @@ def counted(number: Any, thing: str) -> str:
 
 
 def _fixed(value: float, digits: int = 3) -> str:
-    """Return a rounded quantity with exactly `digits` significant digits where decimals allow: 2.00, 20.0, 200."""
+    """Returns a rounded quantity with exactly `digits` significant digits where decimals allow: 2.00, 20.0, 200."""
     rounded = float(f"{abs(value):.{digits - 1}e}")
     decimals = max(0, digits - 1 - math.floor(math.log10(rounded)))
     text = f"{abs(value):,.{decimals}f}"
@@ -337,7 +337,7 @@ def _is_absent(value: Any) -> bool:
 
 
 def _as_float(value: Any) -> float | None:
-    """Return the value as a float, None where it is absent or no number."""
+    """Returns the value as a float, None where it is absent or no number."""
     if _is_absent(value):
         return None
     try:

@@ -98,7 +98,7 @@ def canonical(text: str) -> str:
 
 
 def list_of_layers(layers: Sequence[int], predictions: Sequence[int] = ()) -> str:
-    """Return a list of layers as Megatron-LM writes it, embedding first and loss last.
+    """Returns a list of layers as Megatron-LM writes it, embedding first and loss last.
 
     Args:
         layers: blocks of every stage of the model, in the order in which a token passes them [stages of the model].

@@ -177,12 +177,12 @@ class Account:
         return None
 
     def besides_pipeline(self) -> Sequence[StepPart]:
-        """Return the parts of the step that come besides running microbatches through the pipeline, the longest first
+        """Returns the parts of the step that come besides running microbatches through the pipeline, the longest first
         [s]: exchange of gradients, optimizer and the like. Empty where the cost model does not say."""
         return ()
 
     def messages_in_step(self) -> float:
-        """Return the seconds of messages between stages that the step counts besides the time of stages [s]."""
+        """Returns the seconds of messages between stages that the step counts besides the time of stages [s]."""
         return 0.0
 
     def model_stages(self, ranks: int, chunks: int, layout: str | None = None) -> Sequence[ModelStage]:

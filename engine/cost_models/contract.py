@@ -352,7 +352,7 @@ class CostModel(ABC):
         return Account()
 
     def stage_cut(self, model: Model, ranks: int, chunks: int, layout: str) -> StageCut:
-        """Return the layers of every stage of the model under a stage layout.
+        """Returns the layers of every stage of the model under a stage layout.
 
         Args:
             model: what runs.

@@ -120,7 +120,7 @@ def cost_model_of(thing: Any) -> CostModel:
 
 
 def cost_model_with(field: str) -> CostModel:
-    """Return the first cost model whose executions have a field. Raises `CostModelError` where none has it.
+    """Returns the first cost model whose executions have a field. Raises `CostModelError` where none has it.
 
     Args:
         field: name of a field of executions.

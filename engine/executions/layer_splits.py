@@ -34,12 +34,12 @@ class StageCut(NamedTuple):
 
     @property
     def word(self) -> str:
-        """Return the cut as a list of layers, as Megatron-LM writes it."""
+        """Returns the cut as a list of layers, as Megatron-LM writes it."""
         return list_of_layers(self.blocks, self.predictions)
 
 
 def stage_cut(layers: int, predictions: int, ranks: int, chunks: int, layout: str) -> StageCut:
-    """Return how a stage layout cuts a model, as far as the number of its layers decides.
+    """Returns how a stage layout cuts a model, as far as the number of its layers decides.
 
     Args:
         layers: blocks of the model.
@@ -63,7 +63,7 @@ def stage_cut(layers: int, predictions: int, ranks: int, chunks: int, layout: st
 
 
 def even_cut(layers: int, stages: int) -> tuple[int, ...]:
-    """Return the blocks of every stage of the model under the layout "even" [stages of the model].
+    """Returns the blocks of every stage of the model under the layout "even" [stages of the model].
 
     As many everywhere; where layers + 2 divide and layers do not, embedding and loss count as layers; otherwise the
     remainder goes to the last stages before the last one.

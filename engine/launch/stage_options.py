@@ -16,7 +16,7 @@ _SCHEDULES: Final = ("1f1b", "interleaved", "combined_1f1b")
 
 
 def stage_options(model: Model, execution: Mapping[Any, Any]) -> str:
-    """Return Megatron-LM's options for an execution's stages; empty where it needs none or lacks the schedule, and for
+    """Returns Megatron-LM's options for an execution's stages; empty where it needs none or lacks the schedule, and for
     executions of cost models without stage layouts.
 
     Args:
@@ -33,7 +33,7 @@ def stage_options(model: Model, execution: Mapping[Any, Any]) -> str:
 
 
 def megatron_options(model: Model, ranks: int, chunks: int, layout: str) -> str:
-    """Return the options with which Megatron-LM cuts a model into stages; empty where it does so by itself.
+    """Returns the options with which Megatron-LM cuts a model into stages; empty where it does so by itself.
 
     Args:
         model: what runs.

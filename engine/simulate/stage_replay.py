@@ -61,7 +61,7 @@ class StageReplay:
         return self.replayed + self.messages + sum(part.seconds for part in self.besides)
 
     def sentence(self) -> str:
-        """Return both times of the step and what sets them apart, in a sentence."""
+        """Returns both times of the step and what sets them apart, in a sentence."""
         change = self.total / self.step - 1.0
         if abs(change) < ALIKE:
             return f"The step takes {self.total:.4g} s by the cost model's closed form and by replay of its stages."
@@ -76,7 +76,7 @@ class StageReplay:
 
 
 def besides_sentence(parts: Sequence[StepPart]) -> str:
-    """Return what a step takes besides its pipeline, in a sentence.
+    """Returns what a step takes besides its pipeline, in a sentence.
 
     Args:
         parts: of the step, at least one [s].
@@ -87,7 +87,7 @@ def besides_sentence(parts: Sequence[StepPart]) -> str:
 
 
 def stage_replay(execution: Mapping[Any, Any], account: Account) -> StageReplay | None:
-    """Return an execution's step by replay and by closed form; None without a pipeline, and where the cost model does
+    """Returns an execution's step by replay and by closed form; None without a pipeline, and where the cost model does
     not tell stages apart or has a replay's figures anyway.
 
     Args:
@@ -129,7 +129,7 @@ def stage_times(stages: Sequence[ModelStage], *, pairs: bool) -> dict[str, list[
 def whole_makespan(
     known: Rule, ranks: int, microbatches: int, chunks: int, times: Mapping[str, Any], message: float = 0.0
 ) -> float:
-    """Return the seconds of all microbatches through a pipeline, those of long schedules from their steady state [s].
+    """Returns the seconds of all microbatches through a pipeline, those of long schedules from their steady state [s].
 
     Args:
         known: the schedule.

@@ -201,7 +201,7 @@ def in_unit(unit: str) -> str:
 
 
 def _swatch(kind: Kind, style: str = "", title: str = "", klass: str = "") -> str:
-    """Return an element in the colour of a kind, or hatched where the kind has none."""
+    """Returns an element in the colour of a kind, or hatched where the kind has none."""
     classes = " ".join(part for part in (klass, "ss-hatch" if kind.light is None else "") if part)
     fill = "" if kind.light is None else f"background:light-dark({kind.light},{kind.dark});"
     tooltip = f' title="{escape(title)}"' if title else ""

@@ -94,7 +94,7 @@ def _values(cells: pd.DataFrame) -> dict[Cell, float]:
 
 
 def _gain(before: float, after: float, lower_is_better: bool) -> float:
-    """Return how much better `after` is, as a fraction of `before`."""
+    """Returns how much better `after` is, as a fraction of `before`."""
     if not (math.isfinite(before) and math.isfinite(after)) or before == 0:
         return math.nan
     return before / after - 1 if lower_is_better and after else after / before - 1

@@ -162,7 +162,7 @@ def _frame(place: Any, dash: str, colours: Palette) -> dict[str, Any]:
 
 
 def _axis(side: Side, most: int) -> dict[str, Any]:
-    """Return the axis's title, and ticks at some of the values, the base's among them where it is one."""
+    """Returns the axis's title, and ticks at some of the values, the base's among them where it is one."""
     every = max(1, math.ceil(len(side.values) / most))
     start = list(side.values).index(side.at_base) % every if side.at_base in side.values else 0
     shown = range(start, len(side.values), every)

@@ -88,7 +88,7 @@ def panel(
 
 
 def rate_fact(found: Quantity, usual: str, per: str = "") -> tuple[str, str]:
-    """Return a rate as a label, its unit with prefix, and its number.
+    """Returns a rate as a label, its unit with prefix, and its number.
 
     Args:
         found: number and unit.

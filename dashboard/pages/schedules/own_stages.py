@@ -65,7 +65,7 @@ class Offloads:
 
     @classmethod
     def of(cls, execution: Mapping[str, Any]) -> Offloads:
-        """Return those of an execution."""
+        """Returns those of an execution."""
         fields = ("weight_offload", "activations_offload", "optimizer_offload")
         return cls(*(bool(execution.get(name)) for name in fields))
 
@@ -73,7 +73,7 @@ class Offloads:
 def bytes_of_ranks(
     cut: Cut, found: Replay, *, sharded: bool, offloads: Offloads | None = None, growth: float = 1.0
 ) -> list[tuple[float, float]]:
-    """Return the most bytes of activations that each rank of a replay keeps, and all that it holds next to the
+    """Returns the most bytes of activations that each rank of a replay keeps, and all that it holds next to the
     processor then [bytes]; empty where the cost model does not say what stages hold.
 
     cut: of the replay's stages. sharded: whether replicas share the optimizer's state, of which both directions of a

@@ -31,7 +31,7 @@ def rank_work(question: Question, made: Outcome) -> list[RankWork]:
 
 
 def fullest_rank(question: Question, made: Outcome, times: ExecutionTimes) -> tuple[int, float] | None:
-    """Return which rank holds most under a schedule, and how much [bytes]; None where the cost model does not say.
+    """Returns which rank holds most under a schedule, and how much [bytes]; None where the cost model does not say.
 
     What the execution offloads is offloaded, whatever the schedule.
     """

@@ -46,7 +46,7 @@ def list_of(layout: Any) -> tuple[str, int]:
 
 
 def cut_of(cut: StageCut, pipeline: int, layout: str) -> dict[str, Any]:
-    """Return the arguments with which Megatron-Core cuts a model into these stages; none where it does so by itself.
+    """Returns the arguments with which Megatron-Core cuts a model into these stages; none where it does so by itself.
 
     A rule of Megatron's is written as that rule; "even" and "balanced" as the shortest arguments that come to their
     stages.
@@ -75,7 +75,7 @@ def cut_of(cut: StageCut, pipeline: int, layout: str) -> dict[str, Any]:
 
 
 def options_of(cut: StageCut, pipeline: int, layout: str) -> str:
-    """Return the words of Megatron-LM's command line with which it cuts a model into these stages; empty where it does
+    """Returns the words of Megatron-LM's command line with which it cuts a model into these stages; empty where it does
     so by itself.
 
     Args:

@@ -27,7 +27,7 @@ MODULES: Final = "parallelism.module_fqns_per_model_part"
 
 
 def cut_keys(blocks: Sequence[int], pipeline: int) -> dict[str, Any]:
-    """Return the keys with which torchtitan cuts a model into these stages.
+    """Returns the keys with which torchtitan cuts a model into these stages.
 
     Args:
         blocks: layers of every stage of the model, in the order in which a token passes them.
@@ -57,7 +57,7 @@ def cut_keys(blocks: Sequence[int], pipeline: int) -> dict[str, Any]:
 
 
 def modules_of(blocks: Sequence[int]) -> list[list[str]]:
-    """Return the names of the modules of every stage of the model.
+    """Returns the names of the modules of every stage of the model.
 
     Args:
         blocks: layers of every stage of the model, in the order in which a token passes them.
@@ -72,7 +72,7 @@ def modules_of(blocks: Sequence[int]) -> list[list[str]]:
 
 
 def read_cut(settings: Settings, report: Report) -> None:
-    """Add the stage layout, and for a list of modules the interleaving, to what a configuration says.
+    """Adds the stage layout, and for a list of modules the interleaving, to what a configuration says.
 
     Args:
         settings: keys and values of the configuration.

@@ -92,7 +92,7 @@ def _refuse(order: Order) -> None:
         raise LaunchError(
             f"torchtitan spreads whole experts; expert parallel {expert} does not divide {shape['experts']}."
         )
-    # Latent attention has no key and value heads of its own (models/common/decoder.py, `update_from_config`).
+    # Latent attention has no key and value heads of its own (torchtitan, `Decoder.Config.update_from_config`).
     kinds = {"heads": shape["heads"], "key and value heads": shape["heads" if "kv_rank" in shape else "kv_heads"]}
     for kind, number in kinds.items():
         if number % tensor:

@@ -149,7 +149,7 @@ def blocks_of_chunks(
 
 
 def cut_of(model: ModelShapes, stages: int, chunks: int, layout: int) -> StageCut:
-    """Return the blocks and prediction layers of every stage of one model.
+    """Returns the blocks and prediction layers of every stage of one model.
 
     Args:
         model: shapes of the model, plain numbers.
