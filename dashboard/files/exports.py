@@ -15,8 +15,6 @@ import io
 import json
 import math
 import re
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Final, NamedTuple, Protocol
@@ -245,24 +243,10 @@ def _write(
         _write_parquet(target, tables, columns, account)
     elif kind == "json":
         _write_json(target, tables, account)
-    elif kind == "excel" and not large:
-        write_excel(target, tables, [heading(c) for c in columns], account)
     elif kind == "excel":
-        # What says its size only at its end, and in a large archive's way, is not a sheet to every spreadsheet.
-        with tempfile.TemporaryFile() as file:
-            tables = _wanted(tables, target)
-            write_excel(file, tables, [heading(c) for c in columns], account, large=True)
-            file.seek(0)
-            shutil.copyfileobj(file, target)
+        write_excel(target, tables, [heading(c) for c in columns], account, large=large)
     else:
         _write_csv(target, tables, columns, account, large)
-
-
-def _wanted(tables: Iterator[pa.Table], target: IO[bytes]) -> Iterator[pa.Table]:
-    """The tables as long as somebody waits for the file, whom the target knows while nothing is written to it yet."""
-    for table in tables:
-        target.write(b"")
-        yield table
 
 
 def _plain(table: pa.Table, columns: Sequence[Column]) -> pa.Table:

@@ -330,8 +330,8 @@ def _export_menu(
                     f"An Excel sheet ends after {exports.MOST_ROWS:,} rows under its header: filter further, or choose "
                     "another format."
                 )
-            elif kind == "excel" and exports.is_large(kind, left, columns):
-                st.caption("So large a workbook comes once it is whole: the browser shows nothing of it until then.")
+            elif kind == "excel":
+                st.caption("The download begins once the workbook is complete.")
         if menu.open:
             _files_being_made(offered, content, left)
 
