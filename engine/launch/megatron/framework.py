@@ -178,7 +178,7 @@ def _quoted(value: Any) -> str:
 
 
 def _from_words(words: Sequence[Word]) -> tuple[dict[str, Any], dict[str, Origin], list[str]]:
-    """Return the flags of the words of a command line, where each comes from, and sentences on what is no flag."""
+    """Returns the flags of the words of a command line, where each comes from, and sentences on what is no flag."""
     known = flags_by_name()
     found: dict[str, Any] = {}
     origins: dict[str, Origin] = {}

@@ -65,7 +65,7 @@ _COMPARED: Final = {
 
 
 def from_words(words: Sequence[Word]) -> tuple[dict[str, Any], dict[str, Origin], list[str]]:
-    """Return keys and values of the words behind the program's name, where each comes from, and what is no key.
+    """Returns keys and values of the words behind the program's name, where each comes from, and what is no key.
 
     Args:
         words: such as "model.sequence_parallel=true", "-tp", "4", "--recipe", "NAME".

@@ -120,7 +120,7 @@ def _command(text: str, name: str) -> Found | None:
 
 
 def _flags_of(words: Sequence[Word]) -> tuple[dict[str, Any], dict[str, Origin], tuple[str, ...]]:
-    """Return the keys that words give, where each comes from, and the words that are none."""
+    """Returns the keys that words give, where each comes from, and the words that are none."""
     flags: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
     unread: list[str] = []
