@@ -11,7 +11,7 @@ __all__ = ["origin_of", "unread_word", "value_of", "word_after"]
 
 
 def value_of(word: Word) -> str | UnknownValue:
-    """Return the text of a word, or `UnknownValue` where a part of it has no value.
+    """Returns the text of a word, or `UnknownValue` where a part of it has no value.
 
     Args:
         word: of a command.
@@ -20,7 +20,7 @@ def value_of(word: Word) -> str | UnknownValue:
 
 
 def origin_of(flag: str, words: Sequence[Word]) -> Origin:
-    """Return where the value of a flag comes from.
+    """Returns where the value of a flag comes from.
 
     Args:
         flag: as the command has it.
@@ -38,7 +38,7 @@ def origin_of(flag: str, words: Sequence[Word]) -> Origin:
 
 
 def word_after(word: Word, length: int) -> Word:
-    """Return the part of a word behind its first letters, such as the value behind `--flag=`.
+    """Returns the part of a word behind its first letters, such as the value behind `--flag=`.
 
     Args:
         word: of a command.
@@ -48,7 +48,7 @@ def word_after(word: Word, length: int) -> Word:
 
 
 def unread_word(word: Word) -> str | None:
-    """Return a sentence on a word that may stand for any number of others, None for other words.
+    """Returns a sentence on a word that may stand for any number of others, None for other words.
 
     Args:
         word: of a command.

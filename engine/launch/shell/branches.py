@@ -17,7 +17,7 @@ SHORTEST_OF_MANY: Final = 200
 
 
 def merged(state: State, name: str, candidates: Sequence[Variable | None], line: int, file: str) -> Variable | None:
-    """Return what a variable is after open branches, None where no branch sets it.
+    """Returns what a variable is after open branches, None where no branch sets it.
 
     One value in all branches is that value. Where branches only add, the longest counts. Of an argument of the script
     and a known value, the known one is the script's default. Words that the branches share are kept, values of a flag
@@ -63,7 +63,7 @@ def merged(state: State, name: str, candidates: Sequence[Variable | None], line:
 
 
 def marked(value: Variable | None, name: str) -> Variable | None:
-    """Return a value as the script's default: its arguments may give another one.
+    """Returns a value as the script's default: its arguments may give another one.
 
     Args:
         value: of the variable.
@@ -118,7 +118,7 @@ def _open(state: State, name: str, texts: Sequence[str | None], line: int, file:
 
 
 def words_of(value: Value) -> list[Value]:
-    """Return the words of a text that is split at white space.
+    """Returns the words of a text that is split at white space.
 
     Args:
         value: with its lines.
@@ -147,7 +147,7 @@ def _spaced(words: Sequence[Value]) -> Value:
 
 
 def _flags_of(words: Sequence[Value]) -> dict[str, list[int]]:
-    """Return the places of the words behind each flag; of `--flag=value` the place of the word itself."""
+    """Returns the places of the words behind each flag; of `--flag=value` the place of the word itself."""
     found: dict[str, list[int]] = {}
     flag = ""
     for place, word in enumerate(words):
@@ -162,7 +162,7 @@ def _flags_of(words: Sequence[Value]) -> dict[str, list[int]]:
 
 
 def _merged_words(state: State, candidates: Sequence[Sequence[Value]], line: int, file: str) -> list[Value]:
-    """Return the words of the last branch, without a value where a flag of another branch has another one."""
+    """Returns the words of the last branch, without a value where a flag of another branch has another one."""
     last = list(candidates[-1])
     flags = _flags_of(last)
     state.work.spend(4 * sum(map(len, candidates)))

@@ -35,6 +35,8 @@ DEEPEST: Final = 40
 """Statements within statements, and scripts within scripts together."""
 MOST_SCRIPTS: Final = 100
 """Texts that are gone through because they may be commands."""
+MOST_RECURSION: Final = 3
+"""How often a function calls itself: which call is the last one is a matter of files and programs."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[([^\]\n]{0,200})\])?(\+?)=(.*)", re.DOTALL)
 _DECLARING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
@@ -80,6 +82,8 @@ class _Evaluator:
         self.files = files
         self.functions: dict[str, tuple[Node, Source]] = {}
         self.called: set[str] = set()
+        self.active: list[str] = []
+        """Functions that are being gone through."""
         self.frame = _Frame()
         self.source = Source(b"", name)
         self.depth = 0
@@ -121,14 +125,14 @@ class _Evaluator:
             self.state.put(name, (Segment(word.text, word.line, word.file),))
 
     def _uncalled(self) -> None:
-        """Go through functions that nothing in the script calls by name."""
+        """Goes through functions that nothing in the script calls by name."""
         for name, (body, source) in list(self.functions.items()):
             if name not in self.called:
                 self.called.add(name)
                 self._isolated(partial(self._within, source, partial(self._run, body)))
 
     def _held_in_variables(self) -> None:
-        """Go through variables that hold commands which nothing runs here."""
+        """Goes through variables that hold commands which nothing runs here."""
         for value in list(self.state.variables.values()):
             if not isinstance(value, tuple) or "--" not in (text := text_of(value)):
                 continue
@@ -149,7 +153,7 @@ class _Evaluator:
         self, value: Value, wrappers: tuple[list[Word], ...], *, is_held: bool = False, is_isolated: bool = True,
         arguments: tuple[Value, ...] | None = None, directives: Mapping[str, Word] | None = None,
     ) -> None:  # fmt: skip
-        """Go through a value as a script."""
+        """Goes through a value as a script."""
         data = text_of(value).encode("utf-8", "replace")
         self.state.work.copy(len(data))
         self.state.work.spend(10 + len(data) // 4)
@@ -177,7 +181,7 @@ class _Evaluator:
             self.frame, self.state.arguments = before, before_arguments
 
     def _isolated(self, run: Callable[[], object]) -> None:
-        """Go through statements whose variables are lost afterwards."""
+        """Goes through statements whose variables are lost afterwards."""
         self.state.begin()
         self.nesting += 1
         try:
@@ -203,7 +207,7 @@ class _Evaluator:
     # Statements
 
     def _statements(self, node: Node) -> None:
-        """Go through the children of a node in order."""
+        """Goes through the children of a node in order."""
         loose: list[Node] = []
         for child in children_of(node):
             if child.type in _STATEMENTS:
@@ -217,7 +221,7 @@ class _Evaluator:
         self._loose(loose)
 
     def _loose(self, nodes: list[Node]) -> None:
-        """Read the words of what is no statement."""
+        """Reads the words of what is no statement."""
         if not nodes:
             return
         first, last = nodes[0], nodes[-1]
@@ -225,11 +229,11 @@ class _Evaluator:
         self._unparsed(first.start_byte, last.end_byte, first.start_point.row)
 
     def _unparsed(self, start: int, end: int, row: int) -> None:
-        """Read text that is no shell syntax word by word."""
+        """Reads text that is no shell syntax word by word."""
         self._words(start, end, row, skips_keywords=True)
 
     def _words(self, start: int, end: int, row: int, *, skips_keywords: bool = False) -> Outcome:
-        """Go through the commands of a text without compound ones; return the outcome of the last."""
+        """Goes through the commands of a text without compound ones; returns the outcome of the last."""
         text = self.source.text(start, end)
         self.state.work.spend(8 + len(text) // 4)
         words: list[Raw] = []
@@ -252,7 +256,7 @@ class _Evaluator:
         return self._simple(words) if words else outcome
 
     def _run(self, node: Node) -> Outcome:
-        """Go through a statement; return its outcome."""
+        """Goes through a statement; returns its outcome."""
         self.state.work.spend(12)
         self.depth += 1
         if self.depth > DEEPEST:
@@ -342,7 +346,7 @@ class _Evaluator:
         return outcome
 
     def _without_arguments(self, tests: Sequence[Node]) -> bool | None:
-        """Return the outcome of a condition if the script has no arguments, None where they do not decide."""
+        """Returns the outcome of a condition if the script has no arguments, None where they do not decide."""
         if self.state.has_no_arguments or any(each.type not in _TESTS for each in tests):
             return None
         self.state.has_no_arguments = True
@@ -366,7 +370,7 @@ class _Evaluator:
         is_exhaustive: bool,
         default: int | None = None,
     ) -> Outcome:
-        """Go through branches of which nobody knows the one that is taken, and merge their variables.
+        """Goes through branches of which nobody knows the one that is taken, and merge their variables.
 
         Args:
             bodies: branches, in their order.
@@ -539,7 +543,7 @@ class _Evaluator:
         return outcome
 
     def _known(self, pieces: Sequence[tuple[str, bool]]) -> str | None:
-        """Return the text of a condition's word, variables of the environment being empty; None where it is open."""
+        """Returns the text of a condition's word, variables of the environment being empty; None where it is open."""
         text = "".join(part for part, _ in pieces)
         if not has_hole(text):
             return text
@@ -551,7 +555,7 @@ class _Evaluator:
         return self.state.holes.without_any(text)
 
     def _test(self, node: Node) -> bool | None:
-        """Return whether `[ ... ]` or `[[ ... ]]` holds, None where that is open."""
+        """Returns whether `[ ... ]` or `[[ ... ]]` holds, None where that is open."""
         is_double = node.children[0].type == "[["
         if node.children[0].type == "((":
             number = self.expander.number(self._inside(node, "((", "))"), self._spot(node))
@@ -617,7 +621,7 @@ class _Evaluator:
         self._repeat(run, spot)
 
     def _listed(self, start: int, end: int, row: int) -> list[Value]:
-        """Return the words of a list."""
+        """Returns the words of a list."""
         text = self.source.text(start, end)
         spot = self.source.spot(start, row)
         found: list[Value] = []
@@ -650,7 +654,7 @@ class _Evaluator:
             self._open_branches([partial(self._repeat, run, spot)], [condition], spot, False, default)
 
     def _repeat(self, run: Callable[[], object], spot: Spot) -> None:
-        """Go through the body of a loop that may run several times: what it changes each time has no value."""
+        """Goes through the body of a loop that may run several times: what it changes each time has no value."""
         self.nesting += 1
         calls = len(self.script.calls)
         self.state.begin()
@@ -675,7 +679,7 @@ class _Evaluator:
             self.nesting -= 1
 
     def _changing(self, name: str, before: Variable, after: Variable | None, spot: Spot) -> Variable:
-        """Return what a variable is at the beginning of any round of a loop."""
+        """Returns what a variable is at the beginning of any round of a loop."""
         hole = self.state.hole(f"${name} (changes in the loop on line {spot.line})", spot.line, spot.file)
         if isinstance(before, Array) or isinstance(after, Array):
             if isinstance(before, Array):
@@ -702,12 +706,16 @@ class _Evaluator:
     def _call_function(self, name: str, arguments: tuple[Value, ...]) -> None:
         body, source = self.functions[name]
         self.called.add(name)
+        if self.active.count(name) >= MOST_RECURSION:
+            return
         before = self.state.arguments
         self.state.arguments = arguments
         self.nesting += 1
         try:
+            self.active.append(name)
             self._within(source, partial(self._run, body))
         finally:
+            self.active.pop()
             self.nesting -= 1
             self.state.arguments = before
 
@@ -723,7 +731,7 @@ class _Evaluator:
         return outcome
 
     def _input(self, given: Input, wrappers: list[list[Word]]) -> None:
-        """Go through a here-document, which often is a script."""
+        """Goes through a here-document, which often is a script."""
         self.scripts += 1
         if self.scripts > MOST_SCRIPTS:
             return
@@ -749,7 +757,7 @@ class _Evaluator:
         return outcome
 
     def _simple(self, words: Sequence[Raw]) -> Outcome:
-        """Go through a command that is no compound: assignments, and what follows them."""
+        """Goes through a command that is no compound: assignments, and what follows them."""
         if not words:
             return _RAN
         self.state.work.spend(10)
@@ -787,7 +795,7 @@ class _Evaluator:
         return self._named(fields, spots, prefixes)
 
     def _named(self, fields: list[Value], spots: list[Spot], prefixes: Mapping[str, Value]) -> Outcome:
-        """Go through a command whose words are known; the first says what it does."""
+        """Goes through a command whose words are known; the first says what it does."""
         name = text_of(fields[0])
         spot = spots[0]
         if name in ("true", ":"):
@@ -939,7 +947,7 @@ class _Evaluator:
         self._set(name, value, is_exported)
 
     def _elsewhere(self, name: str, spot: Spot) -> Value:
-        """Return what a variable may already hold that nothing in the script set before."""
+        """Returns what a variable may already hold that nothing in the script set before."""
         return self.state.hole(f"${name}", spot.line, spot.file) if self.state.may_be_set_elsewhere else ()
 
     def _set(self, name: str, value: Value, is_exported: bool) -> None:
@@ -997,7 +1005,7 @@ def _base(text: str) -> str:
 
 
 def _command_in(texts: Sequence[str]) -> int | None:
-    """Return the place of the script that a command gives a shell behind `-c`."""
+    """Returns the place of the script that a command gives a shell behind `-c`."""
     for place, text in enumerate(texts):
         if _base(text) in _SHELLS:
             for at in range(place + 1, len(texts)):
@@ -1043,7 +1051,7 @@ def _without_redirections(words: Sequence[Raw]) -> Iterator[Raw]:
 
 
 def read_script(text: str, name: str = "", files: Mapping[str, str] | None = None) -> Script:
-    """Return the commands and variables of a script of the shell.
+    """Returns the commands and variables of a script of the shell.
 
     Args:
         text: of the script.

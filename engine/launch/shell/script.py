@@ -59,5 +59,5 @@ class Script:
 
     @property
     def commands(self) -> list[list[Word]]:
-        """Return the words of every command."""
+        """Returns the words of every command."""
         return [each.words for each in self.calls]

@@ -54,8 +54,8 @@ def started(script: str) -> Launch:
         # Launchers in quotes, variables and here-documents.
         ("#SBATCH --nodes=16\n#SBATCH --gres=gpu:8\n#SBATCH --ntasks-per-node=1\nL='torchrun --nproc_per_node 8 "
          "--nnodes 16'\nC='TRAIN'\nsrun bash -c \"$L $C\"", 128),
-        ("L='python -m torch.distributed.launch --nproc_per_node 4 --nnodes 128'\nC='TRAIN'\nsrun bash -c '$L --r $R $C'",
-         512),
+        ("L='python -m torch.distributed.launch --nproc_per_node 4 --nnodes 128'\nC='TRAIN'\n"
+         "srun bash -c '$L --r $R $C'", 512),
         ("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\nC='python TRAIN'\nsrun sh -c \"$C\"", 16),
         ("N=4\nsbatch <<EOF\n#!/bin/bash\n#SBATCH --nodes=$N\n#SBATCH --gpus-per-node=8\nsrun python TRAIN\nEOF", 32),
         ("sbatch -N 2 --gres=gpu:8 --wrap 'srun python TRAIN'", 16),
@@ -63,7 +63,8 @@ def started(script: str) -> Launch:
         ("#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:8\nsrun torchrun --nnodes 4 "
          "--nproc_per_node 8 TRAIN", 32),
         # What does not determine the number.
-        ("torchrun --nproc_per_node 8 --nnodes $NNODES TRAIN", None), ("torchrun --nproc_per_node $(nproc) TRAIN", None),
+        ("torchrun --nproc_per_node 8 --nnodes $NNODES TRAIN", None),
+        ("torchrun --nproc_per_node $(nproc) TRAIN", None),
         ("torchrun --nproc_per_node 8 --nnodes 1:4 TRAIN", None), ("python TRAIN", None),
         ("#SBATCH --nodes=$N\n#SBATCH --gres=gpu:8\nsrun python TRAIN", None),
         ("#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\nsrun torchrun --nproc_per_node auto TRAIN", None),
@@ -98,7 +99,8 @@ def test_numbers_that_contradict_are_both_named(script: str, gpus: int, parts: t
 
 
 def test_the_command_that_runs_counts_before_one_that_is_printed_or_only_possible() -> None:
-    script = 'C="torchrun --nproc_per_node 8 TRAIN"\necho "$C"\nif [ -f x ]; then torchrun --nproc_per_node 2 TRAIN; else\n$C\nfi'
+    script = 'C="torchrun --nproc_per_node 8 TRAIN"\necho "$C"\n'
+    script += "if [ -f x ]; then torchrun --nproc_per_node 2 TRAIN; else\n$C\nfi"
     found = started(script)
     assert found.gpus == 2
     assert any("other commands of this kind" in each for each in found.remarks)

@@ -53,7 +53,9 @@ class Scripts:
             return f"{self.one('-', '!', '~', '+')} {self.number(depth + 1)}"
         if chance < 0.72:
             return f"{self.number(depth + 1)} ? {self.number(depth + 1)} : {self.number(depth + 1)}"
-        sign = self.one(*["+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "&&", "||", "<", ">", "<=", ">=", "==", "!="])
+        sign = self.one(
+            "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "&&", "||", "<", ">", "<=", ">=", "==", "!="
+        )
         right = self.one("3", "7", "(1+1)") if sign in "/%<<>>" else f"({self.number(depth + 1)})"
         return f"({self.number(depth + 1)}) {sign} {right}"
 
@@ -92,7 +94,8 @@ class Scripts:
             f"{name}={self.word()}", f"{name}={self.word()}", f"{name}+={self.word()}",
             f"{array}=({self.word()} {self.word()})", f"{array}+=({self.word()})",
             f"{array}[{self.one('0', '1', '2', 'N1')}]={self.word()}",
-            f'M[{self.one(*"kjz")}]={self.word()}; {name}="${{M[{self.one(*"kjz")}]}}"', f": ${{{name}:={self.text()}}}",
+            f'M[{self.one(*"kjz")}]={self.word()}; {name}="${{M[{self.one(*"kjz")}]}}"',
+            f": ${{{name}:={self.text()}}}",
             f"if [[ ${name} == {self.one('a*', 'x*', '8', '*z', '?', '[0-9]*')} ]]; then {name}={self.word()}; "
             f"else {other}={self.word()}; fi",
             f'if [ "${name}" = "{self.text()}" -o -z "${other}" ]; then {name}={self.word()}; fi',
@@ -113,7 +116,7 @@ def test_words_and_variables_are_those_of_bash() -> None:
     """Of every script that bash takes without a complaint, all words and variables; unknown ones are none here."""
     compared = 0
     scripts = Scripts(20261128)
-    for _ in range(250):
+    for _ in range(200):
         script = scripts.script()
         told = subprocess.run(
             [str(BASH), "--norc", "--noprofile", "-fc", SHOW + script + AT_END], capture_output=True, check=False,
@@ -133,4 +136,4 @@ def test_words_and_variables_are_those_of_bash() -> None:
             assert expected is not None
             assert found.variables.get(name) == expected[1], (name, script)
         compared += 1
-    assert compared > 200
+    assert compared > 150

@@ -81,10 +81,12 @@ def test_values_without_arguments_are_said_to_be_the_scripts_defaults(script: st
 
 
 def test_words_have_the_line_on_which_their_text_was_written() -> None:
-    script = 'TP=4\nA=(\n  --tp $TP\n  --pp 2\n)\nB="--x 1 \\\n  --y 2"\nB+=" --z"\nbash -c "show ${A[*]} $B" # "\nshow <<< x'
+    script = 'TP=4\nA=(\n  --tp $TP\n  --pp 2\n)\nB="--x 1 \\\n  --y 2"\nB+=" --z"\n'
+    script += 'bash -c "show ${A[*]} $B" # "\nshow <<< x'
     call = next(each for each in read_script(script, "a.sh").calls if len(each.words) == 10)
     assert [(each.text, each.line) for each in call.words] == [
-        ("show", 9), ("--tp", 3), ("4", 1), ("--pp", 4), ("2", 4), ("--x", 6), ("1", 6), ("--y", 7), ("2", 7), ("--z", 8),
+        ("show", 9), ("--tp", 3), ("4", 1), ("--pp", 4), ("2", 4), ("--x", 6), ("1", 6), ("--y", 7), ("2", 7),
+        ("--z", 8),
     ]  # fmt: skip
     assert call.words[0].file == "a.sh"
     assert [each.text for each in call.wrappers[0][:2]] == ["bash", "-c"]
