@@ -237,7 +237,7 @@ def _measured_on(
         at = {"gpus": sum(phase.nodes), "cpu_threads": phase.cpu_threads, "bandwidth": phase.bandwidth}
         kept = [name for name in ("cpu_threads", "bandwidth") if name != over]
         same = all(getattr(phase, name) == getattr(around, name) for name in kept)
-        nodes = placements_filling(sum(phase.nodes), max(around.nodes)) if over == "gpus" else around.nodes
+        nodes = placements_filling(int(sum(phase.nodes)), int(max(around.nodes))) if over == "gpus" else around.nodes
         if same and phase.nodes == nodes:
             points.append((at[over], batch / row["measured_s"]))
     return pd.DataFrame(list(dict.fromkeys(points)), columns=[over, "measured"])

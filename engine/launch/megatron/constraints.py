@@ -139,7 +139,7 @@ def _listed(args: Arguments, pipeline: int, others: list[str]) -> str:
     if args["num_layers"] is not None and sum(found.layers) != args.number("num_layers"):
         return f"{name} lists {sum(found.layers)} layers of {args['num_layers']}"
     trained = args.number("mtp_num_layers", 0, 0)
-    if (args.dialect.assumes_model or args.said.get("mtp_num_layers") is not None) and sum(predictions) != trained:
+    if (args.dialect.assumes_model or args.given("mtp_num_layers") is not None) and sum(predictions) != trained:
         return f"{name} lists {sum(predictions)} layers for multi-token prediction of {trained}"
     early = any(predictions[: stages - pipeline]) or (pipeline > 1 and predictions[stages - pipeline] > 0)
     if early or sum(map(bool, predictions)) > 1:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from engine.columns.stage_layouts import list_of_layers
 from engine.executions.layer_splits import LayerSplitError, even_cut, torchtitan_split
 from engine.launch.contract import LaunchError
-from engine.launch.report import Report
+from engine.launch.report import OPEN, Report
 from engine.launch.settings import Settings
 
 __all__ = ["cut_keys", "modules_of", "read_cut"]
@@ -80,32 +80,46 @@ def read_cut(settings: Settings, report: Report) -> None:
 
     Raises LaunchError for a list of modules that leaves layers out.
     """
-    pipeline = int(report.execution["pipeline_par"])
     parts = _parts(settings.given.get(MODULES))
+    if parts:
+        report.say_if_any("pipeline_interleaving", lambda: _chunks_of_modules(parts, report))
+    report.say_if_any("stage_layout", lambda: _layout(settings, report, parts))
+
+
+def _chunks_of_modules(parts: list[list[str]], report: Report) -> int | None:
+    """Return the chunks of each rank that a list of modules has; None without a pipeline."""
+    pipeline = int(report.execution["pipeline_par"])
     if pipeline == 1:
-        return
+        return report.execution.get("pipeline_interleaving")
+    if len(parts) % pipeline:
+        report.refuse(f"{MODULES} lists {len(parts)} stages, which {pipeline} ranks do not divide")
+        return report.execution.get("pipeline_interleaving")
+    return len(parts) // pipeline
+
+
+def _layout(settings: Settings, report: Report, parts: list[list[str]]) -> Any:
+    """Return the layers of every stage in the words of `stage_layout`; None where they are even."""
+    pipeline = int(report.execution["pipeline_par"])
+    if pipeline == 1:
+        return None
     if parts:
         names = [[name for name in part if name.startswith("layers.")] for part in parts]
         if [name for part in names for name in part] != [f"layers.{n}" for n in range(sum(map(len, names)))]:
             raise LaunchError(f"{MODULES} has to list the layers in their order: layers.0,layers.1 layers.2 and so on.")
         if len(parts) % pipeline:
-            report.refuse(f"{MODULES} lists {len(parts)} stages, which {pipeline} ranks do not divide")
-            return
-        report.execution["pipeline_interleaving"] = len(parts) // pipeline
+            return None
         blocks = tuple(map(len, names))
     else:
         layers, chunks = report.model.get("layers"), report.execution.get("pipeline_interleaving")
         if layers is None or chunks is None:
-            report.leave("stage_layout")
-            return
+            return OPEN
         first, last = settings.whole(_FIRST, 1, least=0) or 0, settings.whole(_LAST, 1, least=0) or 0
         try:
             blocks = tuple(torchtitan_split(layers, pipeline * chunks, input_weight=first, output_weight=last))
         except LayerSplitError as problem:
             report.refuse(str(problem).rstrip("."))
-            return
-    if blocks != even_cut(sum(blocks), len(blocks)):
-        report.execution["stage_layout"] = list_of_layers(blocks)
+            return None
+    return None if blocks == even_cut(sum(blocks), len(blocks)) else list_of_layers(blocks)
 
 
 def _parts(value: Any) -> list[list[str]]:

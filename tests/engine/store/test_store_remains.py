@@ -83,8 +83,8 @@ def test_every_combination_of_parts_is_right_told_or_refused(sources, tmp_path, 
                     seed = 7 if record.key == "new" else len("other" if database == "other" else "own")
                     try:
                         assert decoded(store.rows(record.key).table()).equals(decoded(make_rows(FEW, seed=seed)))
-                    except StoreCorruptError as damage:
-                        assert rows != database, damage
+                    except StoreCorruptError:
+                        assert rows != database  # noqa: PT017 - damage is allowed, silent other rows are not
             if store.find("new") is None:
                 put(store, "new", make_rows(FEW, seed=7))
         after = files_in(path.parent)
