@@ -31,7 +31,8 @@ def origin_of(flag: str, words: Sequence[Word]) -> Origin:
     if any(word.unknown for word in words):
         return Origin("unknown", f"{flag} {' '.join(each for word in words for each in word.unknown)}", first.file,
                       first.line)  # fmt: skip
-    said = " ".join([flag, *(word.text for word in words if word.text != flag)])[:200]
+    values = " ".join(word.text for word in words if word.text != flag)
+    said = (f"{flag}{values}" if flag.endswith(("=", ":")) else f"{flag} {values}".strip())[:200]
     if defaults:
         said = f"{said} (the script's default for {', '.join(dict.fromkeys(defaults))})"
     return Origin("stated", said, first.file, first.line)
