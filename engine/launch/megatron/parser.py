@@ -74,6 +74,8 @@ DEEPSPEED_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
 """Flags of Megatron-DeepSpeed (deepspeedai/Megatron-DeepSpeed, arguments.py) that Megatron-LM does not have."""
 
 
+MOST_HINTS: Final = 30
+"""Unknown flags for which a known one is looked for."""
 _ALIKE: Final = 0.75
 """Likeness from which an unknown flag may mean a known one; below it, of some 800 flags the nearest means something
 else."""
@@ -140,6 +142,7 @@ def parsed(
     found: dict[str, Any] = {}
     old: list[str] = []
     names = {} if names is None else names
+    strange = 0
     for given, value in flags.items():
         # Printed arguments and YAML files have names without the dashes of the command line.
         name = given if given.startswith("--") else "--" + given.replace("_", "-")
@@ -156,7 +159,9 @@ def parsed(
             old.append(name)
             continue
         if flag is None:
-            near = near_matches(name[2:], [each[2:] for each in known], _ALIKE)
+            strange += 1
+            # Looking for likeness among some 800 flags takes 2 ms; nobody mistypes more than a few.
+            near = near_matches(name[2:], [each[2:] for each in known], _ALIKE) if strange <= MOST_HINTS else []
             report.unread(f"{name[:80]} is no flag of this version" + (f"; did you mean --{near[0]}?" if near else "."))
             continue
         try:

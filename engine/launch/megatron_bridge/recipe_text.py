@@ -43,6 +43,9 @@ _MODEL_CLASS: Final = re.compile(r"([A-Z][A-Za-z0-9]{1,40})Config(\d[0-9A-Za-z_]
 _RECIPE: Final = re.compile(r"(_config|recipe)s?$|^(pretrain|finetune)\b|_(pretrain|finetune|sft|lora|peft)_")
 _OTHER_TASKS: Final = re.compile(r"finetune|sft|lora|peft|distill|inference|export")
 MOST_DEPTH: Final = 200
+MOST_FUNCTIONS: Final = 500
+MOST_CONDITIONS: Final = 1_000
+"""Conditions of a function that are open; each copies the keys that were assigned before it."""
 _CONSTANT: Final = re.compile(r"torch\.|F\.|(?:[a-z_0-9]+\.)*[A-Z]\w*\.[A-Za-z_0-9]+$")
 """Paths whose last name is a value: torch.bfloat16, AttnBackend.flash, torch.nn.functional.silu."""
 _OPEN: Final = object()
@@ -138,6 +141,8 @@ def from_python(text: str, name: str = "", recipe: str | None = None) -> RecipeK
 def _read(tree: ast.Module, file: str, recipe: str | None, together: bool) -> RecipeKeys:
     """What `from_python` returns. together: whether helper functions make one recipe, as in NeMo 2."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if len(functions) > MOST_FUNCTIONS:
+        raise LaunchError(f"{shown(file)[1:-1]} has {len(functions):,} functions; at most {MOST_FUNCTIONS} are read.")
     outside = _Python(file, {})
     outside.run([node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)])
     assigning = [name for name, node in functions.items() if _Python(file, outside.names, node).tried(node)]
@@ -221,6 +226,7 @@ class _Python:
         self.file = file
         self.names: dict[str, Any] = dict(names)
         self.keys = RecipeKeys()
+        self._conditions = 0
         if function is not None:
             for each in (*function.args.args, *function.args.kwonlyargs):
                 self.names.pop(each.arg, None)
@@ -271,6 +277,9 @@ class _Python:
 
     def _either(self, node: ast.If) -> None:
         """Both branches of a condition that is open: keys that they leave different are unknown."""
+        self._conditions += 1
+        if self._conditions > MOST_CONDITIONS:
+            raise LaunchError(f"{shown(self.file)[1:-1]} has more than {MOST_CONDITIONS:,} conditions that are open.")
         told = ast.unparse(node.test)[:100]
         before, names = dict(self.keys.values), dict(self.names)
         self.run(node.body)

@@ -80,6 +80,12 @@ def test_a_file_is_of_the_framework_that_its_form_shows(name: str, text: str, fr
         ("a.toml", "[model]\n" + "a." * 30_000 + "b = 1\n", "has a key of more than"),
         ("a.toml", "[model]\nx = {" + "a . " * 30_000 + "b = 1}\n", "has a key of more than"),
         ("a.toml", "[training]\nseq_len = " + "9" * 5_000 + "\n[model]\n", "too many digits"),
+        ("a.py", "".join(f"if x{i}:\n  cfg.model.k{i} = {i}\n" for i in range(20_000)), "conditions that are open"),
+        (
+            "a.py",
+            "".join(f"a{i} = 1\ndef f{i}():\n  cfg.model.k = a{i}\n" for i in range(20_000)),
+            "functions; at most",
+        ),
         ("a.json", '{"train_batch_size": ' + "9" * 5_000 + "}", "too many digits"),
     ],
 )
