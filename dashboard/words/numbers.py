@@ -205,7 +205,7 @@ def signed_percent(fraction: Any) -> str:
 
 
 def signed_quantity(fraction: Any) -> Quantity:
-    """Returns a signed share of 1 in percent, number and unit apart, as cells of maps draw it: "+4.7"; "±0" has none."""
+    """Returns a signed share of 1 in percent, number and unit apart, as maps draw it: "+4.7"; "±0" has none."""
     known = _as_float(fraction)
     if known is None:
         return Quantity(ABSENT)

@@ -291,8 +291,8 @@ def _tell(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:
 
 
 def execution_in(file: Path, row: int | None) -> tuple[dict[str, Any], str | None, str]:
-    """Returns an execution of a file, the model's name where the file is what a command printed, and a sentence on which
-    of its executions it is, empty where it has one only.
+    """Returns an execution of a file, the model's name where the file is what a command printed, and a sentence on
+    which of its executions it is, empty where it has one only.
 
     Args:
         file: executions as a table, or what `best --json` and `explore --json` print.
