@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
-from engine.columns.stage_layouts import canonical
+from engine.columns.stage_layouts import canonical, layout_of_word
 from engine.planners.contract import PlanCancelledError, PlanError
 from engine.planners.layerwise import plan
 from engine.planners.layerwise.library_models import evaluated, plan_model, scenario_of
@@ -190,7 +190,7 @@ def test_strategies_are_half_open_and_cover_all_layers() -> None:
 def test_a_library_model_gets_stages_on_one_kind_of_processor_and_on_two() -> None:
     made = plan_model("llama-3-70B", "h100_80g_sxm", 64, global_batch=128, tensor_par=8)
     assert made.layout is not None
-    assert sum(int(part.strip("EL").removeprefix("t*")) for part in made.layout.split("|")) == 80
+    assert sum(layout_of_word(made.layout).layers) == 80
     assert made.execution is not None
     assert made.execution["pipeline_par"] == len(made.plan.stages)
     # Its stages are those of the execution, which is evaluated and found again with them.
