@@ -75,7 +75,7 @@ def _number(options: Mapping[str, Word], *names: str) -> int | None:
 
 
 def _sections(words: Sequence[Word]) -> list[_Section]:
-    """Return the launchers among words, the outermost first, with their options."""
+    """Returns the launchers among words, the outermost first, with their options."""
     found: list[_Section] = []
     for place, word in enumerate(words):
         base = word.text.rpartition("/")[2]
@@ -97,12 +97,12 @@ def _sections(words: Sequence[Word]) -> list[_Section]:
 
 @lru_cache(maxsize=1)
 def _script(text: str, name: str, files: tuple[tuple[str, str], ...]) -> Script:
-    """Return a script, which several frameworks ask for one after the other."""
+    """Returns a script, which several frameworks ask for one after the other."""
     return read_script(text, name, dict(files))
 
 
 def launch_of(text: str, marks: Sequence[str], name: str = "", files: Mapping[str, str] | None = None) -> Launch | None:
-    """Return the command of a script that has most words beginning like one of `marks`, None where none has.
+    """Returns the command of a script that has most words beginning like one of `marks`, None where none has.
 
     Commands in quotes behind `bash -c`, here-documents, and variables that hold a command, are looked into.
 
@@ -114,6 +114,8 @@ def launch_of(text: str, marks: Sequence[str], name: str = "", files: Mapping[st
 
     Raises `LaunchError` for a script that takes more work, text or depth than launch scripts do.
     """
+    if not any(each in text for each in marks):
+        return None
     script = _script(text, name, tuple(sorted((files or {}).items())))
     beginnings = tuple(marks)
     best: tuple[tuple[int, bool, bool], Call] | None = None
@@ -158,6 +160,9 @@ def _remarks(script: Script) -> list[str]:
     if script.outside:
         named = ", ".join([*script.outside][:8])
         found.append(f"Conditions of the script ask for {named}, which nothing there sets; they count as empty.")
+    if script.argument_conditions:
+        named = "; ".join([*script.argument_conditions][:4])
+        found.append(f"The script's arguments decide conditions ({named}); values are those without any argument.")
     if script.open_conditions:
         named = "; ".join([*script.open_conditions][:4])
         found.append(
@@ -167,7 +172,7 @@ def _remarks(script: Script) -> list[str]:
 
 
 def _gpus(launchers: Sequence[Word], call: Call, script: Script, remarks: list[str]) -> _Statement | None:
-    """Return the number of GPUs that launchers and allocation say."""
+    """Returns the number of GPUs that launchers and allocation say."""
     sections = _sections(launchers)
     slurm_options: dict[str, Word] = {}
     is_step = any(each.name in slurm.COMMANDS for each in sections)
@@ -210,7 +215,7 @@ def _contradict(one: _Statement, other: _Statement | None, remarks: list[str]) -
 
 
 def _named(options: Mapping[str, Word], of_lines: set[str], *names: str) -> str:
-    """Return options as people write them, those of `#SBATCH` lines first."""
+    """Returns options as people write them, those of `#SBATCH` lines first."""
     lines = [f"--{each.replace('_', '-')}" for each in names if each in of_lines]
     words = [f"--{each.replace('_', '-')}" for each in names if each in options and each not in of_lines]
     found = [("#SBATCH ", lines), ("srun ", words)]
@@ -222,14 +227,14 @@ def _first_line(options: Mapping[str, Word], *names: str) -> int:
 
 
 def _nodes(options: Mapping[str, Word]) -> int | None:
-    """Return the number of nodes of an allocation; one where nothing says it, None where it is open."""
+    """Returns the number of nodes of an allocation; one where nothing says it, None where it is open."""
     if "nodes" not in options:
         return 1
     return _number(options, "nodes")
 
 
 def _allocated(options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
-    """Return the GPUs that Slurm allocates."""
+    """Returns the GPUs that Slurm allocates."""
     nodes = _nodes(options)
     of_node = slurm.gpus_of_node(options)
     total = _number(options, "gpus")
@@ -247,7 +252,7 @@ def _allocated(options: Mapping[str, Word], of_lines: set[str]) -> _Statement | 
 
 
 def _tasks(options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
-    """Return the processes that Slurm starts, one GPU each."""
+    """Returns the processes that Slurm starts, one GPU each."""
     total = _number(options, "ntasks")
     if total is not None:
         return _Statement(total, _named(options, of_lines, "ntasks"), options["ntasks"].line)
@@ -259,7 +264,7 @@ def _tasks(options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None
 
 
 def _started(sections: Sequence[_Section], slurm_options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
-    """Return the processes that torchrun, deepspeed or accelerate start on all nodes."""
+    """Returns the processes that torchrun, deepspeed or accelerate start on all nodes."""
     found = None
     for section in sections:
         options = section.options
@@ -298,13 +303,13 @@ def _first(options: Mapping[str, Word], *names: str) -> str | None:
 
 
 def _range(word: Word) -> int | None:
-    """Return a number of nodes; of a range such as 1:4 only one that has one number has a value."""
+    """Returns a number of nodes; of a range such as 1:4 only one that has one number has a value."""
     least, colon, most = word.text.partition(":")
     return slurm.number_of(word) if not colon or least == most else None
 
 
 def _program_end(words: Sequence[Word]) -> int:
-    """Return the place behind the program's name: a file of Python, a module behind `-m`, a script; 0 without one."""
+    """Returns the place behind the program's name: a file of Python, a module behind `-m`, a script; 0 without one."""
     for place, word in enumerate(words):
         if word.text.endswith(".py"):
             return place + 1

@@ -193,7 +193,7 @@ def _number(token: str) -> int:
 
 
 def calculate(text: str, read: Callable[[str], int], write: Callable[[str, int], None]) -> int:
-    """Return the value of an expression.
+    """Returns the value of an expression.
 
     Args:
         text: of the expression, its `$` variables put in.

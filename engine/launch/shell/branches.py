@@ -8,7 +8,7 @@ from typing import Final
 from engine.launch.shell.state import State, Variable
 from engine.launch.shell.values import Array, Segment, Value, has_hole, text_of
 
-__all__ = ["merged"]
+__all__ = ["marked", "merged", "words_of"]
 
 MOST_SHOWN: Final = 4
 """Values that an expression without a value lists."""
@@ -17,7 +17,7 @@ SHORTEST_OF_MANY: Final = 200
 
 
 def merged(state: State, name: str, candidates: Sequence[Variable | None], line: int, file: str) -> Variable | None:
-    """Return what a variable is after open branches, None where no branch sets it.
+    """Returns what a variable is after open branches, None where no branch sets it.
 
     One value in all branches is that value. Where branches only add, the longest counts. Of an argument of the script
     and a known value, the known one is the script's default. Words that the branches share are kept, values of a flag
@@ -48,7 +48,7 @@ def merged(state: State, name: str, candidates: Sequence[Variable | None], line:
     known = [each for each in distinct if not _needs_arguments(state, each)]
     if len(known) == 1 and len(known) < len(distinct):
         value = values[texts.index(known[0])]
-        return tuple(each if each.default else each._replace(default=f"${name}") for each in value)
+        return _marked(value, name)
     longest = max(distinct, key=len)
     if (
         longest
@@ -57,9 +57,25 @@ def merged(state: State, name: str, candidates: Sequence[Variable | None], line:
     ):
         return values[texts.index(longest)]
     if all(_is_flags(each) for each in distinct if each):
-        words = [_words_of(value) for value in values if text_of(value)]
+        words = [words_of(value) for value in values if text_of(value)]
         return _spaced(_merged_words(state, words, line, file))
     return _open(state, name, [*distinct, *([None] if len(given) < len(candidates) else [])], line, file)
+
+
+def marked(value: Variable | None, name: str) -> Variable | None:
+    """Returns a value as the script's default: its arguments may give another one.
+
+    Args:
+        value: of the variable.
+        name: of the variable.
+    """
+    if isinstance(value, Array):
+        return Array({key: _marked(each, name) for key, each in value.items.items()}, value.is_map)
+    return None if value is None else _marked(value, name)
+
+
+def _marked(value: Value, name: str) -> Value:
+    return tuple(each if each.default else each._replace(default=f"${name}") for each in value)
 
 
 def _merged_arrays(state: State, name: str, given: Sequence[Variable], line: int, file: str) -> Variable:
@@ -76,7 +92,7 @@ def _merged_arrays(state: State, name: str, given: Sequence[Variable], line: int
                  for key in keys}  # fmt: skip
         return Array({key: value for key, value in items.items() if isinstance(value, tuple)}, is_map=True)
     if all(any(text.startswith("-") for text in each) for each in texts if each):
-        words = [[word for value in each for word in (_words_of(value) or [value])] for each in lists if each]
+        words = [[word for value in each for word in (words_of(value) or [value])] for each in lists if each]
         return Array(dict(enumerate(_merged_words(state, words, line, file))))
     if len({len(each) for each in lists}) == 1:
         merged_items = [merged(state, f"{name}[{place}]", items, line, file)
@@ -101,7 +117,12 @@ def _open(state: State, name: str, texts: Sequence[str | None], line: int, file:
     return state.hole(f"${name} ({' or '.join(shown)})", line, file)
 
 
-def _words_of(value: Value) -> list[Value]:
+def words_of(value: Value) -> list[Value]:
+    """Returns the words of a text that is split at white space.
+
+    Args:
+        value: with its lines.
+    """
     words: list[list[Segment]] = []
     is_new = True
     for segment in value:
@@ -126,7 +147,7 @@ def _spaced(words: Sequence[Value]) -> Value:
 
 
 def _flags_of(words: Sequence[Value]) -> dict[str, list[int]]:
-    """Return the places of the words behind each flag; of `--flag=value` the place of the word itself."""
+    """Returns the places of the words behind each flag; of `--flag=value` the place of the word itself."""
     found: dict[str, list[int]] = {}
     flag = ""
     for place, word in enumerate(words):
@@ -141,7 +162,7 @@ def _flags_of(words: Sequence[Value]) -> dict[str, list[int]]:
 
 
 def _merged_words(state: State, candidates: Sequence[Sequence[Value]], line: int, file: str) -> list[Value]:
-    """Return the words of the last branch, without a value where a flag of another branch has another one."""
+    """Returns the words of the last branch, without a value where a flag of another branch has another one."""
     last = list(candidates[-1])
     flags = _flags_of(last)
     state.work.spend(4 * sum(map(len, candidates)))

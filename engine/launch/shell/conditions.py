@@ -19,7 +19,7 @@ _NUMBER: Final = re.compile(r"[+-]?\d{1,18}")
 
 
 def holds(operands: Sequence[Operand | str], has_patterns: bool) -> bool | None:
-    """Return whether a condition holds, None where its words do not decide it.
+    """Returns whether a condition holds, None where its words do not decide it.
 
     Args:
         operands: words between the brackets; operators (`&&`, `||`, `(`, `)`, `!`) as text.
@@ -51,7 +51,7 @@ def holds(operands: Sequence[Operand | str], has_patterns: bool) -> bool | None:
 
 
 def _combined(terms: Sequence[bool | str | None]) -> bool | None:
-    """Return the value of terms joined by `!`, `&&` (which binds closer) and `||`."""
+    """Returns the value of terms joined by `!`, `&&` (which binds closer) and `||`."""
     either: bool | None = False
     both: bool | None = True
     negated = False

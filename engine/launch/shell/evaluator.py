@@ -17,7 +17,7 @@ from typing import Final
 
 from engine.launch.contract import LaunchError
 from engine.launch.shell import slurm
-from engine.launch.shell.branches import merged
+from engine.launch.shell.branches import marked, merged, words_of
 from engine.launch.shell.conditions import Operand, holds
 from engine.launch.shell.expansion import Expander, Spot
 from engine.launch.shell.inputs import Input
@@ -35,11 +35,14 @@ DEEPEST: Final = 40
 """Statements within statements, and scripts within scripts together."""
 MOST_SCRIPTS: Final = 100
 """Texts that are gone through because they may be commands."""
+MOST_RECURSION: Final = 3
+"""How often a function calls itself: which call is the last one is a matter of files and programs."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[([^\]\n]{0,200})\])?(\+?)=(.*)", re.DOTALL)
 _DECLARING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
-_WRITING: Final = frozenset({"echo", "printf", "cat", "tee", "grep", "sed", "awk"})
+_RUNNING: Final = _SHELLS | {"sbatch", "srun", "salloc", "ssh", "qsub", "at"}
+"""Programs that run what they get as input."""
 _KEYWORDS: Final = frozenset(
     {"then", "else", "elif", "do", "done", "fi", "if", "while", "until", "esac", "in", "{", "}", "!", "time", ";;"}
 )
@@ -79,6 +82,8 @@ class _Evaluator:
         self.files = files
         self.functions: dict[str, tuple[Node, Source]] = {}
         self.called: set[str] = set()
+        self.active: list[str] = []
+        """Functions that are being gone through."""
         self.frame = _Frame()
         self.source = Source(b"", name)
         self.depth = 0
@@ -120,16 +125,22 @@ class _Evaluator:
             self.state.put(name, (Segment(word.text, word.line, word.file),))
 
     def _uncalled(self) -> None:
-        """Go through functions that nothing in the script calls by name."""
+        """Goes through functions that nothing in the script calls by name."""
         for name, (body, source) in list(self.functions.items()):
             if name not in self.called:
                 self.called.add(name)
                 self._isolated(partial(self._within, source, partial(self._run, body)))
 
     def _held_in_variables(self) -> None:
-        """Go through variables that hold commands which nothing runs here."""
+        """Goes through variables that hold commands which nothing runs here."""
         for value in list(self.state.variables.values()):
-            if isinstance(value, tuple) and "--" in text_of(value):
+            if not isinstance(value, tuple) or "--" not in (text := text_of(value)):
+                continue
+            if text.lstrip().startswith("-"):  # flags of a command that is elsewhere
+                words = [self.state.holes.word(each, value[0].line, value[0].file) for each in words_of(value)]
+                self.state.work.add_words(len(words))
+                self.script.calls.append(Call(words, (), self.script.directives, is_held=True))
+            else:
                 self._held(value, ())
 
     def _held(self, value: Value, wrappers: tuple[list[Word], ...]) -> None:
@@ -142,7 +153,7 @@ class _Evaluator:
         self, value: Value, wrappers: tuple[list[Word], ...], *, is_held: bool = False, is_isolated: bool = True,
         arguments: tuple[Value, ...] | None = None, directives: Mapping[str, Word] | None = None,
     ) -> None:  # fmt: skip
-        """Go through a value as a script."""
+        """Goes through a value as a script."""
         data = text_of(value).encode("utf-8", "replace")
         self.state.work.copy(len(data))
         self.state.work.spend(10 + len(data) // 4)
@@ -170,7 +181,7 @@ class _Evaluator:
             self.frame, self.state.arguments = before, before_arguments
 
     def _isolated(self, run: Callable[[], object]) -> None:
-        """Go through statements whose variables are lost afterwards."""
+        """Goes through statements whose variables are lost afterwards."""
         self.state.begin()
         self.nesting += 1
         try:
@@ -196,7 +207,7 @@ class _Evaluator:
     # Statements
 
     def _statements(self, node: Node) -> None:
-        """Go through the children of a node in order."""
+        """Goes through the children of a node in order."""
         loose: list[Node] = []
         for child in children_of(node):
             if child.type in _STATEMENTS:
@@ -210,7 +221,7 @@ class _Evaluator:
         self._loose(loose)
 
     def _loose(self, nodes: list[Node]) -> None:
-        """Read the words of what is no statement."""
+        """Reads the words of what is no statement."""
         if not nodes:
             return
         first, last = nodes[0], nodes[-1]
@@ -218,11 +229,11 @@ class _Evaluator:
         self._unparsed(first.start_byte, last.end_byte, first.start_point.row)
 
     def _unparsed(self, start: int, end: int, row: int) -> None:
-        """Read text that is no shell syntax word by word."""
+        """Reads text that is no shell syntax word by word."""
         self._words(start, end, row, skips_keywords=True)
 
     def _words(self, start: int, end: int, row: int, *, skips_keywords: bool = False) -> Outcome:
-        """Go through the commands of a text without compound ones; return the outcome of the last."""
+        """Goes through the commands of a text without compound ones; returns the outcome of the last."""
         text = self.source.text(start, end)
         self.state.work.spend(8 + len(text) // 4)
         words: list[Raw] = []
@@ -245,7 +256,7 @@ class _Evaluator:
         return self._simple(words) if words else outcome
 
     def _run(self, node: Node) -> Outcome:
-        """Go through a statement; return its outcome."""
+        """Goes through a statement; returns its outcome."""
         self.state.work.spend(12)
         self.depth += 1
         if self.depth > DEEPEST:
@@ -314,6 +325,7 @@ class _Evaluator:
             node = parts[0]
         outcome = self._run(node)
         condition = node
+        default = self._without_arguments([node]) if outcome is None else None
         for sign, right in reversed(chain):
             self.state.work.spend(2)
             if right.type not in _STATEMENTS:
@@ -324,20 +336,50 @@ class _Evaluator:
                     [self._shown(condition)],
                     self._spot(right),
                     False,
+                    None if default is None else 0 if default == (sign == "&&") else -1,
                 )
+                default = default if default == (sign == "||") else None
             elif (outcome is False) == (sign == "||"):
                 outcome = self._run(right)
+                default = self._without_arguments([right]) if outcome is None else None
             condition = right if right.type == "test_command" else condition
         return outcome
+
+    def _without_arguments(self, tests: Sequence[Node]) -> bool | None:
+        """Returns the outcome of a condition if the script has no arguments, None where they do not decide."""
+        if self.state.has_no_arguments or any(each.type not in _TESTS for each in tests):
+            return None
+        self.state.has_no_arguments = True
+        try:
+            outcome: Outcome = None
+            for test in tests:
+                outcome = self._run(test)
+        finally:
+            self.state.has_no_arguments = False
+        return outcome if isinstance(outcome, bool) else None
 
     def _shown(self, node: Node) -> str:
         text = self.source.text(node.start_byte, min(node.end_byte, node.start_byte + 400))
         return self.state.holes.shown(" ".join(text.split()))[:100]
 
     def _open_branches(
-        self, bodies: Sequence[Callable[[], object]], conditions: Sequence[str], spot: Spot, is_exhaustive: bool
+        self,
+        bodies: Sequence[Callable[[], object]],
+        conditions: Sequence[str],
+        spot: Spot,
+        is_exhaustive: bool,
+        default: int | None = None,
     ) -> Outcome:
-        """Go through branches of which nobody knows the one that is taken, and merge their variables."""
+        """Goes through branches of which nobody knows the one that is taken, and merge their variables.
+
+        Args:
+            bodies: branches, in their order.
+            conditions: as the script has them.
+            spot: of the statement.
+            is_exhaustive: whether one of the branches is surely taken.
+            default: number of the branch without arguments of the script, -1 for none of them; None where arguments do
+                not decide.
+        """
         results: list[dict[str, Variable | None]] = [] if is_exhaustive else [{}]
         before = self.frame
         calls = len(self.script.calls)
@@ -357,12 +399,18 @@ class _Evaluator:
         for name in names:
             now = self.state.variables.get(name)
             self.state.work.spend(len(results))
-            value = merged(self.state, name, [each.get(name, now) if name in each else now for each in results],
-                           spot.line, spot.file)  # fmt: skip
+            candidates = [each.get(name, now) for each in results]
+            if default is not None:
+                value = candidates[default if is_exhaustive else default + 1]
+                if any(value != each for each in candidates):
+                    value = marked(value, name)
+            else:
+                value = merged(self.state, name, candidates, spot.line, spot.file)
             if value is not None:
                 self.state.put(name, value)
         if names or any(len(each.words) > 3 for each in self.script.calls[calls:]):
-            self.script.open_conditions |= dict.fromkeys(each for each in conditions if each)
+            noted = self.script.open_conditions if default is None else self.script.argument_conditions
+            noted |= dict.fromkeys(each for each in conditions if each)
         return None
 
     def _if(self, node: Node) -> None:
@@ -378,6 +426,7 @@ class _Evaluator:
         bodies: list[Callable[[], object]] = []
         conditions: list[str] = []
         is_exhaustive = False
+        default: int | None = -1
         for tests, body in clauses:
             outcome: Outcome = True
             if tests:
@@ -392,13 +441,16 @@ class _Evaluator:
                 run()
                 self.nesting -= 1
                 return
+            if default == -1:
+                without = True if outcome is True else self._without_arguments(tests)
+                default = None if without is None else len(bodies) if without else -1
             bodies.append(run)
             if outcome is True:
                 is_exhaustive = True
                 break
             conditions.append(self._between(tests))
         if bodies:
-            self._open_branches(bodies, conditions, self._spot(node), is_exhaustive)
+            self._open_branches(bodies, conditions, self._spot(node), is_exhaustive, default)
 
     @staticmethod
     def _clause(node: Node) -> tuple[list[Node], list[Node]]:
@@ -431,6 +483,8 @@ class _Evaluator:
         shown = ""
         is_exhaustive = False
         falls_through = False
+        default: int | None = -1
+        without: str | None = None
         for child in children_of(node):
             if child.type == "in":
                 is_subject = False
@@ -438,6 +492,9 @@ class _Evaluator:
                 raw = self._raw(child)
                 subject = self.expander.operand(self.expander.pieces(raw.text), raw.spot)
                 text = self._known(subject)
+                self.state.has_no_arguments, before = True, self.state.has_no_arguments
+                without = self._known(subject)
+                self.state.has_no_arguments = before
                 shown = f"case {self.state.holes.shown(raw.text)[:80]}"
             elif child.type == "case_item":
                 patterns = [each for place, each in enumerate(child.children)
@@ -460,12 +517,16 @@ class _Evaluator:
                     if falls_through:
                         continue
                     return
+                if default == -1:
+                    matches_without = self._matches(without, patterns)
+                    default = None if matches_without is None else len(bodies) if matches_without else -1
                 bodies.append(run)
                 if matches is True:
                     is_exhaustive = True
                     break
         if bodies:
-            self._open_branches(bodies, [shown], self._spot(node), is_exhaustive)
+            default = None if without is None else default
+            self._open_branches(bodies, [shown], self._spot(node), is_exhaustive, default)
 
     def _matches(self, text: str | None, patterns: Sequence[Node]) -> bool | None:
         outcome: bool | None = False
@@ -482,18 +543,19 @@ class _Evaluator:
         return outcome
 
     def _known(self, pieces: Sequence[tuple[str, bool]]) -> str | None:
-        """Return the text of a condition's word, variables of the environment being empty; None where it is open."""
+        """Returns the text of a condition's word, variables of the environment being empty; None where it is open."""
         text = "".join(part for part, _ in pieces)
         if not has_hole(text):
             return text
         for hole in self.state.holes.within(text):
-            if not hole.name:
+            if hole.name:
+                self.state.outside[hole.name] = None
+            elif not (hole.is_argument and self.state.has_no_arguments):
                 return None
-            self.state.outside[hole.name] = None
-        return re.sub("[\ue000-\uf8ff]", "", text)
+        return self.state.holes.without_any(text)
 
     def _test(self, node: Node) -> bool | None:
-        """Return whether `[ ... ]` or `[[ ... ]]` holds, None where that is open."""
+        """Returns whether `[ ... ]` or `[[ ... ]]` holds, None where that is open."""
         is_double = node.children[0].type == "[["
         if node.children[0].type == "((":
             number = self.expander.number(self._inside(node, "((", "))"), self._spot(node))
@@ -559,7 +621,7 @@ class _Evaluator:
         self._repeat(run, spot)
 
     def _listed(self, start: int, end: int, row: int) -> list[Value]:
-        """Return the words of a list."""
+        """Returns the words of a list."""
         text = self.source.text(start, end)
         spot = self.source.spot(start, row)
         found: list[Value] = []
@@ -587,10 +649,12 @@ class _Evaluator:
             self._repeat(run, spot)
         else:
             condition = self._between(tests) if tests else ""
-            self._open_branches([partial(self._repeat, run, spot)], [condition], spot, False)
+            without = self._without_arguments(tests)
+            default = None if without is None else -1 if without is is_until else 0
+            self._open_branches([partial(self._repeat, run, spot)], [condition], spot, False, default)
 
     def _repeat(self, run: Callable[[], object], spot: Spot) -> None:
-        """Go through the body of a loop that may run several times: what it changes each time has no value."""
+        """Goes through the body of a loop that may run several times: what it changes each time has no value."""
         self.nesting += 1
         calls = len(self.script.calls)
         self.state.begin()
@@ -615,7 +679,7 @@ class _Evaluator:
             self.nesting -= 1
 
     def _changing(self, name: str, before: Variable, after: Variable | None, spot: Spot) -> Variable:
-        """Return what a variable is at the beginning of any round of a loop."""
+        """Returns what a variable is at the beginning of any round of a loop."""
         hole = self.state.hole(f"${name} (changes in the loop on line {spot.line})", spot.line, spot.file)
         if isinstance(before, Array) or isinstance(after, Array):
             if isinstance(before, Array):
@@ -642,12 +706,16 @@ class _Evaluator:
     def _call_function(self, name: str, arguments: tuple[Value, ...]) -> None:
         body, source = self.functions[name]
         self.called.add(name)
+        if self.active.count(name) >= MOST_RECURSION:
+            return
         before = self.state.arguments
         self.state.arguments = arguments
         self.nesting += 1
         try:
+            self.active.append(name)
             self._within(source, partial(self._run, body))
         finally:
+            self.active.pop()
             self.nesting -= 1
             self.state.arguments = before
 
@@ -663,7 +731,7 @@ class _Evaluator:
         return outcome
 
     def _input(self, given: Input, wrappers: list[list[Word]]) -> None:
-        """Go through a here-document, which often is a script."""
+        """Goes through a here-document, which often is a script."""
         self.scripts += 1
         if self.scripts > MOST_SCRIPTS:
             return
@@ -678,7 +746,7 @@ class _Evaluator:
         else:
             value = self.expander.text_value(text, spot)
         directives = {**(self.frame.directives or {}), **slurm.directives(text_of(value), spot.file, value)}
-        is_held = not wrappers or _base(wrappers[0][0].text) in _WRITING
+        is_held = not any(_base(word.text) in _RUNNING for words in wrappers for word in words)
         self._nested(value, (*self.frame.wrappers, *wrappers), directives=directives, is_held=is_held)
 
     def _command(self, node: Node) -> Outcome:
@@ -689,7 +757,7 @@ class _Evaluator:
         return outcome
 
     def _simple(self, words: Sequence[Raw]) -> Outcome:
-        """Go through a command that is no compound: assignments, and what follows them."""
+        """Goes through a command that is no compound: assignments, and what follows them."""
         if not words:
             return _RAN
         self.state.work.spend(10)
@@ -727,7 +795,7 @@ class _Evaluator:
         return self._named(fields, spots, prefixes)
 
     def _named(self, fields: list[Value], spots: list[Spot], prefixes: Mapping[str, Value]) -> Outcome:
-        """Go through a command whose words are known; the first says what it does."""
+        """Goes through a command whose words are known; the first says what it does."""
         name = text_of(fields[0])
         spot = spots[0]
         if name in ("true", ":"):
@@ -745,6 +813,8 @@ class _Evaluator:
             texts = [text_of(each) for each in fields]
             if "--" in texts:
                 self.state.arguments = tuple(fields[texts.index("--") + 1 :])
+        elif name == "getopts" and self.state.has_no_arguments:
+            return False
         elif name in ("read", "mapfile", "readarray", "getopts"):
             self._read_names(name, fields[1:], spot)
             return None
@@ -797,6 +867,8 @@ class _Evaluator:
             self.state.work.spend(10 + len(text) // 4)
             self._within(source, partial(self._parsed, source))
             self.state.arguments = arguments
+            return
+        if self.frame.is_held:
             return
         self.state.missing_files.append(MissingFile(shown[:200], spot.line))
         if not _ENVIRONMENTS.fullmatch(shown):
@@ -875,7 +947,7 @@ class _Evaluator:
         self._set(name, value, is_exported)
 
     def _elsewhere(self, name: str, spot: Spot) -> Value:
-        """Return what a variable may already hold that nothing in the script set before."""
+        """Returns what a variable may already hold that nothing in the script set before."""
         return self.state.hole(f"${name}", spot.line, spot.file) if self.state.may_be_set_elsewhere else ()
 
     def _set(self, name: str, value: Value, is_exported: bool) -> None:
@@ -908,6 +980,8 @@ class _Evaluator:
         return Array(items, before.is_map)
 
 
+_TESTS: Final = frozenset({"test_command", "list", "negated_command", "compound_statement", "command"})
+"""Conditions that arguments of the script may decide."""
 _SIMPLE: Final = frozenset(
     {"command", "declaration_command", "unset_command", "variable_assignment", "variable_assignments"}
 )
@@ -931,7 +1005,7 @@ def _base(text: str) -> str:
 
 
 def _command_in(texts: Sequence[str]) -> int | None:
-    """Return the place of the script that a command gives a shell behind `-c`."""
+    """Returns the place of the script that a command gives a shell behind `-c`."""
     for place, text in enumerate(texts):
         if _base(text) in _SHELLS:
             for at in range(place + 1, len(texts)):
@@ -977,7 +1051,7 @@ def _without_redirections(words: Sequence[Raw]) -> Iterator[Raw]:
 
 
 def read_script(text: str, name: str = "", files: Mapping[str, str] | None = None) -> Script:
-    """Return the commands and variables of a script of the shell.
+    """Returns the commands and variables of a script of the shell.
 
     Args:
         text: of the script.

@@ -28,7 +28,7 @@ class Spot(NamedTuple):
     counts_rows: bool = True
 
     def at(self, row: int) -> int:
-        """Return the line of a row of the word."""
+        """Returns the line of a row of the word."""
         return self.line + row if self.counts_rows else self.line
 
 
@@ -47,12 +47,12 @@ class Expander:
         self.state = state
 
     def pieces(self, raw: str) -> tuple[Piece, ...]:
-        """Return the pieces of a word as it is written."""
+        """Returns the pieces of a word as it is written."""
         self.state.work.spend(2 + len(raw) // 8)
         return parse_word(raw) if len(raw) <= CACHED else parse_word.__wrapped__(raw)
 
     def value(self, pieces: Iterable[Piece], spot: Spot) -> Value:
-        """Return pieces as one value, as on the right of an assignment."""
+        """Returns pieces as one value, as on the right of an assignment."""
         found: list[Segment] = []
         for piece in pieces:
             if isinstance(piece, Literal):
@@ -63,12 +63,12 @@ class Expander:
         return tuple(found)
 
     def text_value(self, text: str, spot: Spot) -> Value:
-        """Return text in which quotes are letters, such as a here-document, with its variables put in."""
+        """Returns text in which quotes are letters, such as a here-document, with its variables put in."""
         self.state.work.spend(2 + len(text) // 8)
         return self.value(parse_text(text), spot)
 
     def operand(self, pieces: Iterable[Piece], spot: Spot) -> list[tuple[str, bool]]:
-        """Return the texts of a condition's word or of a pattern, each with whether it was quoted."""
+        """Returns the texts of a condition's word or of a pattern, each with whether it was quoted."""
         found: list[tuple[str, bool]] = []
         for piece in pieces:
             if isinstance(piece, Literal):
@@ -83,7 +83,7 @@ class Expander:
         return found
 
     def fields(self, pieces: Sequence[Piece], spot: Spot) -> list[Value]:
-        """Return the words that a word becomes: values without quotes are split, arrays are many."""
+        """Returns the words that a word becomes: values without quotes are split, arrays are many."""
         done: list[Value] = []
         current: list[Segment] | None = None
 
@@ -131,7 +131,7 @@ class Expander:
         return done
 
     def _split(self, text: str) -> list[tuple[bool, str | None]]:
-        """Return the parts of an unquoted text; True begins a new word, None adds nothing to it."""
+        """Returns the parts of an unquoted text; True begins a new word, None adds nothing to it."""
         self.state.work.copy(len(text))
         separators = self.state.variables.get("IFS")
         signs = text_of(separators) if isinstance(separators, tuple) else " \t\n"
@@ -172,9 +172,11 @@ class Expander:
         return self.state.hole(source, line, spot.file)
 
     def number(self, text: str, spot: Spot) -> int | None:
-        """Return the value of an arithmetic expression, None where it has none."""
+        """Returns the value of an arithmetic expression, None where it has none."""
         given = text_of(self.text_value(text, spot)) if "$" in text or "`" in text else text
         self.state.work.spend(5 + len(given) // 4)
+        if self.state.has_no_arguments and all(each.is_argument for each in self.state.holes.within(given)):
+            given = self.state.holes.without_any(given)
         if has_hole(given):
             return None
         try:
@@ -230,13 +232,13 @@ class Expander:
         return changed if isinstance(current, list) else changed[0]
 
     def _is_absent(self, given: Parameter, spot: Spot) -> bool:
-        """Return whether a variable without a value is known to have none."""
+        """Returns whether a variable without a value is known to have none."""
         if given.name.isdecimal() and given.name != "0":
             return self.state.arguments is not None and not self._has_open_arguments()
         return given.name in self.state.variables
 
     def _of_absent(self, given: Parameter, spot: Spot) -> Value | Chosen:
-        """Return what `${X...}` is of a variable that has no value."""
+        """Returns what `${X...}` is of a variable that has no value."""
         if given.is_length:
             return (Segment("0", spot.at(given.row), spot.file),)
         if given.operator in ("=", ":="):
@@ -246,7 +248,7 @@ class Expander:
         return Chosen(given.rest) if given.operator in ("-", ":-") else ()
 
     def _current(self, given: Parameter, spot: Spot) -> Value | list[Value] | None:
-        """Return what a variable holds, several values for all of an array, None where it is not set."""
+        """Returns what a variable holds, several values for all of an array, None where it is not set."""
         name, state = given.name, self.state
         if name in ("@", "*"):
             if state.arguments is None:
@@ -276,7 +278,7 @@ class Expander:
         return value if self.number(given.index, spot) == 0 else None
 
     def key(self, index: str, array: Array | None, spot: Spot) -> int | str | None:
-        """Return the key of an array's item, None where it has no value."""
+        """Returns the key of an array's item, None where it has no value."""
         if array is not None and array.is_map:
             return text_of(self.value(self.pieces(index), spot))
         number = self.number(index, spot)
@@ -338,7 +340,7 @@ class Expander:
     def _chosen(
         self, given: Parameter, current: Value | list[Value] | None, absent: Value, spot: Spot
     ) -> Value | list[Value] | Chosen:
-        """Return what `${X:-d}` and its like choose."""
+        """Returns what `${X:-d}` and its like choose."""
         state, operator = self.state, given.operator
         text = None if current is None else text_of(joined(current) if isinstance(current, list) else current)
         if text is None or state.is_nothing(text):
@@ -377,7 +379,7 @@ class Expander:
         return chosen
 
     def _part(self, given: Parameter, current: Value | list[Value], spot: Spot, unknown: Value) -> Value | list[Value]:
-        """Return `${X:start:length}`."""
+        """Returns `${X:start:length}`."""
         start_text, colon, length_text = given.rest_source.partition(":")
         start = self.number(start_text, spot)
         length = self.number(length_text, spot) if colon else None
@@ -398,7 +400,7 @@ class Expander:
         return current[start:end] if isinstance(current, list) else _cut(current, start, end)
 
     def _changed(self, given: Parameter, value: Value, spot: Spot) -> Value | None:
-        """Return a value without a pattern, with something replaced or in other letters; None where that is open."""
+        """Returns a value without a pattern, with something replaced or in other letters; None where that is open."""
         operator, text = given.operator, text_of(value)
         if operator[0] in "#%":
             pieces = self.operand(given.rest, spot)
@@ -440,7 +442,7 @@ def _change_first(value: Value, change: object) -> Value:
 
 
 def _extend(found: list[Segment], value: Value) -> None:
-    """Append segments; those of one line become one."""
+    """Appends segments; those of one line become one."""
     for each in value:
         if not each.text:
             continue

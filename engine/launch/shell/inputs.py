@@ -32,7 +32,7 @@ class Input:
 
 
 def take_inputs(data: bytes) -> tuple[bytes, list[Input]]:
-    """Return a script without its here-documents, every other place the same, and the here-documents.
+    """Returns a script without its here-documents, every other place the same, and the here-documents.
 
     Args:
         data: text of the script in UTF-8.
@@ -121,7 +121,7 @@ def take_inputs(data: bytes) -> tuple[bytes, list[Input]]:
 
 
 def _lines(text: str) -> dict[str, list[int]]:
-    """Return where lines begin, by their text; those after tabs by one tab and the rest."""
+    """Returns where lines begin, by their text; those after tabs by one tab and the rest."""
     found: dict[str, list[int]] = {}
     place = 0
     for line in text.split("\n"):
@@ -133,7 +133,7 @@ def _lines(text: str) -> dict[str, list[int]]:
 
 
 def _blanked(data: bytes, taken: list[tuple[int, int]]) -> bytes:
-    """Return a text with spaces where something was taken out; line ends stay."""
+    """Returns a text with spaces where something was taken out; line ends stay."""
     parts: list[bytes] = []
     place = 0
     for start, end in taken:

@@ -45,11 +45,11 @@ class Pattern:
         self._length = len(tokens)
 
     def can_match(self, text: str) -> bool:
-        """Return whether a text is short enough to be matched."""
+        """Returns whether a text is short enough to be matched."""
         return self.is_readable and len(text) * max(self._length, 1) <= MOST_WORK
 
     def matches(self, text: str) -> bool:
-        """Return whether the pattern stands for a whole text."""
+        """Returns whether the pattern stands for a whole text."""
         if len(self.segments) == 1:
             return len(text) == len(self.segments[0]) and _fits(self.segments[0], text, 0)
         last = self.segments[-1]
@@ -58,7 +58,7 @@ class Pattern:
         return end is not None and place >= end and _fits(last, text, place)
 
     def prefix(self, text: str, longest: bool) -> int | None:
-        """Return the length of the shortest or longest beginning of a text that the pattern stands for."""
+        """Returns the length of the shortest or longest beginning of a text that the pattern stands for."""
         if not longest or len(self.segments) == 1:
             return self._earliest(text, self.segments)
         end = self._earliest(text, self.segments[:-1])
@@ -71,7 +71,7 @@ class Pattern:
         return None
 
     def suffix(self, text: str, longest: bool) -> int | None:
-        """Return the length of the shortest or longest end of a text that the pattern stands for."""
+        """Returns the length of the shortest or longest end of a text that the pattern stands for."""
         mirrored = Pattern([])
         mirrored.segments = [segment[::-1] for segment in self.segments[::-1]]
         return mirrored.prefix(text[::-1], longest)

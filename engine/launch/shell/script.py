@@ -50,6 +50,8 @@ class Script:
     """Variables that conditions ask for and nothing in the script sets; they count as empty."""
     open_conditions: dict[str, None] = field(default_factory=dict)
     """Conditions that nothing decides and something depends on."""
+    argument_conditions: dict[str, None] = field(default_factory=dict)
+    """Conditions that the script's arguments decide; values are those without any argument."""
     not_understood: list[int] = field(default_factory=list)
     """Lines that are no shell syntax; their words are read one by one."""
     work: int = 0
@@ -57,5 +59,5 @@ class Script:
 
     @property
     def commands(self) -> list[list[Word]]:
-        """Return the words of every command."""
+        """Returns the words of every command."""
         return [each.words for each in self.calls]

@@ -24,7 +24,7 @@ _LARGEST: Final = 10**7
 
 
 def directives(text: str, file: str, value: Value = ()) -> dict[str, Word]:
-    """Return the options of a script's `#SBATCH` lines, by name with underscores.
+    """Returns the options of a script's `#SBATCH` lines, by name with underscores.
 
     Args:
         text: of the script.
@@ -54,7 +54,7 @@ def _line_of(value: Value, place: int) -> int:
 
 
 def options_of(words: Sequence[Word]) -> dict[str, Word]:
-    """Return the options of a command of Slurm up to the program that it starts; empty for other commands.
+    """Returns the options of a command of Slurm up to the program that it starts; empty for other commands.
 
     Args:
         words: of the command.
@@ -105,7 +105,7 @@ _WITH_VALUES: Final = frozenset({
 
 
 def number_of(word: Word | None) -> int | None:
-    """Return the number that an option gives, None where it gives none."""
+    """Returns the number that an option gives, None where it gives none."""
     if word is None or word.unknown:
         return None
     text = word.text.rpartition(":")[2]
@@ -113,7 +113,7 @@ def number_of(word: Word | None) -> int | None:
 
 
 def gpus_of_node(options: Mapping[str, Word]) -> tuple[str, Word] | None:
-    """Return the option that says how many GPUs a node has, with its value, None where none does."""
+    """Returns the option that says how many GPUs a node has, with its value, None where none does."""
     if number_of(options.get("gpus_per_node")) is not None:
         return "--gpus-per-node", options["gpus_per_node"]
     gres = options.get("gres")
@@ -123,7 +123,7 @@ def gpus_of_node(options: Mapping[str, Word]) -> tuple[str, Word] | None:
 
 
 def variables(options: Mapping[str, Word]) -> dict[str, Word]:
-    """Return the variables that Slurm sets for options.
+    """Returns the variables that Slurm sets for options.
 
     Args:
         options: by name with underscores.

@@ -37,7 +37,7 @@ class Source:
 
     @classmethod
     def of(cls, data: bytes, name: str, segments: Value = ()) -> Source:
-        """Return a text ready to be parsed."""
+        """Returns a text ready to be parsed."""
         starts: list[int] = []
         place = 0
         for segment in segments:
@@ -47,7 +47,7 @@ class Source:
         return cls(rest, name, tuple(starts), segments, tuple(inputs), data)
 
     def inputs_of(self, node: Node) -> list[Input]:
-        """Return the here-documents of a command: their operators are within it, or the next thing behind it."""
+        """Returns the here-documents of a command: their operators are within it, or the next thing behind it."""
         if not self.inputs:
             return []
         found: list[Input] = []
@@ -59,12 +59,12 @@ class Source:
         return found
 
     def spot(self, place: int, row: int) -> Spot:
-        """Return where a place of the text was written."""
+        """Returns where a place of the text was written."""
         if not self.segments:
             return Spot(row + 1, self.name)
         segment = self.segments[max(0, bisect_right(self.starts, place) - 1)]
         return Spot(segment.line, segment.file, counts_rows=False)
 
     def text(self, start: int, end: int) -> str:
-        """Return a part of the text."""
+        """Returns a part of the text."""
         return self.data[start:end].decode("utf-8", "replace")

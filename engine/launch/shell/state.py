@@ -31,10 +31,12 @@ class State:
         self.missing_files: list[MissingFile] = []
         self.may_be_set_elsewhere = False
         """Whether a file that is not at hand may set variables that nothing else sets."""
+        self.has_no_arguments = False
+        """Whether a condition is asked for as if the script had no arguments."""
         self._journals: list[dict[str, Variable | None]] = []
 
     def put(self, name: str, value: Variable) -> None:
-        """Set a variable."""
+        """Sets a variable."""
         before = self.variables.get(name)
         self.work.spend(1 + (len(value.items) if isinstance(value, Array) else len(value)))
         self.work.hold(length_of(value) - length_of(before))
@@ -42,7 +44,7 @@ class State:
         self.variables[name] = value
 
     def remove(self, name: str) -> None:
-        """Unset a variable: it is known to have no value, as an array without items."""
+        """Unsets a variable: it is known to have no value, as an array without items."""
         self.put(name, Array({}))
 
     def _note(self, name: str, before: Variable | None) -> None:
@@ -50,11 +52,11 @@ class State:
             self._journals[-1].setdefault(name, before)
 
     def begin(self) -> None:
-        """Begin a branch or a subshell that `rollback` ends."""
+        """Begins a branch or a subshell that `rollback` ends."""
         self._journals.append({})
 
     def rollback(self) -> dict[str, Variable | None]:
-        """Undo what was set since `begin`; return the variables that were set, with their last values."""
+        """Undoes what was set since `begin`; returns the variables that were set, with their last values."""
         journal = self._journals.pop()
         values = {name: self.variables.get(name) for name in journal}
         for name, before in journal.items():
@@ -67,7 +69,7 @@ class State:
         return values
 
     def hole(self, expression: str, line: int, file: str, name: str = "", *, is_argument: bool = False) -> Value:
-        """Return an expression without a value.
+        """Returns an expression without a value.
 
         Args:
             expression: as the script has it.
@@ -79,7 +81,7 @@ class State:
         return (Segment(self.holes.sign(Hole(" ".join(expression.split()), name, is_argument)), line, file),)
 
     def unset(self, expression: str, name: str, line: int, file: str) -> Value:
-        """Return a variable that nothing in the script sets."""
+        """Returns a variable that nothing in the script sets."""
         if (name.isdecimal() and name != "0") or name in ("@", "*", "#", "OPTARG", "OPTIND"):
             return self.hole(expression, line, file, is_argument=True)
         if name in _ALWAYS_OPEN or self.may_be_set_elsewhere:
@@ -87,7 +89,7 @@ class State:
         return self.hole(expression, line, file, name)
 
     def is_nothing(self, text: str) -> bool:
-        """Return whether a text is only an argument or a variable of the environment, empty if nobody gives it."""
+        """Returns whether a text is only an argument or a variable of the environment, empty if nobody gives it."""
         if len(text) != 1:
             return False
         holes = self.holes.within(text)

@@ -29,7 +29,7 @@ def _language() -> tree_sitter.Language:
 
 
 def parse(text: bytes) -> Node:
-    """Return the root of a script's syntax tree.
+    """Returns the root of a script's syntax tree.
 
     Args:
         text: of the script, in UTF-8.
@@ -50,12 +50,14 @@ def parse(text: bytes) -> Node:
         tree = tree_sitter.Parser(_language()).parse(lambda offset, _point: text[offset : offset + 65536],
                                                      progress_callback=stops)  # fmt: skip
     except ValueError:
-        raise LaunchError("The script is long and is no shell syntax; give the command that it starts.") from None
+        raise LaunchError(
+            "The script is too long, or too far from shell syntax, to be read; give the command that it starts."
+        ) from None
     return tree.root_node
 
 
 def first_fault(root: Node) -> int:
-    """Return the line of the first fault of syntax in a tree that has one."""
+    """Returns the line of the first fault of syntax in a tree that has one."""
     node = root
     while True:
         inner = next((each for each in children_of(node) if each.has_error or each.is_missing), None)
@@ -65,7 +67,7 @@ def first_fault(root: Node) -> int:
 
 
 def children_of(node: Node) -> Iterator[Node]:
-    """Yield the children of a node, one after the other where they are many."""
+    """Yields the children of a node, one after the other where they are many."""
     if node.child_count < MANY:
         yield from node.children
         return

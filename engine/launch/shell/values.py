@@ -28,8 +28,8 @@ __all__ = [
     "without_holes",
 ]
 
-MOST_WORK: Final = 1_000_000
-"""Units of work of a script; a statement takes some 30, a copied text one for 64 characters."""
+MOST_WORK: Final = 500_000
+"""Units of work of a script, about 2 microseconds each; published launch scripts take 1,000 to 20,000."""
 MOST_TEXT: Final = 8_000_000
 """Characters that variables hold together."""
 MOST_WORDS: Final = 200_000
@@ -95,7 +95,7 @@ class Holes:
         self._by_sign: dict[str, Hole] = {}
 
     def sign(self, hole: Hole) -> str:
-        """Return the character for an expression; beyond 6,399 expressions they share the last one."""
+        """Returns the character for an expression; beyond 6,399 expressions they share the last one."""
         hole = Hole(hole.expression[:_LONGEST], hole.name, hole.is_argument)
         found = self._known.get(hole)
         if found is None:
@@ -109,15 +109,19 @@ class Holes:
         return found
 
     def within(self, text: str) -> list[Hole]:
-        """Return the expressions without a value in a text, each once."""
+        """Returns the expressions without a value in a text, each once."""
         return [self._by_sign[sign] for sign in dict.fromkeys(_HOLE.findall(text)) if sign in self._by_sign]
 
     def shown(self, text: str) -> str:
-        """Return a text with its expressions written out."""
+        """Returns a text with its expressions written out."""
         return _HOLE.sub(lambda found: self._by_sign.get(found[0], Hole("?")).expression, text)
 
+    def without_any(self, text: str) -> str:
+        """Returns a text as it is if nothing is given from outside: a number of arguments is 0, the rest is empty."""
+        return _HOLE.sub(lambda found: "0" if self._by_sign[found[0]].expression in ("$#", "${#}") else "", text)
+
     def word(self, value: Value, line: int, file: str) -> Word:
-        """Return a value as a word; `line` and `file` count where it is empty."""
+        """Returns a value as a word; `line` and `file` count where it is empty."""
         text = text_of(value)
         first = next((each for each in value if each.text), None)
         line, file = (first.line, first.file) if first is not None else (line, file)
@@ -137,19 +141,19 @@ class Work:
         self.held = 0
 
     def spend(self, units: int) -> None:
-        """Count work. Raises `LaunchError` where it becomes too much."""
+        """Counts work. Raises `LaunchError` where it becomes too much."""
         self.done += units
         if self.done > MOST_WORK:
             raise LaunchError("The script takes more work than launch scripts do; give the command that it starts.")
 
     def copy(self, length: int) -> None:
-        """Count the making of a text of a length. Raises `LaunchError` where it becomes too much."""
+        """Counts the making of a text of a length. Raises `LaunchError` where it becomes too much."""
         if length > MOST_TEXT:
             self.hold(length)
         self.spend(1 + length // 64)
 
     def hold(self, more: int) -> None:
-        """Count characters that variables hold. Raises `LaunchError` where they become too many."""
+        """Counts characters that variables hold. Raises `LaunchError` where they become too many."""
         self.held += more
         if self.held > MOST_TEXT:
             raise LaunchError(
@@ -157,7 +161,7 @@ class Work:
             )
 
     def add_words(self, count: int) -> None:
-        """Count words of commands. Raises `LaunchError` where they become too many."""
+        """Counts words of commands. Raises `LaunchError` where they become too many."""
         self.words += count
         if self.words > MOST_WORDS:
             raise LaunchError(
@@ -166,22 +170,22 @@ class Work:
 
 
 def text_of(value: Iterable[Segment]) -> str:
-    """Return the text of a value, one character for each expression without a value."""
+    """Returns the text of a value, one character for each expression without a value."""
     return "".join([each.text for each in value])
 
 
 def has_hole(text: str) -> bool:
-    """Return whether a text has an expression without a value."""
+    """Returns whether a text has an expression without a value."""
     return _HOLE.search(text) is not None
 
 
 def without_holes(text: str) -> str:
-    """Return a text in which no character can be taken for an expression without a value."""
+    """Returns a text in which no character can be taken for an expression without a value."""
     return text if text.isascii() else _HOLE.sub("\ufffd", text)
 
 
 def joined(values: Sequence[Value], separator: str = " ") -> Value:
-    """Return several values as one."""
+    """Returns several values as one."""
     return tuple(_between(values, separator))
 
 
@@ -194,7 +198,7 @@ def _between(values: Sequence[Value], separator: str) -> Iterator[Segment]:
 
 
 def length_of(value: Value | Array | None) -> int:
-    """Return how many characters a variable holds, with a share for what the value itself takes."""
+    """Returns how many characters a variable holds, with a share for what the value itself takes."""
     if value is None:
         return 0
     if isinstance(value, Array):

@@ -87,7 +87,7 @@ class _Scanner:
         self.row = 0
 
     def pieces(self, stop: str, is_quoted: bool, depth: int) -> Iterator[Piece]:
-        """Yield pieces up to a closing sign, which is passed, or the end of the text."""
+        """Yields pieces up to a closing sign, which is passed, or the end of the text."""
         text, size = self.text, len(self.text)
         in_string = is_quoted
         while self.place < size:
@@ -229,7 +229,7 @@ def _ansi(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=256)
 def parse_word(text: str) -> tuple[Piece, ...]:
-    """Return the pieces of a word as a script has it.
+    """Returns the pieces of a word as a script has it.
 
     Args:
         text: of the word, with its quotes.
@@ -238,7 +238,7 @@ def parse_word(text: str) -> tuple[Piece, ...]:
 
 
 def parse_text(text: str) -> tuple[Piece, ...]:
-    """Return the pieces of text in which variables are put in and quotes are letters, such as a here-document.
+    """Returns the pieces of text in which variables are put in and quotes are letters, such as a here-document.
 
     Args:
         text: of a here-document or an arithmetic expression.
@@ -247,12 +247,12 @@ def parse_text(text: str) -> tuple[Piece, ...]:
 
 
 def _closed(text: str, start: int) -> int:
-    """Return the place behind the bracket that closes the one at `start`; the end of the text where none does."""
+    """Returns the place behind the bracket that closes the one at `start`; the end of the text where none does."""
     return _end(text, start + 1, [{"(": ")", "{": "}", "[": "]"}[text[start]]])
 
 
 def _end(text: str, place: int, closers: list[str]) -> int:
-    """Return the place behind the sign that closes the outermost of `closers`; with none, the end of the word."""
+    """Returns the place behind the sign that closes the outermost of `closers`; with none, the end of the word."""
     size = len(text)
     to_close = bool(closers)
     strings = 0
@@ -312,7 +312,7 @@ def _finds(text: str, sign: str, start: int, end: int) -> int:
 
 
 def split_words(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the words of a text as they are written, and separators, each with its place.
+    """Yields the words of a text as they are written, and separators, each with its place.
 
     Separators are line ends, `;`, `&`, `|`, `&&`, `||`, parentheses and signs of redirection such as `2>&`; comments
     are left out.
