@@ -253,7 +253,8 @@ class Report:
     def _origin(self, trail: _Trail, words: str) -> Origin:
         if trail.stated:
             first = next(iter(trail.stated.values()))
-            return Origin("stated", ", ".join(trail.stated), first.file, first.line)
+            words = ", ".join(each.words or name for name, each in trail.stated.items())
+            return Origin("stated", words, first.file, first.line)
         if words and not trail.has_default and any(each.kind == "stated" for each in trail.fields):
             return Origin("stated", words)
         return Origin("default", f"default of {self.title}")

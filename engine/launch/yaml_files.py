@@ -40,7 +40,7 @@ class YamlDocument:
 
     def origin(self, *path: str) -> Origin:
         """Returns where a key stands."""
-        return Origin("stated", path[-1], self.file, self.lines.get(path, 0))
+        return Origin("stated", ".".join(path), self.file, self.lines.get(path, 0))
 
 
 def is_expression(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from engine.launch.command_words import CommandWords, launch_in
@@ -236,7 +237,7 @@ def _from_yaml(text: str, name: str) -> Found | None:
     flags = {str(key): value for key, value in arguments.items() if value is not False}
     environment = document.values.get("ENV_VARS")
     environment = environment if isinstance(environment, Mapping) else {}
-    origins = {flag: document.origin("MODEL_ARGS", flag) for flag in flags}
+    origins = {flag: replace(document.origin("MODEL_ARGS", flag), words=flag) for flag in flags}
     return Found(flags, None, {str(key): str(value) for key, value in environment.items()}, origins=origins)
 
 
