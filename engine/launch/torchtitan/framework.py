@@ -70,8 +70,8 @@ class Torchtitan:
         toml = name.lower().endswith(".toml")
         if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
             return _command(text, name)
+        check_toml_keys(text, shown(name)[1:-1], LaunchError)
         try:
-            check_toml_keys(text, shown(name)[1:-1], LaunchError)
             document = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as problem:
             if not toml:
