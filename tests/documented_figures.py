@@ -262,8 +262,8 @@ def same_answer() -> list[str]:
 
 
 STATED: tuple[Stated, ...] = (
-    Stated("of {} executions {} run, and the best reaches {} samples/s, proven after {} were evaluated. With 141 GiB "
-           "of memory instead of 80 the best is {} % faster.", same_answer),
+    Stated("of {} executions {} are feasible, and the best reaches {} samples/s, proven after {} were evaluated. "
+           "With 141 GiB of memory instead of 80 the best is {} % faster.", same_answer),
     Stated("512 H100s: {} executions, each one either", lambda: [whole(explored().total)]),
     Stated("{} executions, {} of them feasible", lambda: [whole(explored().total), whole(explored().feasible)]),
     Stated("Network tier too small {} Out of HBM {} Out of host memory {}", reasons),
@@ -285,7 +285,7 @@ STATED: tuple[Stated, ...] = (
     Stated("defective | {} | {} | {} | {} | {} | {} % | {} | {} ({} runs) | {} |",
            lambda: of_set("all rows", rows=True)),
     Stated("mean errors are {} (dense), {} (experts), {} (one node) and {} (512 A100s)", lambda: unseen("halves")),
-    Stated("on sources that it did not see {}, {}, {} and {};", lambda: unseen("sources")),
+    Stated("on sources that it did not see {}, {}, {} and {}.", lambda: unseen("sources")),
     Stated("Of {} runs in the package {} are not predicted: a field is missing ({}), the model is not a transformer "
            "({}), the accelerator has no measured kernel rates ({}), and {} for other reasons", unsupported),
     Stated("Hugging Face models, A800 | {} | {} |", lambda: bad("chenyaofo DeepSpeed ZeRO gist, A800-80GB-SXM")),
@@ -307,8 +307,9 @@ STATED: tuple[Stated, ...] = (
     Stated("which has no part in them, they hold {} %",
            lambda: [whole(validation.stored_coverage()["covered_80"].iloc[-1])]),
     Stated("from {} runs whose memory was measured. Dense models on Hopper take {} to {} times the memory predicted, "
-           "in four fifths of {} runs from {} sources; on Ampere {} to {} times, of {} runs from {} sources. Few "
-           "sources tell: of BigScience's {} runs {} lie", memory_intervals),
+           "in four fifths of {} dense runs from {} sources on all generations, because those on Hopper alone are "
+           "too few; on Ampere {} to {} times, in {} runs from {} sources. These sources are few: of "
+           "BigScience's {} runs {} lie", memory_intervals),
 )  # fmt: skip
 
 

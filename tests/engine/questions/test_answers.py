@@ -223,7 +223,8 @@ def test_the_guide_names_every_verb_and_its_examples_are_questions() -> None:
     with pytest.raises(document_validation.Refused, match="a path; it must be a name of the library"):
         document_validation.read(json.dumps({**saved, "system": "../secret.json"}).encode(), "scenario.json")
     assert (Bounds().document_bytes, Bounds().largest_space) == (1_000_000, 500_000_000)
-    assert "documents to 1 MB, spaces to 500 million executions, a question to 600 seconds and 8 GiB of memory" in text
+    bounds = "documents to 1 MB, spaces to 500 million executions, a question to 600 seconds and 8 GiB of memory"
+    assert bounds in " ".join(text.split())
     assert (Bounds().longest_seconds, Bounds().memory_gib) == (600, 8)
     assert Settings(store=None).largest_space == Bounds().largest_space
     assert Settings(store=None).longest_seconds == Bounds().longest_seconds
