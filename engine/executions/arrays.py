@@ -42,7 +42,7 @@ def take(table: Columns, index: npt.NDArray[Any] | slice) -> Columns:
 
 
 def pack(*parts: Ints | Flags) -> Ints:
-    """Returns one whole number per row that tells rows with different parts apart."""
+    """Return one whole number per row that differs between rows with different parts."""
     result = np.zeros(len(parts[0]), np.int64)
     most = 0
     for part in parts:

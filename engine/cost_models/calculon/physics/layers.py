@@ -67,7 +67,7 @@ class LayerSpec:
     users: int = 0
 
 
-def _projection(name: str, width: str) -> LayerSpec:
+def _attention_projection(name: str, width: str) -> LayerSpec:
     """A projection of the attention's input, which the fork before it stores once for all of them."""
     return LayerSpec(name, "linear", ("tokens", "hidden", width), recomputed="full", stored="never", reused=True)
 
@@ -139,8 +139,8 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
                     stored="not_redo_attention",
                     users=2,
                 ),
-                _projection("AttnBlock_Key", "attention_dim"),
-                _projection("AttnBlock_Value", "attention_dim"),
+                _attention_projection("AttnBlock_Key", "attention_dim"),
+                _attention_projection("AttnBlock_Value", "attention_dim"),
             )
         else:
             projections = (
@@ -178,9 +178,9 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
             "AttnBlock_Multihead_Fork", "fork", ("activation",),
             recomputed="redo_attention", stored="not_redo_attention", users=3,
         ),
-        _projection("AttnBlock_Query", "local_attention_width"),
-        _projection("AttnBlock_Key", key_value),
-        _projection("AttnBlock_Value", key_value),
+        _attention_projection("AttnBlock_Query", "local_attention_width"),
+        _attention_projection("AttnBlock_Key", key_value),
+        _attention_projection("AttnBlock_Value", key_value),
         *attention,
         LayerSpec("AttnBlock_MLP", "linear", ("tokens", "local_attention_width", "hidden"), recomputed="full"),
         LayerSpec("AttnBlock_G", "comm", (), recommunicated="full", stored="never"),
@@ -224,7 +224,7 @@ def sizes(
     """Returns the sizes of a model's layers on one processor of a tensor-parallel group, for arrays of keys [keys].
 
     Args:
-        model: whose layers they are.
+        model: the model.
         tensor_par: processors of the group [keys].
         microbatch_size: samples of a microbatch [keys].
         sequence_parallel: whether activations between the layers are split over the group [keys].
@@ -262,10 +262,10 @@ def sizes(
 
 @dataclass(slots=True)
 class Quantities:
-    """What the layers of a block do and hold, each array [layers, keys].
+    """Operations and bytes of the layers of a block, each array [layers, keys].
 
     Operation counts [FLOP] of the three stages, bytes moved to and from memory by the stages and the optimizer
-    (unsharded), elements read and written, bytes of what is kept, and for communicating layers the payload of the
+    (unsharded), elements read and written, stored bytes, and for communicating layers the payload of the
     collective on the gathering and on the reducing side [bytes].
     """
 
@@ -316,7 +316,7 @@ def quantities(specs: tuple[LayerSpec, ...], z: Sizes) -> Quantities:
     # 8 bytes of first and second moments per parameter, and a 4-byte master copy below 32-bit training.
     state = 8.0 + (4.0 if z.element_bytes < 4 else 0.0)
     for row, spec in enumerate(specs):
-        layer = _layer(spec, z)
+        layer = _layer_work(spec, z)
         derived: dict[str, Floats | float] = {
             "fw_flops": layer.fw,
             "agrad_flops": layer.agrad,
@@ -342,13 +342,13 @@ def quantities(specs: tuple[LayerSpec, ...], z: Sizes) -> Quantities:
     return Quantities(**arrays)
 
 
-def _layer(spec: LayerSpec, z: Sizes) -> _Layer:
+def _layer_work(spec: LayerSpec, z: Sizes) -> _Layer:
     b = float(z.element_bytes)
     v = z.values
     if spec.kind in ("linear", "batch_matmul", "overlapped"):
-        return _matmul(spec, z)
+        return _matmul_work(spec, z)
     if spec.kind == "comm":
-        return _communication(spec, z)
+        return _collective_work(spec, z)
     x = v[spec.sizes[0]]
     match spec.kind:
         case "norm":
@@ -371,7 +371,7 @@ def _layer(spec: LayerSpec, z: Sizes) -> _Layer:
     raise AssertionError(f"no layer of kind {spec.kind}")
 
 
-def _matmul(spec: LayerSpec, z: Sizes) -> _Layer:
+def _matmul_work(spec: LayerSpec, z: Sizes) -> _Layer:
     if spec.kind == "batch_matmul":
         q, m, n, k = (z.values[name] for name in spec.sizes)
         flops = 2 * q * m * n * k
@@ -394,7 +394,7 @@ def _matmul(spec: LayerSpec, z: Sizes) -> _Layer:
     return _Layer(flops, flops, flops, m * n, m * k, act, grad, n * k)
 
 
-def _communication(spec: LayerSpec, z: Sizes) -> _Layer:
+def _collective_work(spec: LayerSpec, z: Sizes) -> _Layer:
     """A tensor-parallel collective as a layer of its own: an identity one way, a reduction the other way."""
     b = float(z.element_bytes)
     t, split = z.tensor_par, z.sequence_parallel

@@ -71,7 +71,7 @@ def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) ->
     listed = kind * prepared.modes.position[0].shape[1] + mode
     positions = [table.ravel().take(listed) for table in prepared.modes.position]
     for data_net in group.data_nets:
-        exposed = _exposed(prepared, group, data_net, s, b, o, pipe, sharded, training, cell)
+        exposed = _exposed_exchange(prepared, group, data_net, s, b, o, pipe, sharded, training, cell)
         assignment = group.assignment[data_net][place]
         for overlapped, position in enumerate(positions):
             times = exposed[overlapped]
@@ -183,7 +183,7 @@ def _rows_of(prepared: PreparedRows, group: Group, part: slice) -> _Rows:
     return _Rows(place, mode, point, key, b, o, optimizer_key, s, sharded, training, moved, pipe)
 
 
-def _exposed(
+def _exposed_exchange(
     prepared: PreparedRows,
     group: Group,
     data_net: int,
