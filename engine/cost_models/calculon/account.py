@@ -91,7 +91,14 @@ LAYER_COLUMNS: Final = (
         0,
     ),
     _layer_column(
-        "bound", "Bound by", "bound by", "", "", 1.0, "Limit of the forward pass: compute or memory.", dtype="str"
+        "bound",
+        "Bound by",
+        "bound by",
+        "",
+        "",
+        1.0,
+        "Limit of the forward pass: compute, memory or network.",
+        dtype="str",
     ),
     _layer_column("weight", "Weights", "weights", "bytes", "MiB", 2.0**20, "Weights of the layer on one GPU."),
     _layer_column(

@@ -1,7 +1,7 @@
-"""The figures of a step under their registered names, put together from the pipeline, the update and offloading.
+"""Figures of a step under their registered names, combined from the pipeline, the update and offloading.
 
-The times of the register's group "Time" add up to the step. Where Calculon has one time for what this cost model tells
-apart: forward and backward hold linear layers, attention, element-wise work, launches, embedding and head (a third of
+The times of the register's group "Time" add up to the step. Some times of the register combine several of this cost
+model: forward and backward hold linear layers, attention, element-wise work, launches, embedding and head (a third of
 the last two forward, as one of the head's three products is); data-parallel communication holds gradients, gathers of
 sharded weights and tied embeddings.
 """

@@ -89,10 +89,10 @@ def replicas_of(case: Case) -> tuple[Floats, Floats]:
 
 
 def vocabularies(case: Case, number: int) -> Floats:
-    """Returns how many vocabulary matrices an end of the pipeline holds [rows] [matrices].
+    """Return the number of vocabulary matrices on an end of the pipeline [rows] [matrices].
 
-    It is one, but both on a stage that has both ends of the model, unless they are one, and where prediction layers of
-    the last stage look tokens up.
+    One, or two on a stage with both ends of the model, unless embedding and head are tied, and on a last stage whose
+    prediction layers look tokens up.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
@@ -128,8 +128,8 @@ def heads(case: Case, number: int) -> Floats:
 
 @once_per_case
 def local_weights(case: Case) -> LocalWeights:
-    """Returns what tensor and expert parallelism leave on one processor [rows] [elements]; 0 experts where there are
-    none.
+    """Return the weights on one processor after tensor and expert parallelism [rows] [elements]; 0 experts for dense
+    models.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].

@@ -1,8 +1,8 @@
-"""Memory that calibrated executions need, on (memory mode, schedule point): the stages once, then each way to offload
-them.
+"""Memory requirements of calibrated executions, on (memory mode, schedule point): the stages once, then each way to
+offload them.
 
-What a stage keeps depends on one part of a memory mode, what it holds on another; sums of the two are all that is done
-for every pair of them.
+The activations of a stage depend on one part of a memory mode, its weights and state on another; only their sums are
+computed for every pair.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def requirements_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints
         that all kinds of stages need then [kinds, points] [bytes].
     """
     every = [offloadable(stage) for stage in stages.stages]
-    for here, way in _ways(modes):
+    for here, way in _offload_ways(modes):
         first, second = tiers_of(every, *way)
         yield here, stages.kind_of[here], stages.by_kind(first), stages.by_kind(second)
 
 
 @dataclass(slots=True)
 class Room:
-    """Stages of some schedule points as offloading sees them: all that decides what fits, whatever the capacities.
+    """Stages of some schedule points for offloading: all inputs of the check of memory, for any capacities.
 
     `shape` and `kind_of` as of `Stages`.
     """
@@ -119,13 +119,14 @@ class Room:
             capacities: of the first and the second tier [bytes].
         """
         kept, state, points = self.shape
-        for here, way in _ways(modes):
+        for here, way in _offload_ways(modes):
             fits = fitting(self.stages, *way, capacities=capacities, shape=self.shape)
             yield here, fits.reshape(kept * state, points)[self.kind_of[here]]
 
 
-def _ways(modes: StepModes) -> Iterator[tuple[Ints, tuple[float, float, float]]]:
-    """The memory modes of every way to offload, and the way: 1 for weights, activations and state where they are."""
+def _offload_ways(modes: StepModes) -> Iterator[tuple[Ints, tuple[float, float, float]]]:
+    """Yield the memory modes of every way to offload, and the way: 1 for each of weights, activations and state if
+    offloaded, else 0."""
     chosen = np.array([modes.memory_modes[name] for name in OFFLOADS], float)
     ways, way_of = np.unique(chosen, axis=1, return_inverse=True)
     for way in range(ways.shape[1]):
@@ -148,7 +149,7 @@ def memory_requirements(stages: Stages, modes: StepModes) -> tuple[Floats, Float
 
 
 def refused(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) -> dict[str, Flags]:
-    """Returns which (memory mode, schedule point) pairs do not run whatever the memory, by reason code [memory modes,
+    """Return which (memory mode, schedule point) pairs cannot run with any memory, by reason code [memory modes,
     points].
 
     Args:
@@ -166,7 +167,7 @@ def refused(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) 
 
 
 def without_room_to_offload(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) -> Flags:
-    """Tells which (memory mode, schedule point) pairs offload from stages of too few blocks [memory modes, points].
+    """Return which (memory mode, schedule point) pairs offload from stages of too few blocks [memory modes, points].
 
     Args:
         space: the space of executions.
