@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from hardware import System, network_words
 
-__all__ = ["amount", "excess", "excesses", "filled", "network_subjects", "pieces"]
+__all__ = ["excess", "excesses", "filled", "network_subjects", "pieces", "write_amount"]
 
 _LEAST: Final = 0.001
 """Smallest quantity shown in a sentence [GiB]."""
@@ -69,12 +69,12 @@ def _as_text(value: object) -> pa.Array | pa.Scalar:
         return pa.array([str(item) for item in value], pa.string())
     array = np.asarray(value)
     if array.ndim == 0:
-        return pa.scalar(amount(array.item()))
+        return pa.scalar(write_amount(array.item()))
     if array.dtype.kind == "f":
         array = _three_digits(array)
     # Few different numbers are left, so that only those are written one by one.
     known, positions = np.unique(array, return_inverse=True)
-    words = pa.array([amount(item) for item in known.tolist()], pa.string())
+    words = pa.array([write_amount(item) for item in known.tolist()], pa.string())
     return words.take(pa.array(positions))
 
 
@@ -87,7 +87,7 @@ def _three_digits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float
     return np.round(values * unit) / unit
 
 
-def amount(value: object) -> str:
+def write_amount(value: object) -> str:
     """Returns a number as a sentence says it: whole ones with a comma between thousands, others with three digits.
 
     Args:

@@ -1,7 +1,7 @@
 """Formulas of the figures of an execution, as expressions over other figures.
 
-Names come from the register or from `engine.cost_models.calculon.formulas.symbols`. Two dozen figures are sums over the
-layers of a block, and their entries say so. An expression that depends on the execution is a function of it.
+Names come from the register or from `engine.cost_models.calculon.formulas.formula_symbols`. Two dozen figures are sums
+over the layers of a block, and their entries say so. An expression that depends on the execution is a function of it.
 Source of all: Calculon 0.1.0 (commit caa4b11), `llm.py`, in the function named.
 """
 

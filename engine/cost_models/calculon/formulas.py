@@ -20,7 +20,7 @@ from engine.executions.rules import most_blocks
 from hardware import System
 from models import Model
 
-__all__ = ["formula", "symbols"]
+__all__ = ["formula", "formula_symbols"]
 
 _SOURCE: Final = "Source: Calculon 0.1.0, llm.py, _compute_block_stats."
 _LIKE_SECONDS: Final = by_name("total_time")
@@ -49,11 +49,11 @@ def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> 
             f"it; see the table of layers. {_SOURCE}"
         )
     text, source = found
-    known = symbols(row, model, system)
+    known = formula_symbols(row, model, system)
     return Expression(text, {one: known.get(one) or symbol_of_column(one, row) for one in symbols_in(text)}, source)
 
 
-def symbols(row: Mapping[Any, Any], model: Model, system: System) -> dict[str, Symbol]:
+def formula_symbols(row: Mapping[Any, Any], model: Model, system: System) -> dict[str, Symbol]:
     """Returns everything that formulas use besides the register's figures, for one feasible execution.
 
     Args:

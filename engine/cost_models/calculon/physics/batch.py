@@ -385,14 +385,14 @@ def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimi
     )
 
 
-class Arithmetic(NamedTuple):
+class EfficiencyTimes(NamedTuple):
     """Seconds of a step's arithmetic, each [rows]: computing as it does, and at the peak of the matrix unit [s]."""
 
     computing: Floats
     perfect: Floats
 
 
-def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Arithmetic:
+def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> EfficiencyTimes:
     """Return the compute time and ideal time that efficiencies compare [s]. The optimizer's FLOP are counted once per
     microbatch, not once per step.
 
@@ -406,7 +406,7 @@ def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Ar
         useful: operations of one block for a microbatch, `block_flops` and the optimizer's [FLOP].
     """
     computing = part.fw_time + part.bw_time + part.optim_step_time
-    return Arithmetic(computing, s.block_microbatches * useful / rate.matrix.peak)
+    return EfficiencyTimes(computing, s.block_microbatches * useful / rate.matrix.peak)
 
 
 def block_flops(block: BlockTable) -> Floats:

@@ -288,7 +288,7 @@ class Quantities:
 
 
 @dataclass(slots=True)
-class _Layer:
+class _LayerCounts:
     """Element counts of one layer, each [keys] or a plain number."""
 
     fw: Floats | float = 0.0
@@ -342,7 +342,7 @@ def quantities(specs: tuple[LayerSpec, ...], z: Sizes) -> Quantities:
     return Quantities(**arrays)
 
 
-def _layer_work(spec: LayerSpec, z: Sizes) -> _Layer:
+def _layer_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
     b = float(z.element_bytes)
     v = z.values
     if spec.kind in ("linear", "batch_matmul", "overlapped"):
@@ -352,35 +352,35 @@ def _layer_work(spec: LayerSpec, z: Sizes) -> _Layer:
     x = v[spec.sizes[0]]
     match spec.kind:
         case "norm":
-            return _Layer(9 * x, 14 * x, 7 * x, x, x, x, x, 2 * v["hidden"])
+            return _LayerCounts(9 * x, 14 * x, 7 * x, x, x, x, x, 2 * v["hidden"])
         case "dropout":
             # The mask is one byte per element, whatever the datatype; so is what is kept and its gradient.
             moved = (x + x) * b + x
             kept = {"fw_bytes": moved, "agrad_bytes": moved, "act_bytes": x, "act_grad_bytes": x}
-            return _Layer(x, x, 0.0, x, x, x, x, overrides=kept)
+            return _LayerCounts(x, x, 0.0, x, x, x, x, overrides=kept)
         case "gelu":
             kept_x = np.where(z.fused_activation, 0.0, x)
-            return _Layer(8 * x, 13 * x, 0.0, x, x, kept_x, kept_x, overrides={"agrad_bytes": (x + x) * b})
+            return _LayerCounts(8 * x, 13 * x, 0.0, x, x, kept_x, kept_x, overrides={"agrad_bytes": (x + x) * b})
         case "softmax":
-            return _Layer(5 * x, 8 * x, 0.0, x, x, x, x, overrides={"agrad_bytes": (x + x) * b})
+            return _LayerCounts(5 * x, 8 * x, 0.0, x, x, x, x, overrides={"agrad_bytes": (x + x) * b})
         case "add":
-            return _Layer(x, 2 * x, 0.0, 2 * x, x, 2 * x, x)
+            return _LayerCounts(x, 2 * x, 0.0, 2 * x, x, 2 * x, x)
         case "fork":
             moves: dict[str, Floats | float] = {"fw_bytes": 0.0, "agrad_bytes": x * b * (spec.users + 1.0)}
-            return _Layer(0.0, spec.users * x, 0.0, x, 0.0, x, 0.0, overrides=moves)
+            return _LayerCounts(0.0, spec.users * x, 0.0, x, 0.0, x, 0.0, overrides=moves)
     raise AssertionError(f"no layer of kind {spec.kind}")
 
 
-def _matmul_work(spec: LayerSpec, z: Sizes) -> _Layer:
+def _matmul_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
     if spec.kind == "batch_matmul":
         q, m, n, k = (z.values[name] for name in spec.sizes)
         flops = 2 * q * m * n * k
         kept = q * (m * n + n * k)
-        return _Layer(flops, 2 * flops, 0.0, kept, q * m * k, kept, q * m * k)
+        return _LayerCounts(flops, 2 * flops, 0.0, kept, q * m * k, kept, q * m * k)
     m, n, k = (z.values[name] for name in spec.sizes)
     if spec.kind == "linear":
         flops = 2 * m * n * k
-        return _Layer(flops, flops, flops, m * n, m * k, m * n, m * k, n * k)
+        return _LayerCounts(flops, flops, flops, m * n, m * k, m * n, m * k, n * k)
     # Overlapped: the group's part of the weight, and activations that look mislabelled but drive memory.
     t, split = z.tensor_par, z.sequence_parallel
     if spec.gathers:
@@ -391,10 +391,10 @@ def _matmul_work(spec: LayerSpec, z: Sizes) -> _Layer:
         act = np.where(split, m * n, 0.0)
         grad = np.where(split, 2 * np.floor(m * k / t), 2 * m * k)
     flops = 2 * m * n * k
-    return _Layer(flops, flops, flops, m * n, m * k, act, grad, n * k)
+    return _LayerCounts(flops, flops, flops, m * n, m * k, act, grad, n * k)
 
 
-def _collective_work(spec: LayerSpec, z: Sizes) -> _Layer:
+def _collective_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
     """A tensor-parallel collective as a layer of its own: an identity one way, a reduction the other way."""
     b = float(z.element_bytes)
     t, split = z.tensor_par, z.sequence_parallel
@@ -408,13 +408,13 @@ def _collective_work(spec: LayerSpec, z: Sizes) -> _Layer:
             "act_grad_bytes": np.where(split, part, whole),
             "fw_bytes": np.where(split, 2 * whole, 0.0),
         }
-        layer = _Layer(0.0, reduction, 0.0, x, x, x, x, overrides=overrides)
+        layer = _LayerCounts(0.0, reduction, 0.0, x, x, x, x, overrides=overrides)
     else:
         overrides = {
             "act_bytes": np.where(split, part, whole),
             "act_grad_bytes": np.where(split, part, 0.0),
             "agrad_bytes": np.where(split, 2 * whole, 0.0),
         }
-        layer = _Layer(reduction, 0.0, 0.0, x, x, x, x, overrides=overrides)
+        layer = _LayerCounts(reduction, 0.0, 0.0, x, x, x, x, overrides=overrides)
     layer.overrides = {**layer.overrides, "input_payload": whole, "output_payload": whole}
     return layer

@@ -157,8 +157,8 @@ def _memory_kinds(kinds: tuple[Modes, ...]) -> _MemoryKinds:
     return _MemoryKinds(
         kind_of,
         {name: mm[name][first] for name in names},
-        np.array([matching(modes.time_modes, choice) for choice in choices], np.int64),
-        np.array([matching(modes.optimizer_modes, choice) for choice in choices], np.int64),
+        np.array([find_matching_mode(modes.time_modes, choice) for choice in choices], np.int64),
+        np.array([find_matching_mode(modes.optimizer_modes, choice) for choice in choices], np.int64),
     )
 
 
@@ -273,7 +273,7 @@ def _sizes_at(held: BlockSizes, index: Ints) -> BlockSizes:
     return BlockSizes(**{name: values[index] if len(values) else values for name, values in kept.items()})
 
 
-def matching(table: Mapping[str, npt.NDArray[Any]], choice: Mapping[str, Any]) -> int:
+def find_matching_mode(table: Mapping[str, npt.NDArray[Any]], choice: Mapping[str, Any]) -> int:
     """Returns the first row of a table of modes that agrees with `choice` in every field that both have.
 
     Args:

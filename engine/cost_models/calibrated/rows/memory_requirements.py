@@ -28,12 +28,18 @@ from engine.space.schedule_points import StepModes
 from hardware import GIB
 
 __all__ = [
-    "GIB", "Room", "Stages", "memory_requirements", "refused", "requirements_by_way", "stages_of",
+    "GIB",
+    "FullestStages",
+    "Room",
+    "memory_requirements",
+    "refused",
+    "requirements_by_way",
+    "stages_of",
 ]  # fmt: skip
 
 
 @dataclass(slots=True)
-class Stages:
+class FullestStages:
     """Memory of every stage that may be the fullest, without offloading, arrays that broadcast to `shape`: kinds of
     kept activations, kinds of state, schedule points. `kind_of` [memory modes] counts through both kinds."""
 
@@ -51,7 +57,7 @@ class Stages:
         return np.broadcast_to(values, self.shape).reshape(kept * state, points)
 
 
-def stages_of(space: CalibratedSpace, point: Mapping[str, Any], modes: StepModes) -> Stages:
+def stages_of(space: CalibratedSpace, point: Mapping[str, Any], modes: StepModes) -> FullestStages:
     """Returns the memory of the stages of these schedule points [bytes].
 
     Args:
@@ -65,14 +71,14 @@ def stages_of(space: CalibratedSpace, point: Mapping[str, Any], modes: StepModes
     kinds = {name: mm[name][kept_first][:, None, None] for name in KEPT_FIELDS}
     kinds |= {name: mm[name][state_first][None, :, None] for name in STATE_FIELDS}
     case = case_at(space, {**point, **kinds}, {})
-    return Stages(
+    return FullestStages(
         stage_memories(case),
         (len(kept_first), len(state_first), len(point["tensor_par"])),
         (kept_of * len(state_first) + state_of).astype(np.int64),
     )
 
 
-def requirements_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
+def requirements_by_way(stages: FullestStages, modes: StepModes) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
     """Yields what the kinds of stages need, one entry per way to offload.
 
     Args:
@@ -93,7 +99,7 @@ def requirements_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints
 class Room:
     """Stages of some schedule points for offloading: all inputs of the check of memory, for any capacities.
 
-    `shape` and `kind_of` as of `Stages`.
+    `shape` and `kind_of` as of `FullestStages`.
     """
 
     stages: list[Offloadable]
@@ -101,7 +107,7 @@ class Room:
     kind_of: Ints
 
     @classmethod
-    def of(cls, stages: Stages) -> Room:
+    def of(cls, stages: FullestStages) -> Room:
         """Returns the room that stages ask for."""
         return cls([offloadable(stage) for stage in stages.stages], stages.shape, stages.kind_of)
 
@@ -134,7 +140,7 @@ def _offload_ways(modes: StepModes) -> Iterator[tuple[Ints, tuple[float, float, 
         yield np.flatnonzero(way_of == way), (weights, activations, state)
 
 
-def memory_requirements(stages: Stages, modes: StepModes) -> tuple[Floats, Floats]:
+def memory_requirements(stages: FullestStages, modes: StepModes) -> tuple[Floats, Floats]:
     """Returns the memory of both tiers that every (memory mode, schedule point) needs [memory modes, points] [bytes].
 
     Args:

@@ -38,7 +38,7 @@ from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.executions.arrays import Flags, Ints
 from hardware import System
 
-__all__ = ["GROUPS", "LARGEST_HOST", "farthest", "networks_used", "rate_over", "reaches", "shared_by"]
+__all__ = ["GROUPS", "LARGEST_HOST", "farthest", "group_spans", "networks_used", "rate_over", "shared_by"]
 
 
 GROUPS = ("tensor", "context", "expert", "data", "pipeline")
@@ -48,7 +48,7 @@ LARGEST_HOST = 8.0
 """Processors of the largest usual host [processors]; larger scale-up domains are racks. Source: stated by us."""
 
 
-def reaches(fields: Mapping[str, Any]) -> dict[str, Any]:
+def group_spans(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the number of processors that the groups of each kind span, by names of `GROUPS`.
 
     Args:
@@ -81,13 +81,13 @@ def networks_used(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
 
     Args:
         system: whose networks.
-        fields: as for `reaches`.
+        fields: as for `group_spans`.
 
     Returns:
         For every kind an array [rows] of the fields' shape.
     """
     sizes = np.maximum.accumulate([network.size for network in system.networks])
-    return {name: np.searchsorted(sizes, reach).astype(np.int64) for name, reach in reaches(fields).items()}
+    return {name: np.searchsorted(sizes, reach).astype(np.int64) for name, reach in group_spans(fields).items()}
 
 
 def farthest(system: System) -> int:

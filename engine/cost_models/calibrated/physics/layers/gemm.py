@@ -19,7 +19,7 @@ import numpy.typing as npt
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["TILE", "Layer", "Linear", "MatrixUnit", "Work", "computing", "gemm", "linear", "work"]
+__all__ = ["TILE", "Layer", "Linear", "MatrixUnit", "Work", "computing", "gemm", "linear", "product_work"]
 
 TILE = 128.0
 """Edge of a tile of the result that one multiprocessor computes at a time [elements]. Source: the calibration study on
@@ -50,7 +50,7 @@ class Work(NamedTuple):
     moved: Floats
 
 
-def work(
+def product_work(
     m: Floats,
     n: Floats,
     k: Floats,
@@ -211,9 +211,10 @@ class Layer:
         return forward, gradient, weight
 
     def works(self) -> tuple[Work, Work, Work]:
-        """Returns what the three products do [FLOP, bytes]: outputs; gradients of the inputs; of the weights."""
+        """Return the work of the three products [FLOP, bytes]: outputs; gradients of inputs; gradients of weights."""
         forward, gradient, weight = (
-            work(*shape, count=self.count, in_bytes=self.in_bytes, out_bytes=written) for shape, written in self._shapes
+            product_work(*shape, count=self.count, in_bytes=self.in_bytes, out_bytes=written)
+            for shape, written in self._shapes
         )
         return forward, gradient, weight
 

@@ -33,7 +33,7 @@ from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, Kind, blocks_by_kind
 
-__all__ = ["BLOCKS", "STAGES", "Limits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
+__all__ = ["BLOCKS", "STAGES", "ProcessorLimits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
 
 STAGES: Final = ("fw", "agrad", "wgrad")
 """Forward; backward for the inputs (or all of backward where it is not two products); backward for the weights."""
@@ -53,7 +53,7 @@ _KINDS: Final = {
 }
 
 
-class Limits(NamedTuple):
+class ProcessorLimits(NamedTuple):
     """Limits of one processor for the linear layers: matrix rates [FLOP/s], memory bandwidths [bytes/s]."""
 
     peak: float
@@ -62,7 +62,7 @@ class Limits(NamedTuple):
     memory_sustained: float
 
 
-def limits(case: Case, p: Parameters) -> Limits:
+def limits(case: Case, p: Parameters) -> ProcessorLimits:
     """Returns the limits of a case of one row, in the precision of its linear layers [FLOP/s, bytes/s].
 
     Args:
@@ -75,7 +75,7 @@ def limits(case: Case, p: Parameters) -> Limits:
     wider = [accelerator.flops16, accelerator.flops8, accelerator.flops4][: {16.0: 1, 8.0: 2}.get(bits, 3)]
     peak = next(_single_value(rate) for rate in reversed(wider) if _single_value(rate) > 0)
     sustained = _single_value(rates.linear(case.layout.linear_bits))
-    return Limits(peak, sustained, _single_value(accelerator.memory_bandwidth), _single_value(rates.memory))
+    return ProcessorLimits(peak, sustained, _single_value(accelerator.memory_bandwidth), _single_value(rates.memory))
 
 
 def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
@@ -138,7 +138,7 @@ def bound(intensity: float, rate: float, bandwidth: float) -> str:
     return "compute" if intensity * bandwidth >= rate else "memory"
 
 
-def summarised(operations: pd.DataFrame, most: Limits) -> pd.DataFrame:
+def summarised(operations: pd.DataFrame, most: ProcessorLimits) -> pd.DataFrame:
     """Return operations with the columns of `engine.cost_models.calibrated.operation_columns`, in the base units of its
     register.
 

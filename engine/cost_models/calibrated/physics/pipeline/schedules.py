@@ -24,9 +24,30 @@ import numpy as np
 from engine.executions.arrays import Flags, Floats, Ints
 
 __all__ = [
-    "COMBINED", "COPIES", "DUALPIPE", "DUALPIPE_V", "INTERLEAVED", "ONE_F_ONE_B", "PAIRED", "SCHEDULES", "SPLIT",
-    "V_SHAPED", "ZB_H1", "ZB_V", "activations_in_flight", "among", "copies", "fold", "hops", "idle",
-    "interleaved_where", "makespan", "messages", "overlapped_pairs", "plain_schedule", "refusals",
+    "COMBINED",
+    "COPIES",
+    "DUALPIPE",
+    "DUALPIPE_V",
+    "INTERLEAVED",
+    "ONE_F_ONE_B",
+    "PAIRED",
+    "SCHEDULES",
+    "SPLIT",
+    "V_SHAPED",
+    "ZB_H1",
+    "ZB_V",
+    "activations_in_flight",
+    "among",
+    "chunks_per_rank",
+    "copies",
+    "hops",
+    "idle",
+    "interleaved_where",
+    "makespan",
+    "messages",
+    "overlapped_pairs",
+    "plain_schedule",
+    "refusals",
 ]  # fmt: skip
 
 SCHEDULES: Final = ("1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b")
@@ -240,7 +261,7 @@ def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number)
     return np.asarray(np.where(p > 1, found, 0.0))
 
 
-def fold(schedule: Number) -> Floats:
+def chunks_per_rank(schedule: Number) -> Floats:
     """Return the number of chunks per rank of a schedule, 0 if any number above 1 is possible [chunks].
 
     Args:
@@ -282,7 +303,7 @@ def refusals(schedule: Number, stages: Number, microbatches: Number, chunks: Num
     """
     schedule = np.asarray(schedule)
     p, m = np.asarray(stages), np.asarray(microbatches)
-    wanted = fold(schedule)
+    wanted = chunks_per_rank(schedule)
     wrong: Flags = np.where(wanted > 0, np.asarray(chunks) != wanted, np.asarray(chunks) < 2)
     # Of several chunks, 1F1B is interleaved.
     wrong = wrong & (schedule != ONE_F_ONE_B)

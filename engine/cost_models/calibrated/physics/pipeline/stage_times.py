@@ -152,7 +152,7 @@ class Flow:
     @property
     def slowest(self) -> Floats:
         """Seconds per microbatch of the slowest stage, overlapped pairs as such [s]."""
-        return longest(self.loads)
+        return busiest_stage_time(self.loads)
 
     @property
     def saved(self) -> Floats:
@@ -170,7 +170,7 @@ class Flow:
         return found
 
 
-def longest(loads: Sequence[Load]) -> Floats:
+def busiest_stage_time(loads: Sequence[Load]) -> Floats:
     """Return the seconds per microbatch of the busiest stage, with overlapped pairs [rows] [s].
 
     Args:
@@ -390,7 +390,7 @@ def offloaded_flow(
     added = np.maximum(path.seconds - flow.path.seconds, 0.0)
     late_whole = of_kinds(everywhere, both)
     share = of_kinds(everywhere, forwards) / np.where(late_whole > 0, late_whole, 1.0)
-    return OffloadedFlow(added * share, added * (1.0 - share), longest(loads), np.asarray(needed))
+    return OffloadedFlow(added * share, added * (1.0 - share), busiest_stage_time(loads), np.asarray(needed))
 
 
 def _lengthen_load(
