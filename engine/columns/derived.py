@@ -33,4 +33,4 @@ DERIVED_ROWS: Final[tuple[tuple[str, str, str, str, Literal["higher", "lower"], 
 """Rows (name, label, short, unit, better, description)."""
 
 BESIDE_RATE: Final = ("tokens_per_gpu", "tflops_per_gpu", "mfu", "usd", "energy")
-"""Names of those that stand beside a throughput wherever one stands in a table."""
+"""Names of the rates and costs shown next to a throughput in every table."""

@@ -199,4 +199,4 @@ CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
     "gradient_datatype": {"float32": "FP32", "bfloat16": "BF16"},
     "optimizer_datatype": {"float32": "FP32", "bfloat16": "BF16"},
 }  # fmt: skip
-"""What the interface shows for a stored choice: field name -> stored value -> text."""
+"""Text shown on screen for a stored choice: field name -> stored value -> text."""

@@ -1,6 +1,6 @@
-"""Fields that have more words than a list can name: those that follow a grammar get a number when they are first seen.
+"""Fields whose words follow a grammar, too many to list: a word gets its number when it is first seen.
 
-Numbers are of this process alone: what is kept or sent has the words.
+Numbers are valid in this process only: stored and sent documents hold the words.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import Final
 __all__ = ["MOST_WORDS", "OpenWords"]
 
 MOST_WORDS: Final = 30_000
-"""Words of a field that a process tells apart at most."""
+"""Largest number of words of one field that a process distinguishes [count]."""
 
 
 class OpenWords:
-    """The words of a field: named ones first, then every other in the order in which it was met.
+    """Numbered words of a field: the named ones first, then each other word in the order in which it was first seen.
 
-    `canonical` brings a text into the form that equal words share, and raises ValueError with a sentence where it is
-    none of the field's.
+    `canonical` returns the form that equal words share, and raises ValueError with a sentence for an invalid word.
     """
 
     def __init__(self, named: tuple[str, ...], canonical: Callable[[str], str]) -> None:

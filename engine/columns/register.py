@@ -1,8 +1,8 @@
-"""The register of every field and every result: name, unit, description, type, grouping, which direction is better.
+"""Register of all fields and results: name, unit, description, type, grouping and the better direction.
 
 Table definitions (`schemas`), labels, units, tooltips, exports and help derive from here, so a column is described
 exactly once.
-Names and order are those of Calculon's execution files and statistics, which makes its files readable beside ours.
+Names and order follow Calculon's execution files and statistics, so that its files can be read like ours.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,12 +51,12 @@ class Column:
     choices: tuple[str, ...] = ()
     """Accepted values of a text field in enumeration order; empty where any text or number may appear. See `open`."""
     headline: bool = False
-    """Whether the value is stored for every feasible execution."""
+    """True if the value is stored for every feasible execution."""
     default: int | bool | str | None = None
-    """What a field is where an execution does not say, and all that a space tries of it unless its cost model has
-    reason to try more; None for fields that every execution states."""
+    """Value of a field that an execution does not give, and the only value that a space tries unless its cost model
+    tries more. None for fields that every execution gives."""
     applies: tuple[Condition, ...] = ()
-    """Where a field makes a difference: all of these hold; see `applies`."""
+    """Conditions under which the field has an effect: all must hold; see `applies`."""
     after: str = ""
     """Name of the field behind which lists show this one, where that is not its place in the register."""
     numbers: tuple[int, ...] = ()
@@ -70,10 +70,10 @@ class Column:
         return self.choices if self.open is None else self.open.words
 
     def position(self, word: str) -> int:
-        """Returns the position of a word of a text field among its words, -1 where it is none of them.
+        """Returns the position of a word among the words of a text field, -1 for an unknown word.
 
         Args:
-            word: what was given.
+            word: any text.
         """
         if self.open is None:
             return self.choices.index(word) if word in self.choices else -1
@@ -92,12 +92,12 @@ class Column:
 
     @property
     def of_scenario(self) -> bool:
-        """Whether the field is chosen for a whole scenario rather than tried."""
+        """Return whether the field is chosen for a whole scenario and not varied."""
         return self.group == SCENARIO
 
     @property
     def of_network(self) -> bool:
-        """Whether the values are numbers of networks, 0 being the innermost."""
+        """Return whether the values are positions of networks, 0 being the innermost."""
         return self.group == NETWORKS and self.dtype == "int64"
 
     @property
@@ -123,24 +123,24 @@ _OPEN: Final = {"stage_layout": OpenWords(LAYOUTS, canonical)}
 """Fields with more words than their choices."""
 
 
-def _field(row: FieldRow) -> Column:
+def _build_field_column(row: FieldRow) -> Column:
     return Column(
         row.name, row.label, row.short, "", "field", row.dtype, row.group, None, row.description, row.choices,
         default=row.default, applies=row.applies, after=row.after, numbers=row.numbers, open=_OPEN.get(row.name),
     )  # fmt: skip
 
 
-FIELDS: Final[tuple[Column, ...]] = tuple(map(_field, FIELD_ROWS))
+FIELDS: Final[tuple[Column, ...]] = tuple(map(_build_field_column, FIELD_ROWS))
 """The 23 fields that make up one execution of Calculon's."""
 
-EXTENSIONS: Final[tuple[Column, ...]] = tuple(map(_field, EXTENSION_ROWS))
+EXTENSIONS: Final[tuple[Column, ...]] = tuple(map(_build_field_column, EXTENSION_ROWS))
 """The fields that the calibrated cost model has beside the 23."""
 
 ALL_FIELDS: Final[tuple[Column, ...]] = (*FIELDS, *EXTENSIONS)
 """Every field that some cost model has."""
 
 NEUTRAL_EXTENSIONS: Final = {column.name: column.default for column in EXTENSIONS}
-"""What extensions come to in an execution that does not have them."""
+"""Values of the extension fields in an execution that lacks them."""
 
 
 OUTCOME: Final[tuple[Column, ...]] = (
@@ -159,7 +159,7 @@ OUTCOME: Final[tuple[Column, ...]] = (
         "Sentence with the numbers that make the execution infeasible or invalid; empty when it runs.",
     ),
 )  # fmt: skip
-"""What became of an execution."""
+"""Status, reason and reason in words of an execution."""
 
 STATISTICS: Final[tuple[Column, ...]] = tuple(
     Column(
@@ -185,7 +185,7 @@ HEADLINE_OF_ANY: Final[tuple[Column, ...]] = (*HEADLINE, *(each for each in EXTE
 """The statistics that some cost model stores for every feasible execution."""
 
 STORED_OF_ANY: Final[tuple[Column, ...]] = (ID, *ALL_FIELDS, *HEADLINE_OF_ANY)
-"""The columns that stored rows of some cost model have; `stored_of` has those of one."""
+"""Columns that stored rows of any cost model have; `stored_of` returns the columns of one cost model."""
 
 SHARES: Final[tuple[Column, ...]] = tuple(
     Column(name, label, short, "fraction", "statistic", "float64", "Result", "lower", description)
@@ -206,9 +206,9 @@ _BY_NAME: Final[dict[str, Column]] = {column.name: column for column in (*ALL, *
 
 @dataclass(frozen=True, slots=True)
 class ColumnSet:
-    """The columns of executions under a cost model: `fields`, `statistics`, and which of these are `undefined`, not a
-    number whatever the execution. `settled` are fields that are no choice under it: they change no figure, or follow
-    from other fields, from the model or from the system. `unnamed`: documents that name no cost model mean this one."""
+    """Columns of executions under a cost model: `fields`, `statistics`, and `undefined`, the statistics that are never
+    a number. `settled` fields are no choice: they change no figure, or follow from other fields, the model or the
+    system. `unnamed`: documents that name no cost model mean this one."""
 
     fields: tuple[Column, ...]
     statistics: tuple[Column, ...]
@@ -228,7 +228,7 @@ class ColumnSet:
 
 
 _SETS: Final[dict[str, ColumnSet]] = {}
-"""What the cost models have declared, by name."""
+"""Declared columns of each cost model, by its name."""
 
 
 def declare(cost_model: str, columns: ColumnSet) -> None:
@@ -316,12 +316,12 @@ def in_order(fields: Iterable[Column]) -> tuple[Column, ...]:
 
 
 def applies(column: Column | str, known: Mapping[Any, Any] | pd.DataFrame) -> Any:
-    """Tells whether a field makes a difference, by its rule and what is known of an execution.
+    """Return whether a field has an effect, by its rule and the known values of an execution.
 
     Args:
         column: the field or its name.
         known: fields of an execution, or columns [rows] of a table of them; also under `engine.columns.rules.EXPERTS`
-            and `SECOND_TIER` where there are any, so that a scenario alone can be asked. What is missing forbids
+            and `SECOND_TIER` where there are any, so that a scenario alone can be tested. Missing values forbid
             nothing.
 
     Returns a truth, or an array of them [rows]. Raises UnknownColumn.
@@ -375,8 +375,8 @@ def stored_of(cost_model: str) -> tuple[Column, ...]:
 
 
 def parts_of(share: str, cost_model: str) -> tuple[str, ...]:
-    """Returns the times whose sum is divided by the step time to give one of `SHARES`, of those that a cost model
-    has.
+    """Return the names of the times whose sum is divided by the step time to give one of `SHARES`, limited to the cost
+    model's statistics.
 
     Args:
         share: one of `SHARES`.
@@ -400,12 +400,12 @@ def value_of(name: str, figures: Any) -> Any:
 
 
 def by_name(name: str) -> Column:
-    """Returns the column called `name`.
+    """Return the column called `name`.
 
     Args:
-        name: of a column, as files and tables have it.
+        name: name of a column in files and tables.
 
-    Raises UnknownColumn, naming columns that are spelt alike, when there is none.
+    Raises UnknownColumn, suggesting names of similar spelling, for an unknown name.
     """
     column = _BY_NAME.get(name) if isinstance(name, str) else None
     if column is None:

@@ -50,9 +50,9 @@ def among(name: str, *words: str) -> Condition:
 
 
 def holds(conditions: tuple[Condition, ...], known: Mapping[Any, Any] | pd.DataFrame) -> Any:
-    """Tells whether all conditions hold, as a truth, or as an array [rows] where `known` has columns of a table.
+    """Return whether all conditions hold: a truth value, or an array [rows] if `known` has columns of a table.
 
-    A condition about nothing that is known is taken to hold.
+    A condition on unknown values counts as met.
 
     Args:
         conditions: all of which must hold.

@@ -12,7 +12,7 @@ from engine.columns.register import NEUTRAL_EXTENSIONS, Column, stored_of
 __all__ = ["arrow_type", "ddl", "duckdb_neutral", "duckdb_type", "headline_schema", "schema_of"]
 
 _NEUTRAL_BY_OTHERS: Final = {"schedule": "CASE WHEN pipeline_interleaving > 1 THEN 'interleaved' ELSE '1f1b' END"}
-"""What executions without an extension have in it where that depends on another field, as SQL."""
+"""SQL expressions for extensions whose neutral value depends on another field."""
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -46,7 +46,7 @@ def duckdb_type(column: Column) -> str:
     if column.dtype == "bool":
         return "BOOLEAN"
     if column.choices and column.open is None:
-        return f"ENUM ({', '.join(_quoted(choice, chr(39)) for choice in column.choices)})"
+        return f"ENUM ({', '.join(_quote_sql(choice, chr(39)) for choice in column.choices)})"
     return "VARCHAR"
 
 
@@ -98,10 +98,10 @@ def ddl(table_name: str, cost_model: str) -> str:
         cost_model: name of a cost model that has been declared.
     """
     stored = stored_of(cost_model)
-    lines = ",\n".join(f"    {_quoted(column.name, chr(34))} {duckdb_type(column)} NOT NULL" for column in stored)
-    return f"CREATE TABLE {_quoted(table_name, chr(34))} (\n{lines}\n)"
+    lines = ",\n".join(f"    {_quote_sql(column.name, chr(34))} {duckdb_type(column)} NOT NULL" for column in stored)
+    return f"CREATE TABLE {_quote_sql(table_name, chr(34))} (\n{lines}\n)"
 
 
-def _quoted(text: str, mark: str) -> str:
+def _quote_sql(text: str, mark: str) -> str:
     """Return SQL text in quotation marks, doubling any mark inside."""
     return f"{mark}{text.replace(mark, mark * 2)}{mark}"

@@ -1,9 +1,9 @@
-"""How the blocks of a model are cut into the stages of a pipeline, in words: five rules, or numbers of one's own.
+"""Stage layouts: how a model's blocks are cut into pipeline stages, as one of five rules or as explicit numbers.
 
 A layout is a rule by its name; `first_7`, `last_6` or `first_7_last_6`, the blocks of the first and the last stage, of
 which the others share the rest evenly; or a list as Megatron-LM writes it, such as `Et*3|(tt|)*29m|L`: `E` the
 embedding, `t` a block, `m` a prediction layer, `L` the loss, `|` between the stages of the model in the order in which
-a token passes them, `*n` repetition of a letter or of what stands in parentheses. Commas and spaces in it mean nothing.
+a token passes them, `*n` repetition of a letter or of a group in parentheses. Commas and spaces in it mean nothing.
 
 Source: Megatron-LM, `core/transformer/pipeline_parallel_layer_layout.py`, and the options that README names.
 """
@@ -46,11 +46,11 @@ class StageLayoutError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StageLayout:
-    """A stage layout as it is read.
+    """Stage layout that was read from a word.
 
-    `rule` is a position in `LAYOUTS`, -1 where numbers are given: `first` and `last`, the blocks of those stages, each
-    None where it shares evenly with the others, or `layers`, those of every stage of the model [stages of the model],
-    empty where there is no list; `predictions` are the prediction layers of each of these.
+    `rule` is a position in `LAYOUTS`, -1 for explicit numbers. Those are `first` and `last`, the blocks of the two end
+    stages (None: an even share), or `layers`, the blocks of every stage of the model [stages of the model] (empty
+    without a list); `predictions` are the prediction layers of every stage [stages of the model].
     """
 
     word: str
@@ -81,9 +81,9 @@ def layout_of_word(text: str) -> StageLayout:
             f"{shown(text)} is no stage layout{did_you_mean(text, LAYOUTS)}; it is one of {', '.join(LAYOUTS)}, the "
             "blocks of the ends, such as first_7_last_6, or a list, such as Et*3|(tt|)*29m|L."
         )
-    slots = _slots(text)
+    slots = _parse_slots(text)
     layers, predictions = (tuple(each.count(letter) for each in slots) for letter in "tm")
-    return StageLayout(_written(slots), layers=layers, predictions=predictions)
+    return StageLayout(_join_slots(slots), layers=layers, predictions=predictions)
 
 
 def canonical(text: str) -> str:
@@ -98,26 +98,27 @@ def canonical(text: str) -> str:
 
 
 def list_of_layers(layers: Sequence[int], predictions: Sequence[int] = ()) -> str:
-    """Returns a list of layers as Megatron-LM writes it, embedding first and loss last.
+    """Return a list of layers in Megatron-LM's notation, embedding first and loss last.
 
     Args:
         layers: blocks of every stage of the model, in the order in which a token passes them [stages of the model].
-        predictions: prediction layers of every stage of the model [stages of the model]; empty where there are none.
+        predictions: prediction layers of every stage of the model [stages of the model]; empty without prediction
+            layers.
     """
     slots = ["t" * number for number in layers]
     if predictions:
         slots = [slot + "m" * number for slot, number in zip(slots, predictions, strict=True)]
     slots[0] = f"E{slots[0]}"
     slots[-1] = f"{slots[-1]}L"
-    return _written(slots)
+    return _join_slots(slots)
 
 
-def _slots(text: str) -> list[str]:
+def _parse_slots(text: str) -> list[str]:
     """The letters of every stage of the model, repetitions written out."""
     if len(text) > LONGEST:
         raise StageLayoutError(f"A list of layers has {LONGEST:,} characters at most, not {len(text):,}.")
-    letters = _repeated(text, _GROUP, re.sub(r"[,\s]", "", text))
-    letters = _repeated(text, _REPEATED, letters)
+    letters = _expand_repetitions(text, _GROUP, re.sub(r"[,\s]", "", text))
+    letters = _expand_repetitions(text, _REPEATED, letters)
     if not _LETTERS.fullmatch(letters):
         wrong = _LETTERS.sub("", letters, count=1)[:1]
         raise StageLayoutError(
@@ -134,7 +135,7 @@ def _slots(text: str) -> list[str]:
     return slots
 
 
-def _repeated(text: str, pattern: re.Pattern[str], letters: str) -> str:
+def _expand_repetitions(text: str, pattern: re.Pattern[str], letters: str) -> str:
     """The letters with what a pattern finds as often as it says."""
 
     def several(found: re.Match[str]) -> str:
@@ -149,16 +150,16 @@ def _repeated(text: str, pattern: re.Pattern[str], letters: str) -> str:
     return made
 
 
-def _written(slots: list[str]) -> str:
+def _join_slots(slots: list[str]) -> str:
     """Slots as one text, what repeats written once."""
     parts = []
     for slot, alike in groupby(slots[:-1]):
         number = len(list(alike))
-        parts.append(f"({_short(slot)}|)*{number}" if number > 1 else f"{_short(slot)}|")
-    return "".join([*parts, _short(slots[-1])])
+        parts.append(f"({_shorten_slot(slot)}|)*{number}" if number > 1 else f"{_shorten_slot(slot)}|")
+    return "".join([*parts, _shorten_slot(slots[-1])])
 
 
-def _short(slot: str) -> str:
+def _shorten_slot(slot: str) -> str:
     """One slot: letters that follow each other as a number of them, where that is shorter."""
     runs = ((letter, len(list(alike))) for letter, alike in groupby(slot))
     return "".join(f"{letter}*{number}" if number > 2 else letter * number for letter, number in runs)

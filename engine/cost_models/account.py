@@ -1,4 +1,4 @@
-"""What a cost model tells of one execution beside its statistics: how the figures come about."""
+"""Account of one execution by a cost model: the derivation of its figures, in addition to the statistics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class StepPart(NamedTuple):
-    """A part of the step: what people call it, its time [s], what it is, and where its formula is."""
+    """Part of the step: its name on screen, its time [s], its meaning, and the source of its formula."""
 
     name: str
     seconds: float
@@ -28,7 +28,7 @@ class StepPart(NamedTuple):
 class RankGroup(NamedTuple):
     """One kind of parallelism of an execution: its degree, network tiers, and the GPUs that GPU 0 talks to in it.
 
-    `name` is "TP", "CP", "EP", "PP" or "DP"; `tiers` are those that it exchanges over, innermost first.
+    `name` is "TP", "CP", "EP", "PP" or "DP"; `tiers` are the networks of its exchange, innermost first.
     """
 
     name: str
@@ -53,8 +53,8 @@ class LinkTime(NamedTuple):
 
 
 class Communication(NamedTuple):
-    """Who talks to whom and what that costs; `placed` and `counted` say what there is to know of the placement and of
-    the times."""
+    """Groups of communicating GPUs and their times; `placed` and `counted` are notes on the placement and on the
+    times."""
 
     groups: Sequence[RankGroup]
     times: Sequence[LinkTime]
@@ -63,8 +63,8 @@ class Communication(NamedTuple):
 
 
 class Roofs(NamedTuple):
-    """The highest rate and a lower one, such as those of the matrix and the vector unit [FLOP/s], the memory's
-    bandwidth [bytes/s], and what the two rates are called."""
+    """Peak rates of two engines, such as the matrix and the vector unit [FLOP/s], the memory bandwidth [bytes/s], and
+    the names of both rates."""
 
     matrix: float
     lower: float
@@ -83,12 +83,13 @@ class Shown(NamedTuple):
 
 
 class BlockAccount(NamedTuple):
-    """What one block does, operation by operation, and the limits that they meet.
+    """Operations of one block, and the limits that bound them.
 
-    Every table of `tables`, by kind of block, whose words are in `kinds`, has the `columns`, and `engine` and for each
+    Every table of `tables`, by kind of block (on-screen names: `kinds`), has the `columns`, and `engine` and for each
     of the stages fw, agrad and wgrad `{stage}_flops` [FLOP], `{stage}_mem_accessed` [bytes] and
     `{stage}_processing_time` [s].
-    `title` and `scope` stand above a table, `note` below it; `roofs` are of what `roofs_scope` says, with `roofs_note`.
+    `title` and `scope` are shown above a table, `note` below it; `roofs_scope` names the device of `roofs`, explained
+    by `roofs_note`.
     """
 
     title: str
@@ -103,8 +104,8 @@ class BlockAccount(NamedTuple):
 
 
 class StagePart(NamedTuple):
-    """A part of what a stage of the model holds: what people call it, in the plural where there may be several, how
-    many of them, and what they take for one microbatch, forward and backward [s]."""
+    """Part of a stage of the model: its name on screen (plural if there can be several), its number, and its time for
+    one microbatch, forward and backward [s]."""
 
     name: str
     number: float
@@ -112,11 +113,11 @@ class StagePart(NamedTuple):
 
 
 class StageHeld(NamedTuple):
-    """What a processor holds of a stage of the model [bytes]: activations of one microbatch, weights with gradients,
-    optimizer state, what the block at work takes, and logits with temporaries and what is not for tensors.
+    """Memory of one stage of the model on a processor [bytes]: activations of one microbatch, weights with gradients,
+    optimizer state, working memory of the current block, and logits with temporaries and reserved memory.
 
-    Of `weights`, `gradients` and `block_weights` are what offloading can take; `resident` and `resident_kept` are the
-    block weights and the activations of its two largest `blocks`, which stay next to the processor then.
+    `gradients` and `block_weights` are the parts of `weights` that can be offloaded; `resident` and `resident_kept` are
+    the block weights and the activations of the two largest `blocks`, which then stay in the first memory tier.
     """
 
     activations: float
@@ -132,9 +133,9 @@ class StageHeld(NamedTuple):
 
 
 class ModelStage(NamedTuple):
-    """A stage of the model, one chunk of one rank: the seconds of a microbatch forward, for gradients of inputs, for
-    gradients of weights, and of an overlapped forward and backward [s], the parts that they are of, and what is held of
-    it, None where the cost model does not say."""
+    """Stage of the model, one chunk of one rank: seconds of a microbatch forward, for gradients of inputs, for
+    gradients of weights, and of an overlapped forward and backward [s], the parts of these times, and its memory (None
+    if the cost model does not give it)."""
 
     forward: float
     input_gradient: float
@@ -150,7 +151,7 @@ class ModelStage(NamedTuple):
 
 
 class Account:
-    """How the figures of one execution come about. By default nothing is told."""
+    """Derivation of the figures of one execution. Empty by default."""
 
     expressions: Set[str] = frozenset()
     """The statistics that `formula` has an expression of."""
@@ -161,7 +162,7 @@ class Account:
         return ()
 
     def communication(self) -> Communication | None:
-        """Tells who talks to whom, or None where the cost model does not place ranks."""
+        """Return the groups of communicating GPUs, or None if the cost model does not place ranks."""
         return None
 
     def block(self) -> BlockAccount | None:

@@ -1,4 +1,4 @@
-"""How long a stage takes for one chunk of one microbatch, from the statistics of an execution.
+"""Times of one chunk of one microbatch on a stage, from the statistics of an execution.
 
 Source: Calculon 0.1.0, `llm.py` `_compute_batch_stats`, for base and edge blocks.
 """
@@ -17,7 +17,8 @@ __all__ = ["ChunkTimes", "chunk_times", "microbatches_of", "tells_blocks_apart"]
 
 @dataclass(frozen=True, slots=True)
 class ChunkTimes:
-    """What one stage spends on one chunk of one microbatch [s], and on the gradient exchange and optimizer once."""
+    """Time of one stage for one chunk of one microbatch [s], and for the gradient exchange and optimizer once per step
+    [s]."""
 
     forward: float
     backward: float
@@ -75,7 +76,8 @@ def chunk_times(execution: Mapping[Any, Any], num_blocks: int) -> ChunkTimes:
 
 
 def tells_blocks_apart(execution: Mapping[Any, Any]) -> bool:
-    """Tells whether the figures tell base and edge blocks apart, of which stages differ; else all are the slowest.
+    """Return whether the statistics have separate base and edge blocks, so that stages differ; else all equal the
+    slowest.
 
     Args:
         execution: the execution's fields and statistics by name.
@@ -84,7 +86,7 @@ def tells_blocks_apart(execution: Mapping[Any, Any]) -> bool:
 
 
 def _slowest_stage(execution: Mapping[Any, Any], edges: float) -> ChunkTimes:
-    """The durations where base and edge blocks are one: those of the slowest stage, for every stage.
+    """Return the times of the slowest stage for every stage, for statistics without separate base and edge blocks.
 
     Exposed communication of tensor, context, expert and pipeline parallelism is shared equally by the two passes, each
     of which has the same collectives.

@@ -1,4 +1,4 @@
-"""What a cost model is to everything outside its package: one object with all that differs between cost models.
+"""Contract of a cost model: one object with all that differs between cost models.
 
 The space, the exploration, the store, the searches, the commands and the pages ask this object. None of them knows
 which cost models there are; `engine.cost_models.registry` does.
@@ -60,16 +60,16 @@ class LayerError(ValueError):
 
 
 class CostModel(ABC):
-    """A cost model. What has a default here need not be given: the default says that there is nothing of the kind."""
+    """Cost model. A default means that the cost model has nothing of the kind."""
 
     name: ClassVar[str]
-    """How commands, links and documents name it."""
+    """Name in commands, links and documents."""
     title: ClassVar[str]
-    """How a sentence about a scenario names it."""
+    """Name in sentences about a scenario."""
     summary: ClassVar[str]
-    """What it is for, in some words, for those who choose."""
+    """Purpose in a few words, for choosing between cost models."""
     description: ClassVar[str] = ""
-    """What it takes into account and what it does not, in some sentences."""
+    """Modelled and neglected effects, in a few sentences."""
     version: ClassVar[str]
     """Raised whenever a formula changes, so that stored results are not used again."""
     columns: ClassVar[ColumnSet]
@@ -77,32 +77,32 @@ class CostModel(ABC):
     datatypes: ClassVar[tuple[str, ...]]
     """The datatypes that it computes in."""
     covered: ClassVar[Mapping[str, str]] = {}
-    """What its space tries of each field without limits, in words; fields not listed are tried in every way."""
+    """Values that its space tries of each field without limits, in words; all values of other fields are tried."""
     implied: ClassVar[frozenset[str]] = frozenset()
-    """Fields that follow from others or from the model, so that nobody has to choose or see them."""
+    """Fields that follow from others or from the model, so that users need not choose or see them."""
     not_read: ClassVar[frozenset[str]] = frozenset()
     """Fields that change no figure."""
     reference: ClassVar[str] = ""
     """The program whose figures it reproduces to the last digit; empty where it predicts measurements instead."""
     takes_calibration: ClassVar[bool] = False
-    """Whether its parameters come from a calibration, and its figures can be compared with measured runs."""
+    """True if its parameters come from a calibration, so that its figures can be compared with measured runs."""
     even_pipelines: ClassVar[bool] = False
-    """Whether pipelines divide the blocks of the model unless a limit allows others."""
+    """True if pipelines divide the blocks of the model evenly unless a limit allows others."""
     reads_efficiencies: ClassVar[bool] = False
-    """Whether what is sustained of a peak is read from the curves by size of a system's description."""
+    """True if sustained rates are read from the efficiency curves of a system's description."""
     searches_by_bounds: ClassVar[bool] = False
-    """Whether it has a `bound_search`; otherwise a search looks at the candidates of all prepared rows."""
+    """True if it has a `bound_search`; otherwise a search reads the candidates of all prepared rows."""
     operations_called: ClassVar[str] = "operations"
-    """What rows of `operations` are, in the plural."""
+    """Name of the rows of `operations`, in the plural."""
     unread: ClassVar[frozenset[str]] = frozenset()
-    """What of a system's description it does not read, of `vector`, `latency`, `power` and `host`."""
+    """Parts of a system's description that it ignores, among `vector`, `latency`, `power` and `host`."""
     without_effect: ClassVar[tuple[str, ...]] = ()
     """Paths of a system's document that change no figure of an execution, such as "networks.*.latency_s"; prices, which
     enter costs alone, are not among them."""
     one_unit: ClassVar[frozenset[str]] = frozenset()
     """Datatypes that one matrix unit computes, so that their peaks change together."""
     flop_recipe: ClassVar[Recipe] = "published"
-    """What counts as the work of a token in figures of utilisation; see `models.token_flops.token_flops`."""
+    """Recipe of the FLOP per token for figures of utilisation; see `models.token_flops.token_flops`."""
     rows_per_second: ClassVar[float] = 300_000.0
     """Executions that `evaluate` settles per second [1/s] on one core, as measured; estimates of time start from it."""
 
@@ -277,7 +277,7 @@ class CostModel(ABC):
         return [()] * len(executions)
 
     def power_bounds(self, system: System) -> bool:
-        """Tells whether the design power of a system's processors bounds the rate of products that it sustains.
+        """Return whether the design power of a system's processors limits its sustained rate of matrix products.
 
         Args:
             system: the system.
@@ -285,23 +285,23 @@ class CostModel(ABC):
         return False
 
     def rises_with(self, system: System, path: str) -> int:
-        """Tells how rates depend on a figure of a system, all else being equal, for proofs about systems not searched.
+        """Return how rates depend on a figure of a system, all else being equal, for proofs about systems not searched.
 
-        1 where what is reached never falls as the figure rises, and what fits stays; -1 where it never rises; 0, which
-        proves nothing, where that is not known. A capacity with 1 decides what fits and changes no time at all.
+        1: rates never fall as the figure rises, and feasible executions stay feasible. -1: rates never rise. 0:
+            unknown, proves nothing. A capacity with 1 decides only feasibility and changes no time.
 
         Args:
             system: the system.
-            path: of the figure in its document, such as "mem1.bandwidth_gb_per_s".
+            path: path of the figure in the system's document, such as "mem1.bandwidth_gb_per_s".
         """
         return 0
 
     def slower_on_worse(self, space: Space) -> bool:
-        """Tells whether no execution of a space is faster on a system that `rises_with` puts below another one, so that
-        rates themselves are what systems reach; otherwise `reach` says it.
+        """Return whether no execution of a space is faster on a system that `rises_with` ranks below another one. Then
+        the rates themselves can be compared; otherwise use `reach`.
 
         Args:
-            space: of executions, whatever its system's rates and capacities.
+            space: space of executions; the rates and capacities of its system are not used.
         """
         return False
 
@@ -375,7 +375,7 @@ class CostModel(ABC):
         return None
 
     def left_out(self, thing: Model | System) -> Sequence[str]:
-        """Returns what of a model or a system it leaves out or changes, in sentences.
+        """Return sentences on the parts of a model or a system that the cost model neglects or changes.
 
         Args:
             thing: a model or a system.
@@ -383,10 +383,10 @@ class CostModel(ABC):
         return ()
 
     def unsupported(self, model: Model) -> Sequence[str]:
-        """Tells why it cannot compute a model, in sentences; empty where it can.
+        """Return the reasons why the cost model cannot compute a model, in sentences; empty if it can.
 
         Args:
-            model: the model.
+            model: model to compute.
         """
         return ()
 

@@ -16,7 +16,7 @@ __all__ = ["Expression", "Symbol", "Untold", "evaluate_text", "symbol_of_column"
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A quantity of an expression: value, what it means, and the column whose unit it has; None for a plain number."""
+    """Quantity of an expression: its value, its meaning, and the column whose unit it has (None: a plain number)."""
 
     value: float
     meaning: str
@@ -25,10 +25,10 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """How a figure of one execution follows from other quantities.
+    """Expression of a figure of one execution over other quantities.
 
     `text` is of numbers, names, + - * /, max and min; `symbols` has every name in it, in the order in which they are
-    read; `source` says where the formula comes from.
+    read; `source` is the source of the formula.
     """
 
     text: str
@@ -37,12 +37,12 @@ class Expression:
 
     @property
     def value(self) -> float:
-        """What the expression gives; equal to the figure."""
+        """Return the value of the expression, equal to the figure."""
         return evaluate_text(self.text, {name: symbol.value for name, symbol in self.symbols.items()})
 
 
 class Untold(NamedTuple):
-    """A figure that no expression over other figures tells: a sentence on how it is computed.
+    """Figure without an expression over other figures: a sentence on its computation.
 
     `summed` names what the figure adds up, such as "sum over the layers of fw_flops"; it is empty for other figures.
     """

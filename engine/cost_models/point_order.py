@@ -27,12 +27,12 @@ def most_promising_first(
     """Yields schedule points in parts, the most promising first, until none is left that can reach `least()`.
 
     Args:
-        hopes: a bound of every schedule point, minus infinity where nothing is to be looked at [points].
-        least: what is to be reached, minus infinity until something is found; asked before every part.
+        hopes: upper bound of every schedule point, minus infinity for points to skip [points].
+        least: returns the value to reach, minus infinity until an execution is found; called before every part.
         first: schedule points of the first part [count].
         most: schedule points of any part [count].
-        finer_of: gives finer and dearer bounds of some schedule points [points]; None where there are none.
-        looked: the first part is chosen by finer bounds among so many [count].
+        finer_of: returns tighter but more expensive bounds of schedule points [points]; None without such bounds.
+        looked: number of points among which tighter bounds choose the first part [count].
     """
     order = np.argsort(-hopes, kind="stable")[: np.count_nonzero(hopes > -np.inf)]
     start, step, looked = 0, first, max(first, looked)

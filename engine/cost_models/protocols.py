@@ -1,6 +1,6 @@
-"""What a cost model hands out to searches, explorations and pages: parts of the contract that are not the model itself.
+"""Parts of the cost model contract for searches, explorations and pages, apart from the cost model itself.
 
-`engine.cost_models.contract` has them under its own name, too; that is where they are taken from.
+Import them from `engine.cost_models.contract`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Sheet(NamedTuple):
-    """A table to print: what stands above it, headers, rows of texts, which columns are texts, and lines below."""
+    """Table to print: heading, headers, rows of texts, the columns that are texts, and lines below."""
 
     heading: str
     headers: Sequence[str]
@@ -40,8 +40,8 @@ class Sheet(NamedTuple):
 
 MODELLED = "no measurements: modelled"
 PROVENANCES = ("fitted", "measured", "stated", MODELLED)
-"""How well founded a rate is, best first: a fit to measured runs of its precision and generation found it; a benchmark
-measured it; a factor of it was set by hand; nothing was measured on its generation."""
+"""Provenance of a rate, best first: fitted to measured runs of its precision and generation; measured by a benchmark;
+set by hand in part; or modelled, without a measurement on its generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class Candidates(Protocol):
 
 
 class Prepared(Protocol):
-    """Cells of a space made ready: what cannot run is rejected and counted, the rest is grouped into rows.
+    """Prepared cells of a space: executions that cannot run are rejected and counted, the others are grouped into rows.
 
-    `fits` [memory modes, schedule points] says what there is memory for, `feasible` counts executions that run.
+    `fits` [memory modes, schedule points] is True where memory suffices, `feasible` counts feasible executions.
     """
 
     space: Any
@@ -114,14 +114,14 @@ class LaidOut(Protocol):
 
 
 class BoundSearch(Protocol):
-    """Cells of a space as a search for the best execution wants them: bounds first, rows only where bounds leave them.
+    """Cells of a space for a search for the best execution: bounds first, rows only for promising schedule points.
 
-    Systems may differ in rates and capacities. Ids are those of the space.
+    Systems may differ in rates and capacities. Ids are the ids of the space.
     """
 
     @property
     def few(self) -> bool:
-        """Whether there are so few schedule points that they are all looked at together, none of them first."""
+        """Return whether there are so few schedule points that they are all evaluated together."""
 
     def feasible(self, space: Any) -> int:
         """Counts the executions that run on the space's system."""
@@ -133,9 +133,8 @@ class BoundSearch(Protocol):
     def bounds(
         self, space: Any, least: Callable[[], float] = ..., known: Ints | None = None
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Gives schedule points, block modes and the sample rate that none of their executions exceeds [samples/s], in
-        parts, the most promising first; from each part on without those that cannot reach `least()`, and without those
-        that are `known`."""
+        """Yield schedule points, block modes and upper bounds of the sample rate of their executions [samples/s], in
+        parts, the most promising first. Each part omits points that cannot reach `least()` or are `known`."""
 
     def prepare(self, space: Any, point: Ints, mode: Ints | None = None) -> tuple[Any, Any]:
         """Prepares these schedule points with these block modes, or all: `Prepared`, and its `Candidates`."""
@@ -145,7 +144,7 @@ class BoundSearch(Protocol):
 
 
 class KernelTimes(Protocol):
-    """What single kernels and collectives of a system take, for those who compose steps of their own. Sizes are numbers
+    """Times of single kernels and collectives of a system, for callers that compose their own steps. Sizes are numbers
     or arrays that broadcast."""
 
     @property

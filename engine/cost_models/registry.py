@@ -29,8 +29,8 @@ OFFERED: Final = (
     "engine.cost_models.calibrated.cost_model:CALIBRATED",
     "engine.cost_models.calculon.cost_model:CALCULON",
 )
-"""Where the cost models are that come with Shardscape, in the order in which they are offered: module and object. Text
-rather than imports, so that adding one is one line."""
+"""Module and object of each cost model that comes with Shardscape, in the order in which they are offered. Text, not
+imports, so that adding one is one line."""
 
 COST_MODELS: Final[dict[str, CostModel]] = {}
 """The cost models by name, in the order in which they are offered."""
@@ -52,6 +52,7 @@ def ignored_paths(system: System, cost_model: CostModel) -> tuple[str, ...]:
         system: any system.
         cost_model: whose figures are meant.
     """
+
     def is_said(path: str) -> bool:
         return any(value is not None for _, value in system.values_at(path))
 
@@ -59,20 +60,20 @@ def ignored_paths(system: System, cost_model: CostModel) -> tuple[str, ...]:
 
 
 def register(cost_model: CostModel) -> None:
-    """Makes a cost model known, behind those that are.
+    """Register a cost model, behind the ones already registered.
 
     Args:
-        cost_model: an object of a class that other processes can import, for they are told about it (`added`).
+        cost_model: an object of a class that other processes can import, since they register it too (`added`).
     """
     COST_MODELS[cost_model.name] = cost_model
     declare(cost_model.name, cost_model.columns)
 
 
 def unregister(name: str) -> None:
-    """Forgets a cost model, for tests that made one known. Raises KeyError where there is none of that name.
+    """Remove a cost model, for tests that registered one. Raises KeyError for an unknown name.
 
     Args:
-        name: of a cost model that was registered.
+        name: name of a registered cost model.
     """
     del COST_MODELS[name]
     undeclare(name)
@@ -98,7 +99,7 @@ def added() -> tuple[CostModel, ...]:
 
 
 def named(name: str) -> CostModel:
-    """Returns the cost model of a name. Raises `CostModelError` where there is none.
+    """Return the cost model of a name. Raises `CostModelError` for an unknown name.
 
     Args:
         name: such as "calibrated".
@@ -110,11 +111,10 @@ def named(name: str) -> CostModel:
 
 
 def cost_model_of(thing: Any) -> CostModel:
-    """Returns the cost model of a scenario or of a space. Raises `CostModelError` where this process has none of that
-    name.
+    """Return the cost model of a scenario or of a space. Raises `CostModelError` if this process has not registered it.
 
     Args:
-        thing: whatever has the name of one as `cost_model`.
+        thing: an object with the name of a cost model as `cost_model`.
     """
     return named(thing.cost_model)
 
@@ -132,13 +132,13 @@ def cost_model_with(field: str) -> CostModel:
 
 
 def able(model: Model, preferred: str) -> CostModel:
-    """Returns the cost model of a name if it can compute a model, else the first that can.
+    """Return the preferred cost model if it can compute a model, else the first that can.
 
-    Raises `CostModelError` where none can, or where there is none of that name.
+    Raises `CostModelError` if no cost model can compute it, or for an unknown name.
 
     Args:
-        model: what is to be computed.
-        preferred: name of the cost model that is asked first.
+        model: model to compute.
+        preferred: name of the cost model to try first.
     """
     first = named(preferred)
     found = next((each for each in (first, *COST_MODELS.values()) if not each.unsupported(model)), None)
@@ -148,16 +148,16 @@ def able(model: Model, preferred: str) -> CostModel:
 
 
 def chosen_cost_model(cost_model: str | None, system: System, calibration: Calibration | None = None) -> CostModel:
-    """Returns the cost model to use: the one asked for, else one that takes the calibration, else the one that the
-    system's figures are meant for.
+    """Return the cost model to use: the requested one, else one that takes the calibration, else the one that the
+    system names.
 
     Args:
-        cost_model: its name; None where none is asked for.
+        cost_model: name of the requested cost model; None without a request.
         system: its description names the cost model that it is meant for, which may be any name.
-        calibration: values that the cost model has to take; None where there are none.
+        calibration: values of the cost model's parameters; None without a calibration.
 
-    Raises `CostModelError` for a name that no cost model has, whether asked for or in the system's description, and
-    for a cost model that takes no calibration where one is given.
+    Raises `CostModelError` for an unknown name, requested or in the system's description, and for a calibration with a
+    cost model that takes no calibration.
     """
     if cost_model is None and calibration is not None:
         return next(each for each in COST_MODELS.values() if each.takes_calibration)

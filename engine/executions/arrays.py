@@ -41,8 +41,8 @@ def take(table: Columns, index: npt.NDArray[Any] | slice) -> Columns:
     return type(table)(*[column[index] for column in columns])
 
 
-def pack(*parts: Ints | Flags) -> Ints:
-    """Returns one whole number per row that tells rows with different parts apart."""
+def pack_keys(*parts: Ints | Flags) -> Ints:
+    """Return one whole number per row that differs between rows with different parts."""
     result = np.zeros(len(parts[0]), np.int64)
     most = 0
     for part in parts:
@@ -61,7 +61,7 @@ def pack(*parts: Ints | Flags) -> Ints:
 
 def distinct(*parts: Ints | Flags) -> tuple[Positions, Positions]:
     """Returns (position of the first row of each distinct combination, which combination each row is)."""
-    keys = pack(*parts)
+    keys = pack_keys(*parts)
     most = int(keys.max(initial=0)) + 1
     if most <= SMALL_TABLE * len(keys):
         # A table of all that keys may be is filled several times sooner than keys are sorted.

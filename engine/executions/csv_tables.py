@@ -1,6 +1,6 @@
-"""Comma-separated tables that people bring, as text within bounds: none takes long to read, whatever it holds.
+"""Comma-separated tables that users bring, read as text within bounds of size and reading time.
 
-What is wrong with a single cell is no error here; a file that is no table is one sentence naming it.
+A faulty cell is not an error here; a file that is not a table raises one sentence that names it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from models.documents import shown
 __all__ = ["MOST_COLUMNS", "file_content", "header_of", "parsed", "text_of", "too_large"]
 
 MOST_COLUMNS: Final = 300
-"""Columns of the widest table; those that mean something are some fifty."""
+"""Columns of the widest table; about fifty have a meaning."""
 
 LONGEST_HEADER: Final = 100_000
 """Characters in which the header is looked for."""
 
 
 def file_content(path: str | os.PathLike[str], most_bytes: int, error: type[ValueError]) -> bytes:
-    """Returns what a file holds. Raises `error` for what is no file, cannot be read or has more than `most_bytes`.
+    """Return the bytes of a file. Raises `error` for a path that is not a file, cannot be read or has more than
+    `most_bytes`.
 
     Args:
-        path: of the file.
-        most_bytes: what it may have [bytes].
+        path: path of the file.
+        most_bytes: largest size [bytes].
         error: class of the error to raise.
     """
     name = shown(os.fspath(path))[1:-1]
@@ -51,23 +52,23 @@ def file_content(path: str | os.PathLike[str], most_bytes: int, error: type[Valu
 
 
 def too_large(name: str, size: int, most_bytes: int) -> str:
-    """Returns the sentence about a file that is too large.
+    """Return the message about a file that is too large.
 
     Args:
-        name: of the file.
-        size: what it has [bytes].
-        most_bytes: what it may have [bytes].
+        name: name of the file.
+        size: size of the file [bytes].
+        most_bytes: largest size [bytes].
     """
     return f"{name} has {size / 1e6:,.1f} MB; runs are read from files of up to {most_bytes / 1e6:,.0f} MB."
 
 
 def text_of(content: bytes, name: str, most_bytes: int, error: type[ValueError]) -> str:
-    """Returns the text of a file in UTF-8, or in UTF-16 as spreadsheets write it. Raises `error` where it is none.
+    """Return the text of a file in UTF-8, or in UTF-16 as spreadsheets write it. Raises `error` for other content.
 
     Args:
-        content: of the file.
-        name: of the file, for messages.
-        most_bytes: what it may have [bytes].
+        content: bytes of the file.
+        name: name of the file, for messages.
+        most_bytes: largest size [bytes].
         error: class of the error to raise.
     """
     if len(content) > most_bytes:
@@ -102,17 +103,17 @@ def header_of(text: str) -> tuple[list[str], str]:
 def parsed(
     text: str, name: str, error: type[ValueError], *, most_rows: int, once: Collection[str] = ()
 ) -> pd.DataFrame:
-    """Returns the table in a text, every cell as text [rows]; empty where a row ends before its header.
+    """Return the table in a text, every cell as text [rows]; cells missing at the end of a row are empty.
 
-    Raises `error` where it is no table, has too many rows or columns, or one of the columns `once` twice, in whatever
-    letter case.
+    Raises `error` for text that is not a table, too many rows or columns, or a repeated column of `once`, in any letter
+    case.
 
     Args:
-        text: of the table.
-        name: of the file, for messages.
+        text: text of the table.
+        name: name of the file, for messages.
         error: class of the error to raise.
-        most_rows: what it may have [count].
-        once: columns that may stand there only once.
+        most_rows: largest number of rows [count].
+        once: columns that may occur only once.
     """
     _, separator = header_of(text)
     reader = csv.reader(StringIO(text, newline=""), delimiter=separator, strict=True)

@@ -1,4 +1,4 @@
-"""What an execution is called, everywhere: its degrees of parallelism."""
+"""Short name of an execution, by its degrees of parallelism."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ _INSIDE: Final = ("expert_par", "expert_tensor_par")
 
 
 def execution_name(execution: Mapping[Any, Any]) -> str:
-    """Returns the degrees of an execution: "TP 8 × PP 4 × DP 16", and "× CP 2 · EP 8" where these are not 1.
+    """Return the degrees of an execution: "TP 8 × PP 4 × DP 16", and "× CP 2 · EP 8" if these are not 1.
 
-    The factors multiply to the processors. Degrees that the execution does not have, such as those of cells, are left
-    out.
+    The factors multiply to the processors. Missing degrees are left out.
 
     Args:
-        execution: fields by name; absent, None or not a number where there is no such degree.
+        execution: fields by name; absent, None or not a number for a missing degree.
     """
-    degrees = {name: value for name in DEGREES if (value := _degree(execution.get(name))) is not None}
+    degrees = {name: value for name in DEGREES if (value := _parse_degree(execution.get(name))) is not None}
     shown = [name for name, value in degrees.items() if value != 1 or name in _ALWAYS]
     factors = " × ".join(f"{DEGREES[name]} {degrees[name]:,}" for name in shown if name not in _INSIDE)
     inside = [f"{DEGREES[name]} {degrees[name]:,}" for name in shown if name in _INSIDE]
     return " · ".join([*filter(None, [factors]), *inside])
 
 
-def _degree(value: Any) -> int | None:
+def _parse_degree(value: Any) -> int | None:
     return None if value is None or (isinstance(value, float) and math.isnan(value)) else int(value)

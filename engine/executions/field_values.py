@@ -28,7 +28,7 @@ __all__ = [
 Codes = npt.NDArray[np.intp]
 
 MISSING: Final = "missing_value"
-"""Code of what is wrong with a row that has no value."""
+"""Fault code of a row without a value."""
 
 _PLAIN: Final = (
     bool, np.bool_, float, np.floating, complex, np.complexfloating, Decimal, Fraction, np.datetime64, np.timedelta64,
@@ -36,9 +36,9 @@ _PLAIN: Final = (
 """Types whose values are shown as they print themselves."""
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 _EXACT: Final = "biuf"
-"""Kinds of NumPy arrays that are told apart value by value without going through Python, up to 64 bits."""
+"""Kinds of NumPy arrays, up to 64 bits, whose distinct values are found without Python objects."""
 _FEW: Final = 16
-"""Rows that are told apart sooner one by one than by what it takes pandas to begin."""
+"""Rows up to which a Python loop finds distinct values sooner than pandas starts."""
 
 
 class Fault(NamedTuple):
@@ -51,9 +51,9 @@ class Fault(NamedTuple):
 
 
 def whole_number(value: Any) -> int | None:
-    """Returns the whole number that a value is, None where it is none.
+    """Return a value as a whole number, or None for any other value.
 
-    Truth values and text are no numbers; a duration is none either, though NumPy counts its type among the integers.
+    Truth values, text and durations (which NumPy counts among the integers) give None.
 
     Args:
         value: a cell of a table, of any type.
@@ -74,8 +74,7 @@ def whole_number(value: Any) -> int | None:
 
 
 def number_in(text: str) -> Decimal | None:
-    """Returns the number that a text is, to the last digit; None where it is none to people, whatever Python takes for
-    one.
+    """Parse a decimal number exactly. None for text that people would not read as a number ("1_0", "nan").
 
     Args:
         text: a cell of a table.
@@ -84,7 +83,7 @@ def number_in(text: str) -> Decimal | None:
 
 
 def flag(value: Any) -> bool | None:
-    """Returns the truth value that a value is, also of the numbers 0 and 1; None where it is none.
+    """Return a value as a truth value, 0 and 1 included, or None for any other value.
 
     Args:
         value: a cell of a table, of any type.
@@ -122,11 +121,10 @@ def to_flag(value: Any) -> tuple[bool, str]:
 
 
 def to_word(words: Sequence[str]) -> Callable[[Any], tuple[int, str]]:
-    """Returns what `convert` needs for a field of words: their positions in `words`, -1 for a text that is none of
-    them.
+    """Return the parser that `convert` takes for a field of words: positions in `words`, -1 for an unknown word.
 
     Args:
-        words: accepted ones, in order.
+        words: accepted words, in order.
     """
 
     def parse(value: Any) -> tuple[int, str]:
@@ -138,10 +136,10 @@ def to_word(words: Sequence[str]) -> Callable[[Any], tuple[int, str]]:
 
 
 def to_open_word(position: Callable[[str], int]) -> Callable[[Any], tuple[int, str]]:
-    """Returns what `convert` needs for a field with more words than a list: their positions, -1 for what is none.
+    """Return the parser that `convert` takes for a field of `OpenWords`: positions, -1 for an invalid word.
 
     Args:
-        position: returns the position of a word, -1 where it is none.
+        position: returns the position of a word, -1 for an invalid one.
     """
 
     def parse(value: Any) -> tuple[int, str]:
@@ -173,12 +171,12 @@ def column_names(table: pd.DataFrame) -> list[str]:
 def convert(
     series: pd.Series[Any], parse: Callable[[Any], tuple[Any, str]], dtype: npt.DTypeLike
 ) -> tuple[npt.NDArray[Any], list[Fault]]:
-    """Returns a column as an array of a type [rows], and what is wrong with it.
+    """Return a column as an array of a type [rows], and its faults.
 
     Args:
         series: the column [rows].
-        parse: returns a value as the array holds it, and "" or the code of what is wrong with it.
-        dtype: of the array.
+        parse: returns the value to store, and its fault code ("" for a valid value).
+        dtype: type of the array.
     """
     codes, values = distinct(series)
     parsed = [*map(parse, values), (0, MISSING)]  # the last is what rows without a value get: their code is -1
@@ -206,8 +204,7 @@ def objects(series: pd.Series[Any]) -> npt.NDArray[np.object_]:
 
 
 def distinct(series: pd.Series[Any]) -> tuple[Codes, list[Any]]:
-    """Returns the codes [rows] and the values that they stand for, few whatever the number of rows; -1 is no value at
-    all.
+    """Return the codes [rows] and the distinct values that they number; -1 is a missing value.
 
     Values of different types stay apart, though True, 1 and 1.0 are equal.
 
@@ -244,7 +241,7 @@ def _told_apart(series: pd.Series[Any]) -> tuple[Codes, list[Any]]:
 
 
 def _values_told_apart(values: npt.NDArray[np.object_]) -> tuple[Codes, list[Any]]:
-    """Told apart by type and value."""
+    """Return codes and distinct values, by type and value."""
     apart: list[Any] = []
     known: dict[tuple[type, Any], int] = {}
     place = np.empty(len(values), np.intp)

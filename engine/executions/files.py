@@ -1,8 +1,7 @@
 """Tables of executions in files: reading CSV, Parquet and JSON in pieces, writing results as CSV or Parquet.
 
-Files are read and written a piece at a time, so their size is bounded by the disk and not by memory. What is wrong with
-a single value is no error here: the value is handed on, and the engine says which row is invalid and why. What is wrong
-with the file as a whole is a `TableFileError`.
+Files are read and written a piece at a time, so their size is bounded by the disk and not by memory. A faulty value is
+not an error here: the engine says which row is invalid and why. A fault of the whole file is a `TableFileError`.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def _check_columns(file: Path, names: list[str]) -> None:
         raise TableFileError(f"{file} has more than one column {', '.join(repeated)}; each may appear once.")
 
 
-def _found(names: Iterable[str]) -> list[str]:
+def _field_names_among(names: Iterable[str]) -> list[str]:
     """The fields among the columns of a file, in the order of the register."""
     there = set(names)
     return [name for name in ALL_NAMES if name in there]
@@ -124,15 +123,15 @@ def _found(names: Iterable[str]) -> list[str]:
 def _read_csv(file: Path) -> Iterator[pd.DataFrame]:
     with pa.csv.open_csv(file) as header:
         _check_columns(file, header.schema.names)
-        names = _found(header.schema.names)
+        names = _field_names_among(header.schema.names)
     options = pa.csv.ConvertOptions(
         include_columns=names, column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
     )
     with pa.csv.open_csv(file, convert_options=options) as reader:
-        yield from _pieces(reader, [by_name(name) for name in names])
+        yield from _join_batches(reader, [by_name(name) for name in names])
 
 
-def _pieces(batches: Iterator[pa.RecordBatch], columns: Sequence[Column]) -> Iterator[pd.DataFrame]:
+def _join_batches(batches: Iterator[pa.RecordBatch], columns: Sequence[Column]) -> Iterator[pd.DataFrame]:
     """Batches of text joined into pieces, each column typed; an empty piece where there is no row at all."""
     kept: list[pa.RecordBatch] = []
     rows = 0
@@ -141,22 +140,22 @@ def _pieces(batches: Iterator[pa.RecordBatch], columns: Sequence[Column]) -> Ite
         kept.append(batch)
         rows += batch.num_rows
         if rows >= ROWS_PER_PIECE:
-            yield _typed(pa.Table.from_batches(kept), columns)
+            yield _convert_texts(pa.Table.from_batches(kept), columns)
             kept, rows, given = [], 0, True
     if rows:
-        yield _typed(pa.Table.from_batches(kept), columns)
+        yield _convert_texts(pa.Table.from_batches(kept), columns)
     elif not given:
         yield pd.DataFrame({column.name: pd.Series([], dtype=column.dtype) for column in columns})
 
 
-def _typed(table: pa.Table, wanted: Sequence[Column]) -> pd.DataFrame:
+def _convert_texts(table: pa.Table, wanted: Sequence[Column]) -> pd.DataFrame:
     columns = {}
     for column in wanted:
         encoded = table[column.name].combine_chunks().dictionary_encode()
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
         values = [_from_text(column, text.strip()) for text in encoded.dictionary.to_pylist()]
-        columns[column.name] = _series(column, values, encoded.indices.to_numpy())
+        columns[column.name] = _build_series(column, values, encoded.indices.to_numpy())
     return pd.DataFrame(columns)
 
 
@@ -176,7 +175,7 @@ def _from_text(column: Column, text: str) -> Any:
     return exact if number is None else number
 
 
-def _series(column: Column, values: list[Any], codes: np.ndarray[Any, Any]) -> pd.Series[Any]:
+def _build_series(column: Column, values: list[Any], codes: np.ndarray[Any, Any]) -> pd.Series[Any]:
     """The values at `codes`, in the field's own type where all of them have it."""
     plain = {"int64": int, "bool": bool, "str": str}[column.dtype]
     if values and all(type(value) is plain for value in values):
@@ -194,7 +193,7 @@ def _read_parquet(file: Path) -> Iterator[pd.DataFrame]:
     with pq.ParquetFile(file) as described:
         schema = described.schema_arrow
         _check_columns(file, list(schema.names))
-        names = _found(schema.names)
+        names = _field_names_among(schema.names)
         texts = [name for name in names if _is_text(schema.field(name).type)]
         _check_sizes(file, described.metadata, names, texts)
     if texts:
@@ -217,7 +216,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _check_sizes(file: Path, metadata: pq.FileMetaData, names: Sequence[str], texts: Sequence[str]) -> None:
-    """Refuses fields that are, unpacked, larger than those of executions: a few kilobytes can hold gigabytes."""
+    """Refuses fields that are too large when unpacked: a file of a few kilobytes can hold gigabytes."""
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group).num_rows
         for position in range(metadata.row_group(group).num_columns):
@@ -236,7 +235,7 @@ def _check_sizes(file: Path, metadata: pq.FileMetaData, names: Sequence[str], te
 
 
 def _from_arrow(file: Path, batch: pa.RecordBatch | pa.Table, names: Sequence[str]) -> pd.DataFrame:
-    """The columns as what their Arrow types say, whatever a file's notes for pandas say beside them."""
+    """Return the columns by their Arrow types, ignoring a file's metadata for pandas."""
     columns = {}
     for name in names:
         try:
@@ -251,7 +250,7 @@ def _from_arrow(file: Path, batch: pa.RecordBatch | pa.Table, names: Sequence[st
 
 
 def _check_texts(file: Path, batch: pa.RecordBatch) -> None:
-    """Refuses texts that are longer than those of executions."""
+    """Refuses texts longer than any word of an execution."""
     for field in batch.schema:
         column = batch.column(field.name)
         texts = column.dictionary if pa.types.is_dictionary(field.type) else column
@@ -269,7 +268,9 @@ def _read_json(file: Path) -> Iterator[pd.DataFrame]:
         )
     try:
         text = file.read_bytes().decode("utf-8-sig")
-        document = json.loads(text, parse_float=_exact, object_pairs_hook=lambda pairs: _each_once(file, pairs))
+        document = json.loads(
+            text, parse_float=_parse_exact_number, object_pairs_hook=lambda pairs: _each_once(file, pairs)
+        )
     except (json.JSONDecodeError, TableFileError):
         raise
     except RecursionError:
@@ -283,17 +284,17 @@ def _read_json(file: Path) -> Iterator[pd.DataFrame]:
         raise TableFileError(f"{file} holds no execution; it must be an object with the 23 fields, or a list of such.")
     names = list(NAMES)
     if records:
-        names = _found(name for record in records for name in record)
+        names = _field_names_among(name for record in records for name in record)
         _check_columns(file, names)
     for start in range(0, max(len(records), 1), ROWS_PER_PIECE):
         part = records[start : start + ROWS_PER_PIECE]
         rows = np.arange(len(part))
         yield pd.DataFrame(
-            {name: _series(by_name(name), [record.get(name) for record in part], rows) for name in names}
+            {name: _build_series(by_name(name), [record.get(name) for record in part], rows) for name in names}
         )
 
 
-def _exact(text: str) -> float | Decimal:
+def _parse_exact_number(text: str) -> float | Decimal:
     """A number with a point or an exponent; not as a float where that would make a whole number of it."""
     number = float(text)
     if not number.is_integer():
@@ -317,7 +318,7 @@ def _each_once(file: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class ResultWriter:
     """Writes tables of results one after another into a `.csv` or `.parquet` file, which appears when it is whole.
 
-    Columns are those of a cost model. A Parquet file names it, and its calibration, in the metadata of its schema.
+    The columns come from a cost model. A Parquet file names it, and its calibration, in the metadata of its schema.
     Statistics of executions that do not run are empty (null). A field whose value is of the wrong type is empty in
     Parquet, where a column has one type; `reason_text` quotes the value. Use as a context manager.
     """
@@ -336,7 +337,7 @@ class ResultWriter:
         self._as_text = suffix == ".csv"
         self._columns = (*fields_of(cost_model), *OUTCOME, *statistics_of(cost_model))
         named = {"cost_model": cost_model} | ({} if calibration is None else {"calibration": calibration})
-        self._schema = _schema(self._columns, self._as_text).with_metadata(named)
+        self._schema = _result_schema(self._columns, self._as_text).with_metadata(named)
         self._temporary = self.path.with_name(f".{uuid.uuid4().hex}{suffix}.tmp")
         try:
             self._writer = (
@@ -366,7 +367,7 @@ class ResultWriter:
 
     def write(self, results: pd.DataFrame) -> None:
         """Adds results of `engine.evaluate`. Raises `TableWriteError`."""
-        arrays = [_array(results[column.name], column, as_text=self._as_text) for column in self._columns]
+        arrays = [_result_array(results[column.name], column, as_text=self._as_text) for column in self._columns]
         try:
             self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
         except (pa.ArrowException, OSError) as error:
@@ -384,7 +385,7 @@ class ResultWriter:
 _CSV_OPTIONS: Final = pa.csv.WriteOptions(quoting_style="needed")
 
 
-def _schema(columns: Sequence[Column], as_text: bool) -> pa.Schema:
+def _result_schema(columns: Sequence[Column], as_text: bool) -> pa.Schema:
     types = {"int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
     return pa.schema(
         [
@@ -398,7 +399,7 @@ def _schema(columns: Sequence[Column], as_text: bool) -> pa.Schema:
     )
 
 
-def _array(series: pd.Series[Any], column: Column, *, as_text: bool) -> pa.Array:
+def _result_array(series: pd.Series[Any], column: Column, *, as_text: bool) -> pa.Array:
     """A column of results as it is written."""
     if column.kind != "field":
         return pa.array(series, pa.string() if column.dtype == "str" else pa.float64(), from_pandas=True)
@@ -406,9 +407,9 @@ def _array(series: pd.Series[Any], column: Column, *, as_text: bool) -> pa.Array
         return pa.array(series)
     codes, values = distinct(series)
     if as_text:
-        array = pa.array([_text(value) for value in values], pa.string())
+        array = pa.array([_value_text(value) for value in values], pa.string())
     elif column.dtype == "str":
-        array = pa.array([_text(value) if isinstance(value, str) else None for value in values], pa.string())
+        array = pa.array([_value_text(value) if isinstance(value, str) else None for value in values], pa.string())
     elif column.dtype == "bool":
         array = pa.array([flag(value) for value in values], pa.bool_())
     else:
@@ -417,7 +418,7 @@ def _array(series: pd.Series[Any], column: Column, *, as_text: bool) -> pa.Array
     return array.take(pa.array(codes, mask=codes < 0))
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()  # half a character has no encoding
     text = quoted(value)

@@ -1,7 +1,7 @@
-"""How frameworks cut a model's layers into the stages of a pipeline.
+"""Numbers of layers per pipeline stage, as frameworks cut models.
 
 Sources: NVIDIA/Megatron-LM, `core/transformer/transformer_block.py` and its options; pytorch/torchtitan,
-`distributed/pipeline_parallel.py`. Both are restated from what they answer.
+`distributed/pipeline_parallel.py`. Both are restated from their results.
 """
 
 from __future__ import annotations
@@ -110,13 +110,13 @@ def split_of(layout: StageLayout, layers: int, ranks: int, chunks: int) -> tuple
 
 
 def even_split(layers: int, stages: int) -> list[int]:
-    """Returns layers per stage where the first stages take what is left over.
+    """Return layers per stage; the first stages take the remainder.
 
     Args:
-        layers: of the model.
-        stages: of the pipeline.
+        layers: layers of the model [count].
+        stages: stages of the pipeline [count].
     """
-    _check(layers=layers, stages=stages)
+    _check_counts(layers=layers, stages=stages)
     return [layers // stages + (stage < layers % stages) for stage in range(stages)]
 
 
@@ -137,7 +137,7 @@ def megatron_split(
 
     Raises LayerSplitError, in words, where Megatron refuses.
     """
-    _check(layers=layers, ranks=ranks, virtual=virtual)
+    _check_counts(layers=layers, ranks=ranks, virtual=virtual)
     if first is not None or last is not None:
         if account_for_embedding or account_for_loss:
             raise LayerSplitError(
@@ -186,7 +186,7 @@ def torchtitan_split(layers: int, stages: int, *, input_weight: int = 1, output_
 
     Raises LayerSplitError, in words, where torchtitan refuses.
     """
-    _check(layers=layers, stages=stages)
+    _check_counts(layers=layers, stages=stages)
     for name, weight in (("input_weight", input_weight), ("output_weight", output_weight)):
         if isinstance(weight, bool) or not isinstance(weight, int) or weight < 0:
             raise LayerSplitError(f"{name} must be a whole number of at least 0, and is {str(weight)[:20]}.")
@@ -206,7 +206,7 @@ def torchtitan_split(layers: int, stages: int, *, input_weight: int = 1, output_
     return found
 
 
-def _check(**numbers: int) -> None:
+def _check_counts(**numbers: int) -> None:
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
             raise LayerSplitError(f"{name} must be a whole number from 1 to 1,000,000, and is {str(value)[:40]}.")

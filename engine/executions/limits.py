@@ -48,7 +48,7 @@ def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
     names = {column.name for column in fields_of(cost_model)} | set(OPTIONS)
     for name, limit in limits.items():
         if name not in names or name in _FIXED:
-            raise LimitError(_unknown(name, names - set(_FIXED)))
+            raise LimitError(_describe_unknown_limit(name, names - set(_FIXED)))
         if name in OPTIONS:
             if not isinstance(limit, bool | np.bool_):
                 raise LimitError(f"Uneven pipelines ({name}) is {shown(limit)}; it must be true or false.")
@@ -60,8 +60,8 @@ def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
     return dict(sorted(result.items()))
 
 
-def _unknown(name: Any, accepted: Collection[str]) -> str:
-    """Why there is no such limit, and what there is instead."""
+def _describe_unknown_limit(name: Any, accepted: Collection[str]) -> str:
+    """Return the message about an unknown limit, with the limits that exist."""
     if name in _FIXED:
         return f"{called(name)} cannot be limited; it is chosen for the whole scenario."
     if name in (column.name for column in ALL_FIELDS):
@@ -84,17 +84,20 @@ def _normalise_one(name: str, limit: Any) -> Any:
             raise LimitError(
                 f"{called(name)} cannot be limited to {shown(limit)}; a range has min, max or both, for a number."
             )
-        low, high = (_end(column, limit.get(end, default), default) for end, default in (("min", 0), ("max", LARGEST)))
+        low, high = (
+            _parse_range_end(column, limit.get(end, default), default)
+            for end, default in (("min", 0), ("max", LARGEST))
+        )
         if low > high:
             raise LimitError(f"{called(name)} is limited from {low:,} to {high:,}; min must not exceed max.")
         return {"min": low, "max": high}
     values = list(limit) if isinstance(limit, list | tuple | set | frozenset) else [limit]
     if not values:
         raise LimitError(f"{called(name)} is limited to an empty list; leave it out to allow everything.")
-    return sorted({_value(name, value) for value in values})
+    return sorted({_parse_value(name, value) for value in values})
 
 
-def _value(name: str, value: Any) -> Any:
+def _parse_value(name: str, value: Any) -> Any:
     column = by_name(name)
     if isinstance(value, np.integer | np.bool_):
         value = value.item()
@@ -111,15 +114,15 @@ def _value(name: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise LimitError(f"{called(name)} cannot be {shown(value)}; it is true or false.")
         return value
-    return _whole(column, value)
+    return _parse_whole_number(column, value)
 
 
-def _end(column: Column, value: Any, open_end: int) -> int:
+def _parse_range_end(column: Column, value: Any, open_end: int) -> int:
     """An end of a range; links and saved scenarios write one that is left out as 0 or `LARGEST`."""
-    return open_end if type(value) is int and value == open_end else _whole(column, value)
+    return open_end if type(value) is int and value == open_end else _parse_whole_number(column, value)
 
 
-def _whole(column: Column, value: Any) -> int:
+def _parse_whole_number(column: Column, value: Any) -> int:
     if isinstance(value, np.integer):
         value = value.item()
     most = max(column.numbers) if column.numbers else LARGEST
@@ -131,11 +134,11 @@ def _whole(column: Column, value: Any) -> int:
 
 
 def permits(limits: Mapping[str, Any], name: str) -> Callable[[Any], bool]:
-    """Returns a function that tells whether normalised limits allow a value of the field.
+    """Return a test whether normalised limits allow a value of the field.
 
     Args:
         limits: as `normalise` returns them.
-        name: of the field.
+        name: name of the field.
     """
     limit = limits.get(name)
     if limit is None:

@@ -1,4 +1,4 @@
-"""What came of executions, as a table: fields as given, status, reason, the reason in words, statistics."""
+"""Outcome of executions as a table: given fields, status, reason, reason in words, statistics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def words_array(codes: npt.NDArray[Any], words: list[str]) -> pa.Array:
 
     Args:
         codes: positions [rows].
-        words: what they stand for.
+        words: the word of each position.
     """
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string())).cast(pa.string())
 
@@ -72,9 +72,9 @@ def outcome_table(
         given: the fields as given [rows].
         statistics: the results, in order.
         reason: reason number of each row [rows].
-        malformed: what is wrong with malformed rows.
-        values: of the results [statistics, rows].
-        quantities: what sentences are filled with.
+        malformed: faults of malformed rows.
+        values: statistics of the executions [statistics, rows].
+        quantities: values of the placeholders of sentences.
     """
     index = given.index
     status = ["ok", "infeasible", "invalid"]
@@ -82,7 +82,7 @@ def outcome_table(
     outcome = {
         "status": words_array(status_of[reason], status),
         "reason": words_array(reason, ["", *(item.code for item in reasons.REASONS)]),
-        "reason_text": _sentences(reason, malformed, quantities),
+        "reason_text": _write_sentences(reason, malformed, quantities),
     }
     parts = [
         given,
@@ -105,7 +105,7 @@ def running_row(given: Mapping[str, Any], statistics: Sequence[Column], values: 
     return {**given, "status": "ok", "reason": "", "reason_text": "", **dict(zip(names, values.tolist(), strict=True))}
 
 
-def _sentences(reason: ReasonNumbers, malformed: list[Malformed], quantities: Quantities) -> pa.Array:
+def _write_sentences(reason: ReasonNumbers, malformed: list[Malformed], quantities: Quantities) -> pa.Array:
     """The sentence of every row, "" where nothing is wrong."""
     parts: list[pa.Array] = [pa.array([""], pa.string())]
     place = np.zeros(len(reason), np.int64)

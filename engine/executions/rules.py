@@ -25,7 +25,7 @@ __all__ = [
 
 
 def mode_rules(mode: Mapping[str, Any], *, single_tensor: Flags, single_data: Flags) -> dict[str, Flags]:
-    """Tells where fields contradict each other or ask for a group that is not there.
+    """Return where fields contradict each other or need a group that does not exist.
 
     Args:
         mode: fields by name; words as positions in their choices.
@@ -57,7 +57,7 @@ def undivided(
     attn_heads: int | None = None,
     key_value_heads: int | None = None,
 ) -> dict[str, Any]:
-    """Tells which sizes of a model a tensor-parallel degree does not divide.
+    """Return where a tensor-parallel degree does not divide a size of the model.
 
     Heads of keys and values may also be fewer than ranks, each of which then holds a copy of one; so the degree has to
     divide them or the other way round.
@@ -67,7 +67,7 @@ def undivided(
         hidden, feedforward, attn_heads, key_value_heads: sizes of the model; None where the rule does not apply.
 
     Returns:
-        Whether each rule that applies is broken, by reason code, in the order of checking.
+        True where a rule is broken, by reason code, in the order of checking.
     """
     broken: dict[str, Any] = {}
     if hidden is not None:
@@ -104,7 +104,7 @@ def fewest_blocks(num_blocks: Any, pipeline_par: Any) -> Any:
 
 
 def offloads(mode: Mapping[str, Any]) -> Any:
-    """Tells which modes offload anything.
+    """Return which modes offload weights, activations or optimizer state.
 
     Args:
         mode: fields by name.
@@ -113,12 +113,12 @@ def offloads(mode: Mapping[str, Any]) -> Any:
 
 
 def too_few_to_offload(blocks: Any) -> Any:
-    """Tells where a stage has too few blocks for offloading: two of whatever is offloaded stay beside the processor,
-    the one at work and the one in transit, so there have to be three.
+    """Return where a stage has fewer than three blocks, too few for offloading: two blocks stay in the first memory
+    tier, the one in use and the one in transit.
 
-    Source: Calculon 0.1.0, `llm.py` line 1061, which asks it of every processor as if it were the fullest
-    (`most_blocks`). The cost model `calculon` asks the same; `calibrated`, which knows what each stage holds, asks it
-    of the stage that has fewest blocks (`fewest_blocks`), since every stage has to do without what it offloads.
+    Source: Calculon 0.1.0, `llm.py` line 1061, which tests the fullest processor (`most_blocks`). The cost model
+        `calculon` does the same; `calibrated` tests the stage with the fewest blocks (`fewest_blocks`), since every
+        stage must offload.
 
     Args:
         blocks: blocks of the stage [count].
@@ -127,7 +127,7 @@ def too_few_to_offload(blocks: Any) -> Any:
 
 
 def tokens_undivided(microbatch_size: Any, seq_size: int, tensor_par: Any, context_par: Any = 1) -> Any:
-    """Tells where sequence parallelism cannot split a microbatch evenly over the tensor-parallel group.
+    """Return where sequence parallelism cannot split a microbatch evenly over the tensor-parallel group.
 
     Args:
         microbatch_size: samples of a microbatch [count].

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from hardware import System, network_words
 
-__all__ = ["amount", "excess", "excesses", "filled", "network_subjects", "pieces"]
+__all__ = ["excess", "excesses", "filled", "network_subjects", "pieces", "write_amount"]
 
 _LEAST: Final = 0.001
-"""The smallest quantity that a sentence tells [GiB]."""
+"""Smallest quantity shown in a sentence [GiB]."""
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FIRST: Final = -3
-"""Which power of 1,024 GiB the first of the units is."""
+"""Power of 1,024 GiB of the first unit."""
 _LEAST_OF_UNITS: Final = tuple(0.9995 * 1024.0**step for step in range(_FIRST + 1, _FIRST + len(_UNITS)))
 """From how much on each of the units after the first suits a quantity [GiB]; the dashboard's numbers change their unit
 there, too."""
@@ -69,12 +69,12 @@ def _as_text(value: object) -> pa.Array | pa.Scalar:
         return pa.array([str(item) for item in value], pa.string())
     array = np.asarray(value)
     if array.ndim == 0:
-        return pa.scalar(amount(array.item()))
+        return pa.scalar(write_amount(array.item()))
     if array.dtype.kind == "f":
         array = _three_digits(array)
     # Few different numbers are left, so that only those are written one by one.
     known, positions = np.unique(array, return_inverse=True)
-    words = pa.array([amount(item) for item in known.tolist()], pa.string())
+    words = pa.array([write_amount(item) for item in known.tolist()], pa.string())
     return words.take(pa.array(positions))
 
 
@@ -87,7 +87,7 @@ def _three_digits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float
     return np.round(values * unit) / unit
 
 
-def amount(value: object) -> str:
+def write_amount(value: object) -> str:
     """Returns a number as a sentence says it: whole ones with a comma between thousands, others with three digits.
 
     Args:
@@ -108,44 +108,43 @@ def amount(value: object) -> str:
 
 
 def excess(need: float, have: float) -> dict[str, str]:
-    """Returns what is needed, what there is of it and how much is short, from GiB, each in its unit: `need`, `have`,
-    `short`.
+    """Return the texts of a shortage: `need`, `have` and `short`, from GiB, each in its own unit.
 
-    Need and have get as many digits as their difference takes to show.
+    Need and have get enough digits to show their difference.
 
     Args:
-        need: what is needed [GiB].
-        have: what there is [GiB].
+        need: required memory [GiB].
+        have: memory capacity [GiB].
     """
     short = need - have
     told = {}
     for name, value in (("need", need), ("have", have)):
-        difference = short / 1024.0 ** _step(value)
+        difference = short / 1024.0 ** _unit_step(value)
         decimals = min(math.ceil(-math.log10(difference)), 6) if 0 < difference < 1 else 0
         told[name] = _in_unit(value, decimals)
     return {**told, "short": _in_unit(short)}
 
 
 def excesses(need: npt.NDArray[np.float64], have: float) -> dict[str, pa.Array]:
-    """Returns `excess` of many rows, every text an array [rows].
+    """Return the texts of `excess` for many rows, each an array [rows].
 
     Args:
-        need: what each needs [GiB] [rows].
-        have: what there is [GiB].
+        need: required memory of each row [rows] [GiB].
+        have: memory capacity [GiB].
     """
     short = need - have
     usual = {"need": need, "have": np.broadcast_to(np.float64(have), need.shape), "short": short}
     # Few executions lack so little of their unit, and many of them lack the same; only those are written one by one.
-    few = short < 1024.0 ** np.maximum(_steps(need), 0)
+    few = short < 1024.0 ** np.maximum(_unit_steps(need), 0)
     known, positions = np.unique(need[few], return_inverse=True)
     told = [excess(value, have) for value in known.tolist()]
     place = np.arange(len(need))
     place[few] = len(need) + positions
     result = {}
     for name, values in usual.items():
-        steps = _steps(values)
+        steps = _unit_steps(values)
         units = pa.array(_UNITS).take(pa.array(steps - _FIRST))
-        words = pc.binary_join_element_wise(_quantities(values / 1024.0**steps), units, pa.scalar(" "))
+        words = pc.binary_join_element_wise(_write_quantities(values / 1024.0**steps), units, pa.scalar(" "))
         each = pa.array([one[name] for one in told], pa.string())
         result[name] = pa.concat_arrays([words, each]).take(pa.array(place))
     return result
@@ -153,26 +152,26 @@ def excesses(need: npt.NDArray[np.float64], have: float) -> dict[str, pa.Array]:
 
 def _in_unit(gib: float, decimals: int = 0) -> str:
     """A quantity [GiB] in the unit that suits it: "2.21 TiB", "80 GiB", "18.7 MiB"."""
-    step = _step(gib)
+    step = _unit_step(gib)
     value = gib / 1024.0**step
-    return f"{_quantity(round(value) if step == _FIRST else value, decimals)} {_UNITS[step - _FIRST]}"
+    return f"{_write_quantity(round(value) if step == _FIRST else value, decimals)} {_UNITS[step - _FIRST]}"
 
 
-def _steps(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """`_step` of many quantities [GiB] [rows]."""
+def _unit_steps(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """`_unit_step` of many quantities [GiB] [rows]."""
     found = np.full(values.shape, _FIRST)
     for least in _LEAST_OF_UNITS:
         found += values >= least
     return np.where(values > 0, found, 0)
 
 
-def _step(gib: float) -> int:
-    """Which unit suits a quantity [GiB]: the largest of which there is at least 1 at three digits; 0 for GiB, which
-    nothing is told in, too."""
+def _unit_step(gib: float) -> int:
+    """Return the largest unit in which a quantity [GiB] is at least 1 at three digits, as its power of 1,024; 0 (GiB)
+    for zero."""
     return _FIRST + sum(gib >= least for least in _LEAST_OF_UNITS) if gib > 0 else 0
 
 
-def _quantity(value: float, decimals: int = 0) -> str:
+def _write_quantity(value: float, decimals: int = 0) -> str:
     """A quantity that has a unit, as the dashboard writes it: three digits, and no decimals where it is whole.
 
     decimals: at least so many; whole quantities have them, too.
@@ -183,21 +182,23 @@ def _quantity(value: float, decimals: int = 0) -> str:
     return f"{value:,.{max(decimals, 2 - size, 0)}f}"
 
 
-def _quantities(values: npt.NDArray[np.float64]) -> pa.Array:
-    """`_quantity` of many values [rows]."""
+def _write_quantities(values: npt.NDArray[np.float64]) -> pa.Array:
+    """`_write_quantity` of many values [rows]."""
     whole = values == np.floor(values)
-    exact = _each(np.where(whole, values, 0.0), _quantity)
-    return pc.if_else(pa.array(whole), exact, _each(_three_digits(np.where(whole, 1.0, values)), _rounded))
+    exact = _write_distinct(np.where(whole, values, 0.0), _write_quantity)
+    return pc.if_else(
+        pa.array(whole), exact, _write_distinct(_three_digits(np.where(whole, 1.0, values)), _write_rounded)
+    )
 
 
-def _each(values: npt.NDArray[np.float64], written: Callable[[float], str]) -> pa.Array:
+def _write_distinct(values: npt.NDArray[np.float64], written: Callable[[float], str]) -> pa.Array:
     """Values as text, of which few differ: only those are written one by one."""
     known, positions = np.unique(values, return_inverse=True)
     return pa.array([written(each) for each in known.tolist()], pa.string()).take(pa.array(positions))
 
 
-def _rounded(value: float) -> str:
-    """`_quantity` of what was rounded to this and was not whole."""
+def _write_rounded(value: float) -> str:
+    """`_write_quantity` of what was rounded to this and was not whole."""
     if not math.isfinite(value):
         return f"{value:,}"
     size = math.floor(math.log10(abs(value)))

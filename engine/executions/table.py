@@ -92,7 +92,7 @@ class Executions:
 
 @dataclass(slots=True)
 class Malformed:
-    """What is wrong with the malformed rows, for their sentences: one entry per reason and field."""
+    """Faults of malformed rows for their sentences: one entry per reason and field."""
 
     number: int
     field: str
@@ -102,7 +102,7 @@ class Malformed:
 
 
 class Parsed(NamedTuple):
-    """Columns of a table, and what is wrong with its rows."""
+    """Columns of a table, and the faults of its rows."""
 
     arrays: dict[str, npt.NDArray[Any]]
     """By the name of the column, each [rows]."""
@@ -110,7 +110,8 @@ class Parsed(NamedTuple):
     """Number of the first reason of each row, 0 where every value is well formed [rows]."""
     malformed: list[Malformed]
     gaps: dict[str, Flags]
-    """Where optional columns that the table has hold no value, by name, each [rows], of those that do somewhere."""
+    """Rows in which an optional column of the table has no value, by name, each [rows]; only columns with a value
+    elsewhere."""
 
 
 def words_of(column: Column, datatypes: Sequence[str] = tuple(DATATYPES)) -> tuple[str, ...]:
@@ -124,13 +125,13 @@ def words_of(column: Column, datatypes: Sequence[str] = tuple(DATATYPES)) -> tup
 
 
 def parse(table: pd.DataFrame) -> tuple[Executions, npt.NDArray[np.int16], list[Malformed]]:
-    """Reads a table with the 23 fields.
+    """Read a table with the 23 fields of an execution.
 
-    Returns the executions, the reason number of each row [rows] (0 where every value is well formed) and what is
-    malformed. Raises `ExecutionTableError` for something that is not a table, or lacks or repeats a column.
+    Returns the executions, the reason number of each row [rows] (0: well formed) and the malformed values. Raises
+    `ExecutionTableError` for something that is not a table, or lacks or repeats a column.
 
     Args:
-        table: whatever was given.
+        table: input of any type.
     """
     parsed = parse_columns(table, FIELDS)
     return Executions(**parsed.arrays), parsed.reason, parsed.malformed
@@ -147,10 +148,10 @@ def parse_columns(
     Raises `ExecutionTableError` as `parse` does.
 
     Args:
-        table: whatever was given.
-        wanted: which columns.
+        table: input of any type.
+        wanted: columns to read.
         datatypes: the words of the field datatype.
-        optional: columns that may be absent, or have no value in a row, without that being a fault.
+        optional: columns that may be absent or empty in a row without a fault.
     """
     if not isinstance(table, pd.DataFrame):
         raise ExecutionTableError(

@@ -1,4 +1,4 @@
-"""What of a space cannot run, with proof: counts per cell and reason, and what the nearest executions lack."""
+"""Rejected executions of a space, with proof: counts per cell and reason, and the memory that the nearest one lacks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["MemoryRequirements", "Rejected", "executions_at"]
 
 @dataclass(slots=True)
 class Rejected:
-    """What was rejected, with proof: executions per cell and reason number [cells, reasons + 1], and for cells in which
-    memory leaves nothing what the nearest execution lacks of either memory tier, and how much more of either tier
-    alone would do [cells] ([bytes], inf elsewhere)."""
+    """Rejected executions with proof: counts per cell and reason number [cells, reasons + 1]. For cells where memory
+    leaves nothing: what the nearest execution lacks of each memory tier, and the smallest addition to either tier alone
+    that suffices [cells] ([bytes], inf elsewhere)."""
 
     counts: Ints
     lacking: tuple[Floats, Floats]
@@ -31,12 +31,12 @@ class Rejected:
         return cls(counts, *((np.full(cells, np.inf), np.full(cells, np.inf)) for _ in range(2)))
 
     def nearest_miss(self, cell: Ints, listed: Flags, fits: Flags, tiers: Sequence[tuple[Floats, float]]) -> None:
-        """Notes what the execution nearest to fitting lacks, the one that both tiers together lack least for, and what
-        the one lacks that lacks least of a tier and none of the other.
+        """Record the shortage of the execution nearest to fitting, by the sum over both tiers and, for each tier, by
+        that tier alone.
 
-        cell: of each schedule point [points]. listed, fits [memory modes, points]: what there is, and what of it fits
-        in memory. tiers: what executions need of either tier [memory modes, points], and its capacity [bytes]. Giving a
-        system just what is noted lets one more execution of the cell run.
+        cell: of each schedule point [points]. listed, fits [memory modes, points]: existing executions, and those
+            among them that fit in memory. tiers: requirement of each tier [memory modes, points] and its capacity
+            [bytes]. Adding the recorded shortage to a system lets one more execution of the cell run.
         """
         left = np.zeros(len(self.counts), bool)
         left[cell[fits.any(axis=0)]] = True
@@ -74,10 +74,11 @@ def executions_at(chosen: Flags, count: Ints, cells: CellColumns, points: Schedu
 
 @dataclass(frozen=True, slots=True)
 class MemoryRequirements:
-    """What prepared cells need of memory, whether or not there is as much.
+    """Memory requirements of prepared cells, above capacity too.
 
-    `needs` are bytes of either tier [schedule points, memory modes], `capacities` [bytes] what there is of each, minus
-    infinity where no memory would help, and `allowed` what no other rule forbids [schedule points, memory modes].
+    `needs` are bytes of either tier [schedule points, memory modes], `capacities` [bytes] the size of each tier (minus
+    infinity if no memory would help), and `allowed` the pairs that no other rule forbids [schedule points, memory
+    modes].
     """
 
     needs: tuple[Floats, Floats]

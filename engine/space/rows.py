@@ -18,11 +18,11 @@ ROWS_PER_CHUNK = 8192
 
 @dataclass(slots=True)
 class Group:
-    """Rows that share their networks: those of tensor and pipeline parallelism, and the possible ones of the exchange.
+    """Rows with the same networks for tensor parallelism, pipeline and data-parallel exchange.
 
     `point` [places] are the schedule points here, `block` [places] where a schedule point's block figures start (add a
     mode's `time`), `assignment[data network]` [places] the position of the assignment in its cell's list. `place` and
-    `mode` [rows] are the rows: what fits in memory.
+    `mode` [rows] are the rows that fit in memory.
     """
 
     tensor_net: int
@@ -77,12 +77,12 @@ def chunks_of(groups: Sequence[Group]) -> Iterator[tuple[Group, slice]]:
 
 
 def fitting(points: SchedulePoints, modes: StepModes, fits: Flags, point: Ints) -> Flags:
-    """Tells which modes the chosen schedule points have and memory allows [modes, chosen points].
+    """Return which modes exist at the chosen schedule points and fit in memory [modes, chosen points].
 
     Args:
         points: schedule points of the cells.
-        modes: of the space.
-        fits: what there is memory for [memory modes, points].
+        modes: modes of the space.
+        fits: executions that fit in memory [memory modes, points].
         point: positions of the chosen schedule points.
     """
     exists = np.maximum(modes.position[0], modes.position[1]).T >= 0

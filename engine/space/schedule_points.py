@@ -1,8 +1,8 @@
-"""Schedule points and modes: the two axes of a space's rows, laid out so that what depends on one of them exists once.
+"""Schedule points and modes: the two axes of a space's rows, so that figures of one axis are computed once.
 
 A *schedule point* is a (cell, interleaving, microbatch) combination, where a schedule and a stage layout go with the
-interleaving. *Modes* come in four grains: all fields of a step,
-those that block times depend on, those that the optimizer depends on, and those that memory depends on.
+interleaving. *Modes* come in four grains: all fields of a step, and the fields that determine block times, the
+optimizer, and memory.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class StepModes:
 
 
 class Grains(NamedTuple):
-    """The fields that modes are told apart by: all of them, and those that times, optimizer and memory depend on."""
+    """Fields that distinguish modes in each grain: all, and the ones that determine times, optimizer and memory."""
 
     every: tuple[str, ...]
     time: tuple[str, ...]
@@ -123,10 +123,7 @@ def step_modes(kinds: tuple[Modes, ...], grains: Grains) -> StepModes:
     optimizer_modes, optimizer = part(grains.optimizer)
     memory_modes, memory = part(grains.memory)
     # As numbers: multiplying by a flag costs twice as much as by a number.
-    offloaded = {
-        name: fields[name].astype(np.float64)
-        for name in OFFLOADS
-    }
+    offloaded = {name: fields[name].astype(np.float64) for name in OFFLOADS}
     return StepModes(fields, position, time, optimizer, memory, time_modes, optimizer_modes, memory_modes, offloaded)
 
 
@@ -179,8 +176,8 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
     strides = microbatches * assignments
     blocks = strides * column(len(space.modes[space.mode_kind(cell)]) for cell in listed)
     here = np.repeat(np.arange(len(listed)), chunks * microbatches)
-    v, m = np.divmod(np.arange(len(here)) - _starts(chunks * microbatches)[here], microbatches[here])
-    chunk, microbatch_of = _starts(chunks)[here] + v, _starts(microbatches)[here] + m
+    v, m = np.divmod(np.arange(len(here)) - _list_starts(chunks * microbatches)[here], microbatches[here])
+    chunk, microbatch_of = _list_starts(chunks)[here] + v, _list_starts(microbatches)[here] + m
     none = [(0,) * len(cell.interleavings) for cell in listed]
     joined = {
         "cell": left[here],
@@ -210,8 +207,8 @@ def points_of(space: Space, cells: CellColumns, alive: Flags) -> tuple[ScheduleP
     return points, (tensor_par[first_pair], microbatch[first_pair])
 
 
-def _starts(counts: Ints) -> Ints:
-    """Where each of several lists of these lengths starts, one after the other."""
+def _list_starts(counts: Ints) -> Ints:
+    """Return the start of each of several consecutive lists of these lengths."""
     found: Ints = np.cumsum(counts) - counts
     return found
 

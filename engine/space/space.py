@@ -43,7 +43,7 @@ MOST_CELLS = 100_000
 
 
 _SIZES = {"num_procs": "The number of GPUs", "max_batch_size": "The largest batch", "step": "The step between sizes"}
-"""What messages call the sizes of a space."""
+"""Names of a space's sizes in messages."""
 
 
 class SpaceError(ValueError):
@@ -234,23 +234,23 @@ class Space(ABC):
         }
         fields["num_procs"] = np.full(rows, self.num_procs)
         fields["datatype"] = np.full(rows, self.datatypes.index(self.datatype))
-        fields["pipeline_interleaving"] = _ragged([item.interleavings for item in self.cells], cell, interleaving)
-        fields["microbatch_size"] = _ragged([item.microbatches for item in self.cells], cell, microbatch)
+        fields["pipeline_interleaving"] = _take_ragged([item.interleavings for item in self.cells], cell, interleaving)
+        fields["microbatch_size"] = _take_ragged([item.microbatches for item in self.cells], cell, microbatch)
         kind = c["kind"][cell]
         for position, name in enumerate(NETWORKS):
-            fields[name] = _ragged([table[:, position] for table in self.assignments], kind, assignment)
+            fields[name] = _take_ragged([table[:, position] for table in self.assignments], kind, assignment)
         modes = c["mode_kind"][cell]
         for name in self.mode_fields:
-            fields[name] = _ragged([table.fields[name] for table in self.modes], modes, mode)
+            fields[name] = _take_ragged([table.fields[name] for table in self.modes], modes, mode)
         if any(column.name == "schedule" for column in fields_of(self.cost_model)):
-            fields["schedule"] = _ragged([item.schedules for item in self.cells], cell, interleaving)
+            fields["schedule"] = _take_ragged([item.schedules for item in self.cells], cell, interleaving)
         if any(column.name == "stage_layout" for column in fields_of(self.cost_model)):
-            fields["stage_layout"] = _ragged([item.layouts for item in self.cells], cell, interleaving)
+            fields["stage_layout"] = _take_ragged([item.layouts for item in self.cells], cell, interleaving)
         return fields | self.further(cell)
 
     def further(self, cell: Ints) -> dict[str, npt.NDArray[Any]]:
-        """Returns the fields that follow from the cell alone [rows], in place of what is enumerated; `cell` counts
-        cells."""
+        """Return the fields that follow from the cell alone [rows] and replace enumerated ones; `cell` holds cell
+        numbers."""
         return {}
 
     def _checked_ids(self, ids: npt.ArrayLike) -> Ints:
@@ -275,7 +275,6 @@ class Space(ABC):
     def table(self, ids: npt.ArrayLike) -> pd.DataFrame:
         """Returns the executions with these ids as a table of all fields, words written out."""
         return to_table(self.fields(ids), fields_of(self.cost_model), self.datatypes)
-
 
     def row(self, number: int) -> dict[str, Any]:
         """Returns all fields of one execution by name, words written out: as its row of a `table`, many times sooner.
@@ -313,7 +312,7 @@ def to_table(
     return pd.DataFrame(columns)
 
 
-def _ragged(lists: list[Any], which: Ints, position: Ints) -> npt.NDArray[Any]:
+def _take_ragged(lists: list[Any], which: Ints, position: Ints) -> npt.NDArray[Any]:
     """`lists[which][position]` for arrays of both, over lists of different lengths."""
     if len(which) == 1:
         only: npt.NDArray[Any] = np.asarray(lists[int(which[0])])[position]

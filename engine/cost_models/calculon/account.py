@@ -1,4 +1,4 @@
-"""How the figures of an execution come about by Calculon: layers, networks, formulas."""
+"""Account of an execution by Calculon: layers, networks, formulas."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TRAFFIC: Final = (
 """Kinds of communication, their groups, the statistics with their times, and the degree."""
 
 
-def _column(
+def _layer_column(
     name: str, label: str, short: str, unit: str, shown_as: str, size: float, description: str, decimals: int = 1,
     dtype: Literal["float64", "str"] = "float64",
 ) -> Shown:  # fmt: skip
@@ -61,25 +61,60 @@ def _column(
 
 
 LAYER_COLUMNS: Final = (
-    _column("block", "Block", "Block", "", "", 1.0, "Half of the block that it belongs to.", dtype="str"),
-    _column("label", "Layer", "Layer", "", "", 1.0, "What it does.", dtype="str"),
-    _column("fw_time", "Forward time", "fw", "s", "µs", 1e-6, "Forward time of the layer, one microbatch."),
-    _column("bw_time", "Backward time", "bw", "s", "µs", 1e-6, "Backward time: gradients of inputs and of weights."),
-    _column("share", "Share of block", "share of block", "fraction", "%", 0.01,
-            "Share of the forward and backward time of the block."),
-    _column("fw_flops", "Work", "work", "FLOP", "GFLOP", 1e9, "Forward operations."),
-    _column("fw_mem_accessed", "Memory traffic", "traffic", "bytes", "MiB", 2.0**20, "Forward memory traffic.", 0),
-    _column("fw_arithmetic_intensity", "Arithmetic intensity", "intensity", "FLOP/byte", "FLOP/B", 1.0,
-            "Forward operations per byte of memory traffic.", 0),
-    _column("bound", "Bound by", "bound by", "", "", 1.0, "The roof that the forward pass would meet first.",
-            dtype="str"),
-    _column("weight", "Weights", "weights", "bytes", "MiB", 2.0**20, "Weights of the layer on one GPU."),
-    _column("activation", "Activations", "act.", "bytes", "MiB", 2.0**20,
-            "Activations of the layer for one microbatch."),
-    _column("tp_exposed", "TP exposed", "TP exp.", "s", "µs", 1e-6, "Tensor-parallel communication that nothing hides, "
-            "forward and backward, in a base block."),
-)  # fmt: skip
-"""What is told of a layer, in the order of a table."""
+    _layer_column("block", "Block", "Block", "", "", 1.0, "Half of the block: attention or feed-forward.", dtype="str"),
+    _layer_column("label", "Layer", "Layer", "", "", 1.0, "Kind of layer.", dtype="str"),
+    _layer_column("fw_time", "Forward time", "fw", "s", "µs", 1e-6, "Forward time of the layer, one microbatch."),
+    _layer_column(
+        "bw_time", "Backward time", "bw", "s", "µs", 1e-6, "Backward time: gradients of inputs and of weights."
+    ),
+    _layer_column(
+        "share",
+        "Share of block",
+        "share of block",
+        "fraction",
+        "%",
+        0.01,
+        "Share of the forward and backward time of the block.",
+    ),
+    _layer_column("fw_flops", "Work", "work", "FLOP", "GFLOP", 1e9, "Forward operations."),
+    _layer_column(
+        "fw_mem_accessed", "Memory traffic", "traffic", "bytes", "MiB", 2.0**20, "Forward memory traffic.", 0
+    ),
+    _layer_column(
+        "fw_arithmetic_intensity",
+        "Arithmetic intensity",
+        "intensity",
+        "FLOP/byte",
+        "FLOP/B",
+        1.0,
+        "Forward operations per byte of memory traffic.",
+        0,
+    ),
+    _layer_column(
+        "bound",
+        "Bound by",
+        "bound by",
+        "",
+        "",
+        1.0,
+        "Limit of the forward pass: compute, memory or network.",
+        dtype="str",
+    ),
+    _layer_column("weight", "Weights", "weights", "bytes", "MiB", 2.0**20, "Weights of the layer on one GPU."),
+    _layer_column(
+        "activation", "Activations", "act.", "bytes", "MiB", 2.0**20, "Activations of the layer for one microbatch."
+    ),
+    _layer_column(
+        "tp_exposed",
+        "TP exposed",
+        "TP exp.",
+        "s",
+        "µs",
+        1e-6,
+        "Exposed tensor-parallel communication, forward and backward, in a base block.",
+    ),
+)
+"""Columns shown for a layer, in the order of the table."""
 
 
 class CalculonAccount(Account):
@@ -117,7 +152,7 @@ class CalculonAccount(Account):
             scope=f"one microbatch on one GPU; {blocks:,} block{'s' * (blocks != 1)}, {per_chunk} per chunk, "
             f"{number:,} microbatch{'es' * (number != 1)}",
             kinds={"all": "Every block"},
-            tables={"all": _summarised(layers, rate.matrix.peak, rate.vector.peak, bandwidth)},
+            tables={"all": _summarise_layers(layers, rate.matrix.peak, rate.vector.peak, bandwidth)},
             columns=LAYER_COLUMNS,
             note="",
             roofs=Roofs(rate.matrix.peak, rate.vector.peak, bandwidth),
@@ -155,7 +190,7 @@ def named(layers: pd.DataFrame) -> pd.DataFrame:
     """Returns the layer table with two columns for people in front: `block` and `label`.
 
     Args:
-        layers: what `layer_table_of` returns, one row per layer.
+        layers: table of `layer_table_of`, one row per layer.
     """
     split = [name.partition("_")[::2] for name in layers["name"]]
     words = [LAYER_WORDS.get(rest, rest.replace("_", " ")) for _, rest in split]
@@ -163,9 +198,9 @@ def named(layers: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([pd.DataFrame({"block": blocks, "label": words}, index=layers.index), layers], axis=1)
 
 
-def _summarised(layers: pd.DataFrame, matrix: float, vector: float, bandwidth: float) -> pd.DataFrame:
-    """Layers with what `LAYER_COLUMNS` tells of each. matrix, vector: peaks [FLOP/s]; bandwidth: of the
-    memory [bytes/s]."""
+def _summarise_layers(layers: pd.DataFrame, matrix: float, vector: float, bandwidth: float) -> pd.DataFrame:
+    """Return the layers with the values of `LAYER_COLUMNS`. matrix, vector: peak rates [FLOP/s]; bandwidth: memory
+    bandwidth [bytes/s]."""
     forward = layers["fw_processing_time"]
     backward = layers["agrad_processing_time"] + layers["wgrad_processing_time"]
     limits = []

@@ -38,7 +38,7 @@ FIRST_POINTS = 64
 POINTS_TOGETHER = 1024
 """Schedule points whose memory is looked at together: a few MiB."""
 NEEDS_KEPT = 64 * 2**20
-"""Bytes of what everything needs of memory, beyond which it is computed anew for each capacity."""
+"""Largest cached table of memory requirements [bytes]; larger ones are recomputed per capacity."""
 COUNTS_KEPT = 1024
 """Capacities of which it is remembered how many executions run."""
 
@@ -66,7 +66,7 @@ class _Part:
 
 @dataclass(slots=True)
 class _Masked:
-    """What fits between two capacities, executions that run, and the candidates that there are."""
+    """Executions that fit between two capacities, the number of feasible ones, and their candidates."""
 
     fits: Flags
     feasible: int
@@ -74,7 +74,7 @@ class _Masked:
 
 
 class CalculonBoundSearch:
-    """Cells of a space, for systems that differ in rates and capacities only. Ids are those of the space."""
+    """Cells of a space, for systems that differ in rates and capacities only. Ids are the ids of the space."""
 
     def __init__(self, space: CalculonSpace, numbers: range) -> None:
         self.row_table = row_table_of(space, numbers)
@@ -96,7 +96,7 @@ class CalculonBoundSearch:
         if capacities not in self._counts:
             count = mode_counts(self.row_table.modes)
             self._counts[capacities] = sum(
-                int(executions_at(_fits(part, needs, rate), count, part.cells, part.points).sum())
+                int(executions_at(_fits_in_memory(part, needs, rate), count, part.cells, part.points).sum())
                 for part, needs in self._needs or self._every_need(space)
             )
             while len(self._counts) > COUNTS_KEPT:
@@ -118,16 +118,16 @@ class CalculonBoundSearch:
     def bounds(
         self, space: CalculonSpace, least: Callable[[], float] = lambda: -np.inf, known: Ints | None = None
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Yields schedule points, block times, and the sample rate that none of their executions exceeds [samples/s],
-        up to rounding.
+        """Yield schedule points, block times, and upper bounds of the sample rate of their executions [samples/s], up
+        to rounding.
 
-        It yields all of those that anything fits for, in parts, the most promising schedule points first.
+        Yields all points with an execution that fits, in parts, the most promising first.
 
         Args:
             space: the space, of the same layout, at its system's rates and capacities.
-            least: is asked before each part; schedule points that cannot reach this rate [samples/s] are left out from
-                there on.
-            known: schedule points that are left out, having been looked at whole; None for none.
+            least: called before each part; schedule points that cannot reach this rate [samples/s] are omitted from
+                then on.
+            known: schedule points to omit, already fully evaluated; None for no such points.
         """
         if known is not None and len(known) == len(self.row_table.points.cell):
             return
@@ -168,8 +168,8 @@ class CalculonBoundSearch:
         return part.prepared, part.rows.at(chosen)
 
     def point_of(self, execution: int) -> Ints:
-        """Returns the schedule point that an execution belongs to, as an array of one; empty where it is of other
-        cells, or of none that is left.
+        """Return the schedule point of an execution, as an array of one; empty for an execution of other cells or a
+        rejected point.
 
         Args:
             execution: number of the execution in the space.
@@ -198,7 +198,7 @@ class CalculonBoundSearch:
     def _part(self, rated: _Rated, points: Ints) -> _Part:
         table = self.row_table.at(points)
         needs = table.needs(rated.blocks, rated.optimizers)
-        fits = _fits(table, needs, rated.rate)
+        fits = _fits_in_memory(table, needs, rated.rate)
         prepared = prepared_rows_of(table, rated.rate, rated.blocks, rated.optimizers, needs, fits)
         self._last_part = _Part(rated.system, points, prepared, candidates(prepared, fits))
         return self._last_part
@@ -213,7 +213,7 @@ class CalculonBoundSearch:
             self._needs = [(table, table.needs(rated.blocks, rated.optimizers))]
         ((_, needs),) = self._needs
         known = self._masks.get(capacities)
-        fits = _fits(table, needs, rated.rate) if known is None else known.fits
+        fits = _fits_in_memory(table, needs, rated.rate) if known is None else known.fits
         prepared = prepared_rows_of(
             table, rated.rate, rated.blocks, rated.optimizers, needs, fits, None if known is None else known.feasible
         )
@@ -225,7 +225,7 @@ class CalculonBoundSearch:
         return self._last_part
 
     def _every_need(self, space: CalculonSpace) -> Iterator[tuple[RowTable, tuple[Floats, Floats]]]:
-        """What everything needs of memory, some schedule points at a time; kept if it is not too much."""
+        """Yield the memory requirements of everything, some schedule points at a time; cached unless too large."""
         rated, points = self._rated(space), len(self.row_table.points.cell)
         size = 2 * np.dtype(np.float64).itemsize * points * len(self.row_table.modes.memory_modes["training"])
         kept: list[tuple[RowTable, tuple[Floats, Floats]]] = []
@@ -239,14 +239,14 @@ class CalculonBoundSearch:
             self._needs = kept
 
 
-def _fits(table: RowTable, needs: tuple[Floats, Floats], rate: Rates) -> Flags:
-    """What there is memory for [memory modes, points]."""
+def _fits_in_memory(table: RowTable, needs: tuple[Floats, Floats], rate: Rates) -> Flags:
+    """Return True where memory suffices [memory modes, points]."""
     found = listed(table.space, table.cells, table.points, table.modes)
     return found & (needs[0] <= rate.capacity) & (needs[1] <= rate.second_capacity)
 
 
 def _points_of(part: _Part) -> Ints:
-    """Which of its schedule points each candidate of a part belongs to."""
+    """Return the schedule point of each candidate of a part."""
     groups = part.prepared.groups
     starts = np.cumsum([0, *(len(group.point) for group in groups)])
     found: Ints = np.concatenate([group.point for group in groups])[starts[part.rows.group] + part.rows.place]

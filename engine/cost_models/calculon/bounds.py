@@ -62,11 +62,11 @@ def candidates(prepared: RowTable | PreparedRows, fits: Flags) -> Candidates:
     """Returns the candidates of all (memory mode, schedule point) pairs that fit.
 
     Args:
-        prepared: rows, or their table before any rate is known.
-        fits: which pairs have memory [memory modes, schedule points].
+        prepared: rows, or the row table without rates.
+        fits: pairs that fit in memory [memory modes, schedule points].
     """
     points, modes, cells = prepared.points, prepared.modes, prepared.cells
-    possible = _possible(points, modes, fits)
+    possible = _possible_times(points, modes, fits)
     parts = list(_of_groups(prepared, possible))
     empty = np.zeros(0, np.int64)
     group, place, point, time, key, pipeline_net = (
@@ -106,8 +106,8 @@ def _of_groups(
         yield np.full(len(place), number), place, point, time, key, np.full(len(place), group.pipeline_net)
 
 
-def _possible(points: SchedulePoints, modes: StepModes, fits: Flags) -> Flags:
-    """Which schedule points have a mode of each block time that fits [points, times]."""
+def _possible_times(points: SchedulePoints, modes: StepModes, fits: Flags) -> Flags:
+    """Return which schedule points have a fitting mode of each block time [points, times]."""
     exists = np.maximum(modes.position[0], modes.position[1]) >= 0
     result = np.zeros((len(points.cell), len(modes.time_modes["training"])), bool)
     for kind in np.unique(points.kind).tolist():
@@ -121,7 +121,7 @@ def _possible(points: SchedulePoints, modes: StepModes, fits: Flags) -> Flags:
 
 
 def _optimizer_kinds(modes: StepModes) -> Ints:
-    """Which optimizer figures go with each block time [times]."""
+    """Return the optimizer figures that belong to each block time [times]."""
     times, kinds = modes.time_modes, modes.optimizer_modes
     overlapped = times["tensor_par_overlap"] != 0
     agrees = (

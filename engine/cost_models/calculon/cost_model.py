@@ -108,7 +108,7 @@ class Calculon(CostModel):
     def layout_depends_on(
         self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """See `CostModel.layout_depends_on`: how far networks reach, whatever their rates."""
+        """See `CostModel.layout_depends_on`: the sizes of the networks, not their rates."""
         return {
             "model": models.to_calculon(model),
             "networks": [[network.size, network.must_be_filled] for network in system.networks],
@@ -160,7 +160,7 @@ class Calculon(CostModel):
         )
 
     def unsupported(self, model: Model) -> Sequence[str]:
-        """See `CostModel.unsupported`: what has no place in six numbers."""
+        """See `CostModel.unsupported`: models that Calculon's six numbers cannot describe."""
         if model.block is not None:
             return ()
         has = " and ".join(obstacles(model.architecture)) if model.architecture else "no recorded shape"

@@ -23,7 +23,6 @@ from models import Model
 __all__ = ["check_against", "network_reasons", "tier_use"]
 
 
-
 def tier_use(tier: int, degrees: Sequence[Ints], nets: Sequence[Ints]) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """Returns how many processors share the network `tier`, and whether any parallelism uses it, for each row [rows].
 
@@ -94,9 +93,7 @@ def _check_sizes(model: Model, system: System, e: Executions, reason: ReasonNumb
     blocks = most_blocks(model.num_blocks, pipeline)
     away = offloads({name: getattr(e, name) for name in OFFLOADS})
     splits = e.tensor_par_comm_type != ALL_REDUCE
-    broken = undivided(
-        tensor, hidden=model.hidden, feedforward=model.feedforward, attn_heads=model.attn_heads
-    )
+    broken = undivided(tensor, hidden=model.hidden, feedforward=model.feedforward, attn_heads=model.attn_heads)
     present = np.array([name in system.matrix for name in DATATYPES], bool)
     mark(
         reason,

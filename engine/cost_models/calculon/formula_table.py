@@ -1,7 +1,7 @@
-"""How each figure of an execution is computed, as expressions over other figures.
+"""Formulas of the figures of an execution, as expressions over other figures.
 
-Names are those of the register, or of `engine.cost_models.calculon.formulas.symbols`. Two dozen figures are sums over
-the layers of a block and are told as such. Some expressions depend on the execution; these are functions of it.
+Names come from the register or from `engine.cost_models.calculon.formulas.formula_symbols`. Two dozen figures are sums
+over the layers of a block, and their entries say so. An expression that depends on the execution is a function of it.
 Source of all: Calculon 0.1.0 (commit caa4b11), `llm.py`, in the function named.
 """
 
@@ -17,15 +17,15 @@ _MEMORY: Final = "_compute_mem_stats"
 _GETTERS: Final = "get_stats_values"
 
 
-def _exposed(stage: str) -> str:
+def _exposed_time(stage: str) -> str:
     return f"(base_blocks * baseblock_{stage}_time_exposed + edgeblock_{stage}_time_exposed)"
 
 
-def _link(stage: str) -> str:
+def _link_time(stage: str) -> str:
     return f"(base_blocks * baseblock_{stage}_time + edgeblock_{stage}_time)"
 
 
-def _activations(row: Mapping[Any, Any]) -> str:
+def _activations_space(row: Mapping[Any, Any]) -> str:
     if not row["training"]:
         return "block_act_working_space"
     if row["activation_recompute"] == "full":
@@ -55,14 +55,14 @@ def _second_tier(row: Mapping[Any, Any]) -> str:
     return " + ".join(parts) or "0"
 
 
-def _exchange(row: Mapping[Any, Any]) -> str:
+def _exposed_exchange(row: Mapping[Any, Any]) -> str:
     if int(row["data_par"]) == 1 or not row["training"]:
         return "0"
     return "block_exchange + chunks_not_hidden + tail_not_hidden" if row["data_par_overlap"] else "dp_comm_link_time"
 
 
-def _trained(text: str) -> Callable[[Mapping[Any, Any]], str]:
-    """An expression that is nothing in inference."""
+def _if_training(text: str) -> Callable[[Mapping[Any, Any]], str]:
+    """Return an expression that is 0 in inference."""
     return lambda row: text if row["training"] else "0"
 
 
@@ -73,15 +73,15 @@ EXPRESSIONS: Final[dict[str, tuple[Expression, str]]] = {
     "bw_time": ("blocks * microbatches * block_agrad_time + blocks * microbatches * block_wgrad_time", _BATCH),
     "optim_step_time": ("blocks * block_optim_time", _BATCH),
     "recompute_time": ("blocks * microbatches * block_re_time", _BATCH),
-    "recomm_link_time": (f"edges * {_link('recomm')}", _BATCH),
-    "recomm_exposed_time": (f"edges * {_exposed('recomm')}", _BATCH),
-    "tp_comm_link_time": (f"edges * {_link('fw_tp')} + edges * {_link('agrad_tp')}", _BATCH),
-    "tp_comm_exposed_time": (f"edges * {_exposed('fw_tp')} + edges * {_exposed('agrad_tp')}", _BATCH),
+    "recomm_link_time": (f"edges * {_link_time('recomm')}", _BATCH),
+    "recomm_exposed_time": (f"edges * {_exposed_time('recomm')}", _BATCH),
+    "tp_comm_link_time": (f"edges * {_link_time('fw_tp')} + edges * {_link_time('agrad_tp')}", _BATCH),
+    "tp_comm_exposed_time": (f"edges * {_exposed_time('fw_tp')} + edges * {_exposed_time('agrad_tp')}", _BATCH),
     "pp_comm_link_time": ("transfers * (forward_transfer + backward_transfer)", _BATCH),
     "pp_comm_exposed_time": ("transfers * (forward_transfer + backward_transfer)", _BATCH),
     "bubble_time": ("(pipeline_par - 1) * chunk_time + extra_chunks * chunk_time - missing_time", _BATCH),
     "dp_comm_link_time": ("blocks * block_exchange", _BATCH),
-    "dp_comm_exposed_time": (_exchange, "_get_dp_overlap"),
+    "dp_comm_exposed_time": (_exposed_exchange, "_get_dp_overlap"),
     "fw_offload_exposed_time": ("edges * (base_blocks * forward_wait_base + forward_wait_edge)", _BATCH),
     "bw_offload_exposed_time": ("edges * (base_blocks * backward_wait_base + backward_wait_edge)", _BATCH),
     "total_time": (
@@ -103,24 +103,26 @@ EXPRESSIONS: Final[dict[str, tuple[Expression, str]]] = {
     "total_efficiency": ("(blocks * microbatches * useful_flops / matrix_peak) / total_time", "get_total_efficiency"),
     "act_offload_bw_req": ("kept_activations / forward_window", _GETTERS),
     "weight_offload_bw_req": ("block_weight_space / forward_window", _GETTERS),
-    "optim_offload_bw_req": (_trained("(block_weight_grad_space + block_optimizer_space) / backward_window"), _GETTERS),
+    "optim_offload_bw_req": (
+        _if_training("(block_weight_grad_space + block_optimizer_space) / backward_window"), _GETTERS,
+    ),
     "offload_mem_bw_req": (
         lambda row: "max(forward_moved / forward_window, backward_moved / backward_window)"
         if row["training"] else "forward_moved / forward_window",
         "get_offload_mem_bw_req",
     ),
     "weight_space": ("block_weight_space * blocks", _MEMORY),
-    "act_space": (_activations, _MEMORY),
+    "act_space": (_activations_space, _MEMORY),
     "act_checkpoint_size": (
         lambda row: "blocks * block_act_checkpoint_size * held"
         if row["training"] and row["activation_recompute"] == "full" else "0",
         _MEMORY,
     ),
-    "act_grad_space": (_trained("block_act_grad_space"), _MEMORY),
+    "act_grad_space": (_if_training("block_act_grad_space"), _MEMORY),
     "weight_grad_space": (
-        _trained("block_weight_grad_space_no_sharding + block_weight_grad_space * (blocks - 1)"), _MEMORY,
+        _if_training("block_weight_grad_space_no_sharding + block_weight_grad_space * (blocks - 1)"), _MEMORY,
     ),
-    "optimizer_space": (_trained("block_optimizer_space * blocks"), _MEMORY),
+    "optimizer_space": (_if_training("block_optimizer_space * blocks"), _MEMORY),
     "weight_space_with_offload": ("2 * block_weight_space", _GETTERS),
     "act_space_with_offload": (
         lambda row: "block_act_working_space" if row["activation_recompute"] == "full"
@@ -128,11 +130,11 @@ EXPRESSIONS: Final[dict[str, tuple[Expression, str]]] = {
         _GETTERS,
     ),
     "act_checkpoint_size_with_offload": ("2 * block_act_checkpoint_size", _GETTERS),
-    "act_grad_space_with_offload": (_trained("block_act_grad_space"), _GETTERS),
+    "act_grad_space_with_offload": (_if_training("block_act_grad_space"), _GETTERS),
     "weight_grad_space_with_offload": (
-        _trained("block_weight_grad_space_no_sharding + block_weight_grad_space"), _GETTERS,
+        _if_training("block_weight_grad_space_no_sharding + block_weight_grad_space"), _GETTERS,
     ),
-    "optimizer_space_with_offload": (_trained("2 * block_optimizer_space"), _GETTERS),
+    "optimizer_space_with_offload": (_if_training("2 * block_optimizer_space"), _GETTERS),
     "proc_mem_tier1_cap_req": (_first_tier, "get_mem_tier1_cap_req"),
     "proc_mem_tier2_cap_req": (_second_tier, "get_mem_tier2_cap_req"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Formulas of Calculon with what they are made of: each figure from others, and these from the execution.
+"""Formulas of Calculon with the values of their symbols, from the execution, model and system.
 
 Source: Calculon 0.1.0, `llm.py`, in the functions named.
 """
@@ -20,7 +20,7 @@ from engine.executions.rules import most_blocks
 from hardware import System
 from models import Model
 
-__all__ = ["formula", "symbols"]
+__all__ = ["formula", "formula_symbols"]
 
 _SOURCE: Final = "Source: Calculon 0.1.0, llm.py, _compute_block_stats."
 _LIKE_SECONDS: Final = by_name("total_time")
@@ -49,11 +49,11 @@ def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> 
             f"it; see the table of layers. {_SOURCE}"
         )
     text, source = found
-    known = symbols(row, model, system)
+    known = formula_symbols(row, model, system)
     return Expression(text, {one: known.get(one) or symbol_of_column(one, row) for one in symbols_in(text)}, source)
 
 
-def symbols(row: Mapping[Any, Any], model: Model, system: System) -> dict[str, Symbol]:
+def formula_symbols(row: Mapping[Any, Any], model: Model, system: System) -> dict[str, Symbol]:
     """Returns everything that formulas use besides the register's figures, for one feasible execution.
 
     Args:
@@ -85,11 +85,11 @@ def symbols(row: Mapping[Any, Any], model: Model, system: System) -> dict[str, S
         "extra_chunks": Symbol((chunks - 1) * (pipeline - over) if over else 0,
                                "chunks of waiting because the microbatches do not fill the last group"),
     }  # fmt: skip
-    return result | _offload(row, rate, moves, training) | _chunks(row, model, system, moves)
+    return result | _offload_symbols(row, rate, moves, training) | _chunk_symbols(row, model, system, moves)
 
 
-def _offload(row: Mapping[Any, Any], rate: Any, moves: list[float], training: bool) -> dict[str, Symbol]:
-    """What offloading moves, what it can hide behind, and what waits."""
+def _offload_symbols(row: Mapping[Any, Any], rate: Any, moves: list[float], training: bool) -> dict[str, Symbol]:
+    """Return the symbols of offloading: traffic, time available to hide it, and exposed time."""
     full = row["activation_recompute"] == "full"
     kept = float(row["block_act_checkpoint_size" if full else "block_act_storage_space"])
     flags = [float(bool(row[f"{name}_offload"])) for name in ("weight", "activations", "optimizer")]
@@ -127,8 +127,8 @@ def _offload(row: Mapping[Any, Any], rate: Any, moves: list[float], training: bo
     return found
 
 
-def _chunks(row: Mapping[Any, Any], model: Model, system: System, moves: list[float]) -> dict[str, Symbol]:
-    """One chunk of the schedule, and the exchange of gradients beside it."""
+def _chunk_symbols(row: Mapping[Any, Any], model: Model, system: System, moves: list[float]) -> dict[str, Symbol]:
+    """Return the symbols of one chunk of the schedule and of its gradient exchange."""
     times = chunk_times(row, model.num_blocks)
     chunk = times.forward + times.backward if row["training"] else times.forward + moves[1]
     pipeline = int(row["pipeline_par"])
@@ -141,11 +141,11 @@ def _chunks(row: Mapping[Any, Any], model: Model, system: System, moves: list[fl
         "chunk_time": Symbol(chunk, "forward and backward of one chunk with all that is exposed", _LIKE_SECONDS),
         "missing_time": Symbol(missing, "what the stages with a block less save", _LIKE_SECONDS),
     }
-    return result | _exchange(row, model, system, moves)
+    return result | _exchange_symbols(row, model, system, moves)
 
 
-def _exchange(row: Mapping[Any, Any], model: Model, system: System, moves: list[float]) -> dict[str, Symbol]:
-    """The exchange of one block's gradients, and what of it the backward pass does not hide.
+def _exchange_symbols(row: Mapping[Any, Any], model: Model, system: System, moves: list[float]) -> dict[str, Symbol]:
+    """Return the symbols of one block's gradient exchange and of the part that the backward pass does not hide.
 
     Source: Calculon 0.1.0, `llm.py` `_get_dp_overlap` and the functions it calls.
     """
@@ -165,7 +165,7 @@ def _exchange(row: Mapping[Any, Any], model: Model, system: System, moves: list[
     per_chunk = most_blocks(model.num_blocks, pipeline) // chunks
     base, busy = per_chunk - 1, system.network_at(tier).processor_usage
     edges, work = microbatches * chunks, ("agrad", "wgrad", "re")
-    waits = _offload(row, rates(system, str(row["datatype"])), moves, training=True)
+    waits = _offload_symbols(row, rates(system, str(row["datatype"])), moves, training=True)
     optimizer = 0.0 if sharded else total("", "optim") - total("mem_", "optim")
     compute = total("flops_", *work) + (0.0 if sharded else total("flops_", "optim"))
     blocks, windows = [], []

@@ -36,15 +36,15 @@ def layer_table_of(model: Model, system: System, execution: Mapping[str, Any]) -
     """Returns the layers of one block in order, one row each, as Calculon computes them.
 
     Args:
-        model, system: what runs, and on what.
+        model, system: model and system of the execution.
         execution: the 23 fields.
 
     Returns:
         `name`, `engine` (matrix or vector), then per stage (fw, agrad, wgrad, optim) operations [FLOP], bytes, their
         ratio [FLOP/byte] and processing time [s]; collectives of base and edge block: the size of a tile and of the
-        whole [bytes], link time and exposed time [s]; and what the layer holds [bytes]. Columns have Calculon's names.
-        Exposed times of a repeated collective are those of the weight-gradient stage, which the block's own figure
-        takes from the forward stage: the column does not add up to the block's.
+        whole [bytes], link time and exposed time [s]; and the memory of the layer [bytes]. Columns have Calculon's
+        names. Exposed times of a repeated collective come from the weight-gradient stage, but the block's own figure
+        takes them from the forward stage: the column does not add up to the block's.
 
     Raises:
         engine.LayerError: the execution is invalid or infeasible, and the message is its reason; or Calculon's block
@@ -79,11 +79,11 @@ def layer_table_of(model: Model, system: System, execution: Mapping[str, Any]) -
     for row, spec in enumerate(shapes.specs):
         layer = communication.layer(row) if spec.kind in ("comm", "overlapped") else None
         again = flags[spec.recommunicated]
-        rows.append(_layer(shapes, rate, row, layer, again=again, members=members, sharding=sharding))
+        rows.append(_layer_row(shapes, rate, row, layer, again=again, members=members, sharding=sharding))
     return pd.DataFrame(rows)
 
 
-def _layer(
+def _layer_row(
     shapes: Shapes,
     rate: Rates,
     row: int,
@@ -115,18 +115,18 @@ def _layer(
     tiles = members if spec.kind == "overlapped" else 1.0
     for stage, prefix in (("fw", "fw_tp_comm"), ("agrad", "bw_tp_comm"), ("wgrad", "recomm")):
         flops, moved = at(getattr(q, f"{stage}_flops")), at(getattr(q, f"{stage}_bytes"))
-        found |= _stage(stage, flops, moved, seconds[stage])
+        found |= _stage_columns(stage, flops, moved, seconds[stage])
         exchange = None
         if layer is not None and (stage != "wgrad" or again):
             exchange = {"fw": layer.fw_exchange, "agrad": layer.agrad_exchange, "wgrad": layer.again_exchange}[stage]
         exposed = (
             None if layer is None or stage != "wgrad" or spec.kind == "comm" else float(layer.again_exposed_by_layer[0])
         )
-        found |= _exchange(prefix, exchange, tiles, exposed)
+        found |= _exchange_columns(prefix, exchange, tiles, exposed)
     weights = at(q.weights)
     flops, moved = weights / sharding * 11.0, at(q.optim_bytes) / sharding
     compute, memory = rate.vector.seconds(np.array(flops)), rate.memory.seconds(np.array(moved))
-    found |= _stage("optim", flops, moved, float(rate.processing(compute, memory)))
+    found |= _stage_columns("optim", flops, moved, float(rate.processing(compute, memory)))
     return found | {
         "weight": at(q.weight_bytes),
         "activation": at(q.act_bytes),
@@ -136,7 +136,7 @@ def _layer(
     }
 
 
-def _stage(stage: str, flops: float, moved: float, seconds: float) -> dict[str, float]:
+def _stage_columns(stage: str, flops: float, moved: float, seconds: float) -> dict[str, float]:
     return {
         f"{stage}_flops": flops,
         f"{stage}_mem_accessed": moved,
@@ -145,7 +145,7 @@ def _stage(stage: str, flops: float, moved: float, seconds: float) -> dict[str, 
     }
 
 
-def _exchange(prefix: str, exchange: Exchange | None, tiles: float, exposed: float | None) -> dict[str, float]:
+def _exchange_columns(prefix: str, exchange: Exchange | None, tiles: float, exposed: float | None) -> dict[str, float]:
     """Columns of a collective, measure by measure, base block before edge block."""
     found: dict[str, float] = {}
     for name, attribute in (("tile", "size"), ("size", "size"), ("time", "time"), ("time_exposed", "exposed")):

@@ -37,7 +37,7 @@ class CalculonSpace(Space):
     datatypes = tuple(DATATYPES)
 
     def mode_kind(self, cell: Cell) -> int:
-        """Tells which of the mode lists a cell uses: by tensor and data parallelism."""
+        """Return the position of a cell's mode list, by tensor and data parallelism."""
         return (cell.tensor_par > 1) * 2 + (cell.data_par > 1)
 
     def _mode_lists(self) -> tuple[Modes, ...]:
@@ -59,7 +59,7 @@ class CalculonSpace(Space):
         }
         for name in ("fused_activation", "attention_type", "training"):
             values[name] = self._values(name, (by_name(name).default,))
-        return _modes(tuple(values[name] for name in MODE_FIELDS), offload, tensor, data)
+        return _list_modes(tuple(values[name] for name in MODE_FIELDS), offload, tensor, data)
 
     def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
         """Network assignments [assignments, 3] of tensor, pipeline and data parallelism; absent ones use tier 0."""
@@ -118,8 +118,8 @@ class CalculonSpace(Space):
 
 
 @lru_cache(maxsize=256)
-def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], tensor: bool, data: bool) -> Modes:
-    """All valid combinations of the values of `MODE_FIELDS`; `offload` is what the offload fields may be."""
+def _list_modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], tensor: bool, data: bool) -> Modes:
+    """Return all valid combinations of the values of `MODE_FIELDS`; `offload` are the values of the offload fields."""
     columns: dict[str, npt.NDArray[Any]] = {}
     places = np.indices([len(each) for each in values]).reshape(len(values), -1)
     for name, each, place in zip(MODE_FIELDS, values, places, strict=True):

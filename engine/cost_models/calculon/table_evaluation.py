@@ -57,7 +57,7 @@ def evaluate_calculon(model: Model, system: System, executions: pd.DataFrame) ->
 
     def quantities(here: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
         part = {name: array[here] for name, array in memory.items()}
-        return _quantities(model, system, executions, here, take(e, here), code, part)
+        return _reason_quantities(model, system, executions, here, take(e, here), code, part)
 
     given = executions[list(FIELD_NAMES)]
     return outcome_table(given, STATISTICS, reason, malformed, values, quantities)
@@ -185,14 +185,20 @@ def _evaluate_chunk(
         values[position, target] = figures[column.name]
 
 
-def _quantities(
-    model: Model, system: System, table: pd.DataFrame, rows: npt.NDArray[np.intp], e: Executions, code: str,
+def _reason_quantities(
+    model: Model,
+    system: System,
+    table: pd.DataFrame,
+    rows: npt.NDArray[np.intp],
+    e: Executions,
+    code: str,
     memory: dict[str, Floats],
 ) -> dict[str, Any]:
-    """The numbers and words that a reason's sentence uses, for `rows` of the table: executions `e`, of one reason."""
+    """Return the values of the placeholders of a reason's sentence, for `rows` of the table: executions `e`, of one
+    reason."""
     data_par, pipeline_par = np.maximum(e.data_par, 1), np.maximum(e.pipeline_par, 1)
     sources: dict[str, Callable[[], Any]] = {
-        "product": lambda: _whole(e.tensor_par.astype(object) * e.pipeline_par * e.data_par),
+        "product": lambda: _write_whole_numbers(e.tensor_par.astype(object) * e.pipeline_par * e.data_par),
         "local_batch": lambda: e.batch_size // data_par,
         "blocks_per_proc": lambda: most_blocks(model.num_blocks, pipeline_par),
         "batch_seq": lambda: e.microbatch_size * model.seq_size,
@@ -220,7 +226,7 @@ def _quantities(
     return found
 
 
-def _whole(numbers: npt.NDArray[Any]) -> pa.Array:
+def _write_whole_numbers(numbers: npt.NDArray[Any]) -> pa.Array:
     return pa.array([f"{number:,}" for number in numbers.tolist()], pa.string())
 
 

@@ -1,14 +1,14 @@
-"""The calibrated cost model: step time and memory as measured runs show them.
+"""The calibrated cost model: step time and memory, fitted to measured runs.
 
-What stands in `__all__` is what other rooms may use, those about the same physics (`serving`, `calibrate`,
-`validation`, `measure`); modules within are its own business.
+`__all__` is the public interface for rooms with the same physics (`serving`, `calibrate`, `validation`, `measure`); the
+modules inside are private.
 
-- The whole: `CALIBRATED` is the cost model. `case_of` turns a model, a system and a table of executions into arrays, a
+- Whole: `CALIBRATED` is the cost model. `case_of` turns a model, a system and a table of executions into arrays, a
   `Case`; `step_times` and `memory_use` evaluate them; `block_level` and `batch_level` are the two halves of a step for
   spaces whose executions share blocks.
-- Its values: `parameters()` are those of the shipped calibration, `library_calibration()` the document with their
-  sources, `parameters_of` those of any calibration; `effective_rates(system)` is what an accelerator sustains by it,
-  and how well that is founded; `aspects` are what of a case has to have been measured.
+- Values: `parameters()` returns the values of the shipped calibration, `library_calibration()` the document with their
+  sources, `parameters_of` the values of any calibration; `effective_rates(system)` are the sustained rates of an
+  accelerator by it, with their provenance; `aspects` are the properties of a case that need a measured run.
 - Single effects, each by its formula in `physics`: products (`gemm`, `Layer`, `MatrixUnit`), attention, kernels over
   elements (`norms`, `activation`, `casts`), collectives and messages, experts and their `exchange`, head, launches,
   sustained rates, weights.

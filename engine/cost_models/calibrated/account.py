@@ -1,5 +1,4 @@
-"""How the figures of an execution come about by the calibrated cost model: parts of the step, operations, networks,
-formulas."""
+"""Account of an execution by the calibrated cost model: parts of the step, operations, networks, formulas."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ _TRAFFIC: Final = (
     ("CP", "cp", "cp_comm_exposed_time"), ("EP", "ep", "ep_comm_exposed_time"), ("PP", "pp", "pp_comm_exposed_time"),
     ("DP", "dp", "dp_comm_exposed_time"),
 )  # fmt: skip
-"""Kinds of communication, their names in `link_times`, and the statistic with what of it is exposed."""
+"""Kinds of communication, their names in `link_times`, and the statistic of their exposed time."""
 
 _PARTS: Final = {
     "linear": ("Linear layers", "matrix products of all blocks, forward and backward", "gemm"),
@@ -82,14 +81,14 @@ _PARTS: Final = {
     "straggler": ("Stragglers", "waiting for the slowest of many GPUs", "step"),
     "fixed": ("Host", "constant work of the host per step", "step"),
 }
-"""Parts of a step -> name, what it is, module of the physics that has the formula and its source."""
+"""Parts of a step -> name, meaning, module of the physics with the formula and its source."""
 _BESIDES: Final = ("data_exposed", "tied", "optimizer", "straggler", "fixed", "offload")
 """Parts of the step that are no work of stages and no messages between them."""
 _STAGE_PARTS: Final = (
     "dense blocks", "dense blocks with a window", "blocks with experts", "blocks with experts and a window",
     "embedding", "head and loss", "prediction layers",
 )  # fmt: skip
-"""What the parts of a stage are called, in the order of `physics.chunks.StageWork`."""
+"""Names of the parts of a stage, in the order of `physics.chunks.StageWork`."""
 _SHORTEST: Final = 1e-9
 """Parts that take less are rounding errors [s]."""
 
@@ -106,7 +105,7 @@ class CalibratedAccount(Account):
 
     @cached_property
     def case(self) -> Case:
-        """What the physics reads of the execution."""
+        """Return the inputs of the physics for the execution."""
         return case_of_execution(
             self._model, self._system, {column.name: self._row[column.name] for column in ALL_FIELDS}
         )

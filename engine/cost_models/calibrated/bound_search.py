@@ -48,7 +48,7 @@ __all__ = ["CalibratedBoundSearch"]
 
 
 SEARCH_FIELDS = (*BLOCK_FIELDS, "fully_sharded")
-"""What tells search modes apart: block modes, with weights gathered block by block or not."""
+"""Fields that distinguish search modes: block modes, with or without gathering weights block by block."""
 TOGETHER = ("pipeline_par", "pipeline_interleaving", "stage_layout")
 """Fields by which schedule points are in order while their memory is looked at."""
 POINTS_AT_ONCE = 1024
@@ -64,16 +64,16 @@ FIRST_PIPELINES = 2048
 POINTS_BOUNDED = 16_384
 """Schedule points whose own bounds are computed together."""
 ROOM_KEPT = 32 * 2**20
-"""Bytes of what decides what fits at any capacities, beyond which it is computed anew for each."""
+"""Largest cached table of memory requirements [bytes]; larger ones are recomputed per capacity."""
 FITTING_KEPT = 32 * 2**20
-"""Bytes of remembered fits, beyond those of the latest capacities."""
+"""Largest size of cached fits, in addition to the latest capacities [bytes]."""
 
 
 @dataclass(slots=True)
 class _Fitting:
-    """What fits at two capacities: groups of search modes that anything fits for, as bits [points, bytes]; executions
-    that run. Schedule points alike in that and in the shape of their blocks: one of each, and which of them a schedule
-    point is like."""
+    """Executions that fit at two capacities: groups of search modes with a fitting mode, as bits [points, bytes], and
+    the number of feasible executions. Schedule points with equal bits and block shapes are alike: one point of each
+    class, and the class of every schedule point."""
 
     bits: npt.NDArray[np.uint8]
     feasible: int
@@ -83,8 +83,8 @@ class _Fitting:
 
 @dataclass(slots=True)
 class _Asked:
-    """Schedule points of a kind of cell whose memory is looked at together: `here` among those that are asked about;
-    what runs if there is room for it [memory modes, points]."""
+    """Schedule points of a kind of cell whose memory is checked together: `here` are their positions among all
+    requested points; `listed` is True for pairs that run if memory suffices [memory modes, points]."""
 
     kind: int
     here: Ints
@@ -105,12 +105,13 @@ class _Sieve:
 
 @dataclass(slots=True)
 class _SearchModes:
-    """The modes of a space as a search tells them apart.
+    """Modes of a space as a search distinguishes them.
 
     `search` and `block` are fields of the search modes and of their block modes; `search_of` [time modes] and
-    `block_of` [search modes] say which each has. Of the `groups` of search modes that go with the same memory modes,
-    `group_of` [search modes] says the one of each, and `partners`, by kind of cell and group, those memory modes;
-    `listed` [kinds of cells, groups] tells where there are any. `count` are executions [kinds of cells, memory modes].
+    `block_of` [search modes] are their positions. `groups` counts sets of search modes with the same memory modes:
+    `group_of` [search modes] is the group of each, `partners` are the memory modes by kind of cell and group, and
+    `listed` [kinds of cells, groups] is True for groups with memory modes. `count` are executions [kinds of cells,
+    memory modes].
     """
 
     search: dict[str, npt.NDArray[Any]]
@@ -149,7 +150,8 @@ def _search_modes(kinds: tuple[Modes, ...]) -> _SearchModes:
 
 
 class CalibratedBoundSearch:
-    """Cells of a calibrated space, for systems that differ in rates and capacities only. Ids are those of the space."""
+    """Cells of a calibrated space, for systems that differ in rates and capacities only. Ids are the ids of the
+    space."""
 
     few = False
 
@@ -178,30 +180,30 @@ class CalibratedBoundSearch:
             space: the space, of the same layout, at its system's rates and capacities.
         """
         sieve = self._sieve_of(space)
-        looked = _largest(sieve.hopes, LOOKED_THROUGH * FIRST_BOUNDS)
+        looked = _largest_positions(sieve.hopes, LOOKED_THROUGH * FIRST_BOUNDS)
         looked = looked[sieve.hopes[looked] > -np.inf]
         finer = sieve.of_steps(looked)
         # What follows need not compute these again.
         sieve.hopes[looked] = np.minimum(sieve.hopes[looked], finer)
         most = FIRST_PIPELINES // len(self.point_table.modes.time_modes["launch"])
-        return looked[_largest(finer, max(1, min(most, FIRST_BOUNDS)))]
+        return looked[_largest_positions(finer, max(1, min(most, FIRST_BOUNDS)))]
 
     def bounds(
         self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf, known: Ints | None = None
     ) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Yields schedule points, search modes, and the sample rate that none of their executions exceeds [samples/s],
-        up to rounding.
+        """Yield schedule points, search modes, and upper bounds of the sample rate of their executions [samples/s], up
+        to rounding.
 
-        It yields all of those that anything fits for, in parts, the most promising schedule points first.
+        Yields all points with an execution that fits, in parts, the most promising first.
 
         Args:
             space: the space, of the same layout, at its system's rates and capacities.
-            least: is asked before each part; schedule points that cannot reach this rate [samples/s] are left out from
-                there on.
-            known: schedule points that are left out, having been looked at whole; None for none.
+            least: called before each part; schedule points that cannot reach this rate [samples/s] are omitted from
+                then on.
+            known: schedule points to omit, already fully evaluated; None for no such points.
         """
         sieve, self._sieve = self._sieve_of(space), None
-        hopes, fitting = sieve.hopes, self._fitting.get(_capacities(space))
+        hopes, fitting = sieve.hopes, self._fitting.get(_tier_capacities(space))
         if known is not None:
             hopes[known] = -np.inf
         most = max(1, BOUNDS_AT_ONCE // max(1, len(self._modes.search["launch"])))
@@ -217,7 +219,7 @@ class CalibratedBoundSearch:
         """Bounds of all schedule points on the space's system; kept until they are used."""
         if self._sieve is not None and self._sieve.space is space:
             return self._sieve
-        fitting = self._fitting.get(_capacities(space))
+        fitting = self._fitting.get(_tier_capacities(space))
         level = blocks_together(space, space.parameters, self._shapes, self._modes.block)
         if fitting is None:
             # As if there were memory for everything.
@@ -266,7 +268,7 @@ class CalibratedBoundSearch:
         return {name: array[here] for name, array in self.point_table.point.items()}
 
     def _unpacked(self, bits: npt.NDArray[np.uint8]) -> Flags:
-        """Which groups of search modes anything fits for [groups, points]."""
+        """Return which groups of search modes have a fitting mode [groups, points]."""
         return np.ascontiguousarray(np.unpackbits(bits, axis=1, count=self._modes.groups).T).astype(bool)
 
     def prepare(
@@ -302,7 +304,7 @@ class CalibratedBoundSearch:
         return np.flatnonzero((rest >= 0) & (other == 0) & (position < executions))
 
     def _fits(self, space: CalibratedSpace) -> _Fitting:
-        capacities = _capacities(space)
+        capacities = _tier_capacities(space)
         found = self._fitting.get(capacities)
         if found is None:
             found = self._fitting[capacities] = self._fit(space, capacities)
@@ -330,7 +332,7 @@ class CalibratedBoundSearch:
             here = order[start : start + POINTS_AT_ONCE]
             point = self._points(points[here])
             fits = ~np.logical_or.reduce(list(refused(space, modes, point).values()))
-            for chosen, room in Room.of(stages_of(space, point, modes)).fitting(modes, _capacities(space)):
+            for chosen, room in Room.of(stages_of(space, point, modes)).fitting(modes, _tier_capacities(space)):
                 fits[chosen] &= room
             for kind in np.unique(kinds[here]).tolist():
                 alike = np.flatnonzero(kinds[here] == kind)
@@ -341,7 +343,8 @@ class CalibratedBoundSearch:
         return np.zeros((len(points), -(-self._modes.groups // 8)), np.uint8)
 
     def _fits_of(self, asked: _Asked, capacities: tuple[float, float], bits: npt.NDArray[np.uint8]) -> Flags:
-        """What fits of what is asked [memory modes, points]; fills in the bits of these schedule points."""
+        """Return which requested pairs fit in memory [memory modes, points]; fills in the bits of these schedule
+        points."""
         fits = asked.listed.copy()
         for chosen, room in asked.room.fitting(self.point_table.modes, capacities):
             fits[chosen] &= room
@@ -392,12 +395,12 @@ class CalibratedBoundSearch:
                 yield _Asked(kind, here, listed[:, None] & ~broken, room)
 
 
-def _largest(values: Floats, count: int) -> Ints:
+def _largest_positions(values: Floats, count: int) -> Ints:
     """Positions of the `count` largest values, in no order."""
     return np.argpartition(-values, count)[:count] if len(values) > count else np.arange(len(values))
 
 
-def _capacities(space: CalibratedSpace) -> tuple[float, float]:
+def _tier_capacities(space: CalibratedSpace) -> tuple[float, float]:
     """Capacities of both tiers [bytes]."""
     # In no memory at all nothing fits either.
     if not space.connected:

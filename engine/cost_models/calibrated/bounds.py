@@ -1,7 +1,7 @@
-"""Upper bounds of the sample rates of calibrated rows: the pipeline, and the update with what of its exchange
-must show.
+"""Upper bounds of the sample rates of calibrated rows: the pipeline, and the update with the part of its exchange that
+must be exposed.
 
-Offloading can only add to that: what it adds to the window that an exchange hides behind, it adds to the step.
+Offloading only lengthens the step: it also lengthens the window that hides an exchange, but by no more.
 """
 
 from __future__ import annotations

@@ -136,8 +136,8 @@ def model_shapes(model: Model) -> ModelShapes:
 
 
 def left_out(model: Model) -> tuple[str, ...]:
-    """Returns sentences on what of a published model the cost model leaves out or changes: what `ModelShapes` cannot
-    say.
+    """Return sentences on the parts of a published model that the cost model neglects or changes, since `ModelShapes`
+    has no field for them.
 
     Args:
         model: any model.
@@ -165,7 +165,7 @@ def case_of(model: Model, system: System, executions: Mapping[str, Any]) -> Case
     """Returns the case of one model on one system for columns of executions.
 
     Args:
-        model, system: become plain numbers that broadcast.
+        model, system: turned into plain numbers that broadcast.
         executions: columns [rows] or numbers, at least tensor_par, pipeline_par, data_par, microbatch_size and
             batch_size. Read where given: Calculon's pipeline_interleaving, datatype, activation_recompute,
             optimizer_sharding, tensor_par_comm_type, tensor_par_overlap, data_par_overlap; and every field of `Layout`
@@ -174,7 +174,7 @@ def case_of(model: Model, system: System, executions: Mapping[str, Any]) -> Case
 
     Raises:
         KeyError: one of the five required columns is missing.
-        ValueError: a word is none of the choices.
+        ValueError: an unknown word.
     """
     return shaped_case(model_shapes(model), system, executions)
 
@@ -189,11 +189,13 @@ def shaped_case(shapes: ModelShapes, system: System, executions: Mapping[str, An
 
     Raises as `case_of`.
     """
-    return Case(shapes, Accelerators.of(accelerator_of(system)), _layout(executions), _software(system, executions))
+    return Case(
+        shapes, Accelerators.of(accelerator_of(system)), _build_layout(executions), _build_software(system, executions)
+    )
 
 
-def _layout(e: Mapping[str, Any]) -> Layout:
-    number = _numbers(e)
+def _build_layout(e: Mapping[str, Any]) -> Layout:
+    number = _number_reader(e)
     tensor = number("tensor_par", None)
     values = {
         "tensor_par": tensor,
@@ -202,19 +204,19 @@ def _layout(e: Mapping[str, Any]) -> Layout:
         "expert_tensor_par": number("expert_tensor_par", tensor),
         "pipeline_interleaving": number("pipeline_interleaving", 1.0),
         "schedule": number("schedule", plain_schedule(number("pipeline_interleaving", 1.0))),
-        "stage_layout": _layouts(e),
-        "sequence_par": number("sequence_par", _is(e, "tensor_par_comm_type", "rs_ag", 1.0)),
+        "stage_layout": _layout_positions(e),
+        "sequence_par": number("sequence_par", _is_word(e, "tensor_par_comm_type", "rs_ag", 1.0)),
         "fully_sharded": number("fully_sharded", 0.0),
-        "linear_bits": number("linear_bits", _bits(e)),
-        "recompute": _word(e, "recompute", RECOMPUTES, _recompute(e)),
+        "linear_bits": number("linear_bits", _datatype_bits(e)),
+        "recompute": _word_positions(e, "recompute", RECOMPUTES, _recompute_words(e)),
     }
     sharded = np.asarray(e["optimizer_sharding"], np.float64) if "optimizer_sharding" in e else 1.0
     values["zero_stage"] = number("zero_stage", np.where(values["fully_sharded"] > 0, 3.0, sharded))
     return Layout.of(values)
 
 
-def _layouts(e: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Positions of stage layouts among the words of the field, of words too."""
+def _layout_positions(e: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    """Return positions of stage layouts among the words of the field, from positions or words."""
     given = np.asarray(e.get("stage_layout", EVEN))
     if given.dtype.kind in "iufb":
         return given.astype(np.float64)
@@ -223,18 +225,18 @@ def _layouts(e: Mapping[str, Any]) -> npt.NDArray[np.float64]:
     return np.array(positions, np.float64)[which].reshape(given.shape)
 
 
-def _software(system: System, e: Mapping[str, Any]) -> Software:
-    number = _numbers(e)
+def _build_software(system: System, e: Mapping[str, Any]) -> Software:
+    number = _number_reader(e)
     values = {name: number(name, value) for name, value in SOFTWARE_DEFAULTS.items() if not isinstance(value, str)}
     values["overlap_data"] = number("overlap_data", np.asarray(e.get("data_par_overlap", 0.0), np.float64))
-    values["overlap_tensor"] = number("overlap_tensor", 1.0 - _is(e, "tensor_par_overlap", "none", 1.0))
-    values["attention_kernel"] = _word(e, "attention_kernel", ATTENTION_KERNELS, fastest_attention(system))
-    values["launch"] = _word(e, "launch", LAUNCHES, "fused")
-    values["token_dispatcher"] = _word(e, "token_dispatcher", DISPATCHERS, "alltoall")
+    values["overlap_tensor"] = number("overlap_tensor", 1.0 - _is_word(e, "tensor_par_overlap", "none", 1.0))
+    values["attention_kernel"] = _word_positions(e, "attention_kernel", ATTENTION_KERNELS, fastest_attention(system))
+    values["launch"] = _word_positions(e, "launch", LAUNCHES, "fused")
+    values["token_dispatcher"] = _word_positions(e, "token_dispatcher", DISPATCHERS, "alltoall")
     return Software.of(values)
 
 
-def _numbers(e: Mapping[str, Any]) -> Any:
+def _number_reader(e: Mapping[str, Any]) -> Any:
     def number(name: str, default: Any) -> npt.NDArray[np.float64]:
         if name in e:
             return np.asarray(e[name], np.float64)
@@ -245,23 +247,23 @@ def _numbers(e: Mapping[str, Any]) -> Any:
     return number
 
 
-def _is(e: Mapping[str, Any], name: str, word: str, default: float) -> npt.NDArray[np.float64]:
+def _is_word(e: Mapping[str, Any], name: str, word: str, default: float) -> npt.NDArray[np.float64]:
     return np.asarray(np.asarray(e[name]) == word, np.float64) if name in e else np.asarray(default)
 
 
-def _bits(e: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+def _datatype_bits(e: Mapping[str, Any]) -> npt.NDArray[np.float64]:
     words = np.asarray(e.get("datatype", "float16"))
     return np.select([words == word for word in BITS], list(BITS.values()), 16.0)
 
 
-def _recompute(e: Mapping[str, Any]) -> Any:
+def _recompute_words(e: Mapping[str, Any]) -> Any:
     if "activation_recompute" not in e:
         return "none"
     words = np.asarray(e["activation_recompute"])
     return np.select([words == word for word in RECOMPUTE_OF], [*RECOMPUTE_OF.values()], "none")
 
 
-def _word(e: Mapping[str, Any], name: str, choices: tuple[str, ...], default: Any) -> npt.NDArray[np.float64]:
+def _word_positions(e: Mapping[str, Any], name: str, choices: tuple[str, ...], default: Any) -> npt.NDArray[np.float64]:
     value = e.get(name, default)
     if isinstance(value, str) and value in choices:  # of all rows
         return np.asarray(choices.index(value), np.float64)

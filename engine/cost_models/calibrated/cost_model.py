@@ -175,13 +175,13 @@ class Calibrated(CostModel):
         return calibrated(system)
 
     def rises_with(self, system: System, path: str) -> int:
-        """See `CostModel.rises_with`: capacities decide what fits and enter no time, and no step gets longer by a rate
-        that grows.
+        """See `CostModel.rises_with`: capacities affect only feasibility and no time, and no step gets longer when a
+        rate grows.
 
-        That is a law of this cost model, which its formulas are made for: what overlap hides is a share below one of
-        what hides it (`physics.sharding.exposed_exchange`), and whoever shares a network also shares those further out
-        (`physics.rates`). Properties of all formulas together, and of whole scenarios, are tested to rounding.
-        Schedules that take gradients apart are not among them: `slower_on_worse`.
+        The formulas are built to have this property: overlap hides less than the time that hides it
+            (`physics.sharding.exposed_exchange`), and ranks that share a network also share the outer networks
+            (`physics.rates`). The property is tested to rounding, for all formulas together and for whole scenarios.
+            Schedules that split gradients do not have it: `slower_on_worse`.
         """
         first, last = path.split(".")[0], path.rsplit(".", 1)[-1]
         rates = {"matrix": "tflops", "mem1": "bandwidth_gb_per_s", "mem2": "bandwidth_gb_per_s",

@@ -1,7 +1,7 @@
-"""What an accelerator sustains by a calibration, rate by rate, and how well each figure is founded.
+"""Sustained rates of an accelerator by a calibration, rate by rate, with the provenance of each figure.
 
-The figures are those that the formulas use (`engine.cost_models.calibrated.physics.layers.rates`); only the account of
-them is made here.
+The figures are the ones that the formulas use (`engine.cost_models.calibrated.physics.layers.rates`); this module only
+explains them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from hardware import Calibration, FitError, System
 __all__ = ["accelerator_error", "effective_rates"]
 
 POWER = "power_exponent"
-"""Scales what is known of one accelerator to others of its generation, which is said in words; it founds no rate."""
+"""Parameter that scales the rates of one accelerator to others of its generation; it is mentioned in words but does not
+count as provenance."""
 NOT_COVERED = "other"
 BITS = {"matrix, 16 bits": 16, "matrix, 8 bits": 8, "matrix, 4 bits": 4}
-"""Bits of the rates whose runs can be told by their precision."""
+"""Bits of the rates whose measured runs are identified by precision."""
 
 
 def effective_rates(
@@ -73,14 +74,14 @@ def effective_rates(
     for name, unit, peak, sustained, used in every:
         if peak <= 0:
             continue
-        provenance = _provenance(system, chosen, used, BITS.get(name))
-        basis = _basis(system, chosen, used, provenance)
+        provenance = _rate_provenance(system, chosen, used, BITS.get(name))
+        basis = _describe_basis(system, chosen, used, provenance)
         found.append(SustainedRate(name, unit, float(peak), float(sustained), used, provenance, basis))
     return tuple(found)
 
 
 def _network_names(tiers: int) -> list[str]:
-    """What networks are called, innermost first; those between the first and the last by their tier."""
+    """Return the names of networks, innermost first; tiers between the first and the last are numbered."""
     between = [f"tier {tier} network" for tier in range(2, tiers)]
     return ["scale-up network", *between, "scale-out network"][:tiers]
 
@@ -97,7 +98,7 @@ def accelerator_error(system: System, calibration: Calibration | None = None) ->
     return next((error for error in errors if name and error.accelerator == name), None)
 
 
-def _provenance(system: System, calibration: Calibration, used: tuple[str, ...], bits: int | None) -> str:
+def _rate_provenance(system: System, calibration: Calibration, used: tuple[str, ...], bits: int | None) -> str:
     # What other generations were fitted on says nothing about this one, unless the calibration was made on it.
     if not calibrated(system) and calibration.system != system.name:
         return MODELLED
@@ -110,11 +111,11 @@ def _provenance(system: System, calibration: Calibration, used: tuple[str, ...],
 
 
 def _was_measured(system: System, bits: int) -> bool:
-    """Whether runs in a precision were measured on the system's generation."""
+    """Return whether runs in a precision were measured on the system's generation."""
     return precision_words(bits, generation_of(system)) in measured_kinds()
 
 
-def _basis(system: System, calibration: Calibration, used: tuple[str, ...], provenance: str) -> str:
+def _describe_basis(system: System, calibration: Calibration, used: tuple[str, ...], provenance: str) -> str:
     values = ", ".join(f"{name} {calibration.parameters[name].value:g}" for name in used)
     if provenance == MODELLED:
         return f"{values}; no run of this generation was measured"

@@ -74,10 +74,10 @@ FULLY_SHARDED = 3
 
 
 def defaults(system: System, table: Mapping[str, Any]) -> Fields:
-    """Returns what extensions are where a table says nothing, each [rows].
+    """Return the default values of the extensions, each [rows].
 
-    They have the register's default, but the stage that `optimizer_sharding` implies, interleaved where stages have
-    several chunks, and the fastest attention kernel of the system.
+    The defaults of the register, except: the ZeRO stage that `optimizer_sharding` implies, the interleaved schedule
+        if stages have several chunks, and the fastest attention kernel of the system.
 
     Args:
         system: the system that the executions run on.
@@ -98,7 +98,7 @@ def defaults(system: System, table: Mapping[str, Any]) -> Fields:
 
 
 def read(model: Model, system: System, table: pd.DataFrame) -> Parsed:
-    """Returns every field of a table, with the defaults of extensions where it says nothing, and what is wrong with it.
+    """Return every field of a table, missing extensions filled with their defaults, and the faults of its rows.
 
     Args:
         model: the model that is trained.
@@ -206,7 +206,7 @@ def check(model: Model, system: System, fields: Fields, reason: ReasonNumbers) -
 
 
 def layout_rules(shapes: ModelShapes, f: Mapping[str, Any]) -> dict[str, Flags]:
-    """Tells where a stage layout does not cut the blocks of a model, by reason code.
+    """Return where a stage layout does not cut the blocks of a model, by reason code.
 
     Args:
         shapes: shapes of the model.
@@ -226,10 +226,10 @@ def layout_rules(shapes: ModelShapes, f: Mapping[str, Any]) -> dict[str, Flags]:
 
 
 def tensor_rules(shapes: ModelShapes, tensor_par: Any) -> dict[str, Any]:
-    """Tells which sizes of a model a tensor-parallel degree does not divide, by reason code.
+    """Return where a tensor-parallel degree does not divide a size of the model, by reason code.
 
     The heads of keys and values do not matter to latent attention, nor the dense feed-forward width to models with
-    experts, of which an expert may be held whole.
+    experts, since a rank can hold a whole expert.
 
     Args:
         shapes: shapes of the model.
@@ -245,12 +245,12 @@ def tensor_rules(shapes: ModelShapes, tensor_par: Any) -> dict[str, Any]:
 
 
 def zero_rules(mode: Mapping[str, Any], *, single_replica: Flags, pipelined: Flags) -> dict[str, Flags]:
-    """Tells where a ZeRO stage (Rajbhandari et al. 2020) contradicts the other fields, by reason code.
+    """Return where a ZeRO stage (Rajbhandari et al. 2020) contradicts the other fields, by reason code.
 
     Args:
         mode: fields by name, `zero_stage` and `optimizer_sharding` among them.
-        single_replica: where there is nobody to share anything with.
-        pipelined: where there is a pipeline, over whose microbatches gradients have to be kept whole.
+        single_replica: where there is one replica, so that nothing can be sharded.
+        pipelined: where there is a pipeline, whose microbatches need unsharded gradients.
     """
     stage = mode["zero_stage"]
     return {
@@ -261,10 +261,10 @@ def zero_rules(mode: Mapping[str, Any], *, single_replica: Flags, pipelined: Fla
 
 
 def schedule_rules(f: Mapping[str, Any]) -> dict[str, Flags]:
-    """Tells which executions their schedule does not run, by reason code.
+    """Return which executions their schedule cannot run, by reason code.
 
-    Combined 1F1B is Megatron's, which asks for expert parallelism and refuses full recomputation beside the numbers of
-    `schedules.refusals`.
+    Combined 1F1B is Megatron's: it also requires expert parallelism and excludes full recomputation, in addition to the
+    counts of `schedules.refusals`.
 
     Args:
         f: fields of the executions by name, arrays that broadcast.
@@ -287,7 +287,7 @@ READ_AS_THEY_ARE = tuple(
 
 
 def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> Case:
-    """Returns the arrays that the formulas read, from checked fields; the case remembers what it is asked for.
+    """Return the arrays that the formulas read, from checked fields; the case caches figures computed from it.
 
     Args:
         model: the model that is trained.

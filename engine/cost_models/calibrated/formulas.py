@@ -26,8 +26,8 @@ _TIMES: Final = tuple(
 _WORK: Final = "(fw_time + bw_time + optim_step_time)"
 
 
-def _memory(row: Mapping[Any, Any]) -> str:
-    """Memory of the first tier: what is there by kind, and of what is offloaded the blocks that stay."""
+def _first_tier_text(row: Mapping[Any, Any]) -> str:
+    """Return the expression of the first tier's memory: each kind, or the resident blocks of an offloaded kind."""
     full = row["activation_recompute"] == "full"
     state = row["optimizer_offload"]
 
@@ -54,7 +54,7 @@ EXPRESSIONS: Final[Mapping[str, tuple[str | Callable[[Mapping[Any, Any]], str], 
     "recompute_time": ("recompute - recomm_exposed_time", "figures"),
     "overhead_time": ("straggler + fixed", "step"),
     "dp_comm_exposed_time": ("data_exposed + gather_exposed + tied", "figures"),
-    "proc_mem_tier1_cap_req": (_memory, "offload"),
+    "proc_mem_tier1_cap_req": (_first_tier_text, "offload"),
     "act_offload_bw_req": ("block_act_storage_space / block_fw_time", "evaluate"),
     "weight_offload_bw_req": ("block_weight_space / block_fw_time", "evaluate"),
 }
@@ -96,7 +96,7 @@ _ELSEWHERE: Final = {
 def formula(
     name: str, row: Mapping[Any, Any], model: Model, system: System, parts: Mapping[str, float], physics: str
 ) -> Expression | Untold:
-    """Returns the expression of a figure of an execution, or where it is computed.
+    """Return the expression of a figure of an execution, or a sentence on its computation.
 
     Args:
         name: name of a statistic.
@@ -108,32 +108,35 @@ def formula(
     """
     found = EXPRESSIONS.get(name)
     if found is None:
-        return Untold(_explained(name))
+        return Untold(_explain_computation(name))
     given, module = found
     text = given if isinstance(given, str) else given(row)
-    symbols = {one: _symbol(one, row, model, system, parts) for one in symbols_in(text)}
+    symbols = {one: _build_symbol(one, row, model, system, parts) for one in symbols_in(text)}
     if name == "total_time":  # parts of no length say nothing
-        text = _without(text, {one for one, symbol in symbols.items() if symbol.value == 0.0})
+        text = _drop_summands(text, {one for one, symbol in symbols.items() if symbol.value == 0.0})
         symbols = {one: symbol for one, symbol in symbols.items() if one in text.split()}
     return Expression(text, symbols, f"engine.cost_models.calibrated.physics.{module}, with the values of {physics}")
 
 
-def _explained(name: str) -> str:
-    """Where a figure without an expression is computed."""
+def _explain_computation(name: str) -> str:
+    """Return a sentence on the computation of a figure without an expression."""
     kind = "memory" if by_name(name).unit == "bytes" else "step"
     return _ELSEWHERE.get(
-        name, f"This figure is computed for every kind of work or stage at once; see "
-        f"engine.cost_models.calibrated.physics.{kind}."
+        name,
+        f"This figure is computed for every kind of work or stage at once; see "
+        f"engine.cost_models.calibrated.physics.{kind}.",
     )
 
 
-def _without(text: str, names: set[str]) -> str:
-    """A sum without the summands of these names."""
+def _drop_summands(text: str, names: set[str]) -> str:
+    """Return a sum without the summands of these names."""
     kept = [part for part in text.split(" + ") if part not in names]
     return " + ".join(kept) or text
 
 
-def _symbol(name: str, row: Mapping[Any, Any], model: Model, system: System, parts: Mapping[str, float]) -> Symbol:
+def _build_symbol(
+    name: str, row: Mapping[Any, Any], model: Model, system: System, parts: Mapping[str, float]
+) -> Symbol:
     if name in _MEANING:
         return Symbol(parts[name], _MEANING[name], _SECONDS)
     if name == "matrix_peak":

@@ -1,6 +1,6 @@
-"""Single kernels and collectives of a system, for those who compose steps of their own.
+"""Single kernels and collectives of a system, for callers that compose their own steps.
 
-Every time is that of a formula in `physics`, with the sustained rates of the system and mature software.
+Every time comes from a formula in `physics`, with the sustained rates of the system and mature software.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ BITS = {"float8": 8.0, "float4": 4.0}
 
 
 class CalibratedKernelTimes:
-    """What kernels and collectives of one system take by a calibration; see `engine.cost_models.contract.KernelTimes`.
+    """Times of kernels and collectives of one system by a calibration; see `engine.cost_models.contract.KernelTimes`.
 
     Args:
-        system: where they run.
-        datatype: of the matrix arithmetic, such as "bfloat16".
+        system: the system.
+        datatype: datatype of the matrix arithmetic, such as "bfloat16".
         p: parameters of a calibration.
     """
 
@@ -142,12 +142,13 @@ class CalibratedKernelTimes:
         return collective(np.asarray(size, np.float64), tiers, self.p, passes=passes)
 
     def exchange(self, size: Floats | float, ranks: int, stride: int) -> Floats:
-        """Returns the seconds of an all-to-all: every processor sends each other one its part of what it holds [s].
+        """Return the seconds of an all-to-all, in which every processor sends each other one an equal part of its
+        buffer [s].
 
-        The efficiencies are those of the exchange of tokens between experts.
+        Uses the efficiencies of the token exchange between experts.
 
         Args:
-            size: bytes of the buffer that is spread over the ranks [bytes].
+            size: buffer that is spread over the ranks [bytes].
             ranks: processors that take part.
             stride: distance between neighbouring ones [processors].
         """

@@ -1,7 +1,6 @@
-"""Which stage layouts a space tries at a pipeline degree, and with how many chunks.
+"""Stage layouts that a space tries at a pipeline degree, and the number of chunks of each.
 
-Source: what Megatron-LM offers, its options for counted layers and its list of layers; the choice among them, stated by
-us.
+Source: Megatron-LM, its options for counted layers and its list of layers; the choice among them, stated by us.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from engine.space.space import divisors
 __all__ = ["layouts_tried"]
 
 WORTH: Final = 0.995
-"""Share of the work of the busiest stage that another layout must not exceed to be tried beside those that are
-[dimensionless]. Source: stated by us; what is within half a percent is not told apart by measurements."""
+"""Largest work of the busiest stage of another layout, as a share of the best layout so far, for which it is tried
+[dimensionless]. Source: stated by us; measurements do not resolve half a percent."""
 OFFERED: Final = (LOSS_COUNTED, BOTH_COUNTED, EMBEDDING_COUNTED, BALANCED)
 """Layouts that are tried without a limit beside even ones."""
 FURTHER_CHUNKS: Final = (2, 4)
@@ -85,7 +84,7 @@ def _chunks_of(layout: int, blocks: int, pipeline: int) -> tuple[int, ...]:
 def _is_worth_it(
     pattern: Pattern, work: Work, shape: tuple[int, int], layout: int, beside: list[int], *, chosen: bool
 ) -> bool:
-    """Whether a layout is tried beside others of the same chunks."""
+    """Return whether a layout is tried in addition to others with the same number of chunks."""
     if chosen:
         mine = blocks_of_chunks(pattern, *shape, layout, work)
         return all(blocks_of_chunks(pattern, *shape, other, work) != mine for other in beside)

@@ -1,8 +1,8 @@
-"""What was ever measured, and what of an execution was not.
+"""Measured kinds of runs, and the properties of an execution that no run has.
 
-Every kind of thing that a prediction may rest on has a name, the words for it on screen. The package stores which of
-them occur among the runs that the model was fitted and tested on (`data/measured.csv`), so whoever shows a figure asks
-`not_measured` and says what it names.
+Every property that affects a prediction has a name, its words on screen. The package stores which of them occur among
+the runs that the model was fitted and tested on (`data/measured.csv`); every page that shows a figure also shows the
+names that `not_measured` returns.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def schedule_words(schedule: str) -> str:
 
 
 def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Words]:
-    """Returns what the predictions of some rows rest on: words per aspect [rows], empty where there is nothing to it.
+    """Return the properties that affect the predictions of some rows: words per aspect [rows], empty for absent ones.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
@@ -88,10 +88,10 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
         rows: number of rows.
     """
     layout, software, model = case.layout, case.software, case.model
-    generation = _words(case.accelerator.generation, [generation_words(name) for name in GENERATIONS], rows)
-    bits = np.char.mod("%.0f" + PRODUCTS, _full(layout.linear_bits, rows))
-    experts = np.where(_full(model.experts, rows) > 0, kind_words(True), kind_words(False))
-    schedules = _words(np.maximum(layout.schedule, 0), [schedule_words(name) for name in SCHEDULES], rows)
+    generation = _choice_words(case.accelerator.generation, [generation_words(name) for name in GENERATIONS], rows)
+    bits = np.char.mod("%.0f" + PRODUCTS, _broadcast_rows(layout.linear_bits, rows))
+    experts = np.where(_broadcast_rows(model.experts, rows) > 0, kind_words(True), kind_words(False))
+    schedules = _choice_words(np.maximum(layout.schedule, 0), [schedule_words(name) for name in SCHEDULES], rows)
     switches = {
         "latent": (model.latent, "latent attention"),
         "window": (model.window, "sliding windows"),
@@ -106,16 +106,16 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
     }
     return {
         "generation": generation,
-        "precision": _on(bits, generation),
-        "model": _on(experts, generation),
-        "zero_stage": np.char.mod("ZeRO stage %.0f", _full(layout.zero_stage, rows)),
-        "recompute": _words(layout.recompute, [f"recomputation of kind {name}" for name in RECOMPUTES], rows),
-        "attention_kernel": _words(
+        "precision": _append_generation(bits, generation),
+        "model": _append_generation(experts, generation),
+        "zero_stage": np.char.mod("ZeRO stage %.0f", _broadcast_rows(layout.zero_stage, rows)),
+        "recompute": _choice_words(layout.recompute, [f"recomputation of kind {name}" for name in RECOMPUTES], rows),
+        "attention_kernel": _choice_words(
             software.attention_kernel, [f"attention kernel {name}" for name in ATTENTION_KERNELS], rows
         ),
-        "launch": _words(software.launch, [f"launches of kind {name}" for name in LAUNCHES], rows),
-        "schedule": np.where(_full(layout.pipeline_par, rows) > 1, schedules, NOTHING),
-        **{name: np.where(_full(on, rows) > 0, words, NOTHING) for name, (on, words) in switches.items()},
+        "launch": _choice_words(software.launch, [f"launches of kind {name}" for name in LAUNCHES], rows),
+        "schedule": np.where(_broadcast_rows(layout.pipeline_par, rows) > 1, schedules, NOTHING),
+        **{name: np.where(_broadcast_rows(on, rows) > 0, words, NOTHING) for name, (on, words) in switches.items()},
     }
 
 
@@ -156,13 +156,13 @@ def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list
     return [(*first, *filter(None, words)) for words in zip(*named, strict=True)] or [first] * len(executions)
 
 
-def _full(values: Any, rows: int) -> npt.NDArray[np.float64]:
+def _broadcast_rows(values: Any, rows: int) -> npt.NDArray[np.float64]:
     return np.broadcast_to(np.asarray(values, np.float64), rows)
 
 
-def _words(positions: Any, choices: Sequence[str], rows: int) -> Words:
-    return np.asarray(np.array(choices)[_full(positions, rows).astype(int)])
+def _choice_words(positions: Any, choices: Sequence[str], rows: int) -> Words:
+    return np.asarray(np.array(choices)[_broadcast_rows(positions, rows).astype(int)])
 
 
-def _on(words: Words, generation: Words) -> Words:
+def _append_generation(words: Words, generation: Words) -> Words:
     return np.char.add(np.char.add(words, " on "), generation)

@@ -1,7 +1,7 @@
-"""The register of what is told of an operation of a block: its names, and per figure unit, description and scale.
+"""Register of the columns of a block's operations: names, and unit, description and scale of each figure.
 
-The command line and the dashboard read names, units and help from here. Units are those of the register of results
-(`engine.columns`), and two that only operations have.
+The command line and the dashboard read names, units and help from here. Units come from the register of results
+(`engine.columns`), and two belong to operations only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LABELS: Final = {
 """Operation -> what people call it."""
 
 
-def _figure(
+def _operation_column(
     name: str, label: str, short: str, unit: str, shown_as: str, size: float, description: str,
     dtype: Literal["float64", "str"] = "float64",
 ) -> Shown:  # fmt: skip
@@ -34,20 +34,37 @@ def _figure(
 
 
 OPERATION_COLUMNS: Final[tuple[Shown, ...]] = (
-    _figure("label", "Operation", "operation", "", "", 1.0, "What it does.", "str"),
-    _figure("fw_time", "Forward time", "fw", "s", "µs", 1e-6, "Forward time, one microbatch."),
-    _figure("bw_time", "Backward time", "bw", "s", "µs", 1e-6,
-            "Backward time: gradients of inputs and of weights."),
-    _figure("share", "Share of the block", "share of block", "fraction", "%", 0.01,
-            "Share of the forward and backward time of the block."),
-    _figure("flops", "Work", "work", "FLOP", "GFLOP", 1e9, "Arithmetic operations, forward and backward."),
-    _figure("mem_accessed", "Memory traffic", "traffic", "bytes", "MiB", 2.0**20,
-            "Memory traffic, forward and backward."),
-    _figure("arithmetic_intensity", "Arithmetic intensity", "intensity", "FLOP/byte", "FLOP/B", 1.0,
-            "Operations per byte of memory traffic, forward."),
-    _figure("rate", "Rate reached", "rate", "FLOP/s", "TFLOP/s", 1e12, "Rate reached, forward and backward."),
-    _figure("bound", "Bound by", "bound by", "", "", 1.0, "The sustained roof that the forward pass meets first.",
-            "str"),
-)  # fmt: skip
-"""What `engine.cost_models.calibrated.physics.layers.operations.summarised` tells of every operation, in the order of a
-table."""
+    _operation_column("label", "Operation", "operation", "", "", 1.0, "Kind of operation.", "str"),
+    _operation_column("fw_time", "Forward time", "fw", "s", "µs", 1e-6, "Forward time, one microbatch."),
+    _operation_column(
+        "bw_time", "Backward time", "bw", "s", "µs", 1e-6, "Backward time: gradients of inputs and of weights."
+    ),
+    _operation_column(
+        "share",
+        "Share of the block",
+        "share of block",
+        "fraction",
+        "%",
+        0.01,
+        "Share of the forward and backward time of the block.",
+    ),
+    _operation_column("flops", "Work", "work", "FLOP", "GFLOP", 1e9, "Arithmetic operations, forward and backward."),
+    _operation_column(
+        "mem_accessed", "Memory traffic", "traffic", "bytes", "MiB", 2.0**20, "Memory traffic, forward and backward."
+    ),
+    _operation_column(
+        "arithmetic_intensity",
+        "Arithmetic intensity",
+        "intensity",
+        "FLOP/byte",
+        "FLOP/B",
+        1.0,
+        "Operations per byte of memory traffic, forward.",
+    ),
+    _operation_column("rate", "Rate reached", "rate", "FLOP/s", "TFLOP/s", 1e12, "Rate reached, forward and backward."),
+    _operation_column(
+        "bound", "Bound by", "bound by", "", "", 1.0, "The sustained roof that the forward pass meets first.", "str"
+    ),
+)
+"""Columns that `engine.cost_models.calibrated.physics.layers.operations.summarised` adds to every operation, in the
+order of a table."""

@@ -44,19 +44,19 @@ def case_of_execution(model: Model, system: System, execution: Mapping[str, Any]
 def operation_table_of(
     model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration
 ) -> pd.DataFrame:
-    """Returns the operations of one block in order, one row each: one microbatch on one processor, by the calibrated
+    """Return the operations of one block in order, one row each: one microbatch on one processor, by the calibrated
     model.
 
     Args:
-        model, system: what runs, and on what.
-        execution: the 23 fields, and any of the further ones of the calibrated cost model.
+        model, system: model and system of the execution.
+        execution: the 23 fields, and any extensions of the calibrated cost model.
         calibration: the values of its parameters.
 
     Returns:
         `block`, the kind of block, for every kind of `engine.cost_models.calibrated.physics.layers.operations.BLOCKS`
         that the model has; the columns of `engine.cost_models.calibrated.physics.layers.operations.block_operations`,
-        which add up to the block, without what the backward pass computes again and without waiting for the host; and
-        those of `engine.cost_models.calibrated.operation_columns`.
+        which add up to the block, without recomputation and without waiting for the host; and the columns of
+        `engine.cost_models.calibrated.operation_columns`.
 
     Raises:
         engine.LayerError: the execution is invalid or infeasible for another reason than memory; the message is its
@@ -95,7 +95,7 @@ def operation_sheets(found: pd.DataFrame) -> list[Sheet]:
     sheets = []
     for kind in kinds:
         operations = found[found["block"] == kind]
-        rows = [[_cell(each, row) for each in OPERATION_COLUMNS] for row in operations.to_dict("records")]
+        rows = [[_write_cell(each, row) for each in OPERATION_COLUMNS] for row in operations.to_dict("records")]
         forward, backward = (float(operations[name].sum()) * 1e6 for name in ("fw_time", "bw_time"))
         below = [f"Together {forward:,.1f} µs forward, {backward:,.1f} µs backward.", ""]
         heading = f"{BLOCKS[kind]}:" if len(kinds) > 1 else ""
@@ -103,7 +103,7 @@ def operation_sheets(found: pd.DataFrame) -> list[Sheet]:
     return sheets
 
 
-def _cell(each: Shown, row: Mapping[Any, Any]) -> str:
+def _write_cell(each: Shown, row: Mapping[Any, Any]) -> str:
     value = row[each.column.name]
     if each.column.dtype == "str":
         return str(value)

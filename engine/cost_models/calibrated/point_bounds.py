@@ -1,8 +1,8 @@
-"""Bounds of schedule points and of their search modes: how fast pipelines can be, with the update that follows them.
+"""Bounds of schedule points and of their search modes: the pipeline's highest rate, and the update after it.
 
-A search mode is a block mode whose weights are gathered block by block or not. The bound of a schedule point is that of
-its fastest search mode, if each part of a block were as fast as in the fastest of those alike: those that exchange
-activations in the same way, and shard weights or do not.
+A search mode is a block mode whose weights are gathered block by block or not. The bound of a schedule point is the
+bound of its fastest search mode, with each part of a block as fast as in the fastest similar mode: one with the same
+exchange of activations and the same sharding of weights.
 """
 
 from __future__ import annotations

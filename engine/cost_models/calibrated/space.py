@@ -1,8 +1,8 @@
-"""The space of the calibrated cost model: what it tries beyond Calculon's, and what makes no difference to it.
+"""Space of the calibrated cost model: the fields that it tries beyond Calculon's, and the ones without an effect.
 
-Beyond the 23 fields it tries context and expert parallelism, ZeRO stages and kinds of recomputation. What it covers
-without limits, and what limits widen, is stated field by field in `COVERED`; it tries no two executions that the cost
-model cannot tell apart.
+Beyond the 23 fields it tries context and expert parallelism, ZeRO stages and kinds of recomputation. `COVERED` lists,
+field by field, the values tried without limits and the ones that limits add. It tries no two executions with equal
+figures.
 """
 
 from __future__ import annotations
@@ -77,13 +77,14 @@ COVERED: dict[str, str] = {
     "seq_par_ag_redo": "off; gathers are always repeated",
     "training": "on; serving has an evaluation of its own",
 }
-"""What is tried of each field without limits; fields that are not listed are as in Calculon's space."""
+"""Values tried of each field without limits; other fields are as in Calculon's space."""
 
 FURTHER_DEGREES = ("context_par", "expert_par", "expert_tensor_par")
 """Extensions that cells tell apart, not modes."""
 
 OFFERED = (ONE_F_ONE_B, INTERLEAVED, COMBINED)
-"""Schedules that are tried without a limit: those of Megatron-LM, whose software facts executions have by default."""
+"""Schedules tried without a limit: the schedules of Megatron-LM, whose software facts are the defaults of
+executions."""
 
 FIELDS_OF_A_MODE: tuple[str, ...] = (
     *MODE_FIELDS,
@@ -95,7 +96,7 @@ TENSOR, PIPELINE, REPLICAS = 4, 2, 1
 
 class CalibratedSpace(Space):
     """All executions of the calibrated cost model; see `engine.space.space.Space` for arguments and errors, `COVERED`
-    for what it tries."""
+    for the values tried."""
 
     cost_model = "calibrated"
     mode_fields = FIELDS_OF_A_MODE
@@ -119,7 +120,7 @@ class CalibratedSpace(Space):
 
     @property
     def connected(self) -> bool:
-        """Whether the networks of the system reach all processors."""
+        """Return whether the networks of the system reach all processors."""
         return self.num_procs <= farthest(self.system)
 
     @property
@@ -164,10 +165,10 @@ class CalibratedSpace(Space):
                 chosen = self._telling(name, self._values(name, default[name]))
                 # Off before on, so that of equal executions the one that does without comes first.
                 values.append(tuple(sorted(chosen)) if by_name(name).dtype == "bool" else chosen)
-        return _modes(tuple(values), offload, kind, experts)
+        return _list_modes(tuple(values), offload, kind, experts)
 
     def _telling(self, name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Of the values that a limit allows, those that the model can have and the cost model can tell apart."""
+        """Return the allowed values that the model can have and that give different figures."""
         if name == "training":
             return tuple(value for value in values if value)
         if name == "tensor_par_overlap" and "ring" in values:
@@ -239,10 +240,10 @@ class CalibratedSpace(Space):
     def _schedules(
         self, ways_to_cut: tuple[tuple[int, int], ...], pipeline: int, counts: tuple[int, ...], spread: bool
     ) -> tuple[tuple[int, ...], ...]:
-        """Numbers of chunks, and the schedule and the stage layout that go with each, of those that run with some of
-        these numbers of microbatches; even stages first, and of these 1F1B and interleaved.
+        """Return the numbers of chunks with their schedules and stage layouts that run with some of these numbers of
+        microbatches; even stages first, and among them 1F1B and interleaved.
 
-        spread: whether experts are.
+        spread: True with expert parallelism.
         """
         limit = self.limits.get("schedule")
         choices = by_name("schedule").choices
@@ -317,7 +318,7 @@ def _with_schedules(
             if schedule == COMBINED and not spread:
                 continue
             found += [(chunks, schedule, layout) for chunks, layout in cuts
-                      if _runs(schedule, pipeline, counts, chunks)]  # fmt: skip
+                      if _is_runnable(schedule, pipeline, counts, chunks)]  # fmt: skip
     return tuple(zip(*found, strict=True)) if found else ((), (), ())
 
 
@@ -325,8 +326,8 @@ _FIRST_COUNTS: Final = 512
 """Numbers of microbatches below this are all looked at when one is first asked about, which takes as long."""
 
 
-def _runs(schedule: int, pipeline: int, counts: tuple[int, ...], chunks: int) -> bool:
-    """Whether a schedule runs with any of some numbers of microbatches."""
+def _is_runnable(schedule: int, pipeline: int, counts: tuple[int, ...], chunks: int) -> bool:
+    """Return whether a schedule runs with any of these numbers of microbatches."""
     known = _known_to_run(schedule, pipeline, chunks)
     new = [count for count in counts if count not in known]
     if new:
@@ -340,14 +341,14 @@ def _runs(schedule: int, pipeline: int, counts: tuple[int, ...], chunks: int) ->
 
 @lru_cache(maxsize=512)
 def _known_to_run(schedule: int, pipeline: int, chunks: int) -> dict[int, bool]:
-    """What `_runs` has found so far, by number of microbatches: the cells of a space ask about the same ones in many
+    """Return the cached results of `_is_runnable` by number of microbatches; the cells of a space share them in many
     combinations."""
     return {}
 
 
 @lru_cache(maxsize=256)
-def _modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind: int, experts: bool) -> Modes:
-    """All combinations of the values of `FIELDS_OF_A_MODE` that are valid and differ, for cells of a kind."""
+def _list_modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind: int, experts: bool) -> Modes:
+    """Return all valid and distinct combinations of the values of `FIELDS_OF_A_MODE`, for cells of a kind."""
     tensor, pipeline, replicas = bool(kind & TENSOR), bool(kind & PIPELINE), bool(kind & REPLICAS)
     columns: dict[str, npt.NDArray[Any]] = {}
     # In single bytes: where limits widen every field, millions of combinations are looked through.

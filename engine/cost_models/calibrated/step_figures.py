@@ -1,7 +1,7 @@
-"""The figures of a step under their registered names, put together from the pipeline, the update and offloading.
+"""Figures of a step under their registered names, combined from the pipeline, the update and offloading.
 
-The times of the register's group "Time" add up to the step. Where Calculon has one time for what this cost model tells
-apart: forward and backward hold linear layers, attention, element-wise work, launches, embedding and head (a third of
+The times of the register's group "Time" add up to the step. Some times of the register combine several of this cost
+model: forward and backward hold linear layers, attention, element-wise work, launches, embedding and head (a third of
 the last two forward, as one of the head's three products is); data-parallel communication holds gradients, gathers of
 sharded weights and tied embeddings.
 """
@@ -19,7 +19,7 @@ from engine.cost_models.calibrated.physics.offload import Exposed
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.step import PipelineLevel, Update, whole_step
 
-__all__ = ["FlowPart", "StepPart", "flow_part", "step_part", "with_exchange"]
+__all__ = ["FlowPart", "StepFigures", "flow_part", "step_part", "with_exchange"]
 
 FORWARD_OF_ENDS = FORWARD_SHARE
 
@@ -67,7 +67,7 @@ def flow_part(flow: PipelineLevel) -> FlowPart:
 
 
 @dataclass(slots=True)
-class StepPart:
+class StepFigures:
     """A step before gradients are exchanged: the figures that do not depend on it, and what the exchange needs [s].
 
     `computing` is forward, backward and update; `running` what stragglers stretch; `rest` what comes once besides.
@@ -82,7 +82,7 @@ class StepPart:
     """Data-parallel communication beside the exchange [s]."""
 
 
-def step_part(flow: FlowPart, once: Update, moved: Exposed | None, chunks: Floats, perfect: Floats) -> StepPart:
+def step_part(flow: FlowPart, once: Update, moved: Exposed | None, chunks: Floats, perfect: Floats) -> StepFigures:
     """Returns the figures of a step that do not depend on how gradients are exchanged [rows], in the base units of the
     register.
 
@@ -114,7 +114,7 @@ def step_part(flow: FlowPart, once: Update, moved: Exposed | None, chunks: Float
         "cp_comm_exposed_time": flow.cp_comm_exposed_time,
         "ep_comm_exposed_time": flow.ep_comm_exposed_time,
     }
-    return StepPart(
+    return StepFigures(
         metrics,
         computing,
         flow.running + shown[0] + shown[1],
@@ -125,7 +125,7 @@ def step_part(flow: FlowPart, once: Update, moved: Exposed | None, chunks: Float
 
 
 def with_exchange(
-    part: StepPart,
+    part: StepFigures,
     exchange: Floats,
     overlapped: Floats,
     *,

@@ -17,17 +17,17 @@ GIGA, TERA, GIB = 1e9, 1e12, 2.0**30
 
 
 def system_named(name: str) -> System | None:
-    """Returns the library's system of an accelerator's published name or of a library name; None where there is none.
+    """Return the library's system of an accelerator's published name or of a library name; None for an unknown name.
 
     Args:
         name: published name ("H100-80GB-SXM") or library name.
     """
-    library = _library()
+    library = _library_systems()
     return library.get(name.strip().lower())
 
 
 @cache
-def _library() -> dict[str, System]:
+def _library_systems() -> dict[str, System]:
     systems = [hardware.load(name) for name in hardware.names()]
     found = {system.name.lower(): system for system in systems}
     for system in systems:
@@ -38,7 +38,7 @@ def _library() -> dict[str, System]:
 
 
 def calibrated(system: System) -> bool:
-    """Tells whether kernel rates were measured for the system's generation.
+    """Return whether kernel rates were measured for the system's generation.
 
     Args:
         system: any system.

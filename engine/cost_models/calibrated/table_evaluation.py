@@ -52,7 +52,7 @@ CHUNK = 16_384
 GIGA, TERA = 1e9, 1e12
 
 OTHER_LAYOUTS = ", the blocks of the ends, such as first_7_last_6, or a list, such as Et*3|(tt|)*29m|L"
-"""What a stage layout may be beside its choices."""
+"""Other values of a stage layout than its choices, in words."""
 
 
 def perfect_seconds(model: Model, system: System, datatype: str) -> float:
@@ -70,7 +70,7 @@ def perfect_seconds(model: Model, system: System, datatype: str) -> float:
 
 
 def link_rate(system: System, p: Parameters) -> float:
-    """Returns the sustained rate of the link to the second memory tier, per direction [bytes/s]; 0 where there is none.
+    """Return the sustained rate of the link to the second memory tier, per direction [bytes/s]; 0 without one.
 
     Args:
         system: any system.
@@ -80,10 +80,10 @@ def link_rate(system: System, p: Parameters) -> float:
 
 
 def evaluate_calibrated(model: Model, system: System, table: pd.DataFrame, p: Parameters) -> pd.DataFrame:
-    """Returns every statistic of every execution of a table; see `engine.evaluate`.
+    """Return every statistic of every execution of a table; see `engine.evaluate`.
 
-    Extensions that the table lacks are added with what they default to. Of the 96 statistics those that describe layers
-    as Calculon does are not a number here.
+    Missing extensions are added with their defaults. Statistics of Calculon's layers, some of the 96, are not a number
+    here.
 
     Args:
         model: the model that is trained.
@@ -95,11 +95,11 @@ def evaluate_calibrated(model: Model, system: System, table: pd.DataFrame, p: Pa
         engine.ExecutionTableError: it is not a table, lacks one of the 23 columns or repeats a column.
     """
     found, reason, malformed, gaps = read(model, system, table)
-    values, needs = _evaluated(model, system, found, reason, p)
-    given = _given(system, table, found, gaps)
+    values, needs = _evaluate_rows(model, system, found, reason, p)
+    given = _given_fields(system, table, found, gaps)
 
     def quantities(chosen: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
-        return _quantities(model, system, given, found, needs, chosen, code)
+        return _reason_quantities(model, system, given, found, needs, chosen, code)
 
     return outcome_table(given, statistics_of("calibrated"), reason, malformed, values, quantities)
 
@@ -116,17 +116,17 @@ def calibrated_row(space: CalibratedSpace, number: int, p: Parameters) -> dict[s
     """
     found, reason = space.fields([number]), np.zeros(1, np.int16)
     check(space.model, space.system, found, reason)
-    values, _ = _evaluated(space.model, space.system, found, reason, p)
+    values, _ = _evaluate_rows(space.model, space.system, found, reason, p)
     if reason[0] != reasons.FITS:
         return None
     return running_row(space.row(number), statistics_of("calibrated"), values[:, 0])
 
 
-def _evaluated(
+def _evaluate_rows(
     model: Model, system: System, found: Fields, reason: ReasonNumbers, p: Parameters
 ) -> tuple[Floats, Floats]:
-    """Statistics of the rows that break no rule [statistics, rows], not a number elsewhere, and the memory that they
-    need [tiers, rows] [bytes]; notes the reason of those that do not fit."""
+    """Return the statistics of the rows that break no rule [statistics, rows], not a number elsewhere, and their
+    required memory [tiers, rows] [bytes]; marks the reason of rows that do not fit."""
     columns = statistics_of("calibrated")
     values = np.empty((len(columns), len(reason)))
     needs = np.zeros((2, len(reason)))
@@ -139,7 +139,7 @@ def _evaluated(
         # A single replica has nobody to share with: whatever its stage of ZeRO, it holds everything.
         part["zero_stage"] = np.where(part["data_par"] * part["context_par"] > 1, part["zero_stage"], 0)
         case = case_of_fields(model, system, part)
-        figures = _figures(model, system, part, case, p)
+        figures = _row_statistics(model, system, part, case, p)
         need = (figures["proc_mem_tier1_cap_req"], figures["proc_mem_tier2_cap_req"])
         needs[0, here], needs[1, here] = need
         over = [tier > memory.capacity_gib * GIB for tier, memory in zip(need, (system.mem1, system.mem2), strict=True)]
@@ -151,8 +151,8 @@ def _evaluated(
     return values, needs
 
 
-def _given(system: System, table: pd.DataFrame, found: Fields, gaps: Mapping[str, Flags]) -> pd.DataFrame:
-    """The fields as given, with what extensions are where they were not."""
+def _given_fields(system: System, table: pd.DataFrame, found: Fields, gaps: Mapping[str, Flags]) -> pd.DataFrame:
+    """Return the fields as given, missing extensions filled with their defaults."""
     names = [column.name for column in ALL_FIELDS]
     filled = [column for column in EXTENSIONS if column.name in gaps or column.name not in table.columns]
     if not filled:
@@ -175,8 +175,8 @@ def _given(system: System, table: pd.DataFrame, found: Fields, gaps: Mapping[str
     return pd.concat([kept, pd.DataFrame(columns, index=table.index)], axis=1)[names]
 
 
-def _figures(model: Model, system: System, part: Fields, case: Case, p: Parameters) -> dict[str, Floats]:
-    """Every statistic that this cost model has, of rows that break no rule."""
+def _row_statistics(model: Model, system: System, part: Fields, case: Case, p: Parameters) -> dict[str, Floats]:
+    """Return every statistic of this cost model, for rows that break no rule."""
     level = block_level(case, p)
     flow, once = pipeline_flow(case, level, p), update_level(case, p)
     stages = stage_memories(case)
@@ -246,7 +246,7 @@ def _figures(model: Model, system: System, part: Fields, case: Case, p: Paramete
     }
 
 
-def _quantities(
+def _reason_quantities(
     model: Model,
     system: System,
     given: pd.DataFrame,
@@ -255,13 +255,13 @@ def _quantities(
     rows: npt.NDArray[np.intp],
     code: str,
 ) -> dict[str, Any]:
-    """The numbers and words that a reason's sentence uses, for the rows of one reason."""
+    """Return the values of the placeholders of a reason's sentence, for the rows of one reason."""
     shapes = model_shapes(model)
     f = {name: array[rows] for name, array in found.items()}
     result: dict[str, Any] = {
         "expert_ranks": f["tensor_par"] * f["context_par"] * f["data_par"],
         "local_batch": f["batch_size"] // np.maximum(f["data_par"], 1),
-        "blocks_per_proc": _fewest(shapes, f, code),
+        "blocks_per_proc": _fewest_blocks(shapes, f, code),
         "batch_seq": f["microbatch_size"] * model.seq_size,
         "microbatches": f["batch_size"] // np.maximum(f["data_par"] * f["microbatch_size"], 1),
         "accepted": ", ".join(name for name in DATATYPES if name in system.matrix),
@@ -293,22 +293,22 @@ def _quantities(
     return {name: result[name] for name in reasons.placeholders(code)}
 
 
-def _fewest(shapes: ModelShapes, f: Fields, code: str) -> Any:
-    """Blocks of the stage that has fewest of rows that one reason keeps from running."""
+def _fewest_blocks(shapes: ModelShapes, f: Fields, code: str) -> Any:
+    """Return the blocks of the stage with the fewest, for the rows of one reason."""
     if code != "offload_needs_three_blocks":
         return 0
     return fewest_held(shapes, f["pipeline_par"], f["pipeline_interleaving"], f["schedule"], f["stage_layout"])
 
 
 def _layout_problems(shapes: ModelShapes, f: Fields) -> pa.Array:
-    """Why the stage layout of each row does not cut the blocks of the model."""
+    """Return the reason why the stage layout of each row does not cut the blocks of the model."""
     pattern = Pattern(*(int(each) for each in pattern_of(shapes)))
     keys = zip(*(f[name].tolist() for name in ("pipeline_par", "pipeline_interleaving", "stage_layout")), strict=True)
     return pa.array([problem_of(pattern, *key) for key in keys], pa.string())
 
 
 def _first_fault(given: pd.DataFrame, f: Fields, rows: npt.NDArray[np.intp], code: str) -> dict[str, Any]:
-    """Field, value and what is accepted, of the first field of each row that is at fault."""
+    """Return field, value and accepted values of the first faulty field of each row."""
     if code == "unknown_word":
         names = ["datatype", *(column.name for column in EXTENSIONS if column.choices)]
         wrong = np.array([f[name] < 0 for name in names])

@@ -1,1 +1,1 @@
-"""What a block and a step compute, move and hold, one module per effect; none knows rows or spaces."""
+"""Operations, traffic and memory of a block and a step, one module per effect, independent of rows and spaces."""

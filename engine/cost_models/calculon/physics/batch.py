@@ -385,15 +385,16 @@ def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimi
     )
 
 
-class Arithmetic(NamedTuple):
+class EfficiencyTimes(NamedTuple):
     """Seconds of a step's arithmetic, each [rows]: computing as it does, and at the peak of the matrix unit [s]."""
 
     computing: Floats
     perfect: Floats
 
 
-def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Arithmetic:
-    """Returns what efficiencies compare. The optimizer's FLOP are counted once per microbatch, not once per step.
+def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> EfficiencyTimes:
+    """Return the compute time and ideal time that efficiencies compare [s]. The optimizer's FLOP are counted once per
+    microbatch, not once per step.
 
     The compute efficiency is `perfect` over `computing`, the system efficiency `computing` over the step, and the total
     efficiency `perfect` over the step.
@@ -402,10 +403,10 @@ def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> Ar
         rate: rates of the system.
         s: how blocks and microbatches fall on the pipeline.
         part: times of the step.
-        useful: what a microbatch needs of one block, `block_flops` and the optimizer's [FLOP].
+        useful: operations of one block for a microbatch, `block_flops` and the optimizer's [FLOP].
     """
     computing = part.fw_time + part.bw_time + part.optim_step_time
-    return Arithmetic(computing, s.block_microbatches * useful / rate.matrix.peak)
+    return EfficiencyTimes(computing, s.block_microbatches * useful / rate.matrix.peak)
 
 
 def block_flops(block: BlockTable) -> Floats:
@@ -453,12 +454,12 @@ def offload_requirements(
 
 
 def offload_bandwidth(b: StepBlock, moved: Offload, part: PipelinePart, training: Flags) -> Floats:
-    """Returns the second-tier bandwidth that would hide what is offloaded, forward and backward [bytes/s].
+    """Return the second-tier bandwidth that would hide all offloading, forward and backward [bytes/s].
 
     Args:
         b: figures of a block and microbatch.
-        moved: what a block offloads per pass.
-        part: the step, behind whose passes it hides.
+        moved: offload traffic of a block per pass.
+        part: times of the step, whose passes hide the traffic.
         training: whether there is a backward pass.
     """
     forward = _per_second(moved.fw_bytes, _fw_window(b, part))

@@ -7,7 +7,7 @@ The computation goes in three steps, each on as few keys as it depends on:
 
 1. *shapes*: (tensor parallel, microbatch, sequence parallel, overlapped, attention, fused): layers and their times;
 2. *communication*: shapes x (network tier, communication type, ring or pipe): exposed and linked collectives;
-3. *recomputation*: communication x (recompute, redo): what is done again and what is kept.
+3. *recomputation*: communication x (recompute, redo): recomputed layers and stored activations.
 
 Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_block_stats`, `layers.py`. Sums run over the layers in
 order, left to right, so that results are bit-equal to the reference.
@@ -139,8 +139,8 @@ class RecipeWork:
 
 @dataclass(slots=True)
 class BlockWork:
-    """What the blocks of some keys compute, move and hold. Times are another matter: the same work serves all systems
-    that share a datatype's width."""
+    """Operations, traffic and memory of the blocks of some keys, without times: the same work serves all systems with a
+    datatype of the same width."""
 
     count: int
     element_bytes: int
@@ -168,8 +168,8 @@ def block_times(work: BlockWork, rates: Rates) -> BlockTable:
     """Returns the figures of all keys on a system.
 
     Args:
-        work: what the blocks do, whatever the rates.
-        rates: of the system.
+        work: operations and bytes of the blocks.
+        rates: rates of the system.
     """
     names = [field.name for field in fields(BlockTable)]
     # As one array: to put rows in their places column by column takes twice as long.
@@ -202,8 +202,8 @@ def _recipe_work(
         figures[name] = ordered_sum(layers)[key_shape] * keys.training
     figures["weights"] = ordered_sum(q.weight_bytes)[key_shape]
     figures["weight_grads_unsharded"] = ordered_sum(4.0 * q.weights)[key_shape] * keys.training
-    figures |= _storage(model, specs, q, element_bytes, keys, key_shape)
-    figures |= _recomputed(specs, keys, key_shape, running)
+    figures |= _activation_storage(model, specs, q, element_bytes, keys, key_shape)
+    figures |= _recompute_totals(specs, keys, key_shape, running)
     return RecipeWork(rows, keys, links, communication_of, shape_of, key_shape, specs, q, figures)
 
 
@@ -221,8 +221,8 @@ def _recipe_times(work: RecipeWork, element_bytes: int, rates: Rates) -> dict[st
         "wgrad_flops_time": shapes.wgrad_flops_time, "wgrad_mem_time": shapes.wgrad_mem_time,
     }.items():  # fmt: skip
         result[name] = ordered_sum(layers)[key_shape] * keys.training
-    result |= _recomputed(work.specs, keys, key_shape, running)
-    return result | _communicated(shapes, rates, work.links, work.shape_of, keys, work.communication_of)
+    result |= _recompute_totals(work.specs, keys, key_shape, running)
+    return result | _communication_times(shapes, rates, work.links, work.shape_of, keys, work.communication_of)
 
 
 def ordered_sum(layers: Floats) -> Floats:
@@ -235,7 +235,7 @@ def ordered_sum(layers: Floats) -> Floats:
     return total
 
 
-def _storage(
+def _activation_storage(
     model: Model,
     specs: tuple[LayerSpec, ...],
     q: Quantities,
@@ -243,7 +243,8 @@ def _storage(
     keys: BlockKeys,
     key_shape: npt.NDArray[np.intp],
 ) -> dict[str, Floats]:
-    """Activations that a block works on, keeps and checkpoints, and what it sends down the pipeline [bytes]."""
+    """Return the working, stored and checkpointed activations of a block, and the bytes sent to the next stage
+    [bytes]."""
     first, state_of = distinct(key_shape, keys.activation_recompute, keys.seq_par_ag_redo, keys.training)
     rows = key_shape[first]
     flags = recompute_flags(keys.activation_recompute[first], keys.seq_par_ag_redo[first])
@@ -274,10 +275,10 @@ def _storage(
     }
 
 
-def _recomputed(
+def _recompute_totals(
     specs: tuple[LayerSpec, ...], keys: BlockKeys, key_shape: npt.NDArray[np.intp], running: dict[str, Floats]
 ) -> dict[str, Floats]:
-    """What is done again in the backward pass, from the block's running totals, each [layers, shapes].
+    """Return the recomputation of the backward pass, from the block's running totals, each [layers, shapes].
 
     As in the reference each recomputed layer adds the running totals rather than its own; the window behind which
     gradients are exchanged shrinks by them, and can become negative.
@@ -295,7 +296,7 @@ def _recomputed(
     return result
 
 
-def _communicated(
+def _communication_times(
     shapes: Shapes,
     rates: Rates,
     links: BlockKeys,

@@ -46,9 +46,9 @@ def block_exchanges(net: NetworkRates, tier: Ints, weights: Floats, members: Flo
 
 @dataclass(slots=True)
 class Backward:
-    """What the backward pass of one block offers to hide an exchange behind [s].
+    """Times of one block's backward pass that determine how much of an exchange it hides [s].
 
-    `mem`: memory time of backward and recomputation, behind which nothing hides; `flops`: their compute time;
+    `mem`: memory time of backward and recomputation, which hides nothing; `flops`: their compute time;
     `*_tp_link`: link time of tensor-parallel communication that occupies a shared network.
     """
 
@@ -84,16 +84,16 @@ def overlapped_exchange(
     busy: Floats,
     scalar: Floats | None,
 ) -> Overlap:
-    """Returns the exposed time of the exchange [s] when it runs beside the backward pass.
+    """Return the exposed time of the exchange [s] when it overlaps the backward pass.
 
-    What the reference does is kept: the window may be negative, for recomputation counts running totals; an unsharded
-    optimizer widens the window of every block and once more that of the last chunk; the window spans as many
-    microbatches as there are stages, however many there are; the exchange of one block is always exposed.
+    As in the reference, the window may be negative, since recomputation counts running totals; an unsharded optimizer
+    widens the window of every block and of the last chunk once more; the window spans as many microbatches as stages,
+    for any number of microbatches; the exchange of one block is always exposed.
 
     Args:
         s: how blocks and microbatches fall on the pipeline.
         chunk: times of a chunk.
-        backward: what of the backward pass occupies memory, compute and the tensor network.
+        backward: times for which the backward pass occupies memory, compute and the tensor network.
         exchange: time of one block's exchange [s].
         bw_p2p: one backward transfer between stages [s].
         weights: weights of one block on a processor [bytes].
@@ -122,7 +122,7 @@ def overlapped_exchange(
     if np.any(same_as_pipeline):
         met = (
             window
-            - _collisions(s, chunk_exchange, chunk.bw_chunk, same_as_pipeline & several & (exchange > 0)) * bw_p2p
+            - _count_collisions(s, chunk_exchange, chunk.bw_chunk, same_as_pipeline & several & (exchange > 0)) * bw_p2p
         )
     uncovered = chunk_exchange - met + slowed * busy
     further = s.interleaving - 1.0
@@ -139,8 +139,8 @@ def overlapped_exchange(
     payload = blocks * weights
     return Overlap(
         exposed=exposed,
-        required_chunk=_required(payload, available, scalar),
-        required_tail=_required(payload, tail_available, scalar),
+        required_chunk=_required_bandwidth(payload, available, scalar),
+        required_tail=_required_bandwidth(payload, tail_available, scalar),
     )
 
 
@@ -155,19 +155,20 @@ def least_exposed(
     same_as_tensor: Flags,
     busy: Floats,
 ) -> Floats:
-    """Returns a time that an overlapped exchange exposes at least [s], such that a step with it never gets faster where
-    a rate of the system falls.
+    """Return a lower bound of the exposed time of an overlapped exchange [s]; a step with it never gets faster when a
+    rate of the system falls.
 
-    The exposed time itself does not do: it jumps where the exchange just fits its window, and where transfers between
-    stages meet it, and the window of an unsharded optimizer, or of fewer microbatches than stages, shrinks by more than
-    the step does. So it is what is left without the jumps, and one block's exchange where the window is too wide. A
+    The exposed time itself is not monotonic: it jumps where the exchange just fits its window and where it collides
+        with transfers between stages, and the window of an unsharded optimizer, or of fewer microbatches than stages,
+        shrinks by more than the step does. So the bound omits the jumps, and is one block's exchange if the window is
+        too wide. A
     window of V chunks takes P (V - 1) + 1 backward chunks at most off the exchange, and a step of at least P
-    microbatches has P V of them, so the step falls with every time that a chunk is made of.
+    microbatches has P V of them, so the step falls with every time in a chunk.
 
     Args:
         s: how blocks and microbatches fall on the pipeline.
         chunk: times of a chunk.
-        backward: what of the backward pass occupies memory, compute and the tensor network.
+        backward: times for which the backward pass occupies memory, compute and the tensor network.
         exchange: time of one block's exchange [s].
         bw_p2p: one backward transfer between stages [s].
         sharded: whether the optimizer is sharded over the group.
@@ -187,8 +188,9 @@ def least_exposed(
     return exchange + np.where(sharded & (s.microbatches >= s.pipeline_par), more, 0.0)
 
 
-def _collisions(s: Stages, exchange: Floats, bw_chunk: Floats, possible: Flags) -> Floats:
-    """Pipeline transfers that meet an exchange on a shared network: a float floor division, as in the reference."""
+def _count_collisions(s: Stages, exchange: Floats, bw_chunk: Floats, possible: Flags) -> Floats:
+    """Return the pipeline transfers that collide with an exchange on a shared network: a float floor division, as in
+    the reference."""
     shape = np.broadcast_shapes(exchange.shape, bw_chunk.shape, possible.shape)
     result = np.zeros(shape)
     # Floor division is slow, and zero wherever the exchange is clearly shorter than a chunk.
@@ -202,6 +204,6 @@ def _collisions(s: Stages, exchange: Floats, bw_chunk: Floats, possible: Flags) 
     return result
 
 
-def _required(payload: Floats, available: Floats, scalar: Floats) -> Floats:
+def _required_bandwidth(payload: Floats, available: Floats, scalar: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(available > 0, payload / available * scalar, 0.0)

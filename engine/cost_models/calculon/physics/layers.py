@@ -67,7 +67,7 @@ class LayerSpec:
     users: int = 0
 
 
-def _projection(name: str, width: str) -> LayerSpec:
+def _attention_projection(name: str, width: str) -> LayerSpec:
     """A projection of the attention's input, which the fork before it stores once for all of them."""
     return LayerSpec(name, "linear", ("tokens", "hidden", width), recomputed="full", stored="never", reused=True)
 
@@ -139,8 +139,8 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
                     stored="not_redo_attention",
                     users=2,
                 ),
-                _projection("AttnBlock_Key", "attention_dim"),
-                _projection("AttnBlock_Value", "attention_dim"),
+                _attention_projection("AttnBlock_Key", "attention_dim"),
+                _attention_projection("AttnBlock_Value", "attention_dim"),
             )
         else:
             projections = (
@@ -178,9 +178,9 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
             "AttnBlock_Multihead_Fork", "fork", ("activation",),
             recomputed="redo_attention", stored="not_redo_attention", users=3,
         ),
-        _projection("AttnBlock_Query", "local_attention_width"),
-        _projection("AttnBlock_Key", key_value),
-        _projection("AttnBlock_Value", key_value),
+        _attention_projection("AttnBlock_Query", "local_attention_width"),
+        _attention_projection("AttnBlock_Key", key_value),
+        _attention_projection("AttnBlock_Value", key_value),
         *attention,
         LayerSpec("AttnBlock_MLP", "linear", ("tokens", "local_attention_width", "hidden"), recomputed="full"),
         LayerSpec("AttnBlock_G", "comm", (), recommunicated="full", stored="never"),
@@ -224,7 +224,7 @@ def sizes(
     """Returns the sizes of a model's layers on one processor of a tensor-parallel group, for arrays of keys [keys].
 
     Args:
-        model: whose layers they are.
+        model: the model.
         tensor_par: processors of the group [keys].
         microbatch_size: samples of a microbatch [keys].
         sequence_parallel: whether activations between the layers are split over the group [keys].
@@ -262,10 +262,10 @@ def sizes(
 
 @dataclass(slots=True)
 class Quantities:
-    """What the layers of a block do and hold, each array [layers, keys].
+    """Operations and bytes of the layers of a block, each array [layers, keys].
 
     Operation counts [FLOP] of the three stages, bytes moved to and from memory by the stages and the optimizer
-    (unsharded), elements read and written, bytes of what is kept, and for communicating layers the payload of the
+    (unsharded), elements read and written, stored bytes, and for communicating layers the payload of the
     collective on the gathering and on the reducing side [bytes].
     """
 
@@ -288,7 +288,7 @@ class Quantities:
 
 
 @dataclass(slots=True)
-class _Layer:
+class _LayerCounts:
     """Element counts of one layer, each [keys] or a plain number."""
 
     fw: Floats | float = 0.0
@@ -316,7 +316,7 @@ def quantities(specs: tuple[LayerSpec, ...], z: Sizes) -> Quantities:
     # 8 bytes of first and second moments per parameter, and a 4-byte master copy below 32-bit training.
     state = 8.0 + (4.0 if z.element_bytes < 4 else 0.0)
     for row, spec in enumerate(specs):
-        layer = _layer(spec, z)
+        layer = _layer_work(spec, z)
         derived: dict[str, Floats | float] = {
             "fw_flops": layer.fw,
             "agrad_flops": layer.agrad,
@@ -342,45 +342,45 @@ def quantities(specs: tuple[LayerSpec, ...], z: Sizes) -> Quantities:
     return Quantities(**arrays)
 
 
-def _layer(spec: LayerSpec, z: Sizes) -> _Layer:
+def _layer_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
     b = float(z.element_bytes)
     v = z.values
     if spec.kind in ("linear", "batch_matmul", "overlapped"):
-        return _matmul(spec, z)
+        return _matmul_work(spec, z)
     if spec.kind == "comm":
-        return _communication(spec, z)
+        return _collective_work(spec, z)
     x = v[spec.sizes[0]]
     match spec.kind:
         case "norm":
-            return _Layer(9 * x, 14 * x, 7 * x, x, x, x, x, 2 * v["hidden"])
+            return _LayerCounts(9 * x, 14 * x, 7 * x, x, x, x, x, 2 * v["hidden"])
         case "dropout":
             # The mask is one byte per element, whatever the datatype; so is what is kept and its gradient.
             moved = (x + x) * b + x
             kept = {"fw_bytes": moved, "agrad_bytes": moved, "act_bytes": x, "act_grad_bytes": x}
-            return _Layer(x, x, 0.0, x, x, x, x, overrides=kept)
+            return _LayerCounts(x, x, 0.0, x, x, x, x, overrides=kept)
         case "gelu":
             kept_x = np.where(z.fused_activation, 0.0, x)
-            return _Layer(8 * x, 13 * x, 0.0, x, x, kept_x, kept_x, overrides={"agrad_bytes": (x + x) * b})
+            return _LayerCounts(8 * x, 13 * x, 0.0, x, x, kept_x, kept_x, overrides={"agrad_bytes": (x + x) * b})
         case "softmax":
-            return _Layer(5 * x, 8 * x, 0.0, x, x, x, x, overrides={"agrad_bytes": (x + x) * b})
+            return _LayerCounts(5 * x, 8 * x, 0.0, x, x, x, x, overrides={"agrad_bytes": (x + x) * b})
         case "add":
-            return _Layer(x, 2 * x, 0.0, 2 * x, x, 2 * x, x)
+            return _LayerCounts(x, 2 * x, 0.0, 2 * x, x, 2 * x, x)
         case "fork":
             moves: dict[str, Floats | float] = {"fw_bytes": 0.0, "agrad_bytes": x * b * (spec.users + 1.0)}
-            return _Layer(0.0, spec.users * x, 0.0, x, 0.0, x, 0.0, overrides=moves)
+            return _LayerCounts(0.0, spec.users * x, 0.0, x, 0.0, x, 0.0, overrides=moves)
     raise AssertionError(f"no layer of kind {spec.kind}")
 
 
-def _matmul(spec: LayerSpec, z: Sizes) -> _Layer:
+def _matmul_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
     if spec.kind == "batch_matmul":
         q, m, n, k = (z.values[name] for name in spec.sizes)
         flops = 2 * q * m * n * k
         kept = q * (m * n + n * k)
-        return _Layer(flops, 2 * flops, 0.0, kept, q * m * k, kept, q * m * k)
+        return _LayerCounts(flops, 2 * flops, 0.0, kept, q * m * k, kept, q * m * k)
     m, n, k = (z.values[name] for name in spec.sizes)
     if spec.kind == "linear":
         flops = 2 * m * n * k
-        return _Layer(flops, flops, flops, m * n, m * k, m * n, m * k, n * k)
+        return _LayerCounts(flops, flops, flops, m * n, m * k, m * n, m * k, n * k)
     # Overlapped: the group's part of the weight, and activations that look mislabelled but drive memory.
     t, split = z.tensor_par, z.sequence_parallel
     if spec.gathers:
@@ -391,10 +391,10 @@ def _matmul(spec: LayerSpec, z: Sizes) -> _Layer:
         act = np.where(split, m * n, 0.0)
         grad = np.where(split, 2 * np.floor(m * k / t), 2 * m * k)
     flops = 2 * m * n * k
-    return _Layer(flops, flops, flops, m * n, m * k, act, grad, n * k)
+    return _LayerCounts(flops, flops, flops, m * n, m * k, act, grad, n * k)
 
 
-def _communication(spec: LayerSpec, z: Sizes) -> _Layer:
+def _collective_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
     """A tensor-parallel collective as a layer of its own: an identity one way, a reduction the other way."""
     b = float(z.element_bytes)
     t, split = z.tensor_par, z.sequence_parallel
@@ -408,13 +408,13 @@ def _communication(spec: LayerSpec, z: Sizes) -> _Layer:
             "act_grad_bytes": np.where(split, part, whole),
             "fw_bytes": np.where(split, 2 * whole, 0.0),
         }
-        layer = _Layer(0.0, reduction, 0.0, x, x, x, x, overrides=overrides)
+        layer = _LayerCounts(0.0, reduction, 0.0, x, x, x, x, overrides=overrides)
     else:
         overrides = {
             "act_bytes": np.where(split, part, whole),
             "act_grad_bytes": np.where(split, part, 0.0),
             "agrad_bytes": np.where(split, 2 * whole, 0.0),
         }
-        layer = _Layer(reduction, 0.0, 0.0, x, x, x, x, overrides=overrides)
+        layer = _LayerCounts(reduction, 0.0, 0.0, x, x, x, x, overrides=overrides)
     layer.overrides = {**layer.overrides, "input_payload": whole, "output_payload": whole}
     return layer

@@ -1,4 +1,4 @@
-"""What an execution holds in the two memory tiers of a processor.
+"""Memory of an execution in the two memory tiers of a processor.
 
 Every function works on arrays of any broadcastable shapes; all sizes in bytes.
 
@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_] | Floats
 
 @dataclass(slots=True)
 class BlockSizes:
-    """What one block holds [bytes]: see the statistics of the same names (block_*_space)."""
+    """Memory of one block [bytes]: see the statistics of the same names (block_*_space)."""
 
     weights: Floats
     act_working: Floats
@@ -36,7 +36,8 @@ class BlockSizes:
 
 @dataclass(slots=True)
 class MemoryUse:
-    """What all blocks of a processor hold [bytes], by kind, and what stays in tier 1 per kind when it is offloaded."""
+    """Memory of all blocks of a processor by kind [bytes], and the part of each kind that stays in tier 1 when
+    offloaded."""
 
     weights: Floats
     activations: Floats

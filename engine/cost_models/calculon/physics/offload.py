@@ -20,7 +20,7 @@ Bools = npt.NDArray[np.bool_] | Floats
 
 @dataclass(slots=True)
 class Offload:
-    """What one block moves to or from the second tier per pass: bytes and seconds, forward and backward."""
+    """Traffic of one block to or from the second tier per pass: bytes and seconds, forward and backward."""
 
     fw_bytes: Floats
     bw_bytes: Floats
@@ -39,13 +39,13 @@ def offload(
     optimizer_offload: Bools,
     training: Bools,
 ) -> Offload:
-    """Returns the traffic of one block from its sizes [bytes]: the larger of weights and activations forward, the sum
-    of all three backward.
+    """Return the traffic of one block from its sizes [bytes]: the larger of weights and activations forward, the sum of
+    all three backward.
 
     Args:
-        rates: of the system.
+        rates: rates of the system.
         weights: weights of one block [bytes].
-        activations: what it keeps of a microbatch [bytes].
+        activations: stored activations of a microbatch [bytes].
         optimizer: its optimizer state [bytes].
         weight_offload: whether weights are offloaded.
         activations_offload: whether kept activations are.

@@ -23,7 +23,7 @@ __all__ = ["OptimizerTable", "OptimizerWork", "optimizer_table", "optimizer_time
 
 @dataclass(slots=True)
 class OptimizerTable:
-    """The optimizer's step on one block, each an array [keys]: operations, bytes, seconds, and what is kept."""
+    """Optimizer step on one block, each an array [keys]: operations, bytes, seconds, and the memory of its state."""
 
     flops: Floats
     flops_time: Floats
@@ -36,8 +36,8 @@ class OptimizerTable:
 
 @dataclass(slots=True)
 class OptimizerWork:
-    """What the optimizer does on one block for some keys, by layer; `parts` are (rows, operations [layers, rows], bytes
-    [layers, rows]) of the keys that share a recipe. `weight_grads` and `state` as in `OptimizerTable`."""
+    """Optimizer work on one block for some keys, by layer; `parts` are (rows, operations [layers, rows], bytes [layers,
+    rows]) of the keys that share a recipe. `weight_grads` and `state` as in `OptimizerTable`."""
 
     training: Flags
     parts: list[tuple[npt.NDArray[np.intp], Floats, Floats]]
@@ -93,15 +93,15 @@ def optimizer_work(
     training: Flags,
     element_bytes: int,
 ) -> OptimizerWork:
-    """Returns what the optimizer does on one block for every key [keys], whatever the rates.
+    """Return the optimizer work on one block for every key [keys], without times.
 
     Args:
-        model: whose blocks they are.
+        model: the model.
         tensor_par: processors of a tensor-parallel group [keys].
         attention_type: position of the kind of attention in its choices [keys].
         overlapped: whether tensor-parallel communication is overlapped with its GEMM [keys].
         sharding: processors over which the state is spread [keys].
-        training: whether there is an optimizer at all [keys].
+        training: True with an optimizer step [keys].
         element_bytes: size of an element of the datatype [bytes].
     """
     keys = len(tensor_par)
@@ -131,11 +131,11 @@ def optimizer_work(
 
 
 def optimizer_times(work: OptimizerWork, rates: Rates) -> OptimizerTable:
-    """Returns the optimizer's figures on a system.
+    """Return the optimizer's figures on a system.
 
     Args:
-        work: what the optimizer does, whatever the rates.
-        rates: of the system.
+        work: operations and bytes of the optimizer.
+        rates: rates of the system.
     """
     times = tuple(np.zeros(len(work.training)) for _ in range(3))
     for rows, flops, moved in work.parts:

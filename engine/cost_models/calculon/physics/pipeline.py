@@ -38,13 +38,13 @@ class Stages:
 
 
 def stages(num_blocks: int, pipeline_par: Floats, interleaving: Floats, microbatches: Floats) -> Stages:
-    """Returns how `num_blocks` and `microbatches` fall on a pipeline; all counts as float64.
+    """Return the distribution of `num_blocks` and `microbatches` over a pipeline; all counts as float64.
 
     Args:
         num_blocks: blocks of the model [count].
         pipeline_par: stages [count].
         interleaving: chunks of a stage [count].
-        microbatches: of a replica in one step [count].
+        microbatches: microbatches of a replica in one step [count].
     """
     p, v, n = pipeline_par, interleaving, microbatches
     blocks = np.ceil(num_blocks / p)
@@ -96,14 +96,14 @@ class Chunks:
 
 
 def chunks(s: Stages, times: BlockTimes, fw_p2p: Floats, bw_p2p: Floats, offload: Offload | None) -> Chunks:
-    """Returns the times of a chunk, what of offloading shows, and the bubble.
+    """Return the times of a chunk, the exposed offloading, and the bubble.
 
     Args:
         s: how blocks and microbatches fall on the pipeline.
-        times: of one block and microbatch.
+        times: times of one block and microbatch.
         fw_p2p: one forward transfer between stages, charged to the edge block even without a pipeline [s].
         bw_p2p: one backward transfer, likewise [s].
-        offload: what a block offloads per pass; None where nothing is, so that nothing can be exposed.
+        offload: offload traffic of a block per pass; None without offloading.
     """
     fw_base, fw_edge = times.fw_base, times.fw_edge + fw_p2p
     bw_base, bw_edge = times.bw_base, times.bw_edge + bw_p2p

@@ -1,4 +1,4 @@
-"""How fast a system computes and moves data: rates of engines, memories and networks, as functions of size.
+"""Rates of engines, memories and networks of a system, as functions of size.
 
 Source: Calculon 0.1.0 (commit caa4b11), `processor.py`, `memory.py`, `network.py`, `system.py`.
 """
@@ -86,7 +86,7 @@ class NetworkRates:
         """Returns the time [s] of a collective of `payload` [bytes] over `members` processors on network `tier`.
 
         t = latency + (y + (y / n) offset) / rate with y = payload x scalar: an all-reduce with scalar 2 and offset -1
-        moves 2 y (1 - 1/n). A collective runs on one tier whatever it spans: there are no hierarchical ones.
+        moves 2 y (1 - 1/n). A collective runs on one tier; hierarchical collectives are not modelled.
         """
         moved = payload * self.scalar[operation][tier]
         offset = self.offset[operation][tier]
@@ -114,11 +114,11 @@ class Rates:
         return np.maximum(compute, memory) if self.roofline else compute + memory
 
 
-def _processor(processor: Processor) -> _Rate:
+def _processor_rate(processor: Processor) -> _Rate:
     return _Rate(processor.tflops * 1e12, StepTable.from_listed(processor.gflops_efficiency, 1e9))
 
 
-def _memory(memory: Memory) -> _Rate:
+def _memory_rate(memory: Memory) -> _Rate:
     return _Rate(memory.bandwidth_gb_per_s * 1e9, StepTable.from_listed(memory.mb_efficiency, 1e6))
 
 
@@ -126,17 +126,17 @@ _COLLECTIVES: tuple[Collective, ...] = ("p2p", "reduce_scatter", "all_gather", "
 
 
 def rates(system: System, datatype: str) -> Rates:
-    """Returns the rates of a system for one datatype. Raises KeyError where the system has none for it.
+    """Return the rates of a system for one datatype. Raises KeyError for a datatype without a rate.
 
     Args:
-        system: where it runs.
+        system: the system.
         datatype: such as "float16".
     """
     return Rates(
-        matrix=_processor(system.matrix[datatype]),
-        vector=_processor(system.vector[datatype]),
-        memory=_memory(system.mem1),
-        second_memory=_memory(system.mem2),
+        matrix=_processor_rate(system.matrix[datatype]),
+        vector=_processor_rate(system.vector[datatype]),
+        memory=_memory_rate(system.mem1),
+        second_memory=_memory_rate(system.mem2),
         roofline=system.processing_mode == "roofline",
         networks=network_rates(system),
         capacity=system.mem1.capacity_gib * GIB,

@@ -40,7 +40,7 @@ class Shapes:
 
 
 def on_matrix(specs: tuple[LayerSpec, ...]) -> Flags:
-    """Tells which layers run on the matrix engine, the others on the vector engine [layers].
+    """Return which layers run on the matrix engine; the others run on the vector engine [layers].
 
     Args:
         specs: the layers of a recipe.
@@ -64,10 +64,10 @@ def shape_layers(model: Model, rates: Rates, keys: BlockKeys, element_bytes: int
 def shaped(
     model: Model, keys: BlockKeys, element_bytes: int, overlapped: bool
 ) -> tuple[tuple[LayerSpec, ...], Quantities]:
-    """Returns the recipe that all `keys` share, and what its layers do and move at the keys' shapes: no rate matters.
+    """Return the recipe that all `keys` share, and the operations and bytes of its layers at the keys' shapes.
 
     Args:
-        model: whose layers they are.
+        model: the model.
         keys: fields that the figures depend on, all of one recipe.
         element_bytes: size of an element of the datatype [bytes].
         overlapped: whether tensor-parallel communication is overlapped with its GEMM.
@@ -86,13 +86,13 @@ def shaped(
 
 
 def timed(specs: tuple[LayerSpec, ...], q: Quantities, element_bytes: int, rates: Rates) -> Shapes:
-    """Returns the layers with the times that the engines and the memory of a system give them.
+    """Return the layers with their times on the engines and the memory of a system.
 
     Args:
         specs: the layers of a recipe.
-        q: what they do and move [layers, shapes].
+        q: operations and bytes of the layers [layers, shapes].
         element_bytes: size of an element of the datatype [bytes].
-        rates: of the system.
+        rates: rates of the system.
     """
     matrix = on_matrix(specs)
 

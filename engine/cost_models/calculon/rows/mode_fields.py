@@ -1,4 +1,4 @@
-"""The fields that modes are told apart by where times, the optimizer or memory are computed."""
+"""Fields that distinguish modes for times, the optimizer and memory."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""Preparing a space for evaluation: what is rejected before any arithmetic, and the rows that are left.
+"""Preparing a space for evaluation: rejection before any arithmetic, and the remaining rows.
 
-Rejection follows what each check depends on:
+Rejection follows the inputs of each check:
 
 - networks: the cell and the assignment only;
 - offload and divisibility: the cell and the mode;
-- memory: the *schedule points* (cell, interleaving, microbatch) and the *memory modes* (modes without what memory does
-not
-  depend on: gradient overlap, ring or pipe), by broadcasting over blocks of figures that each exist once.
+- memory: the *schedule points* (cell, interleaving, microbatch) and the *memory modes* (modes without the fields that
+  memory does not depend on: gradient overlap, ring or pipe), by broadcasting over blocks of figures that exist once.
 
-What is left is grouped by network assignment into *groups* of rows (schedule point, tensor and pipeline network) x
-(memory mode, overlap); every row stands for all its gradient exchanges (data network, overlapped or not).
+The remaining executions are grouped by network assignment into *groups* of rows (schedule point, tensor and pipeline
+network) x (memory mode, overlap); every row covers all its gradient exchanges (data network, overlapped or not).
 """
 
 from __future__ import annotations
@@ -64,11 +63,10 @@ __all__ = ["Group", "PreparedRows", "RowTable", "fitting", "prepare_calculon", "
 
 @dataclass(slots=True)
 class RowTable:
-    """Cells laid out: what of their preparation depends neither on rates nor on capacities.
+    """Row table of cells: the part of their preparation that depends neither on rates nor on capacities.
 
     It does depend on how many networks there are, how large they are, and whether there is a second memory tier.
-    `groups` list no rows. `optimizer_of[sharded]` [points] is where a schedule point's optimizer figures start in
-    `optimizer`.
+    `groups` list no rows. `optimizer_of[sharded]` [points] is the start of a schedule point's figures in `optimizer`.
     """
 
     space: Space
@@ -191,16 +189,16 @@ def prepared_rows_of(
     fits: Flags,
     feasible: int | None = None,
 ) -> PreparedRows:
-    """Returns the prepared rows of a row table at the rates of a system.
+    """Return the prepared rows of a row table at the rates of a system.
 
     Args:
-        row_table: what the cells have, whatever the rates.
+        row_table: row table of the cells.
         rate: rates of the system.
         blocks: figures of the distinct blocks, each [keys].
         optimizers: the optimizer's step on them, each [keys].
         needs: memory of both tiers [memory modes, schedule points] [bytes].
-        fits: what there is memory for [memory modes, schedule points].
-        feasible: executions that run; counted where not known already.
+        fits: pairs that fit in memory [memory modes, schedule points].
+        feasible: number of feasible executions; None to count them.
     """
     if feasible is None:
         count = mode_counts(row_table.modes)
@@ -243,24 +241,24 @@ def row_table_of(space: Space, cell_numbers: range) -> RowTable:
     points, pairs = points_of(space, cells, alive)
     keyed = _block_keys(space, cells, assignments, points, pairs, modes)
     width = DATATYPES[space.datatype]
-    optimizer, optimizer_of = _optimizers(space, cells, points, modes, width)
+    optimizer, optimizer_of = _build_optimizer_work(space, cells, points, modes, width)
     return RowTable(
         space=space,
         cells=cells,
         points=points,
-        stages=_stages(space, cells, points),
+        stages=_pipeline_stages(space, cells, points),
         modes=modes,
         keyed=keyed,
         work=block_work(space.model, keyed.keys, width),
         optimizer=optimizer,
         optimizer_of=optimizer_of,
-        groups=_groups(assignments, points, keyed),
+        groups=_group_points(assignments, points, keyed),
         rejected=rejected,
     )
 
 
-def _stages(space: Space, cells: CellColumns, points: SchedulePoints) -> Stages:
-    """How blocks and microbatches fall on the stages of every schedule point."""
+def _pipeline_stages(space: Space, cells: CellColumns, points: SchedulePoints) -> Stages:
+    """Return the distribution of blocks and microbatches over the stages at every schedule point."""
     return stages(
         space.num_blocks,
         cells.pipeline_par[points.cell].astype(np.float64),
@@ -301,11 +299,11 @@ def _block_keys(
     return KeyedBlocks(keys, row_of, width)
 
 
-def _optimizers(
+def _build_optimizer_work(
     space: Space, cells: CellColumns, points: SchedulePoints, modes: StepModes, width: int
 ) -> tuple[OptimizerWork, tuple[Ints, Ints]]:
-    """Optimizer work at [tensor degree and sharding, optimizer modes], and where each schedule point's start, unsharded
-    and sharded [points]."""
+    """Return optimizer work at [tensor degree and sharding, optimizer modes], and the start of each schedule point's
+    figures, unsharded and sharded [points]."""
     tensor_par, data_par = cells.tensor_par[points.cell], cells.data_par[points.cell]
     one = np.ones_like(data_par)
     first, which = distinct(np.concatenate((tensor_par, tensor_par)), np.concatenate((one, data_par)))
@@ -323,7 +321,7 @@ def _optimizers(
     return work, (which[: len(one)] * kinds, which[len(one) :] * kinds)
 
 
-def _groups(assignments: Assignments, points: SchedulePoints, keyed: KeyedBlocks) -> list[Group]:
+def _group_points(assignments: Assignments, points: SchedulePoints, keyed: KeyedBlocks) -> list[Group]:
     """The schedule points grouped by networks, without rows yet."""
     possible: dict[tuple[int, int, int], dict[int, int]] = {}
     listed = zip(assignments.cell.tolist(), assignments.nets.tolist(), assignments.position.tolist(), strict=True)

@@ -1,7 +1,7 @@
 """Rejecting executions before any time is computed: by network, by shape, by memory.
 
-Each check is done on what it depends on: networks on (cell, assignment), offload and divisibility on (cell, mode),
-memory on (schedule point, memory mode). Counts say how many executions each rejected (cell, ...) stands for.
+Each check runs once per combination of its inputs: networks on (cell, assignment), offload and divisibility on (cell,
+mode), memory on (schedule point, memory mode). Counts are the executions of each rejected (cell, ...).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Assignments:
     exchanges: Flags
 
 
-def _choices(space: Space, cells: CellColumns) -> Ints:
+def _count_choices(space: Space, cells: CellColumns) -> Ints:
     """Executions per cell and network assignment [cells]."""
     return np.array(
         [
@@ -69,13 +69,13 @@ def _choices(space: Space, cells: CellColumns) -> Ints:
 
 
 def reject_by_network(space: Space, networks: NetworkRates, cells: CellColumns, rejected: Rejected) -> Assignments:
-    """Rejects network assignments that do not fit, and returns the others; notes how many each cell has left.
+    """Rejects network assignments that do not fit, and returns the others; records how many each cell has left.
 
     Args:
         space: the space.
         networks: the tiers of the system.
-        cells: columns of the cells, each [cells]; how many assignments each has left is noted there.
-        rejected: where what is rejected is counted.
+        cells: columns of the cells, each [cells]; the remaining assignments of each cell are recorded there.
+        rejected: counts of rejected executions; changed in place.
     """
     tables = [space.assignments[space.cells[number].kind] for number in cells.number.tolist()]
     cell = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
@@ -84,7 +84,7 @@ def reject_by_network(space: Space, networks: NetworkRates, cells: CellColumns, 
     degrees = (cells.tensor_par[cell], cells.pipeline_par[cell], cells.data_par[cell])
     found = network_reasons(networks, degrees, (nets[:, 0], nets[:, 1], nets[:, 2]))
     modes = np.array([len(table) for table in space.modes], np.int64)
-    each = _choices(space, cells) * modes[cells.kind]
+    each = _count_choices(space, cells) * modes[cells.kind]
     np.add.at(rejected.counts, (cell, found), each[cell] * (found != reasons.FITS))
     fit = found == reasons.FITS
     cells.possible[:] = np.bincount(cell[fit], minlength=len(tables))
@@ -92,7 +92,7 @@ def reject_by_network(space: Space, networks: NetworkRates, cells: CellColumns, 
 
 
 def few_blocks(space: Space, cells: CellColumns) -> Flags:
-    """Tells which cells have stages of too few blocks to offload [cells].
+    """Return which cells have stages of too few blocks to offload [cells].
 
     Args:
         space: the space.
@@ -105,24 +105,22 @@ def few_blocks(space: Space, cells: CellColumns) -> Flags:
 def reject_by_shape(space: Space, cells: CellColumns, modes: StepModes, rejected: Rejected) -> Flags:
     """Rejects offloading from short stages, and feedforward sizes that the tensor degree does not divide.
 
-    Returns which cells have anything left [cells].
+    Return which cells have executions left [cells].
 
     Args:
         space: the space.
         cells: columns of the cells, each [cells].
-        modes: of the space.
-        rejected: where what is rejected is counted.
+        modes: modes of the space.
+        rejected: counts of rejected executions; changed in place.
     """
-    each = _choices(space, cells) * cells.possible
+    each = _count_choices(space, cells) * cells.possible
     offloading = np.array([int(offloads(table.fields).sum()) for table in space.modes], np.int64)
     everything = np.array([len(table) for table in space.modes], np.int64)
     short = np.where(few_blocks(space, cells), offloading[cells.kind], 0)
     rejected.counts[:, reasons.number_of("offload_needs_three_blocks")] += each * short
     code = "feedforward_not_divisible"
     indivisible = undivided(cells.tensor_par, feedforward=space.model.feedforward)[code]
-    rejected.counts[:, reasons.number_of(code)] += np.where(
-        indivisible, each * (everything[cells.kind] - short), 0
-    )
+    rejected.counts[:, reasons.number_of(code)] += np.where(indivisible, each * (everything[cells.kind] - short), 0)
     alive: Flags = (cells.possible > 0) & ~indivisible
     return alive
 
@@ -139,8 +137,8 @@ class KeyedBlocks:
 
 @dataclass(frozen=True, slots=True)
 class _MemoryKinds:
-    """Memory modes that differ in what is offloaded only are of a kind: `kind_of` [memory modes]. Of each kind, fields
-    by name, and where its block and optimizer figures are among those of a schedule point [kinds]."""
+    """Kinds of memory modes, equal except for offloading: `kind_of` [memory modes]. Of each kind, fields by name, and
+    the positions of its block and optimizer figures within a schedule point's [kinds]."""
 
     kind_of: Ints
     fields: dict[str, npt.NDArray[Any]]
@@ -159,8 +157,8 @@ def _memory_kinds(kinds: tuple[Modes, ...]) -> _MemoryKinds:
     return _MemoryKinds(
         kind_of,
         {name: mm[name][first] for name in names},
-        np.array([matching(modes.time_modes, choice) for choice in choices], np.int64),
-        np.array([matching(modes.optimizer_modes, choice) for choice in choices], np.int64),
+        np.array([find_matching_mode(modes.time_modes, choice) for choice in choices], np.int64),
+        np.array([find_matching_mode(modes.optimizer_modes, choice) for choice in choices], np.int64),
     )
 
 
@@ -219,13 +217,14 @@ def _rows_at(use: MemoryUse, kind: Ints) -> MemoryUse:
 
 
 def listed(space: Space, cells: CellColumns, points: SchedulePoints, modes: StepModes) -> Flags:
-    """Tells which (memory mode, schedule point) pairs the space has and offloading allows, whatever memory there is.
+    """Return which (memory mode, schedule point) pairs are in the space and not ruled out by short stages, before any
+    check of memory.
 
     Args:
         space: the space.
         cells: columns of the cells, each [cells].
         points: schedule points of the cells.
-        modes: of the space.
+        modes: modes of the space.
     """
     mm = modes.memory_modes
     found: Flags = (mode_counts(modes) > 0).T[:, points.kind]
@@ -242,16 +241,16 @@ def reject_by_memory(
     needs: tuple[Floats, Floats],
     rejected: Rejected,
 ) -> Flags:
-    """Tells which (memory mode, schedule point) pairs fit in memory [memory modes, points], and counts what does not.
+    """Return which (memory mode, schedule point) pairs fit in memory [memory modes, points], and count the others.
 
     Args:
         space: the space.
         rate: rates and capacities of the system.
         cells: columns of the cells, each [cells].
         points: schedule points of the cells.
-        modes: of the space.
+        modes: modes of the space.
         needs: memory of both tiers [memory modes, points] [bytes].
-        rejected: where what is rejected is counted.
+        rejected: counts of rejected executions; changed in place.
     """
     count = mode_counts(modes)
     every = listed(space, cells, points, modes)
@@ -269,12 +268,12 @@ def reject_by_memory(
 
 
 def _sizes_at(held: BlockSizes, index: Ints) -> BlockSizes:
-    """Sizes of the keys at `index`; those of the optimizer are still missing."""
+    """Return the sizes of the keys at `index`; the sizes of the optimizer are filled in later."""
     kept = {item.name: getattr(held, item.name) for item in fields(held)}
     return BlockSizes(**{name: values[index] if len(values) else values for name, values in kept.items()})
 
 
-def matching(table: Mapping[str, npt.NDArray[Any]], choice: Mapping[str, Any]) -> int:
+def find_matching_mode(table: Mapping[str, npt.NDArray[Any]], choice: Mapping[str, Any]) -> int:
     """Returns the first row of a table of modes that agrees with `choice` in every field that both have.
 
     Args:

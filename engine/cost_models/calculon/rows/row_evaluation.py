@@ -71,7 +71,7 @@ def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) ->
     listed = kind * prepared.modes.position[0].shape[1] + mode
     positions = [table.ravel().take(listed) for table in prepared.modes.position]
     for data_net in group.data_nets:
-        exposed = _exposed(prepared, group, data_net, s, b, o, pipe, sharded, training, cell)
+        exposed = _exposed_exchange(prepared, group, data_net, s, b, o, pipe, sharded, training, cell)
         assignment = group.assignment[data_net][place]
         for overlapped, position in enumerate(positions):
             times = exposed[overlapped]
@@ -134,7 +134,7 @@ def calculon_reach(prepared: PreparedRows, group: Group, part: slice) -> Floats:
 
 
 @dataclass(slots=True)
-class _Rows:
+class _RowChunk:
     """A chunk of rows before any gradient exchange, everything by row."""
 
     place: Ints
@@ -151,7 +151,7 @@ class _Rows:
     pipe: PipelinePart
 
 
-def _rows_of(prepared: PreparedRows, group: Group, part: slice) -> _Rows:
+def _rows_of(prepared: PreparedRows, group: Group, part: slice) -> _RowChunk:
     rate, modes = prepared.rate, prepared.modes.fields
     place, mode = group.place[part], group.mode[part]
     point = group.point[place]
@@ -180,10 +180,10 @@ def _rows_of(prepared: PreparedRows, group: Group, part: slice) -> _Rows:
     pipe = pipeline_part(
         rate, s, b, o.time, pipeline_net=np.asarray(group.pipeline_net), training=training, moved=moved
     )
-    return _Rows(place, mode, point, key, b, o, optimizer_key, s, sharded, training, moved, pipe)
+    return _RowChunk(place, mode, point, key, b, o, optimizer_key, s, sharded, training, moved, pipe)
 
 
-def _exposed(
+def _exposed_exchange(
     prepared: PreparedRows,
     group: Group,
     data_net: int,

@@ -1,1 +1,1 @@
-"""What takes time and memory on a processor and on its networks, one module per effect."""
+"""Time and memory of a processor and its networks, one module per effect."""

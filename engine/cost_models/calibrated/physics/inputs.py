@@ -1,4 +1,4 @@
-"""What the calibrated cost model reads: four groups of arrays [rows], one row per execution.
+"""Inputs of the calibrated cost model: four groups of arrays [rows], one row per execution.
 
 Every field is a float64 array [rows] or a plain number that broadcasts against the others, so that a space of one
 model on one system passes scalars for both and arrays for the execution only. Truths are 0.0 and 1.0.
@@ -31,18 +31,18 @@ ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "native")
 """Score matrix in memory; FlashAttention 1; 2; a kernel written for the generation (cuDNN, FlashAttention 3)."""
 
 LAUNCHES = ("eager", "fused", "compiled", "graphs", "blocking", "partial_graphs")
-"""How kernels reach the accelerator: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs,
-plain calls that each wait for the accelerator (CUDA_LAUNCH_BLOCKING), so that host time adds to device time,
-or CUDA graphs of the attention half only."""
+"""Ways to launch kernels: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs, plain calls that
+each wait for the accelerator (CUDA_LAUNCH_BLOCKING), so that host time adds to device time, or CUDA graphs of the
+attention half only."""
 
 DISPATCHERS = ("alltoall", "deepep")
-"""How tokens reach their experts: a collective all-to-all; kernels that forward tokens from the network to the links of
-a host as they come (DeepEP, HybridEP)."""
+"""Token dispatchers: a collective all-to-all; kernels that forward tokens from the network to the links of a host as
+they arrive (DeepEP, HybridEP)."""
 
 RECOMPUTES = (
     "none", "selective", "full", "half", "operators", "save_projections", "save_dots", "modules", "modules_mla",
 )  # fmt: skip
-"""What the backward pass computes again: see `engine.cost_models.calibrated.physics.layers.recompute`."""
+"""Kinds of recomputation in the backward pass: see `engine.cost_models.calibrated.physics.layers.recompute`."""
 
 
 class _Arrays:
@@ -57,15 +57,15 @@ class _Arrays:
         """
         names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
         given = cls._completed(values)
-        return cls(**{name: _arrays(given[name]) for name in names})
+        return cls(**{name: _to_arrays(given[name]) for name in names})
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The values with those that follow from others where they are not given."""
+        """Return the values, with missing ones derived from others."""
         return values
 
     def columns(self) -> Iterator[Floats]:
-        """Yields every array of the group, those of each network too."""
+        """Yield every array of the group, including the arrays of each network."""
         for each in fields(self):  # type: ignore[arg-type]
             value = getattr(self, each.name)
             yield from value if isinstance(value, tuple) else (value,)
@@ -77,17 +77,17 @@ class _Arrays:
             index: positions of rows, or a truth for each [rows].
         """
         values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        return type(self)(**{name: _at(value, index) for name, value in values.items()})
+        return type(self)(**{name: _take_rows(value, index) for name, value in values.items()})
 
 
-def _arrays(value: Any) -> Any:
+def _to_arrays(value: Any) -> Any:
     """An array, or a tuple of them."""
-    return tuple(map(_arrays, value)) if isinstance(value, tuple) else np.asarray(value, np.float64)
+    return tuple(map(_to_arrays, value)) if isinstance(value, tuple) else np.asarray(value, np.float64)
 
 
-def _at(value: Any, index: npt.NDArray[Any]) -> Any:
+def _take_rows(value: Any, index: npt.NDArray[Any]) -> Any:
     if isinstance(value, tuple):
-        return tuple(_at(each, index) for each in value)
+        return tuple(_take_rows(each, index) for each in value)
     return value[index] if np.ndim(value) else value
 
 
@@ -170,7 +170,7 @@ class Accelerators(_Arrays):
 
 @dataclass(frozen=True, slots=True)
 class Layout(_Arrays):
-    """How the model is spread and fed: degrees of parallelism, batch, precision.
+    """Distribution of the model and its batches: degrees of parallelism, batch, precision.
 
     `data_par` counts replicas; `context_par` is not part of it. `expert_par` divides data x context (x tensor)
     processors; `expert_tensor_par` splits each expert. `zero_stage` 0-3; `fully_sharded` is 1 where weights are
@@ -209,17 +209,17 @@ class Layout(_Arrays):
 
 @dataclass(frozen=True, slots=True)
 class Software(_Arrays):
-    """What the training framework does: facts about it, not fitted.
+    """Facts about the training framework, not fitted.
 
-    `attention_kernel` and `launch` are positions in `ATTENTION_KERNELS` and `LAUNCHES`. Truths say whether
-    data-parallel, tensor-parallel, expert and pipeline communication overlap with computation, whether pipeline
+    `attention_kernel` and `launch` are positions in `ATTENTION_KERNELS` and `LAUNCHES`. Truth values say whether
+    data-parallel, tensor-parallel, expert and pipeline communication overlap with computation, and whether pipeline
     messages are split over the tensor-parallel group. `gradient_bytes` per parameter in the data-parallel reduction,
     `moment_bytes` per parameter of each of the optimizer's two moments,
     `gather_bytes` per parameter in fully sharded gathers, `shard_gradient_bytes` in fully sharded reductions.
     `unfused_elementwise` is 1 where norms and activations run as plain framework operators.
     `gather_cast_bytes` per parameter and pass for casts of gathered weights. `partial_graphs` is 1 where graphs cover
     part of a block only. `token_dispatcher` is a position in `DISPATCHERS`, `dispatch_bytes` per element of a token on
-    its way to an expert, with its scales, `kept_bytes` per element of what linear layers and activation functions keep
+    its way to an expert, with its scales, `kept_bytes` per element that linear layers and activation functions store
     for the backward pass.
     """
 
@@ -255,13 +255,13 @@ _Found = TypeVar("_Found")
 
 
 def once_per_case(compute: Callable[[Case], _Found]) -> Callable[[Case], _Found]:
-    """Returns a function of a case that computes anything once for each that remembers, and every time for others.
+    """Return a function of a case that computes a result once for each case with a cache, and every time for others.
 
-    It may depend on nothing else, no parameters of a calibration above all, and nobody changes what it returns: it says
-    `Mapping` and `tuple` where it returns several, so that the type check finds who does.
+    It must depend on the case only, not on parameters of a calibration, and callers must not change its result: it
+        returns `Mapping` and `tuple`, so that the type check finds changes.
 
     Args:
-        compute: what is computed of a case.
+        compute: computes the result from a case.
     """
 
     @wraps(compute)
@@ -281,7 +281,7 @@ def once_per_case(compute: Callable[[Case], _Found]) -> Callable[[Case], _Found]
 class Case:
     """Model, accelerator, layout and software of the same rows.
 
-    `known` is what has been computed of these rows alone, where they remember it; copies start without.
+    `known` caches results that depend on these rows alone, in cases from `remembering`; copies start without a cache.
     """
 
     model: ModelShapes
@@ -291,8 +291,8 @@ class Case:
     known: dict[Callable[[Case], Any], Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     def remembering(self) -> Case:
-        """Returns the same rows for whoever evaluates them with many parameters: what depends on no parameter, such as
-        stages and shapes of products, is computed once and kept as long as they are."""
+        """Return the same rows with a cache, for evaluation with many parameters: figures that depend on no parameter,
+        such as stages and shapes of products, are computed once and kept with the rows."""
         found = Case(self.model, self.accelerator, self.layout, self.software)
         object.__setattr__(found, "known", {})
         return found

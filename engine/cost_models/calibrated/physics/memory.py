@@ -1,8 +1,8 @@
 """Memory of one processor: weights, gradients, optimizer state, activations, logits, temporaries; per stage.
 
-The peak is that of the fullest stage: the first keeps the activations of most microbatches, the last holds the logits,
-and one between them may hold more blocks, or larger ones. Counts of bytes are those of mixed-precision training with
-Adam: weights in 16 bits, gradients, master weights and two moments in 32 bits.
+The fullest stage determines the peak: the first keeps the activations of most microbatches, the last holds the logits,
+and one between them may hold more blocks, or larger ones. Counts of bytes assume mixed-precision training with Adam:
+weights in 16 bits, gradients, master weights and two moments in 32 bits.
 
 Sources: activations, Korthikanti et al. 2022 (unfused attention) and the tensors that Megatron's and PyTorch's fused
 kernels keep; microbatches in flight, Narayanan et al. 2021 (arXiv:2104.04473).
@@ -49,11 +49,11 @@ LOGIT_PYTORCH = 14.0
 """The same where PyTorch keeps further 32-bit copies [bytes]. Source: as for `LOGIT`, chosen on eight runs of
 torchtitan."""
 OPERATOR_SHARES = (0.5, 0.6, 0.5)
-"""What torchtitan's per-operator checkpointing keeps of norms, attention and feed-forward [dimensionless]. Source: the
-calibration study on 1,147 measured rows, peak memory of torchtitan."""
+"""Shares of the activations of norms, attention and feed-forward that torchtitan's per-operator checkpointing stores
+[dimensionless]. Source: the calibration study on 1,147 measured rows, peak memory of torchtitan."""
 RESIDENT_BLOCKS = 2.0
-"""Blocks that stay beside the processor of whatever is offloaded [blocks]: the one at work and the one in transit.
-Source: Calculon 0.1.0, its rule for offloading."""
+"""Blocks of offloaded data that stay in the first memory tier [blocks]: the one in use and the one in transit. Source:
+Calculon 0.1.0, its rule for offloading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +154,10 @@ def activation_bytes(case: Case) -> Activations:
 
 
 def in_flight(case: Case, position: Floats | float) -> Floats:
-    """Returns how many microbatches' activations a stage keeps at once [rows] [microbatches of a whole stage].
+    """Return the number of microbatches whose activations a stage keeps at once [rows] [microbatches of a whole stage].
 
-    See `schedules.activations_in_flight`. Which of its chunks they are is not told apart: every chunk counts as often,
-    but for layouts with unlike chunks (`residence`).
+    See `schedules.activations_in_flight`. All chunks of a stage count equally, except for layouts with unlike chunks
+    (`residence`).
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
@@ -169,11 +169,11 @@ def in_flight(case: Case, position: Floats | float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """Bytes on a processor of one stage by kind, arrays [rows] [bytes].
+    """Memory of one stage on a processor by kind, arrays [rows] [bytes].
 
-    `activations` are kept for the backward pass, `working` is what the block at work needs besides. `block_weights` are
-    those of `weights` that blocks hold, without a vocabulary. `movable` and `movable_kept` are the shares of weights or
-    state, and of kept activations, that do not belong to the two largest blocks: what offloading takes away.
+    `activations` are kept for the backward pass, `working` is the working memory of the current block. `block_weights`
+    are `weights` without the vocabulary. `movable` and `movable_kept` are the shares of weights or state, and of kept
+    activations, outside the two largest blocks: offloading moves only these.
     """
 
     weights: Floats
@@ -216,11 +216,11 @@ def memory_use(case: Case) -> MemoryUse:
 
 
 def of_largest(sizes: Sequence[Floats], values: Sequence[Floats]) -> Floats:
-    """Returns each row's value from where `sizes` is largest, the first of equals [rows].
+    """Return each row's value at the largest of `sizes`, the first of equals [rows].
 
     Args:
-        sizes: what is compared, one array [rows] per candidate.
-        values: what is taken, one array [rows] per candidate in the same order.
+        sizes: sizes to compare, one array [rows] per candidate.
+        values: values to return, one array [rows] per candidate in the same order.
     """
     most, found = sizes[0], values[0]
     for size, value in zip(sizes[1:], values[1:], strict=True):
@@ -241,7 +241,7 @@ def block_weight_bytes(case: Case) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """How many bytes a processor holds per parameter: outside experts and inside, for each kind of state."""
+    """Bytes of a processor per parameter: outside experts and inside, for each kind of state."""
 
     weight: tuple[Floats, Floats]
     gradient: tuple[Floats, Floats]
@@ -278,10 +278,7 @@ def stage_memories(case: Case) -> tuple[StageMemory, ...]:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     common = _Common(local_weights(case), _Held.of(case), activation_bytes(case))
-    return tuple(
-        _stage_memory(case, common, stage, number)
-        for number, stage in enumerate(fullest_stages(case))
-    )
+    return tuple(_stage_memory(case, common, stage, number) for number, stage in enumerate(fullest_stages(case)))
 
 
 def stage_memory(case: Case, stage: Stage, number: int) -> StageMemory:
@@ -296,7 +293,7 @@ def stage_memory(case: Case, stage: Stage, number: int) -> StageMemory:
 
 
 class _Common(NamedTuple):
-    """What stages of the same row have in common."""
+    """Figures shared by all stages of the same row."""
 
     local: LocalWeights
     held: _Held

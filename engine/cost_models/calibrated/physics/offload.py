@@ -1,11 +1,11 @@
-"""Offloading to the second memory tier: what moves, what of it shows, what stays beside the processor.
+"""Offloading to the second memory tier: traffic, exposed time, and the data that stay in the first tier.
 
 Per block and microbatch the forward pass fetches weights while it sends kept activations away (two directions, so the
 larger counts); the backward pass fetches both (`stage_times.offloaded_flow`). Optimizer
-state and gradients travel once per step. What does not fit behind the computation of the block, or of the update, is
-exposed. Two blocks of whatever is offloaded stay beside the processor, the one at work and the one in transit. So do
-the weights of embedding and head, which every microbatch needs; their gradients and optimizer state go with those of
-the blocks. The rules are those of Calculon 0.1.0, but for the optimizer, which there moves with every microbatch.
+state and gradients travel once per step. Traffic that is longer than the computation of the block, or of the update, is
+exposed. Two blocks of all offloaded data stay in the first tier, the one in use and the one in transit. So do the
+weights of embedding and head, which every microbatch needs; their gradients and optimizer state are offloaded with the
+blocks'. The rules follow Calculon 0.1.0, except for the optimizer, which there moves with every microbatch.
 
 Source: Calculon 0.1.0, `llm.py` `_get_fw_offload_size` and `_get_bw_offload_size`; the optimizer's part, stated by us.
 """
@@ -44,13 +44,13 @@ def with_state(
     forward: Floats, backward: Floats, slowest: Floats, bandwidth: Floats, *, state: Floats, rate: float,
     optimizer: Floats,
 ) -> Exposed:  # fmt: skip
-    """Returns what offloading shows in a step, with optimizer state and gradients among it [rows] [s, bytes/s].
+    """Return the exposed time of offloading in a step, with optimizer state and gradients included [rows] [s, bytes/s].
 
     Args:
-        forward, backward, slowest, bandwidth: what `stage_times.OffloadedFlow` says [rows] [s, s, s, bytes/s].
+        forward, backward, slowest, bandwidth: fields of `stage_times.OffloadedFlow` [rows] [s, s, s, bytes/s].
         state: bytes of optimizer state and gradients that are offloaded [bytes].
-        rate: rate of the link to the second tier per direction [bytes/s]; 0 where there is none.
-        optimizer: seconds of the update, which hide it [s].
+        rate: rate of the link to the second tier per direction [bytes/s]; 0 without one.
+        optimizer: seconds of the update, which hides the transfer [s].
     """
     seconds = 1.0 / rate if rate > 0 else 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -61,9 +61,10 @@ def with_state(
 
 @dataclass(slots=True)
 class Offloadable:
-    """A stage as offloading sees it, arrays of any shapes that broadcast [bytes].
+    """Inputs of offloading for one stage, arrays of any shapes that broadcast [bytes].
 
-    `peak` is what it needs without; `weights` are those of its blocks; `held` are gradients and optimizer state; `left`
+    `peak` is the memory without offloading; `weights` are the weights of its blocks; `held` are gradients and optimizer
+    state; `left`
     and `left_kept` are the shares of weights or state, and of kept activations, that leave the first tier.
     """
 
@@ -76,7 +77,7 @@ class Offloadable:
 
 
 def offloadable(stage: StageMemory) -> Offloadable:
-    """Returns what `tiers_of` needs of a stage, whatever is offloaded [bytes].
+    """Return the inputs of `tiers_of` for a stage, independent of the offloaded kinds [bytes].
 
     Args:
         stage: memory of the stage without offloading [bytes].
@@ -89,11 +90,12 @@ def offloadable(stage: StageMemory) -> Offloadable:
 def tiers(
     stages: Sequence[StageMemory], weights: Floats | float, activations: Floats | float, state: Floats | float
 ) -> tuple[Floats, Floats]:
-    """Returns what the first and the second memory tier need, each of the stage that needs most of it [rows] [bytes].
+    """Return the memory of the first and the second tier, each on the stage with the most of it [rows] [bytes].
 
     Args:
         stages: memory of the stages without offloading [bytes].
-        weights, activations, state: 1 where weights, kept activations, or gradients with optimizer state are offloaded.
+        weights, activations, state: 1 if weights, kept activations, or gradients with optimizer state are
+            offloaded, else 0.
     """
     return tiers_of([offloadable(stage) for stage in stages], weights, activations, state)
 
@@ -111,7 +113,7 @@ def tiers_of(
     second: Floats = np.zeros(())
     for stage in stages:
         weight, kept, held = (
-            _where(flag, value)
+            _where_set(flag, value)
             for flag, value in ((weights, stage.weights), (activations, stage.activations), (state, stage.held))
         )
         left = stage.peak - ((weight + held) * stage.left + kept * stage.left_kept) + RESERVE
@@ -128,14 +130,14 @@ def fitting(
     capacities: tuple[float, float],
     shape: tuple[int, ...],
 ) -> Flags:
-    """Returns where both memories that `tiers_of` says are within capacities, to the bit: without ever having them,
-    since most of what they are made of is of fewer dimensions than they are.
+    """Return where the memory of both tiers from `tiers_of` is within the capacities, exact to the bit. The sums are
+    never formed in full, since most of their terms have fewer dimensions.
 
     Args:
-        stages: what `offloadable` says of each stage [bytes].
+        stages: inputs of each stage, from `offloadable` [bytes].
         weights, activations, state: as for `tiers`, of all rows.
-        capacities: of the first and the second tier [bytes].
-        shape: that figures of stages broadcast to.
+        capacities: capacities of the first and the second tier [bytes].
+        shape: shape to which the figures of stages broadcast.
     """
     found = np.full(shape, capacities[0] >= 0.0 and capacities[1] >= 0.0)
     left = np.empty(shape)
@@ -161,8 +163,8 @@ def fitting(
     return found
 
 
-def _where(flag: Floats | float, values: Floats) -> Floats:
-    """Values where the flag is 1, else 0. One flag for all is not multiplied by: there are many values."""
+def _where_set(flag: Floats | float, values: Floats) -> Floats:
+    """Return the values where the flag is 1, else 0. A single flag avoids the multiplication of many values."""
     if np.ndim(flag):
         return flag * values
     return values if flag else np.zeros(())

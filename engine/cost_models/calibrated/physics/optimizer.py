@@ -1,4 +1,4 @@
-"""What a processor holds, and the time to update it.
+"""Parameters updated by a processor, and the time of the update.
 
 Sources: sharding by ZeRO stages, Rajbhandari et al. 2020; bytes per parameter, the calibration study on 1,147 measured
 rows.

@@ -79,10 +79,10 @@ overlaps) predicts unseen halves worse than their round values do."""
 
 @cache
 def largest(name: str) -> float:
-    """Returns the largest value that a parameter may have, in its unit; infinite where there is none.
+    """Return the largest value that a parameter may have, in its unit; infinite without a limit.
 
     Args:
-        name: of a field of `Parameters`.
+        name: name of a field of `Parameters`.
     """
     return float(Parameters.model_json_schema()["properties"][name].get("maximum", math.inf))
 

@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PipelineParts:
-    """Seconds of one step in the pipeline [s], arrays [rows]: those of the slowest stage.
+    """Seconds of one step in the pipeline, on the slowest stage [s], arrays [rows].
 
     `ends` is embedding and head, `bubble` pipeline fill and drain.
     """
@@ -105,7 +105,7 @@ class PipelineLevel(PipelineParts):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What comes once per step [s]: the exchange of gradients, hidden or not; tied embeddings; the optimizer."""
+    """Seconds once per step [s]: the exchange of gradients, hidden or not; tied embeddings; the optimizer."""
 
     exchange: Floats
     tied: Floats
@@ -136,7 +136,7 @@ def straggling(case: Case, p: Parameters) -> Floats:
 
 
 class WholeStep(NamedTuple):
-    """Seconds of a whole step [s], and those of them that it waits for the slowest of many processors [s]."""
+    """Seconds of a whole step [s], and the part of them spent waiting for the slowest of many processors [s]."""
 
     seconds: Floats
     waiting: Floats
@@ -147,14 +147,14 @@ def whole_step(
 ) -> WholeStep:
     """Returns a step from its parts [rows] [s].
 
-    The pipeline and the exchange that shows are stretched by stragglers; what comes once is added.
+    Stragglers stretch the pipeline and the exposed exchange; times once per step are added.
 
     Args:
         running: seconds of all microbatches through the pipeline [rows] [s].
-        share: what `straggling` says [rows] [dimensionless].
+        share: share from `straggling` [rows] [dimensionless].
         p: parameters of a calibration.
         once: seconds of the update, of tied embeddings and the like, added in this order [rows] [s].
-        exchange: seconds of the exchange of gradients that nothing hides [rows] [s]; None where there is none.
+        exchange: seconds of the exchange of gradients that nothing hides [rows] [s]; None without one.
     """
     stretched = running if exchange is None else running + exchange
     waiting = stretched * share

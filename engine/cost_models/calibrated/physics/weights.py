@@ -22,8 +22,9 @@ from engine.cost_models.calibrated.physics.pipeline.schedules import DUALPIPE, c
 from engine.cost_models.calibrated.physics.pipeline.stages import BOTH, ENDS, TURN, Stage, placement_of
 
 __all__ = [
-    "Held", "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights", "heads",
-    "held_on", "local_weights", "replicas_of", "router_weights", "shared_weights", "vocabularies",
+    "HeldParameters", "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights",
+    "heads",
+    "held_on", "local_weights", "replicas_of", "router_weights", "shared_weights", "vocabulary_matrices",
 ]  # fmt: skip
 
 
@@ -37,7 +38,7 @@ class LocalWeights(NamedTuple):
     vocabulary: Floats
 
 
-class Held(NamedTuple):
+class HeldParameters(NamedTuple):
     """Parameters of one stage on one processor [elements]: of blocks outside experts, of experts, of the vocabulary,
     with which projections of prediction layers count."""
 
@@ -46,7 +47,7 @@ class Held(NamedTuple):
     vocabulary: Floats
 
 
-def held_on(case: Case, local: LocalWeights, stage: Stage, number: int) -> Held:
+def held_on(case: Case, local: LocalWeights, stage: Stage, number: int) -> HeldParameters:
     """Returns the parameters that a stage holds on one processor, of both directions where it works in both [rows]
     [elements].
 
@@ -59,16 +60,16 @@ def held_on(case: Case, local: LocalWeights, stage: Stage, number: int) -> Held:
     none: Floats = np.zeros(())
     vocabulary = none
     if number < ENDS:
-        vocabulary = local.vocabulary * vocabularies(case, number)
+        vocabulary = local.vocabulary * vocabulary_matrices(case, number)
         if np.any(case.model.prediction_layers > 0):
             projections = 2.0 * case.model.hidden**2 / case.layout.tensor_par
             vocabulary = vocabulary + case.model.prediction_layers * heads(case, number) * projections
     times = copies(case.layout.schedule) if np.any(case.layout.schedule == DUALPIPE) else np.ones(())
     blocks = times * stage.dense * local.dense
     if not np.any(stage.experts):
-        return Held(blocks, none, vocabulary)
+        return HeldParameters(blocks, none, vocabulary)
     sparse = times * stage.experts
-    return Held(blocks + sparse * local.sparse, sparse * local.experts, vocabulary)
+    return HeldParameters(blocks + sparse * local.sparse, sparse * local.experts, vocabulary)
 
 
 @once_per_case
@@ -88,11 +89,11 @@ def replicas_of(case: Case) -> tuple[Floats, Floats]:
     return replicas, np.maximum(replicas * layout.tensor_par / split, 1.0)
 
 
-def vocabularies(case: Case, number: int) -> Floats:
-    """Returns how many vocabulary matrices an end of the pipeline holds [rows] [matrices].
+def vocabulary_matrices(case: Case, number: int) -> Floats:
+    """Return the number of vocabulary matrices on an end of the pipeline [rows] [matrices].
 
-    It is one, but both on a stage that has both ends of the model, unless they are one, and where prediction layers of
-    the last stage look tokens up.
+    One, or two on a stage with both ends of the model, unless embedding and head are tied, and on a last stage whose
+    prediction layers look tokens up.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
@@ -128,8 +129,8 @@ def heads(case: Case, number: int) -> Floats:
 
 @once_per_case
 def local_weights(case: Case) -> LocalWeights:
-    """Returns what tensor and expert parallelism leave on one processor [rows] [elements]; 0 experts where there are
-    none.
+    """Return the weights on one processor after tensor and expert parallelism [rows] [elements]; 0 experts for dense
+    models.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].

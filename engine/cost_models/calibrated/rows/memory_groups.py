@@ -36,7 +36,7 @@ def alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[In
     fewest = fewest_held(model_shapes(space.model), *(point_table.point[name] for name in names))
     held.append(fewest.astype(np.float64))
     # Whether a schedule runs depends on how many microbatches there are.
-    held += [np.broadcast_to(flags, len(point_table.points.kind)) for flags in _refusals(point_table)]
+    held += [np.broadcast_to(flags, len(point_table.points.kind)) for flags in _schedule_refusals(point_table)]
     # By hashes: sorting takes ten times as long.
     numbered = [pd.factorize(values)[0] for values in held]
     told = ("batch_size", "pipeline_interleaving", "stage_layout")
@@ -44,8 +44,8 @@ def alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[In
     return distinct(point_table.points.kind, *others, *numbered)
 
 
-def _refusals(point_table: PointTable) -> list[Flags]:
-    """Where the schedule of a schedule point does not run, rule by rule; nothing where all run anyway."""
+def _schedule_refusals(point_table: PointTable) -> list[Flags]:
+    """Return where the schedule of a schedule point cannot run, rule by rule; empty if all run."""
     point = point_table.point
     if not np.any(point["schedule"] > INTERLEAVED):
         return []

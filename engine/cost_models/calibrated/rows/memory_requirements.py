@@ -1,8 +1,8 @@
-"""Memory that calibrated executions need, on (memory mode, schedule point): the stages once, then each way to offload
-them.
+"""Memory requirements of calibrated executions, on (memory mode, schedule point): the stages once, then each way to
+offload them.
 
-What a stage keeps depends on one part of a memory mode, what it holds on another; sums of the two are all that is done
-for every pair of them.
+The activations of a stage depend on one part of a memory mode, its weights and state on another; only their sums are
+computed for every pair.
 """
 
 from __future__ import annotations
@@ -28,12 +28,18 @@ from engine.space.schedule_points import StepModes
 from hardware import GIB
 
 __all__ = [
-    "GIB", "Room", "Stages", "memory_requirements", "refused", "requirements_by_way", "stages_of",
+    "GIB",
+    "FullestStages",
+    "Room",
+    "memory_requirements",
+    "refused",
+    "requirements_by_way",
+    "stages_of",
 ]  # fmt: skip
 
 
 @dataclass(slots=True)
-class Stages:
+class FullestStages:
     """Memory of every stage that may be the fullest, without offloading, arrays that broadcast to `shape`: kinds of
     kept activations, kinds of state, schedule points. `kind_of` [memory modes] counts through both kinds."""
 
@@ -51,7 +57,7 @@ class Stages:
         return np.broadcast_to(values, self.shape).reshape(kept * state, points)
 
 
-def stages_of(space: CalibratedSpace, point: Mapping[str, Any], modes: StepModes) -> Stages:
+def stages_of(space: CalibratedSpace, point: Mapping[str, Any], modes: StepModes) -> FullestStages:
     """Returns the memory of the stages of these schedule points [bytes].
 
     Args:
@@ -65,14 +71,14 @@ def stages_of(space: CalibratedSpace, point: Mapping[str, Any], modes: StepModes
     kinds = {name: mm[name][kept_first][:, None, None] for name in KEPT_FIELDS}
     kinds |= {name: mm[name][state_first][None, :, None] for name in STATE_FIELDS}
     case = case_at(space, {**point, **kinds}, {})
-    return Stages(
+    return FullestStages(
         stage_memories(case),
         (len(kept_first), len(state_first), len(point["tensor_par"])),
         (kept_of * len(state_first) + state_of).astype(np.int64),
     )
 
 
-def requirements_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
+def requirements_by_way(stages: FullestStages, modes: StepModes) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
     """Yields what the kinds of stages need, one entry per way to offload.
 
     Args:
@@ -84,16 +90,16 @@ def requirements_by_way(stages: Stages, modes: StepModes) -> Iterator[tuple[Ints
         that all kinds of stages need then [kinds, points] [bytes].
     """
     every = [offloadable(stage) for stage in stages.stages]
-    for here, way in _ways(modes):
+    for here, way in _offload_ways(modes):
         first, second = tiers_of(every, *way)
         yield here, stages.kind_of[here], stages.by_kind(first), stages.by_kind(second)
 
 
 @dataclass(slots=True)
 class Room:
-    """Stages of some schedule points as offloading sees them: all that decides what fits, whatever the capacities.
+    """Stages of some schedule points for offloading: all inputs of the check of memory, for any capacities.
 
-    `shape` and `kind_of` as of `Stages`.
+    `shape` and `kind_of` as of `FullestStages`.
     """
 
     stages: list[Offloadable]
@@ -101,7 +107,7 @@ class Room:
     kind_of: Ints
 
     @classmethod
-    def of(cls, stages: Stages) -> Room:
+    def of(cls, stages: FullestStages) -> Room:
         """Returns the room that stages ask for."""
         return cls([offloadable(stage) for stage in stages.stages], stages.shape, stages.kind_of)
 
@@ -119,13 +125,14 @@ class Room:
             capacities: of the first and the second tier [bytes].
         """
         kept, state, points = self.shape
-        for here, way in _ways(modes):
+        for here, way in _offload_ways(modes):
             fits = fitting(self.stages, *way, capacities=capacities, shape=self.shape)
             yield here, fits.reshape(kept * state, points)[self.kind_of[here]]
 
 
-def _ways(modes: StepModes) -> Iterator[tuple[Ints, tuple[float, float, float]]]:
-    """The memory modes of every way to offload, and the way: 1 for weights, activations and state where they are."""
+def _offload_ways(modes: StepModes) -> Iterator[tuple[Ints, tuple[float, float, float]]]:
+    """Yield the memory modes of every way to offload, and the way: 1 for each of weights, activations and state if
+    offloaded, else 0."""
     chosen = np.array([modes.memory_modes[name] for name in OFFLOADS], float)
     ways, way_of = np.unique(chosen, axis=1, return_inverse=True)
     for way in range(ways.shape[1]):
@@ -133,7 +140,7 @@ def _ways(modes: StepModes) -> Iterator[tuple[Ints, tuple[float, float, float]]]
         yield np.flatnonzero(way_of == way), (weights, activations, state)
 
 
-def memory_requirements(stages: Stages, modes: StepModes) -> tuple[Floats, Floats]:
+def memory_requirements(stages: FullestStages, modes: StepModes) -> tuple[Floats, Floats]:
     """Returns the memory of both tiers that every (memory mode, schedule point) needs [memory modes, points] [bytes].
 
     Args:
@@ -148,7 +155,7 @@ def memory_requirements(stages: Stages, modes: StepModes) -> tuple[Floats, Float
 
 
 def refused(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) -> dict[str, Flags]:
-    """Returns which (memory mode, schedule point) pairs do not run whatever the memory, by reason code [memory modes,
+    """Return which (memory mode, schedule point) pairs cannot run with any memory, by reason code [memory modes,
     points].
 
     Args:
@@ -166,7 +173,7 @@ def refused(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) 
 
 
 def without_room_to_offload(space: CalibratedSpace, modes: StepModes, point: Mapping[str, Any]) -> Flags:
-    """Tells which (memory mode, schedule point) pairs offload from stages of too few blocks [memory modes, points].
+    """Return which (memory mode, schedule point) pairs offload from stages of too few blocks [memory modes, points].
 
     Args:
         space: the space of executions.

@@ -1,6 +1,6 @@
-"""Preparing a calibrated space for evaluation: what memory rejects, and the figures that rows share.
+"""Preparing a calibrated space for evaluation: rejection by memory, and the figures that rows share.
 
-Each figure is computed once, in one of three tables by what it depends on: blocks on (degrees and microbatch, block
+Each figure is computed once, in one of three tables by its inputs: blocks on (degrees and microbatch, block
 mode), the pipeline on (schedule point, time mode), the update on (schedule point, update mode). Memory is checked
 first, on (schedule point, memory mode); the pipeline is computed only where something fits. Rows then gather from the
 tables.
@@ -50,10 +50,10 @@ WAYS = 4
 
 @dataclass(slots=True)
 class _Levels:
-    """Block figures, and which of them and which fields make each pipeline: mode and place [pipelines].
+    """Block figures, and the block figures and fields of each pipeline: mode and place [pipelines].
 
-    `kept` are the activations that a dense block and one with experts keep [bytes], for those that offload any, and
-    `held` their weights, of every schedule point without sharding and of every schedule point with [bytes].
+    `kept` are the activations of a dense block and of one with experts [bytes], for pipelines that offload them, and
+    `held` their weights, of every schedule point without sharding and then of every schedule point with it [bytes].
     """
 
     blocks: BlockLevel
@@ -66,11 +66,12 @@ class _Levels:
 
 @dataclass(slots=True)
 class CalibratedRows:
-    """Cells made ready: tables of figures that exist once, and the rows to evaluate.
+    """Prepared cells: tables of shared figures, and the rows to evaluate.
 
-    There is a pipeline for each (schedule point, time mode) that anything fits for; `flow_row` [points, time modes]
-    says which (-1 without), `running` [s] how long it runs. `once` are the updates [points x update modes]. `fits`
-    [memory modes, schedule points] says what there is memory for. Rows ascend by schedule point, so tables that rows
+    There is a pipeline for each (schedule point, time mode) with an execution that fits; `flow_row` [points, time
+    modes] is its position (-1 without one), `running` [s] its time. `once` are the updates [points x update modes].
+    `fits` [memory modes, schedule points] is True where memory suffices. Rows ascend by schedule point, so tables that
+    rows
     gather from have schedule points first.
     """
 
@@ -133,12 +134,12 @@ class CalibratedRows:
 
 
 def prepare_calibrated(space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedRows:
-    """Rejects what cannot run among these cells of the space, and prepares the rest for evaluation.
+    """Reject executions of these cells of the space that cannot run, and prepare the others for evaluation.
 
     Args:
         space: the space of executions.
         numbers: numbers of the cells in the space.
-        rows: whether the groups list their rows; without, callers choose them, and pipelines are told when asked for.
+        rows: whether the groups list their rows; otherwise callers choose them, and pipelines are computed on request.
     """
     return prepare_row_table(space, calibrated_row_table(space, numbers), rows=rows)
 
@@ -156,8 +157,8 @@ def prepare_row_table(
     """
     p, cells, points, modes = space.parameters, row_table.cells, row_table.points, row_table.modes
     rejected = Rejected.nothing(len(cells.number))
-    fits = _reject(space, row_table, rejected)
-    levels, flow_row = _levels(space, p, row_table, fits, wanted)
+    fits = _reject_pairs(space, row_table, rejected)
+    levels, flow_row = _pipeline_levels(space, p, row_table, fits, wanted)
     every = np.arange(len(levels.mode))
     flow = None
     if rows:
@@ -165,9 +166,9 @@ def prepare_row_table(
         running = flow[0].running
     else:
         running = np.zeros(len(every))
-        for chunk in _chunks(len(every)):
+        for chunk in _table_slices(len(every)):
             running[chunk] = running_seconds(*_flow_case(space, row_table, levels, every[chunk]), p)
-    group = _group(space, points)
+    group = _whole_group(space, points)
     if rows:
         group.place, group.mode = pairs_by_point(fitting(points, modes, fits, group.point))
     once = update_level(case_at(space, row_table.point, modes.optimizer_modes), p)
@@ -203,8 +204,8 @@ def _in_shape(table: Any, shape: tuple[int, ...]) -> Any:
     )
 
 
-def _reject(space: CalibratedSpace, row_table: CalibratedRowTable, rejected: Rejected) -> Flags:
-    """Which (memory mode, schedule point) pairs run; counts what does not."""
+def _reject_pairs(space: CalibratedSpace, row_table: CalibratedRowTable, rejected: Rejected) -> Flags:
+    """Return which (memory mode, schedule point) pairs run; counts the others."""
     cells, points, modes, needs = row_table.cells, row_table.points, row_table.modes, row_table.needs
     count = mode_counts(modes)
     fits: Flags = (count > 0).T[:, points.kind]
@@ -226,11 +227,11 @@ def _reject(space: CalibratedSpace, row_table: CalibratedRowTable, rejected: Rej
     return fits
 
 
-def _levels(
+def _pipeline_levels(
     space: CalibratedSpace, p: Parameters, row_table: CalibratedRowTable, fits: Flags, wanted: Flags | None
 ) -> tuple[_Levels, Ints]:
-    """The pipelines of all (schedule point, time mode) pairs that are wanted and anything fits for, and which one each
-    has."""
+    """Return the pipelines of all wanted (schedule point, time mode) pairs with an execution that fits, and the
+    pipeline of each pair."""
     points, modes = row_table.points, row_table.modes
     exists = np.maximum(modes.position[0], modes.position[1]) >= 0
     possible = np.zeros((len(points.cell), len(modes.time_modes["launch"])), bool)
@@ -283,50 +284,50 @@ def _flow_case(
     return case_at(space, values, {}), levels.blocks.take(levels.block_row[mode, place])
 
 
-def _chunks(rows: int) -> list[slice]:
-    """Rows of a table, as many at a time as stay in cache."""
+def _table_slices(rows: int) -> list[slice]:
+    """Return slices of a table's rows, each small enough for the cache."""
     return [slice(start, start + TABLE_CHUNK) for start in range(0, rows, TABLE_CHUNK)]
 
 
 def _flow_table(
     space: CalibratedSpace, p: Parameters, row_table: CalibratedRowTable, levels: _Levels, rows: Ints
 ) -> tuple[FlowPart, OffloadedFlow | None]:
-    """The figures of these pipelines [rows], and what each way to offload adds to them [ways x rows].
+    """Return the figures of these pipelines [rows], and the additions of each way to offload [ways x rows].
 
-    Way by way, so that what is computed together is written together.
+    Way by way, so that figures computed together are written together.
     """
     rate = link_rate(space.system, p)
     part = FlowPart(*(np.empty(len(rows)) for _ in fields(FlowPart)))
     ways = OffloadedFlow(*(np.zeros((WAYS, len(rows))) for _ in fields(OffloadedFlow))) if rate else None
     used = [row_table.modes.offloaded[name].any() for name in ("weight_offload", "activations_offload")]
-    for chunk in _chunks(len(rows)):
+    for chunk in _table_slices(len(rows)):
         here = rows[chunk]
         case, level = _flow_case(space, row_table, levels, here)
         flow = pipeline_flow(case, level, p)
-        _store(part, chunk, flow_part(pipeline_level(case, level, p, flow)))
+        _store_part(part, chunk, flow_part(pipeline_level(case, level, p, flow)))
         if ways is None or levels.kept is None or levels.held is None:
             continue
         mode, place = levels.mode[here], levels.place[here]
         none = np.zeros(()), np.zeros(())
-        kept = _taken(levels.kept, levels.block_row[mode, place])
+        kept = _take_pair(levels.kept, levels.block_row[mode, place])
         sharded = row_table.modes.time_modes["fully_sharded"][mode]
-        held = _taken(levels.held, sharded * len(row_table.points.cell) + place)
+        held = _take_pair(levels.held, sharded * len(row_table.points.cell) + place)
         ways.slowest[0, chunk] = flow.slowest
         for way in range(1, WAYS):
             weights, activations = bool(way & 1), bool(way & 2)
             if (weights and not used[0]) or (activations and not used[1]):
                 continue
             moved = {"weights": held if weights else none, "activations": kept if activations else none}
-            _store(ways, (way, chunk), offloaded_flow(case, level, flow, **moved, rate=rate))
+            _store_part(ways, (way, chunk), offloaded_flow(case, level, flow, **moved, rate=rate))
     return part, None if ways is None else OffloadedFlow(*(getattr(ways, item.name).ravel() for item in fields(ways)))
 
 
-def _taken(pair: tuple[Floats, Floats], index: Ints) -> tuple[Floats, Floats]:
+def _take_pair(pair: tuple[Floats, Floats], index: Ints) -> tuple[Floats, Floats]:
     return pair[0].take(index), pair[1].take(index)
 
 
-def _store(table: Any, where: Any, part: Any) -> None:
-    """Puts a dataclass of arrays into one of larger arrays."""
+def _store_part(table: Any, where: Any, part: Any) -> None:
+    """Store a dataclass of arrays in one of larger arrays."""
     for item in fields(table):
         getattr(table, item.name)[where] = getattr(part, item.name)
 
@@ -369,8 +370,8 @@ def blocks_at(
     )
 
 
-def _group(space: CalibratedSpace, points: SchedulePoints) -> Group:
-    """All schedule points, as one group: the cost model does not choose among networks."""
+def _whole_group(space: CalibratedSpace, points: SchedulePoints) -> Group:
+    """Return all schedule points as one group: the cost model does not choose among networks."""
     nets = next((table[0] for table in space.assignments if len(table)), np.zeros(3, np.int64))
     everywhere = np.arange(len(points.cell))
     return Group(

@@ -1,4 +1,4 @@
-"""Calibrated cells laid out: what of their preparation depends neither on rates nor on capacities."""
+"""Row tables of calibrated cells: the part of their preparation that depends neither on rates nor on capacities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["CalibratedRowTable", "calibrated_row_table", "row_table_of"]
 
 @dataclass(slots=True)
 class CalibratedRowTable:
-    """Cells laid out: what of their preparation depends neither on rates nor on capacities.
+    """Row table of cells: the part of their preparation that depends neither on rates nor on capacities.
 
     It does depend on the generation of the processors (which attention kernel), and on whether there is a second memory
     tier. `point` are the fields that a schedule point decides [points]. `state` is the optimizer state and gradients of

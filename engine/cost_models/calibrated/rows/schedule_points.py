@@ -36,7 +36,7 @@ _PLACED = {
     "expert_overlap", "pipeline_overlap",
 }  # fmt: skip
 _EVERYWHERE = tuple(name for name in FIELDS_OF_A_MODE if name not in (*MODE_FIELDS, *_PLACED))
-"""Fields that nobody has said below what they decide: they are taken to decide everything, which costs time only."""
+"""Fields without an entry below: assumed to affect every table, which costs time only."""
 BLOCK_FIELDS = (
     "activation_recompute", "selective_recompute", "tensor_par_comm_type", "tensor_par_overlap", "attention_kernel",
     "launch", "expert_overlap", *_EVERYWHERE,
@@ -46,9 +46,9 @@ UPDATE_FIELDS = ("zero_stage", "gradient_datatype", "optimizer_datatype", "launc
 KEPT_FIELDS = (
     "activation_recompute", "selective_recompute", "tensor_par_comm_type", "attention_kernel", *_EVERYWHERE,
 )  # fmt: skip
-"""What decides the activations that a stage keeps."""
+"""Fields that determine the stored activations of a stage."""
 STATE_FIELDS = ("zero_stage", "optimizer_datatype")
-"""What decides the weights, gradients and optimizer state that it holds."""
+"""Fields that determine the weights, gradients and optimizer state of a stage."""
 GRAINS = Grains(
     (*FIELDS_OF_A_MODE, "fully_sharded"),
     TIME_FIELDS,
@@ -113,7 +113,7 @@ NEUTRAL = NEUTRAL_EXTENSIONS | {
     "activation_recompute": NONE, "tensor_par_comm_type": ALL_REDUCE, "tensor_par_overlap": NO_OVERLAP,
     "attention_kernel": ATTENTION_KERNELS.index("native"), "data_par_overlap": 0,
 }  # fmt: skip
-"""What a case needs of fields that a table does not depend on."""
+"""Values in a case of fields that a table does not depend on."""
 
 
 def case_at(space: CalibratedSpace, point: Mapping[str, Any], modes: Mapping[str, npt.NDArray[Any]]) -> Case:

@@ -1,1 +1,1 @@
-"""What travels between processors: collectives, the networks that carry each group, and what is left unhidden."""
+"""Communication between processors: collectives, the networks of each group, and exposed time."""

@@ -45,7 +45,8 @@ class Tier(NamedTuple):
 def network_tiers(
     ranks: Floats, stride: Floats | float, accelerator: Accelerators, rates: Rates, groups: Sequence[Floats] = ()
 ) -> tuple[Tier, ...]:
-    """Returns where the ranks of a group are: in the innermost network, across those of the next one, and so on.
+    """Return the placement of the ranks of a group: ranks per innermost network, across networks of the next tier, and
+    so on.
 
     Args:
         ranks: size of the group [processors] [rows].
@@ -80,7 +81,7 @@ def hops_over(shared: Sequence[Floats]) -> Floats:
         shared: what `networks.shared_by` returns [ranks] [rows].
     """
     inside, *outer = _ranks_by_tier(shared)
-    return _hops(inside, math.prod(outer, start=inside))
+    return _latency_hops(inside, math.prod(outer, start=inside))
 
 
 def collective(
@@ -88,8 +89,8 @@ def collective(
 ) -> Floats:
     """Returns the seconds of a collective over all `tiers` [rows] [s]; broadcasts.
 
-    Never longer with more ranks in an inner tier: of the buffer, 1 / (ranks up to a tier) is left for the tiers around
-    it, whose rates are no higher.
+    Never longer with more ranks in an inner tier: 1 / (ranks up to a tier) of the buffer passes to the outer tiers,
+    whose rates are no higher.
 
     Args:
         size: bytes of the full (unsharded) buffer [bytes].
@@ -105,23 +106,23 @@ def collective(
         total = total + passes * share * (size / below) / tier.bandwidth
         below = below * tier.ranks
     if hops is None:
-        hops = _hops(tiers[0].ranks, below)
+        hops = _latency_hops(tiers[0].ranks, below)
     return total + passes / 2.0 * p.latency * hops
 
 
-def _hops(inside: Floats, ranks: Floats) -> Floats:
+def _latency_hops(inside: Floats, ranks: Floats) -> Floats:
     """Latency of a collective of `ranks`, `inside` of them in a domain, in base latencies [dimensionless].
 
     One over two levels never takes longer than one that ignores the domains. So a larger domain never takes longer:
     twice as many ranks in it add at most one base latency there, and halve the domains, which takes one away.
     """
     domains = ranks / inside
-    within = np.where(inside > 1.0, 1.0 + _switched(inside), 0.0)
+    within = np.where(inside > 1.0, 1.0 + _switched_latency(inside), 0.0)
     two_levels = within + NETWORK_HOPS + np.log2(domains)
     return np.where(domains > 1.0, np.minimum(two_levels, NETWORK_HOPS + np.log2(ranks)), within)
 
 
-def _switched(ranks: Floats) -> Floats:
+def _switched_latency(ranks: Floats) -> Floats:
     """Latency that all ranks but the first of a switched domain add, in base latencies [dimensionless]."""
     few = np.minimum(ranks, RANKS_IN_A_RING)
     return SWITCH_HOP * (few - 1.0) + np.log2(ranks / few)
@@ -136,4 +137,4 @@ def gather_ring_latency(tiers: Sequence[Tier], p: Parameters) -> Floats:
     """
     inner, *outer = tiers
     domains = math.prod((tier.ranks for tier in outer), start=np.ones(()))
-    return (_switched(inner.ranks) + domains - 1.0) * p.ring_latency
+    return (_switched_latency(inner.ranks) + domains - 1.0) * p.ring_latency

@@ -1,6 +1,6 @@
 """Ring exchange of keys and values under context parallelism, hidden behind the attention core where it fits.
 
-Sources: the ring, Liu, Zaharia and Abbeel 2023 (Ring Attention); what of it shows, the calibration study on 1,147
+Sources: the ring, Liu, Zaharia and Abbeel 2023 (Ring Attention); its exposed part, the calibration study on 1,147
 measured rows.
 """
 
@@ -26,7 +26,7 @@ def ring(case: Case, rates: Rates, p: Parameters, core_forward: Floats, core_bac
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
         p: parameters of a calibration.
-        core_forward, core_backward: seconds of the attention core, behind which the ring hides [rows] [s].
+        core_forward, core_backward: seconds of the attention core, which hides the ring [rows] [s].
     """
     model, layout = case.model, case.layout
     steps = layout.context_par - 1.0

@@ -69,15 +69,19 @@ def destinations(model: ModelShapes, places: Floats) -> Floats:
     held = np.maximum(groups / places, 1.0)
     missed: Floats = np.zeros(())
     for number in range(int(np.max(chosen))):
-        share = _choose(held, number) * _choose(groups - held, chosen - number) / _choose(groups, chosen)
+        share = (
+            _count_choices(held, number)
+            * _count_choices(groups - held, chosen - number)
+            / _count_choices(groups, chosen)
+        )
         drawn = np.maximum(share, 0.0) * (1.0 - number / chosen) ** draws
         missed = missed + np.where(number < chosen, drawn, 0.0)
     several = np.minimum(places * (1.0 - np.minimum(missed, 1.0)), distinct_destinations(places, draws))
     return np.where(limited, several, within)
 
 
-def _choose(of: Floats, number: Floats | float) -> Floats:
-    """Ways to choose a whole number of things, 0 for fewer than none [dimensionless]; a polynomial in `of`."""
+def _count_choices(of: Floats, number: Floats | float) -> Floats:
+    """Return the binomial coefficient, 0 for a negative number [dimensionless]; a polynomial in `of`."""
     found = np.ones(np.broadcast_shapes(np.shape(of), np.shape(number)))
     for each in range(int(np.max(number))):
         found = found * np.where(each < number, (of - each) / (each + 1.0), 1.0)
@@ -85,9 +89,9 @@ def _choose(of: Floats, number: Floats | float) -> Floats:
 
 
 @once_per_case
-def _sent(case: Case) -> tuple[Floats, tuple[Floats, ...]]:
-    """What a rank sends to others, mean of both ways, and what of that goes over every network but the innermost
-    [bytes]."""
+def _sent_bytes(case: Case) -> tuple[Floats, tuple[Floats, ...]]:
+    """Return the bytes that a rank sends to others, mean of both directions, and the part of them that crosses each
+    network but the innermost [bytes]."""
     model, layout = case.model, case.layout
     ranks = layout.expert_par
     token = (case.software.dispatch_bytes + COMBINED_BYTES) / 2.0 * model.hidden * case.split_tokens
@@ -106,14 +110,14 @@ def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     """Returns the exposed seconds of one exchange of tokens between expert ranks, one way [rows] [s].
 
     It is the mean of sending tokens to their experts and back; a pass does both. Never longer in a larger network:
-    fewer places are left outside of it to send to, over a network that is no faster.
+    fewer destinations are outside of it, over a network that is no faster.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
         p: parameters of a calibration.
     """
-    whole, outside = _sent(case)
+    whole, outside = _sent_bytes(case)
     # The switches of a rack are no worse than those of a host.
     rack = max(p.exchange_rack, p.exchange_host)
     efficiency = np.where(case.accelerator.domain > LARGEST_HOST, rack, p.exchange_host)

@@ -1,9 +1,9 @@
-"""How long each kind of communication takes on its links in a step, hidden or not.
+"""Times of each kind of communication on its links in a step, hidden or not.
 
-It is what would show if nothing overlapped: the same step with every overlap switched off, and a ring that has no
-attention to hide behind.
+Equal to the exposed times without any overlap: the same step with every overlap switched off, and a ring without
+attention to hide it.
 
-Source: stated by us; the formulas are those of a step.
+Source: stated by us; the formulas are the formulas of a step.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def link_times(case: Case, p: Parameters) -> dict[str, Floats]:
     """Returns the seconds on the links per step of the slowest stage [rows] [s], by the kind's name in the register's
     exposed times.
 
-    "tp", "recomm" (tensor-parallel communication that is done again), "cp", "ep", "pp" and "dp", which are gradients,
-    gathers of sharded weights and tied embeddings. An interleaved schedule sends a message per chunk, all hidden but
-    those that fill the pipeline. What overlapped pairs hide counts.
+    "tp", "recomm" (repeated tensor-parallel communication), "cp", "ep", "pp" and "dp" (gradients, gathers of sharded
+    weights and tied embeddings). An interleaved schedule sends a message per chunk, all hidden except the ones that
+    fill the pipeline. Communication hidden by overlapped pairs is included.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].

@@ -1,4 +1,4 @@
-"""Where the ranks of every group are placed on the networks of a system, and which networks a group needs.
+"""Placement of the ranks of every group on the networks of a system, and the networks that a group needs.
 
 Ranks are numbered innermost first: tensor, context, data, pipeline. Experts are spread over the numbers of data x
 context x tensor, the `expert_tensor_par` slices of one expert next to each other. A group of n ranks whose neighbours
@@ -6,14 +6,14 @@ are `stride` processors apart reaches over n stride processors. It needs every n
 
 **Groups stay together.** No group straddles a network in which it fits, as schedulers of clusters place jobs: a domain
 of 72 processors holds nine tensor parallel groups of 8, but four of 16, and the eight processors left over stay idle.
-The largest groups that fit, tensor, context or expert parallel, are what is placed in a network: where 64 expert ranks
+The largest groups that fit, tensor, context or expert parallel, are placed in a network: where 64 expert ranks
 share a domain of 72, so do eight tensor parallel groups of 8, not nine. A group that does not fit takes networks of its
 own. Of two groups neither of which consists of whole ones of the other, such as 12 expert ranks over tensor parallel
 groups of 8, each is placed as if there were no other.
 
 **Evenly, on the fewest networks.** Of n such groups, k of which fit in a network, each of ceil(n / k) networks holds
 floor(n / ceil(n / k)) or one more. A collective takes as long as in a network with fewest, whose links carry most of
-what comes from outside: 11 groups of 8 take two domains of 72, six groups in one and five in the other, and count as
+the traffic from outside: 11 groups of 8 take two domains of 72, six groups in one and five in the other, and count as
 five to a domain; 128 groups count as eight to a domain, and 18 as nine.
 
 **Sizes count processors in use.** A processor that stays idle takes no port of the networks further out, and each of
@@ -38,7 +38,7 @@ from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.executions.arrays import Flags, Ints
 from hardware import System
 
-__all__ = ["GROUPS", "LARGEST_HOST", "farthest", "networks_used", "rate_over", "reaches", "shared_by"]
+__all__ = ["GROUPS", "LARGEST_HOST", "farthest", "group_spans", "networks_used", "rate_over", "shared_by"]
 
 
 GROUPS = ("tensor", "context", "expert", "data", "pipeline")
@@ -48,15 +48,15 @@ LARGEST_HOST = 8.0
 """Processors of the largest usual host [processors]; larger scale-up domains are racks. Source: stated by us."""
 
 
-def reaches(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns how many processors the groups of each kind reach over, by names of `GROUPS`.
+def group_spans(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the number of processors that the groups of each kind span, by names of `GROUPS`.
 
     Args:
         fields: tensor_par, context_par, data_par, pipeline_par, expert_par and expert_tensor_par of executions, numbers
             or arrays of one shape.
 
     Returns:
-        For every kind an array of the fields' shape [processors]; 1 where a group is one rank.
+        For every kind an array of the fields' shape [processors]; 1 for groups of one rank.
     """
     tensor, context, data, pipeline, expert, split = (
         np.asarray(fields[name]) for name in (
@@ -81,22 +81,22 @@ def networks_used(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
 
     Args:
         system: whose networks.
-        fields: as for `reaches`.
+        fields: as for `group_spans`.
 
     Returns:
         For every kind an array [rows] of the fields' shape.
     """
     sizes = np.maximum.accumulate([network.size for network in system.networks])
-    return {name: np.searchsorted(sizes, reach).astype(np.int64) for name, reach in reaches(fields).items()}
+    return {name: np.searchsorted(sizes, reach).astype(np.int64) for name, reach in group_spans(fields).items()}
 
 
 def farthest(system: System) -> int:
-    """Returns how many processors the networks of a system connect [processors].
+    """Return how many processors the networks of a system connect [processors].
 
-    The groups of an execution together reach all of its own: whatever its degrees, it cannot run on more.
+    The groups of an execution together span all its processors, so it cannot run on more.
 
     Args:
-        system: whose networks.
+        system: the system.
     """
     return system.reach
 
@@ -129,16 +129,17 @@ def shared_by(
         sizes: processors that one network of each tier connects, as of `Accelerators.network_sizes`.
         groups: processors of all groups that are placed together, as of `Layout.groups`.
     """
-    return (*(_fewest(ranks, stride, size, groups) for size in sizes[:-1]), ranks)
+    return (*(_fewest_ranks(ranks, stride, size, groups) for size in sizes[:-1]), ranks)
 
 
-def _fewest(ranks: Floats, stride: Floats | float, size: Floats, groups: Sequence[Floats]) -> Floats:
-    """Ranks in the network with fewest, of those networks of `size` that a group needs [dimensionless]."""
+def _fewest_ranks(ranks: Floats, stride: Floats | float, size: Floats, groups: Sequence[Floats]) -> Floats:
+    """Return the ranks in the network with the fewest, among the networks of `size` that a group needs
+    [dimensionless]."""
     reach = ranks * stride
     # What is placed whole, and what takes networks of its own.
     unit, block = np.asarray(stride, np.float64), reach
     for group in groups:
-        part, fits = _whole(group / unit) & _whole(block / group), group <= size
+        part, fits = _is_whole(group / unit) & _is_whole(block / group), group <= size
         unit, block = np.where(part & fits, group, unit), np.where(part & ~fits, group, block)
     units = block / unit
     networks = np.ceil(units / np.maximum(np.floor(size / unit), 1.0))
@@ -147,6 +148,6 @@ def _fewest(ranks: Floats, stride: Floats | float, size: Floats, groups: Sequenc
     return np.where(block > size, each * (unit / stride), ranks)
 
 
-def _whole(ratio: Floats) -> Flags:
-    """Whether ratios of whole numbers are whole; a division is several times quicker than its remainder."""
+def _is_whole(ratio: Floats) -> Flags:
+    """Return whether ratios of whole numbers are whole; a division is several times faster than a remainder."""
     return np.asarray(ratio == np.floor(ratio))

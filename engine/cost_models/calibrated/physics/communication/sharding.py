@@ -46,7 +46,7 @@ def data_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:
 
 @once_per_case
 def _data_placed(case: Case) -> tuple[Floats, ...]:
-    """Where the ranks of a data-parallel group are, as of `shared_by` [ranks]."""
+    """Return the placement of the ranks of a data-parallel group, as from `shared_by` [ranks]."""
     layout = case.layout
     ranks = layout.data_par * layout.context_par
     return shared_by(ranks, layout.tensor_par, case.accelerator.network_sizes, layout.groups)
@@ -64,7 +64,7 @@ def data_hops(case: Case) -> Floats:
 
 @once_per_case
 def _replicas_placed(case: Case) -> tuple[Floats, ...]:
-    """Where the processors are that hold the same parameters outside experts, as of `shared_by` [ranks]."""
+    """Return the placement of processors with the same parameters outside experts, as from `shared_by` [ranks]."""
     layout = case.layout
     return shared_by(replicas_of(case)[0], layout.tensor_par, case.accelerator.network_sizes, layout.groups)
 
@@ -77,7 +77,7 @@ def _replicas_hops(case: Case) -> Floats:
 
 @once_per_case
 def _expert_replicas_placed(case: Case) -> tuple[Floats, ...]:
-    """Where the processors are that hold the same experts, as far apart as all experts take, as of `shared_by`
+    """Return the placement of processors with the same experts, one full set of experts apart, as from `shared_by`
     [ranks]."""
     layout = case.layout
     split = layout.expert_par * layout.expert_tensor_par
@@ -92,7 +92,7 @@ def _expert_replicas_hops(case: Case) -> Floats:
 
 @once_per_case
 def _ends_placed(case: Case) -> tuple[Floats, ...]:
-    """Where the first and the last stage are, as if they were half of the pipeline apart, as of `shared_by` [ranks]."""
+    """Return the placement of the first and the last stage, half a pipeline apart, as from `shared_by` [ranks]."""
     return shared_by(np.asarray(2.0), case.processors / 2.0, case.accelerator.network_sizes)
 
 
@@ -116,7 +116,7 @@ def layer_gathers(
     *,
     split: bool = True,
 ) -> Gathers:
-    """Returns what the gathers of a block's weights add to its computation [rows] [s]; 0 where weights are not sharded.
+    """Return the time that the gathers of a block's weights add to its computation [rows] [s]; 0 for unsharded weights.
 
     As for `exposed_exchange`, a block that computes in less time never takes longer with them.
 
@@ -124,12 +124,12 @@ def layer_gathers(
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
         p: parameters of a calibration.
-        tiers: where the ranks are that share the weights, as `data_tiers` says; not read where weights are not sharded.
+        tiers: placement of the ranks that share the weights, from `data_tiers`; not read for unsharded weights.
         weights: parameters of the block on one tensor-parallel rank [rows] [elements].
-        forward, backward: seconds of the block's computation that they can hide behind [rows] [s].
+        forward, backward: seconds of the block's computation, which can hide the gathers [rows] [s].
         experts: parameters of its experts on one processor [rows] [elements], gathered over the replicas of an expert
-            only; None where it has none.
-        split: whether `forward` and `backward` are told apart; without, a time that no such split exceeds.
+            only; None for a block without experts.
+        split: whether `forward` and `backward` are known separately; otherwise an upper bound over all splits.
     """
     layout, software = case.layout, case.software
     if not np.any(layout.fully_sharded):
@@ -177,19 +177,19 @@ def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, 
     """
     layout = case.layout
     ranks, _ = replicas_of(case)
-    plain = _exchange(case, tiers_of(_replicas_placed(case), rates), _replicas_hops(case), p, weights)
+    plain = _exchange_time(case, tiers_of(_replicas_placed(case), rates), _replicas_hops(case), p, weights)
     full = plain
     if np.any(expert_weights > 0):
         tiers = tiers_of(_expert_replicas_placed(case), rates)
-        own = _exchange(case, tiers, _expert_replicas_hops(case), p, expert_weights)
+        own = _exchange_time(case, tiers, _expert_replicas_hops(case), p, expert_weights)
         full = plain + np.where(expert_weights > 0, own, 0.0)
     return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, full)
 
 
 def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parameters) -> Floats:
-    """Returns what of an exchange shows, where some computation may hide it [rows] [s].
+    """Return the exposed part of an exchange that some computation may hide [rows] [s].
 
-    A second less of the window adds less than a second: a step whose computation is quicker is never longer.
+    Shortening the window by a second adds less than a second: a step with faster computation is never longer.
 
     Args:
         full: seconds of the exchange [rows] [s].
@@ -202,7 +202,7 @@ def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parame
     return np.asarray(full - np.where(overlapped > 0, p.overlap_data, 0.0) * np.minimum(full, window))
 
 
-def _exchange(case: Case, tiers: tuple[Tier, ...], hops: Floats, p: Parameters, weights: Floats) -> Floats:
+def _exchange_time(case: Case, tiers: tuple[Tier, ...], hops: Floats, p: Parameters, weights: Floats) -> Floats:
     gradient_bytes = case.software.gradient_bytes
     reduce = collective(gradient_bytes * weights, tiers, p, passes=1.0, hops=hops)
     gather = collective(2.0 * weights, tiers, p, passes=1.0, hops=hops)

@@ -1,1 +1,1 @@
-"""What layers of a block and the ends of the model take on one processor: products, attention, traffic, launches."""
+"""Times of a block's layers and of the model's ends on one processor: products, attention, traffic, launches."""

@@ -40,7 +40,7 @@ BACKWARD_PRODUCTS = 2.5
 """Matrix operations of a fused backward pass relative to the forward pass [dimensionless]: five products instead of
 two. Source: Dao et al. 2022, the backward pass of FlashAttention."""
 BACKWARD_OVERHEAD = 1.1
-"""How much longer a fused backward pass takes than its products [dimensionless]. Source: the calibration study on 1,147
+"""Ratio of a fused backward pass to the time of its products [dimensionless]. Source: the calibration study on 1,147
 measured rows; stated, not fitted."""
 MOST_FUSED = 0.75
 """Share of the peak that fused attention reaches where power does not limit the clock [dimensionless]. Source: Shah et
@@ -116,19 +116,19 @@ def attention_core(case: Case, rates: Rates, p: Parameters, *, windowed: bool = 
         p: parameters of a calibration.
         windowed: whether the block looks back over the model's window only.
     """
-    fused = _fused(case, p, windowed)
+    fused = _fused_core(case, p, windowed)
     unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     if not np.any(unfused_rows):
         return fused
-    unfused = _unfused(case, rates, p)
+    unfused = _unfused_core(case, rates, p)
     return Core(*(np.where(unfused_rows, slow, fast) for slow, fast in zip(unfused, fused, strict=True)))
 
 
-def _fused(case: Case, p: Parameters, windowed: bool) -> Core:
+def _fused_core(case: Case, p: Parameters, windowed: bool) -> Core:
     model, layout, accelerator = case.model, case.layout, case.accelerator
     heads = model.attn_heads / layout.tensor_par
     scores = causal_scores(case, windowed=windowed)
-    operations = _operations(case, scores)
+    operations = _score_operations(case, scores)
     units = accelerator.multiprocessors * EXPONENTIALS_PER_CLOCK * accelerator.clock
     exponentials = p.exponentials * scores / units
     waves = (
@@ -158,14 +158,15 @@ def causal_scores(case: Case, *, windowed: bool = False) -> Floats:
     return scores * window_factor(case) if windowed else scores
 
 
-def _operations(case: Case, scores: Floats) -> Floats:
-    """Arithmetic operations of the forward pass over so many scores: by keys, and by values [FLOP]."""
+def _score_operations(case: Case, scores: Floats) -> Floats:
+    """Return the operations of the forward pass for a number of scores: products with keys and with values [FLOP]."""
     return 2.0 * scores * (case.model.attn_size + case.model.value_size)
 
 
 @once_per_case
-def _products(case: Case) -> tuple[Layer, Layer]:
-    """Queries by keys and scores by values of all heads, where the scores go through memory; masked ones, too."""
+def _score_products(case: Case) -> tuple[Layer, Layer]:
+    """Return the products of queries with keys and of scores with values, of all heads, for scores that pass through
+    memory; masked ones included."""
     model, layout = case.model, case.layout
     count = model.attn_heads * layout.microbatch_size / layout.tensor_par
     rows, columns = model.seq_size / layout.context_par, model.seq_size
@@ -181,13 +182,13 @@ def core_work(case: Case, *, windowed: bool = False) -> tuple[Work, Work]:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         windowed: whether the block looks back over the model's window only.
     """
-    operations = _operations(case, causal_scores(case, windowed=windowed))
+    operations = _score_operations(case, causal_scores(case, windowed=windowed))
     none = np.zeros(())
     fused = Work(operations, none), Work(BACKWARD_PRODUCTS * operations, none)
     unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     if not np.any(unfused_rows):
         return fused
-    layers = _products(case)
+    layers = _score_products(case)
     scored, valued = (layer.works()[0] for layer in layers)
     elements = layers[0].m * layers[0].n * layers[0].count
     found = []
@@ -195,17 +196,15 @@ def core_work(case: Case, *, windowed: bool = False) -> tuple[Work, Work]:
         operations_there = products * (scored.operations + valued.operations)
         moved = products * (scored.moved + valued.moved) + score_bytes * elements
         found.append(
-            Work(
-                np.where(unfused_rows, operations_there, fast.operations), np.where(unfused_rows, moved, fast.moved)
-            )
+            Work(np.where(unfused_rows, operations_there, fast.operations), np.where(unfused_rows, moved, fast.moved))
         )
     return found[0], found[1]
 
 
-def _unfused(case: Case, rates: Rates, p: Parameters) -> Core:
+def _unfused_core(case: Case, rates: Rates, p: Parameters) -> Core:
     model = case.model
     unit = MatrixUnit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
-    scored, valued = _products(case)
+    scored, valued = _score_products(case)
     products = gemm(scored.m, scored.n, scored.k, unit, count=scored.count)
     products = products + gemm(valued.m, valued.n, valued.k, unit, count=valued.count)
     elements = scored.m * scored.n * scored.count

@@ -1,4 +1,4 @@
-"""One block and one microbatch on one processor: seconds forward and backward, with what they are made of.
+"""One block and one microbatch on one processor: seconds forward and backward, with their parts.
 
 The attention half is common to all blocks; the feed-forward half is dense or made of experts. Block figures depend on
 few fields of an execution, so a space evaluates them once per distinct key.
@@ -90,7 +90,7 @@ BLOCK_TIMES = tuple(field.name for field in fields(BlockTimes))
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What blocks of the same row have in common but for the window of their attention."""
+    """Figures shared by blocks of the same row with the same attention window."""
 
     unit: MatrixUnit
     projections: Linear
@@ -194,7 +194,7 @@ def feedforward_layers(case: Case) -> Mapping[str, Layer]:
 
 @once_per_case
 def _tensor_placed(case: Case) -> tuple[Floats, ...]:
-    """Where the ranks of a tensor-parallel group are, as of `shared_by` [ranks]."""
+    """Return the placement of the ranks of a tensor-parallel group, as from `shared_by` [ranks]."""
     return shared_by(case.layout.tensor_par, 1.0, case.accelerator.network_sizes, case.layout.groups)
 
 
@@ -213,9 +213,9 @@ def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
 
 
 def common(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -> Common:
-    """Returns what does not depend on the feed-forward half of a block [rows] [s].
+    """Return the figures that do not depend on the feed-forward half of a block [rows] [s].
 
-    Its `exchange` is what nothing hides of one.
+    Its `exchange` is the exposed time of one tensor-parallel exchange.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
@@ -237,13 +237,13 @@ def common(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -
 
 
 def blocks(case: Case, rates: Rates, p: Parameters, kinds: Iterable[Kind]) -> dict[Kind, BlockTimes]:
-    """Returns the seconds of a block of each of these kinds [rows] [s]; what several have in common is computed once.
+    """Return the seconds of a block of each of these kinds [rows] [s]; shared figures are computed once.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
         p: parameters of a calibration.
-        kinds: kinds that are wanted, of `KINDS`.
+        kinds: kinds to compute, of `KINDS`.
     """
     wanted = list(kinds)
     shared: dict[bool, Common] = {}
@@ -261,7 +261,7 @@ def blocks(case: Case, rates: Rates, p: Parameters, kinds: Iterable[Kind]) -> di
         around = shared[kind.windowed]
         if kind.experts not in halves:
             halves[kind.experts] = (_expert_half if kind.experts else _dense_half)(case, rates, p, around)
-        found[kind] = _assemble(case, p, around, halves[kind.experts])
+        found[kind] = _assemble_block(case, p, around, halves[kind.experts])
     return found
 
 
@@ -272,7 +272,7 @@ def block(case: Case, rates: Rates, p: Parameters, kind: Kind) -> BlockTimes:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
         p: parameters of a calibration.
-        kind: which of `KINDS`.
+        kind: one of `KINDS`.
     """
     return blocks(case, rates, p, [kind])[kind]
 
@@ -308,7 +308,7 @@ def _expert_half(case: Case, rates: Rates, p: Parameters, shared: Common) -> _Ha
     return _Half(shared.projections.and_then(found.products), traffic, 2.0 * found.exchange, (forward, backward))
 
 
-def _assemble(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTimes:
+def _assemble_block(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTimes:
     again = recomputed(case)
     products, traffic, experts, launches = half
     tensor = 2.0 * shared.exchange

@@ -20,14 +20,14 @@ from engine.cost_models.calibrated.physics.layers.gemm import Layer, Linear, Mat
 from engine.cost_models.calibrated.physics.layers.rates import Rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["PERMUTE_BYTES", "Experts", "active_width", "expert_layer", "expert_layers", "permuted"]
+__all__ = ["PERMUTE_BYTES", "ExpertTimes", "active_width", "expert_layer", "expert_layers", "permuted"]
 
 PERMUTE_BYTES = 16.0
 """Bytes per routed element for permuting tokens into groups of one expert and back, each pass [bytes]. Source: stated
 by us; the calibration study on 1,147 measured rows counts 8."""
 
 
-class Experts(NamedTuple):
+class ExpertTimes(NamedTuple):
     """Seconds of a layer of experts [s]: products and traffic, forward and backward; one of its four exchanges."""
 
     products: Linear
@@ -35,7 +35,7 @@ class Experts(NamedTuple):
     exchange: Floats
 
 
-def expert_layer(case: Case, rates: Rates, p: Parameters) -> Experts:
+def expert_layer(case: Case, rates: Rates, p: Parameters) -> ExpertTimes:
     """Returns the seconds of the experts of one block and microbatch on one processor [rows] [s].
 
     Args:
@@ -52,7 +52,7 @@ def expert_layer(case: Case, rates: Rates, p: Parameters) -> Experts:
         products = products.and_then(shared.where(model.shared_experts > 0))
     acted = activation(case, active_width(case) / layout.tensor_par, case.tokens, rates, p)
     moving = permuted(case) / rates.memory
-    return Experts(
+    return ExpertTimes(
         products,
         Traffic(acted.forward + moving, acted.backward + moving),
         exchange(case, rates, p),

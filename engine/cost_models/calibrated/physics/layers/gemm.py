@@ -19,7 +19,7 @@ import numpy.typing as npt
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["TILE", "Layer", "Linear", "MatrixUnit", "Work", "computing", "gemm", "linear", "work"]
+__all__ = ["TILE", "Layer", "Linear", "MatrixUnit", "Work", "computing", "gemm", "linear", "product_work"]
 
 TILE = 128.0
 """Edge of a tile of the result that one multiprocessor computes at a time [elements]. Source: the calibration study on
@@ -34,7 +34,8 @@ Source: count of reads and writes."""
 
 
 class MatrixUnit(NamedTuple):
-    """Where products run: matrix rate [FLOP/s] and memory bandwidth [bytes/s], multiprocessors; parameters."""
+    """Matrix unit of a processor: matrix rate [FLOP/s], memory bandwidth [bytes/s], number of multiprocessors,
+    parameters."""
 
     rate: Floats
     memory: Floats
@@ -43,13 +44,13 @@ class MatrixUnit(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a kernel does: arithmetic operations [FLOP], and bytes that it moves through memory [bytes]."""
+    """Work of a kernel: arithmetic operations [FLOP], and memory traffic [bytes]."""
 
     operations: Floats
     moved: Floats
 
 
-def work(
+def product_work(
     m: Floats,
     n: Floats,
     k: Floats,
@@ -58,21 +59,22 @@ def work(
     in_bytes: Floats | float = 2.0,
     out_bytes: Floats | float = 2.0,
 ) -> Work:
-    """Returns what products [m, k] x [k, n] do [FLOP, bytes]; each factor is read once and the result written once.
+    """Return the operations and traffic of products [m, k] x [k, n] [FLOP, bytes]; each factor is read once and the
+    result written once.
 
     Args:
         m, n, k: rows, columns and inner dimension [elements].
         count: products in the batch or group.
         in_bytes, out_bytes: width of the factors and of the result [bytes per element].
     """
-    return Work(_operations(m, n, k, count), _moved(m, n, k, count, in_bytes, out_bytes))
+    return Work(_product_operations(m, n, k, count), _moved_bytes(m, n, k, count, in_bytes, out_bytes))
 
 
-def _operations(m: Floats, n: Floats, k: Floats, count: Floats | float) -> Floats:
+def _product_operations(m: Floats, n: Floats, k: Floats, count: Floats | float) -> Floats:
     return 2.0 * m * n * k * count
 
 
-def _moved(
+def _moved_bytes(
     m: Floats, n: Floats, k: Floats, count: Floats | float, in_bytes: Floats | float, out_bytes: Floats | float
 ) -> Floats:
     return count * (in_bytes * (m * k + k * n) + out_bytes * m * n)
@@ -81,7 +83,7 @@ def _moved(
 def computing(
     m: Floats, n: Floats, k: Floats, unit: MatrixUnit, *, count: Floats | float = 1.0, together: bool = True
 ) -> Floats:
-    """Returns the seconds of computing products [m, k] x [k, n], without what they move and without their start [s].
+    """Return the compute time of products [m, k] x [k, n], without memory traffic and launch [s].
 
     Args:
         m, n, k: rows, columns and inner dimension [elements].
@@ -90,7 +92,7 @@ def computing(
         together: whether the products are one launch and fill the processor together, as for `gemm`.
     """
     waves = np.ceil(m / TILE) * np.ceil(n / TILE) * (count if together else 1.0) / unit.multiprocessors
-    return _operations(m, n, k, count) / unit.rate * (1.0 + unit.p.wave / waves) * (1.0 + unit.p.depth / k)
+    return _product_operations(m, n, k, count) / unit.rate * (1.0 + unit.p.wave / waves) * (1.0 + unit.p.depth / k)
 
 
 def gemm(
@@ -114,7 +116,7 @@ def gemm(
             and a last wave of its own.
         in_bytes, out_bytes: width of the factors and of the result [bytes per element].
     """
-    moved = _moved(m, n, k, count, in_bytes, out_bytes)
+    moved = _moved_bytes(m, n, k, count, in_bytes, out_bytes)
     compute = computing(m, n, k, unit, count=count, together=together)
     return np.maximum(compute, moved / unit.memory) + unit.p.kernel_start * (1.0 if together else count)
 
@@ -133,9 +135,7 @@ class Linear(NamedTuple):
         Args:
             other: the layer that comes after [s].
         """
-        return Linear(
-            self.forward + other.forward, self.backward + other.backward, self.weight + other.weight
-        )
+        return Linear(self.forward + other.forward, self.backward + other.backward, self.weight + other.weight)
 
     def where(self, condition: npt.NDArray[np.bool_]) -> Linear:
         """Returns the layer in rows that have it, nothing elsewhere [rows] [s].
@@ -187,9 +187,7 @@ class Layer:
 
     def time(self, unit: MatrixUnit) -> Linear:
         """See `linear`."""
-        return linear(
-            self.m, self.n, self.k, unit, count=self.count, together=self.together, in_bytes=self.in_bytes
-        )
+        return linear(self.m, self.n, self.k, unit, count=self.count, together=self.together, in_bytes=self.in_bytes)
 
     def slower(self, p: Parameters) -> Floats:
         """Returns how much longer all three products take than aligned ones [dimensionless].
@@ -213,9 +211,10 @@ class Layer:
         return forward, gradient, weight
 
     def works(self) -> tuple[Work, Work, Work]:
-        """Returns what the three products do [FLOP, bytes]: outputs; gradients of the inputs; of the weights."""
+        """Return the work of the three products [FLOP, bytes]: outputs; gradients of inputs; gradients of weights."""
         forward, gradient, weight = (
-            work(*shape, count=self.count, in_bytes=self.in_bytes, out_bytes=written) for shape, written in self._shapes
+            product_work(*shape, count=self.count, in_bytes=self.in_bytes, out_bytes=written)
+            for shape, written in self._shapes
         )
         return forward, gradient, weight
 

@@ -1,8 +1,7 @@
-"""The operations of one block, one by one: what each does, what it moves and how long it takes.
+"""Operations of one block, one by one: work, traffic and time of each.
 
-All formulas are those of the block (`engine.cost_models.calibrated.physics.layers.block`); here they are only not added
-up. Times are of one microbatch on one processor, without what the backward pass computes again and without waiting for
-the host.
+The formulas are the formulas of the block (`engine.cost_models.calibrated.physics.layers.block`), listed, not summed.
+Times are of one microbatch on one processor, without recomputation and without waiting for the host.
 
 Source: as for the block.
 """
@@ -34,7 +33,7 @@ from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, Kind, blocks_by_kind
 
-__all__ = ["BLOCKS", "STAGES", "Limits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
+__all__ = ["BLOCKS", "STAGES", "ProcessorLimits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
 
 STAGES: Final = ("fw", "agrad", "wgrad")
 """Forward; backward for the inputs (or all of backward where it is not two products); backward for the weights."""
@@ -54,8 +53,8 @@ _KINDS: Final = {
 }
 
 
-class Limits(NamedTuple):
-    """What one processor can do with the linear layers: matrix rates [FLOP/s], memory bandwidths [bytes/s]."""
+class ProcessorLimits(NamedTuple):
+    """Limits of one processor for the linear layers: matrix rates [FLOP/s], memory bandwidths [bytes/s]."""
 
     peak: float
     sustained: float
@@ -63,7 +62,7 @@ class Limits(NamedTuple):
     memory_sustained: float
 
 
-def limits(case: Case, p: Parameters) -> Limits:
+def limits(case: Case, p: Parameters) -> ProcessorLimits:
     """Returns the limits of a case of one row, in the precision of its linear layers [FLOP/s, bytes/s].
 
     Args:
@@ -74,9 +73,9 @@ def limits(case: Case, p: Parameters) -> Limits:
     rates = sustained_rates(accelerator, case.software.age_years, p)
     # A precision without a peak runs at the rate of the next wider one.
     wider = [accelerator.flops16, accelerator.flops8, accelerator.flops4][: {16.0: 1, 8.0: 2}.get(bits, 3)]
-    peak = next(_one(rate) for rate in reversed(wider) if _one(rate) > 0)
-    sustained = _one(rates.linear(case.layout.linear_bits))
-    return Limits(peak, sustained, _one(accelerator.memory_bandwidth), _one(rates.memory))
+    peak = next(_single_value(rate) for rate in reversed(wider) if _single_value(rate) > 0)
+    sustained = _single_value(rates.linear(case.layout.linear_bits))
+    return ProcessorLimits(peak, sustained, _single_value(accelerator.memory_bandwidth), _single_value(rates.memory))
 
 
 def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
@@ -100,19 +99,19 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
     ups = {name: layer for name, layer in layers.items() if name.endswith("up")}
     acted = activation(case, per_processor, case.tokens, rates, p)
     rows = [
-        _moving("norms", normed(case, p), found.norms),
-        _moving("casts", cast(case, width), casts(case, width, rates)),
-        *_attention(case, found, windowed),
-        *(_linear(name, layer, found) for name, layer in ups.items()),
-        _moving("activation", activated(case, per_processor, case.tokens, p), acted),
-        *(_linear(name, layer, found) for name, layer in layers.items() if name not in ups),
+        _traffic_row("norms", normed(case, p), found.norms),
+        _traffic_row("casts", cast(case, width), casts(case, width, rates)),
+        *_attention_rows(case, found, windowed),
+        *(_linear_row(name, layer, found) for name, layer in ups.items()),
+        _traffic_row("activation", activated(case, per_processor, case.tokens, p), acted),
+        *(_linear_row(name, layer, found) for name, layer in layers.items() if name not in ups),
     ]
     if experts:
         moving = permuted(case) / rates.memory
-        rows.append(_moving("permutation", Moved(permuted(case), permuted(case)), Traffic(moving, moving)))
+        rows.append(_traffic_row("permutation", Moved(permuted(case), permuted(case)), Traffic(moving, moving)))
         sent = 2.0 * exchange(case, rates, p)
-        rows.append(_sending("expert_exchange", sent, sent))
-    rows.append(_sending("tensor_exchange", 2.0 * found.exchange, 2.0 * found.exchange))
+        rows.append(_network_row("expert_exchange", sent, sent))
+    rows.append(_network_row("tensor_exchange", 2.0 * found.exchange, 2.0 * found.exchange))
     table = pd.DataFrame(rows)
     times = table[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
     return table[times > 0].reset_index(drop=True)
@@ -124,31 +123,31 @@ def blocks_of(model: ModelShapes) -> tuple[str, ...]:
     Args:
         model: shapes of one model.
     """
-    present = {kind for kind, number in zip(KINDS, blocks_by_kind(model), strict=True) if _one(number) > 0}
+    present = {kind for kind, number in zip(KINDS, blocks_by_kind(model), strict=True) if _single_value(number) > 0}
     return tuple(name for name in BLOCKS if _KINDS[name] in present)
 
 
 def bound(intensity: float, rate: float, bandwidth: float) -> str:
-    """Returns which limit some work meets first: "compute" or "memory".
+    """Return the limit that bounds some work: "compute" or "memory".
 
     Args:
-        intensity: operations of the work per byte that it moves [FLOP/byte].
-        rate: what the processor computes at most [FLOP/s].
+        intensity: operations per byte of memory traffic [FLOP/byte].
+        rate: peak or sustained compute rate [FLOP/s].
         bandwidth: bandwidth of its memory [bytes/s].
     """
     return "compute" if intensity * bandwidth >= rate else "memory"
 
 
-def summarised(operations: pd.DataFrame, most: Limits) -> pd.DataFrame:
-    """Returns operations with what `engine.cost_models.calibrated.operation_columns` has of each, in the base units of
-    its register.
+def summarised(operations: pd.DataFrame, most: ProcessorLimits) -> pd.DataFrame:
+    """Return operations with the columns of `engine.cost_models.calibrated.operation_columns`, in the base units of its
+    register.
 
     A figure is not a number where it does not apply: work of traffic and communication, the traffic of a fused
-    attention core. `bound` is what the forward pass of a product meets first at what the processor sustains, else its
+    attention core. `bound` is the limit of a product's forward pass at sustained rates; for other operations, their
     engine.
 
     Args:
-        operations: what `block_operations` returns, one row per operation.
+        operations: table of `block_operations`, one row per operation.
         most: limits of the processor [FLOP/s, bytes/s].
     """
     forward = operations["fw_processing_time"]
@@ -169,53 +168,53 @@ def summarised(operations: pd.DataFrame, most: Limits) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _attention(case: Case, found: Common, windowed: bool) -> list[dict[str, Any]]:
-    """The projections with the core between them."""
+def _attention_rows(case: Case, found: Common, windowed: bool) -> list[dict[str, Any]]:
+    """Return the rows of the projections and of the attention core between them."""
     layers = dict(attention_layers(case))
     out = layers.pop("attention_output")
     forward, backward = core_work(case, windowed=windowed)
-    core = _row(
+    core = _build_row(
         "attention_core", "matrix",
         fw=(forward.operations, forward.moved, found.core.forward),
         agrad=(backward.operations, backward.moved, found.core.backward),
     )  # fmt: skip
     return [
-        *(_linear(name, layer, found) for name, layer in layers.items()),
+        *(_linear_row(name, layer, found) for name, layer in layers.items()),
         core,
-        _sending("context_ring", *found.context),
-        _linear("attention_output", out, found),
+        _network_row("context_ring", *found.context),
+        _linear_row("attention_output", out, found),
     ]
 
 
-def _linear(name: str, layer: Layer, found: Common) -> dict[str, Any]:
+def _linear_row(name: str, layer: Layer, found: Common) -> dict[str, Any]:
     slower = layer.slower(found.unit.p)
     each = zip(STAGES, layer.works(), layer.products(found.unit), strict=True)
-    return _row(
+    return _build_row(
         name, "matrix", **{stage: (work.operations, work.moved, time * slower) for stage, work, time in each}
     )
 
 
-def _moving(name: str, moved: Moved, traffic: Traffic) -> dict[str, Any]:
+def _traffic_row(name: str, moved: Moved, traffic: Traffic) -> dict[str, Any]:
     none = np.zeros(())
-    return _row(
+    return _build_row(
         name, "memory", fw=(none, moved.forward, traffic.forward), agrad=(none, moved.backward, traffic.backward)
     )
 
 
-def _sending(name: str, forward: Floats, backward: Floats) -> dict[str, Any]:
+def _network_row(name: str, forward: Floats, backward: Floats) -> dict[str, Any]:
     none = np.zeros(())
-    return _row(name, "network", fw=(none, none, forward), agrad=(none, none, backward))
+    return _build_row(name, "network", fw=(none, none, forward), agrad=(none, none, backward))
 
 
-def _row(name: str, engine: str, **stages: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
-    """stages: name -> operations [FLOP], bytes, seconds; 0 for those that there are not."""
+def _build_row(name: str, engine: str, **stages: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
+    """Return the row of an operation. stages: name -> operations [FLOP], bytes, seconds; 0 for missing stages."""
     row: dict[str, Any] = {"name": name, "label": LABELS[name], "engine": engine}
     for stage in STAGES:
         values = stages.get(stage, (np.zeros(()),) * 3)
         names = ("flops", "mem_accessed", "processing_time")
-        row |= {f"{stage}_{what}": _one(value) for what, value in zip(names, values, strict=True)}
+        row |= {f"{stage}_{what}": _single_value(value) for what, value in zip(names, values, strict=True)}
     return row
 
 
-def _one(value: Floats) -> float:
+def _single_value(value: Floats) -> float:
     return float(np.ravel(value)[0])

@@ -80,8 +80,8 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
 
     A precision without a peak runs at the rate of the next wider one.
 
-    The innermost network sustains `scale_up` of its rate, all others `scale_out`. Whoever shares a network also shares
-    those further out, so traffic takes one of them where that is faster.
+    The innermost network sustains `scale_up` of its rate, all others `scale_out`. Ranks that share a network also share
+    the outer networks, so traffic takes an outer one if that is faster.
 
     Args:
         accelerator: published figures of the accelerators [rows].
@@ -101,11 +101,11 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
         matrix8,
         matrix4,
         accelerator.memory_bandwidth * p.memory,
-        _networks(accelerator, p),
+        _network_rates(accelerator, p),
     )
 
 
-def _networks(accelerator: Accelerators, p: Parameters) -> tuple[Floats, ...]:
+def _network_rates(accelerator: Accelerators, p: Parameters) -> tuple[Floats, ...]:
     inner, *outer = accelerator.network_bandwidths
     sustained = [inner * p.scale_up, *(each * p.scale_out for each in outer)]
     return tuple(accumulate(reversed(sustained), np.maximum))[::-1]

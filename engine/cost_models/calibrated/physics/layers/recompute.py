@@ -1,4 +1,4 @@
-"""What each kind of activation recomputation does again, as shares of a block's forward pass.
+"""Recomputed shares of a block's forward pass, for each kind of activation recomputation.
 
 Sources: see `SHARES`.
 """

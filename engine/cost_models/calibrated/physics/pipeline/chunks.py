@@ -1,4 +1,4 @@
-"""What every stage of the model takes for a microbatch, one chunk of one rank each.
+"""Times of every stage of the model for a microbatch, one chunk of one rank each.
 
 Source: the calibration study on 1,147 measured rows, as for `stage_times`.
 """
@@ -35,17 +35,17 @@ __all__ = [
 ]  # fmt: skip
 
 PASSES = 4
-"""Times of a part that `StageWork` tells apart [figures]: forward, gradients of inputs, of weights, and an overlapped
+"""Number of passes in `StageWork` [count]: forward, gradients of inputs, gradients of weights, and an overlapped
 forward and backward. Source: the actions of a replay."""
 
 
 class StageWork(NamedTuple):
-    """What every stage of the model does for a microbatch, part by part: blocks of every kind, in the order of `KINDS`,
+    """Work of every stage of the model for a microbatch, part by part: blocks of every kind, in the order of `KINDS`,
     the embedding, the head, and prediction layers with their blocks and their passes of the head.
 
-    `numbers` [parts, stages of the model] counts them; `seconds` [parts, passes, stages of the model] [s] has what
-    all of a part take forward, for gradients of inputs, for gradients of weights, and a forward and a backward together
-    where they overlap.
+    `numbers` [parts, stages of the model] counts them; `seconds` [parts, passes, stages of the model] [s] is the time
+    of all of a part forward, for gradients of inputs, for gradients of weights, and for an overlapped forward and
+    backward.
     """
 
     numbers: Floats
@@ -53,15 +53,15 @@ class StageWork(NamedTuple):
 
 
 def _order_of(case: Case) -> tuple[Pattern, Work]:
-    """The order of the blocks of one row's model, and what they and the head do."""
+    """Return the order of the blocks of one row's model, and the work of a block and of the head."""
     pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
     return pattern, Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
 
 
 def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) -> StageWork:
-    """Returns what every stage of the model does if it were cut into other stages than a row's.
+    """Return the work of every stage of the model, cut into other stages than the row's.
 
-    What a block takes is the row's, whatever the number of stages.
+    The times of a block are the row's, for any number of stages.
 
     Args:
         case: shapes, layout, software and accelerators of one row.
@@ -70,7 +70,7 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
         chunks: chunks of each rank.
         layout: position among the words of the field `stage_layout`.
 
-    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide the model's blocks.
+    Raises `engine.executions.layer_splits.LayerSplitError` if the layout does not divide the model's blocks.
     """
     pattern, work = _order_of(case)
     plain = replace(case, model=replace(case.model, prediction_layers=np.zeros(())))
@@ -102,11 +102,12 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
 
 
 class StageBytes(NamedTuple):
-    """What a processor of a rank holds if it had one stage of the model alone, arrays [stages of the model] [bytes].
+    """Memory of a processor with one stage of the model alone, arrays [stages of the model] [bytes].
 
-    `kept` are the activations of one microbatch, `weights` with gradients, `optimizer` its state, `working` what the
-    block at work takes, `temporaries` with logits. `block_weights` and `gradients` are the parts of `weights` that can
-    be offloaded, `resident` and `resident_kept` the weights and activations of blocks that stay when the others are.
+    `kept` are the activations of one microbatch, `weights` with gradients, `optimizer` its state, `working` the working
+    memory of the current block, `temporaries` with logits. `block_weights` and `gradients` are the parts of `weights`
+    that can be offloaded, `resident` and `resident_kept` the weights and activations of blocks that stay in the first
+    tier.
     """
 
     kept: Floats

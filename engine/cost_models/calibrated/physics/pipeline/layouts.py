@@ -1,7 +1,7 @@
-"""How many blocks every stage of the model holds: the rules of a stage layout.
+"""Numbers of blocks per stage of the model: the rules of a stage layout.
 
-A stage of the model is one chunk of one rank, in the order in which a token passes them. *Even* is what frameworks make
-of blocks without further options (`engine.executions.layer_splits.even_cut`): as many everywhere; where blocks + 2
+A stage of the model is one chunk of one rank, in the order in which a token passes them. *Even* is the default of
+frameworks (`engine.executions.layer_splits.even_cut`): as many everywhere; where blocks + 2
 divide and blocks do not, embedding and loss count as layers, so the first and the last chunk hold one block less
 (Megatron-LM, `account_for_embedding_in_pipeline_split`); otherwise the remainder goes to the last chunks before the
 last one, as they keep the fewest microbatches, and the ends have embedding and head to do. *Balanced* makes the stage
@@ -61,8 +61,8 @@ class Pattern(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the head, a block with a dense feed-forward layer and one with experts do for a token, as whole numbers of
-    which the larger block has a thousand."""
+    """Work of the head, of a block with a dense feed-forward layer and of one with experts per token, as whole numbers;
+    the larger block is 1,000."""
 
     head: int
     dense: int
@@ -142,7 +142,7 @@ def blocks_of_chunks(
     """
     slots = stages * chunks
     if layout == BALANCED:
-        return _balanced(pattern, slots, work)
+        return _balanced_blocks(pattern, slots, work)
     if layout != EVEN:
         return split_of(layout_at(layout), pattern.blocks, stages, chunks)
     return even_cut(pattern.blocks, slots)
@@ -170,25 +170,25 @@ def cut_of(model: ModelShapes, stages: int, chunks: int, layout: int) -> StageCu
 def kinds_of_chunks(
     pattern: Pattern, stages: int, chunks: int, layout: int = EVEN, work: Work = UNWEIGHED
 ) -> npt.NDArray[Any]:
-    """Returns how many blocks of every kind every stage of the model holds, those of prediction layers among them
+    """Return the number of blocks of every kind in every stage of the model, including the blocks of prediction layers
     [kinds, stages x chunks] [blocks].
 
-    Prediction layers are where a list says, and on the last stage otherwise.
+    A list places prediction layers; otherwise they are on the last stage.
 
     Args:
-        pattern: where each kind of block stands in the model.
+        pattern: order of the kinds of blocks in the model.
         stages: stages of the pipeline.
         chunks: chunks of each stage.
         layout: position among the words of the field `stage_layout`.
-        work: what blocks and head do, which the balanced layout reads.
+        work: work of blocks and head, read by the balanced layout.
 
-    Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide these blocks, or lists
-    other prediction layers than there are.
+    Raises `engine.executions.layer_splits.LayerSplitError` if the layout does not divide these blocks, or lists a wrong
+    number of prediction layers.
     """
     sizes = blocks_of_chunks(pattern, stages, chunks, layout, work)
     found = np.diff(counted(pattern, np.cumsum([0, *sizes])), axis=1)
     if pattern.predictions:
-        found = found + last_kind(pattern)[:, None] * np.array(_predictions(pattern, len(sizes), layout))
+        found = found + last_kind(pattern)[:, None] * np.array(_prediction_layers(pattern, len(sizes), layout))
     found.setflags(write=False)
     return found
 
@@ -202,8 +202,8 @@ def last_kind(pattern: Pattern) -> npt.NDArray[Any]:
     return np.diff(counted(pattern, np.array([pattern.blocks - 1, pattern.blocks])), axis=1)[:, 0]
 
 
-def _predictions(pattern: Pattern, slots: int, layout: int) -> tuple[int, ...]:
-    """The prediction layers of every stage of the model."""
+def _prediction_layers(pattern: Pattern, slots: int, layout: int) -> tuple[int, ...]:
+    """Return the prediction layers of every stage of the model."""
     listed = layout_at(layout)
     if not listed.layers:
         return (*[0] * (slots - 1), pattern.predictions)
@@ -215,10 +215,10 @@ def _predictions(pattern: Pattern, slots: int, layout: int) -> tuple[int, ...]:
 
 
 def counted(pattern: Pattern, layers: Ints) -> npt.NDArray[Any]:
-    """Returns how many blocks of every kind are among the first `layers` [kinds, layers] [blocks].
+    """Return the number of blocks of every kind among the first `layers` [kinds, layers] [blocks].
 
     Args:
-        pattern: where each kind of block stands in the model.
+        pattern: order of the kinds of blocks in the model.
         layers: numbers of blocks from the beginning [layers].
     """
     leading, every, full = pattern.leading_dense, pattern.experts_every, pattern.full_every
@@ -248,8 +248,9 @@ def chunk_work(pattern: Pattern, stages: int, chunks: int, layout: int, work: Wo
     return np.asarray(each.reshape(chunks, stages), np.float64)
 
 
-def _balanced(pattern: Pattern, slots: int, work: Work) -> tuple[int, ...]:
-    """The blocks of every stage where the one with most work has least; every stage but the last has one at least."""
+def _balanced_blocks(pattern: Pattern, slots: int, work: Work) -> tuple[int, ...]:
+    """Return the blocks of every stage that minimise the work of the busiest stage; every stage but the last has at
+    least one."""
     if pattern.blocks < slots:
         raise LayerSplitError(f"{pattern.blocks} blocks are too few for {slots} stages of the model")
     kinds = np.diff(counted(pattern, np.arange(pattern.blocks + 1)), axis=1)
@@ -262,11 +263,11 @@ def _balanced(pattern: Pattern, slots: int, work: Work) -> tuple[int, ...]:
     low, high = max(*each, work.head), before[-1] + work.head
     while low < high:
         middle = (low + high) // 2
-        if _needed(before, middle)[_left(before, middle - work.head, slots)] <= slots - 1:
+        if _stages_needed(before, middle)[_blocks_left(before, middle - work.head, slots)] <= slots - 1:
             high = middle
         else:
             low = middle + 1
-    needed, left, sizes = _needed(before, low), pattern.blocks, []
+    needed, left, sizes = _stages_needed(before, low), pattern.blocks, []
     for slot in range(slots - 1, -1, -1):
         extra = work.head if slot == slots - 1 else 0
         share = (before[left] + extra) / (slot + 1)
@@ -283,8 +284,8 @@ def _balanced(pattern: Pattern, slots: int, work: Work) -> tuple[int, ...]:
     return tuple(reversed(sizes))
 
 
-def _needed(before: list[int], most: int) -> list[int]:
-    """How many stages of no more than so much work the first blocks take, by the number of blocks."""
+def _stages_needed(before: list[int], most: int) -> list[int]:
+    """Return the number of stages of at most `most` work that the first blocks need, by the number of blocks."""
     found, start = [0], 0
     for end in range(1, len(before)):
         while before[end] - before[start] > most:
@@ -293,8 +294,8 @@ def _needed(before: list[int], most: int) -> list[int]:
     return found
 
 
-def _left(before: list[int], room: int, slots: int) -> int:
-    """How many blocks are left for the other stages where the last takes as many as it has room for."""
+def _blocks_left(before: list[int], room: int, slots: int) -> int:
+    """Return the number of blocks left for the other stages when the last one takes as many as fit into its room."""
     blocks = len(before) - 1
     most = blocks - (slots - 1)
     number = 0

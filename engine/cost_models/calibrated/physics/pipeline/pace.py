@@ -1,4 +1,4 @@
-"""How much longer than its busiest stage an interleaved pipeline takes for a microbatch, where chunks are not alike.
+"""Pace of an interleaved pipeline with unlike chunks: its time per microbatch relative to its busiest stage.
 
 Every stage has its own mixture of chunks at work at a time: while one does a forward of a long chunk and the backward
 of another, its neighbours have short ones, and wait. If all took each step together, a group of microbatches would take
@@ -33,28 +33,27 @@ FORWARD = 1.0 / 3.0
 
 @lru_cache(maxsize=4096)
 def pace(pattern: Pattern, stages: int, chunks: int, layout: int, work: Work, paired: bool) -> float:
-    """Returns the time of a microbatch in the steady state, as a multiple of what the busiest stage does for it
-    [dimensionless].
+    """Return the time of a microbatch in the steady state, as a multiple of the busiest stage's work [dimensionless].
 
     Args:
-        pattern: where each kind of block stands in the model.
+        pattern: order of the kinds of blocks in the model.
         stages: stages of the pipeline.
         chunks: chunks of each stage, more than one.
         layout: position among the words of the field `stage_layout`.
-        work: what blocks and head do.
+        work: work of blocks and head.
         paired: whether a forward and a backward are one step, as in combined 1F1B.
     """
     each = chunk_work(pattern, stages, chunks, layout, work)
     busiest = stages * float(each.sum(axis=0).max())
     if is_in_step(each):
         return 1.0
-    early, late = (_makespan(each, groups, paired) for groups in (SETTLING, SETTLING + MEASURED))
+    early, late = (_groups_makespan(each, groups, paired) for groups in (SETTLING, SETTLING + MEASURED))
     return max((late - early) / (MEASURED * busiest), 1.0)
 
 
 def is_in_step(each: npt.NDArray[np.float64]) -> bool:
-    """Tells whether the busiest stage never waits in the steady state: all stages can take every step together without
-    taking longer for a group of microbatches.
+    """Return whether the busiest stage never waits in the steady state: all stages can take every step together without
+    a longer group of microbatches.
 
     Args:
         each: work of every chunk and stage [chunks, stages] [s].
@@ -69,8 +68,8 @@ def is_in_step(each: npt.NDArray[np.float64]) -> bool:
     return bool(together <= TOGETHER * stages * float(each.sum(axis=0).max()))
 
 
-def _makespan(each: npt.NDArray[np.float64], groups: int, paired: bool) -> float:
-    """Time of so many groups of microbatches in the order of interleaved 1F1B [s]."""
+def _groups_makespan(each: npt.NDArray[np.float64], groups: int, paired: bool) -> float:
+    """Return the time of a number of groups of microbatches in the order of interleaved 1F1B [s]."""
     chunks, stages = each.shape
     slots = cycle = chunks * stages
     total = groups * cycle

@@ -1,8 +1,8 @@
-"""Which chunks an interleaved pipeline keeps at its peak, where they are not alike.
+"""Chunks that an interleaved pipeline with unlike chunks keeps at its peak.
 
-After its first forwards a stage does one forward and one backward in turn, so what it keeps is always the difference of
-two places of its order. Of what chunk that is goes round: forwards of a chunk come in groups of as many as there are
-stages, first chunk first, backwards the other way about. The peak is where the chunks kept have most blocks.
+After its first forwards a stage does one forward and one backward in turn, so the chunks kept are always the difference
+of two positions of its order. Chunks alternate: forwards of a chunk come in groups of as many as there are stages,
+first chunk first, backwards in reverse. The peak is where the chunks kept have most blocks.
 
 Source: the order of interleaved 1F1B, Narayanan et al. 2021 (arXiv:2104.04473, section 2.2), and of Megatron Core's
 `combined_1f1b`.
@@ -63,18 +63,18 @@ def kept_blocks(case: Case, stage: Stage) -> tuple[Floats, Floats]:
             # The order repeats after some groups; a last one that is not whole stays.
             few = min(micro, GROUPS * stages + micro % stages)
             pattern, of = Pattern(*others[3:]), Work(*others[:3])
-            found[:, row] = _kept(pattern, of, stages, chunks, number, position, few, schedule == COMBINED)
+            found[:, row] = _peak_blocks(pattern, of, stages, chunks, number, position, few, schedule == COMBINED)
     return found[0].take(which).reshape(shape), found[1].take(which).reshape(shape)
 
 
 @lru_cache(maxsize=16_384)
-def _kept(
+def _peak_blocks(
     pattern: Pattern, work: Work, stages: int, chunks: int, layout: int, position: int, microbatches: int, paired: bool
 ) -> tuple[float, float]:
-    """Blocks without and with experts that one stage keeps at its peak."""
+    """Return the blocks without and with experts that one stage keeps at its peak."""
     kinds = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(-1, chunks, stages)[:, :, position]
     total = microbatches * chunks
-    forwards, backwards = _order(stages, chunks, microbatches)
+    forwards, backwards = _count_chunks(stages, chunks, microbatches)
     ahead = min(total, (chunks - 1) * stages + 2 * (stages - 1 - position) + 1 + paired)
     # Chunks kept after so many forwards and backwards, for every step between the first backward and the last forward.
     kept = forwards[:, ahead:] - backwards[:, : total + 1 - ahead]
@@ -84,8 +84,8 @@ def _kept(
 
 
 @lru_cache(maxsize=1024)
-def _order(stages: int, chunks: int, microbatches: int) -> tuple[Floats, Floats]:
-    """How often each chunk is among the first forwards and backwards [chunks, forwards + 1]."""
+def _count_chunks(stages: int, chunks: int, microbatches: int) -> tuple[Floats, Floats]:
+    """Return how often each chunk is among the first forwards and backwards [chunks, forwards + 1]."""
     first = np.arange(0, microbatches, stages)
     groups = np.minimum(stages, microbatches - first)
     chunk = np.concatenate([np.repeat(np.arange(chunks), number) for number in groups])

@@ -24,9 +24,30 @@ import numpy as np
 from engine.executions.arrays import Flags, Floats, Ints
 
 __all__ = [
-    "COMBINED", "COPIES", "DUALPIPE", "DUALPIPE_V", "INTERLEAVED", "ONE_F_ONE_B", "PAIRED", "SCHEDULES", "SPLIT",
-    "V_SHAPED", "ZB_H1", "ZB_V", "activations_in_flight", "among", "copies", "fold", "hops", "idle",
-    "interleaved_where", "makespan", "messages", "overlapped_pairs", "plain_schedule", "refusals",
+    "COMBINED",
+    "COPIES",
+    "DUALPIPE",
+    "DUALPIPE_V",
+    "INTERLEAVED",
+    "ONE_F_ONE_B",
+    "PAIRED",
+    "SCHEDULES",
+    "SPLIT",
+    "V_SHAPED",
+    "ZB_H1",
+    "ZB_V",
+    "activations_in_flight",
+    "among",
+    "chunks_per_rank",
+    "copies",
+    "hops",
+    "idle",
+    "interleaved_where",
+    "makespan",
+    "messages",
+    "overlapped_pairs",
+    "plain_schedule",
+    "refusals",
 ]  # fmt: skip
 
 SCHEDULES: Final = ("1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b")
@@ -38,7 +59,7 @@ V_SHAPED: Final = (ZB_V, DUALPIPE_V)
 PAIRED: Final = (DUALPIPE, DUALPIPE_V, COMBINED)
 """Schedules in which a forward and a backward of two microbatches run together and hide each other's communication."""
 SPLIT: Final = (ZB_H1, ZB_V, DUALPIPE, DUALPIPE_V)
-"""Schedules that compute gradients of weights apart from those of inputs."""
+"""Schedules that compute gradients of weights and of inputs separately."""
 COPIES: Final = 2.0
 """Copies of its parameters that DualPipe holds: stage r in one direction, stage P - 1 - r in the other [copies].
 Source: DeepSeek-V3 (arXiv:2412.19437, section 3.2.1)."""
@@ -48,11 +69,11 @@ Number = Any
 
 
 def among(schedule: Number, chosen: tuple[int, ...]) -> Flags:
-    """Returns where a schedule is one of some.
+    """Return where a schedule is one of the chosen ones.
 
     Args:
         schedule: positions in `SCHEDULES`, of any shape.
-        chosen: some of them, at least one.
+        chosen: positions in `SCHEDULES`, at least one.
     """
     # Two or three comparisons take a tenth of the time of looking them up.
     schedule = np.asarray(schedule)
@@ -62,8 +83,8 @@ def among(schedule: Number, chosen: tuple[int, ...]) -> Flags:
     return np.asarray(found)
 
 
-def _larger(*values: Number) -> Floats:
-    """The largest, row by row."""
+def _row_maximum(*values: Number) -> Floats:
+    """Return the largest value of each row."""
     found = np.asarray(values[0], np.float64)
     for value in values[1:]:
         found = np.maximum(found, value)
@@ -92,9 +113,9 @@ def idle(
     found = others * (f + b + w)
     schedule = np.asarray(schedule)
     if np.any(schedule == ZB_H1):
-        found = np.where(schedule == ZB_H1, others * _larger(f, b, f + b - w), found)
+        found = np.where(schedule == ZB_H1, others * _row_maximum(f, b, f + b - w), found)
     if np.any(schedule == ZB_V):
-        turning = _larger(
+        turning = _row_maximum(
             others * b,
             2.0 * others * (b - w),
             f + (others - 1.0) * w,
@@ -113,10 +134,10 @@ def idle(
 
 
 def overlapped_pairs(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
-    """Returns how many forwards and backwards of a chunk run together on the rank which ends last [pairs].
+    """Return the number of forward-backward pairs of a chunk that overlap on the rank which ends last [pairs].
 
-    Combined 1F1B runs (v - 1) P + 1 chunks beyond those that other ranks wait for before the first pair. Each pair
-    saves what one overlaps: with y seconds for both apart, y - pair.
+    Combined 1F1B runs (v - 1) P + 1 chunks before the first pair, in addition to the chunks that other ranks wait for.
+    Each pair saves its overlap: y - pair, with y seconds for both passes separately.
 
     Args:
         schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
@@ -190,7 +211,7 @@ def activations_in_flight(
 
 
 def copies(schedule: Number) -> Floats:
-    """Returns how often parameters of a stage are held [copies].
+    """Return the number of copies of a stage's parameters [copies].
 
     Args:
         schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
@@ -199,7 +220,7 @@ def copies(schedule: Number) -> Floats:
 
 
 def messages(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
-    """Returns how many messages of activations and gradients pass between ranks in a step, over all ranks [messages].
+    """Return the number of messages of activations and gradients between ranks in a step, over all ranks [messages].
 
     Args:
         schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
@@ -214,12 +235,12 @@ def messages(schedule: Number, stages: Number, microbatches: Number, chunks: Num
 
 
 def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> Floats:
-    """Returns how often the time of one message adds to a step whose messages run beside computation [messages].
+    """Return the number of messages whose time adds to a step, when messages overlap computation [messages].
 
     Holds for equal stages and short messages: 1F1B for any; interleaved up to the shorter of forward and backward,
     where P divides M; combined 1F1B where P divides M (one less for M = P odd); ZB-H1 and ZB-V up to 0.3 f, where M > P
     or M >= 2P - 1; DualPipe and DualPipeV up to about 0.1 f, where P divides M. In 1F1B a round trip holds P
-    microbatches, so each waits for its share of it; what pairs hand on has to be there when the next pair starts.
+    microbatches, so each waits for its share of it; the messages of a pair must arrive before the next pair starts.
 
     Args:
         schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
@@ -240,8 +261,8 @@ def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number)
     return np.asarray(np.where(p > 1, found, 0.0))
 
 
-def fold(schedule: Number) -> Floats:
-    """Returns how many chunks per rank a schedule has, 0 where any number above 1 will do [chunks].
+def chunks_per_rank(schedule: Number) -> Floats:
+    """Return the number of chunks per rank of a schedule, 0 if any number above 1 is possible [chunks].
 
     Args:
         schedule: positions in `SCHEDULES`.
@@ -269,11 +290,10 @@ def interleaved_where(schedule: Number, chunks: Number) -> Ints:
 
 
 def refusals(schedule: Number, stages: Number, microbatches: Number, chunks: Number) -> dict[str, Flags]:
-    """Returns where a schedule does not run, by the code of the reason (`engine.executions.reasons`).
+    """Return where a schedule cannot run, by the code of the reason (`engine.executions.reasons`).
 
-    ZB-H1 has fewer microbatches than ranks to start with; the fixed order of ZB-V is tight from 2P - 1 on; DualPipe
-    asks for twice as many as ranks, an even number of both, DualPipeV for twice as many as ranks; Megatron's combined
-    1F1B for whole groups of as many as there are ranks.
+    Least numbers of microbatches M for P ranks: P with ZB-H1, 2P - 1 with ZB-V, whose fixed order is tight from there
+    on, 2P with DualPipe and DualPipeV. DualPipe also needs even P and M; Megatron's combined 1F1B a multiple of P.
 
     Args:
         schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.
@@ -283,7 +303,7 @@ def refusals(schedule: Number, stages: Number, microbatches: Number, chunks: Num
     """
     schedule = np.asarray(schedule)
     p, m = np.asarray(stages), np.asarray(microbatches)
-    wanted = fold(schedule)
+    wanted = chunks_per_rank(schedule)
     wrong: Flags = np.where(wanted > 0, np.asarray(chunks) != wanted, np.asarray(chunks) < 2)
     # Of several chunks, 1F1B is interleaved.
     wrong = wrong & (schedule != ONE_F_ONE_B)

@@ -89,7 +89,7 @@ def block_level(case: Case, p: Parameters) -> BlockLevel:
         p: parameters of a calibration.
     """
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
-    present = [kind for kind, number in zip(KINDS, _blocks(case), strict=True) if np.any(number > 0)]
+    present = [kind for kind, number in zip(KINDS, _model_blocks(case), strict=True) if np.any(number > 0)]
     both = ends(case, rates, p)
     if np.all(case.model.experts > 0) or not any(kind.experts for kind in present):
         return BlockLevel(blocks(case, rates, p, present), both)
@@ -109,8 +109,8 @@ def block_level(case: Case, p: Parameters) -> BlockLevel:
 
 
 @once_per_case
-def _blocks(case: Case) -> tuple[Floats, ...]:
-    """Blocks of every kind of the whole model."""
+def _model_blocks(case: Case) -> tuple[Floats, ...]:
+    """Return the blocks of every kind of the whole model."""
     return blocks_by_kind(case.model)
 
 
@@ -124,12 +124,12 @@ def _with_experts(case: Case) -> tuple[npt.NDArray[np.intp], Case]:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Microbatches through the pipeline, arrays [rows].
+    """All microbatches through the pipeline, arrays [rows].
 
-    Per stage that may be the slowest: its blocks, what its ends add per microbatch [s], how long it waits for messages
-    [s], and what it does per microbatch. `total` is the sum over all stages. The slowest stage is the one through which
-    the longest `path` goes. `gathers` are of one block of each kind; `messages` is what messages add beside the path
-    [s].
+    Per stage that may be the slowest: its blocks, the time of its ends per microbatch [s], its wait for messages
+        [s], and its load per microbatch. `total` is the sum over all stages. The slowest stage is the one on the
+        longest `path`. `gathers` are of one block of each kind; `messages` is the time of messages in addition to the
+        path [s].
     """
 
     case: Case
@@ -152,7 +152,7 @@ class Flow:
     @property
     def slowest(self) -> Floats:
         """Seconds per microbatch of the slowest stage, overlapped pairs as such [s]."""
-        return longest(self.loads)
+        return busiest_stage_time(self.loads)
 
     @property
     def saved(self) -> Floats:
@@ -170,8 +170,8 @@ class Flow:
         return found
 
 
-def longest(loads: Sequence[Load]) -> Floats:
-    """Returns the seconds per microbatch of the stage that does most, overlapped pairs as such [rows] [s].
+def busiest_stage_time(loads: Sequence[Load]) -> Floats:
+    """Return the seconds per microbatch of the busiest stage, with overlapped pairs [rows] [s].
 
     Args:
         loads: loads of the stages [rows] [s].
@@ -180,20 +180,20 @@ def longest(loads: Sequence[Load]) -> Floats:
 
 
 def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool = True) -> Flow:
-    """Returns all microbatches of every row through the pipeline from its blocks [rows] [s].
+    """Return the flow of all microbatches of every row through the pipeline, from its blocks [rows] [s].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         level: blocks and ends of every row [s].
         p: parameters of a calibration.
-        split: whether `level` tells forward and backward apart; without, a time that no such split exceeds.
+        split: whether `level` has forward and backward separately; otherwise an upper bound over all splits.
     """
     layout, software = case.layout, case.software
     rates = sustained_rates(case.accelerator, software.age_years, p)
     message = message_time(case, rates, p)
     sharded = np.any(layout.fully_sharded)
     tiers = data_tiers(case, rates) if sharded else ()
-    gathers = _gathers(case, level, rates, p, tiers, split=split)
+    gathers = _block_gathers(case, level, rates, p, tiers, split=split)
     per = {
         kind: block.forward + block.backward + gathers[kind].forward + gathers[kind].backward
         for kind, block in level.kinds.items()
@@ -206,7 +206,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     one = layout.pipeline_par == 1
     none: Floats = np.zeros(())
     stages = slowest_stages(case)
-    edges = (*_edges(case, level, gather), *[none] * (len(stages) - ENDS))
+    edges = (*_edge_times(case, level, gather), *[none] * (len(stages) - ENDS))
     # Stages between others wait for messages on both sides, the first and the last on one.
     blocking = (layout.pipeline_interleaving == 1) & (software.overlap_pipeline == 0)
     wait = np.where(blocking, software.messages * message, 0.0)
@@ -214,14 +214,14 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     times = tuple(
         of_kinds(stage.blocks, per) + edge + late for stage, edge, late in zip(stages, edges, waits, strict=True)
     )
-    everywhere = _blocks(case)
+    everywhere = _model_blocks(case)
     ends_of_all = level.ends.embedding + level.ends.head + gather * np.where(one, 1.0, 2.0)
     total = of_kinds(everywhere, per) + ends_of_all + wait * (layout.pipeline_par - 1.0)
     parts = _Parts(case, level, gathers, split)
     loads = tuple(
         parts.load(number, stage.blocks, time, edge, late, before)
         for number, (stage, time, edge, late, before) in enumerate(
-            zip(stages, times, edges, waits, _before(stages, per, times, edges, wait, total), strict=True)
+            zip(stages, times, edges, waits, _times_before(stages, per, times, edges, wait, total), strict=True)
         )
     )
     of_all = parts.load(None, everywhere, total, ends_of_all, wait * (layout.pipeline_par - 1.0), none)
@@ -230,8 +230,8 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     return Flow(case, stages, edges, waits, loads, of_all, gathers, gather, message, path, shown)
 
 
-def _edges(case: Case, level: BlockLevel, gather: Floats) -> tuple[Floats, Floats]:
-    """What the ends of the model add to the first and the last stage per microbatch [s]."""
+def _edge_times(case: Case, level: BlockLevel, gather: Floats) -> tuple[Floats, Floats]:
+    """Return the time per microbatch that the ends of the model add to the first and the last stage [s]."""
     embedding, head, one = level.ends.embedding, level.ends.head, case.layout.pipeline_par == 1
     first = embedding + np.where(one, head, 0.0) + gather
     last = head + np.where(one, embedding, 0.0) + gather
@@ -244,7 +244,7 @@ def _edges(case: Case, level: BlockLevel, gather: Floats) -> tuple[Floats, Float
     return first, last
 
 
-def _before(
+def _times_before(
     stages: Sequence[Stage],
     per: Mapping[Kind, Floats],
     times: Sequence[Floats],
@@ -252,7 +252,7 @@ def _before(
     wait: Floats,
     total: Floats,
 ) -> tuple[Floats, ...]:
-    """What all stages before each of some do per microbatch [s]."""
+    """Return the time per microbatch of all stages before each of these stages [s]."""
     between = (
         of_kinds(stage.before, per) + edges[0] + wait * np.maximum(stage.position - 0.5, 0.0) for stage in stages[ENDS:]
     )
@@ -260,7 +260,7 @@ def _before(
 
 
 class _Parts:
-    """What of the blocks of a stage is forward, gradients of weights, and saved by overlapped pairs."""
+    """Parts of the blocks of a stage: forward, gradients of weights, and time saved by overlapped pairs."""
 
     def __init__(self, case: Case, level: BlockLevel, gathers: Mapping[Kind, Gathers], split: bool) -> None:
         schedule = case.layout.schedule
@@ -306,7 +306,7 @@ def of_kinds(numbers: Sequence[Floats], each: Mapping[Kind, Floats]) -> Floats:
     return np.zeros(()) if found is None else found
 
 
-def _gathers(
+def _block_gathers(
     case: Case, level: BlockLevel, rates: Rates, p: Parameters, tiers: Sequence[Tier], *, split: bool
 ) -> dict[Kind, Gathers]:
     local = local_weights(case)
@@ -321,10 +321,10 @@ def _gathers(
 
 @dataclass(frozen=True, slots=True)
 class OffloadedFlow:
-    """Weights or kept activations through the link to the second memory tier, arrays [rows].
+    """Offloaded weights or kept activations on the link to the second memory tier, arrays [rows].
 
-    `forward` and `backward` are what it adds to a step [s], `slowest` the slowest stage with it, per microbatch [s],
-    `bandwidth` the rate of the link that would add nothing [bytes/s], infinite where nothing can hide it.
+    `forward` and `backward` are its additions to a step [s], `slowest` the slowest stage with it, per microbatch [s],
+    `bandwidth` the rate of the link that would add nothing [bytes/s], infinite if nothing can hide it.
     """
 
     forward: Floats
@@ -373,12 +373,13 @@ def offloaded_flow(
             saved[kind] = np.where(paired, np.maximum(computing[0] + computing[1] + both[kind] - pair, 0.0), 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             needed = np.fmax(needed, np.fmax(moved[0] / computing[0], moved[1] / computing[1]))
-    everywhere = _blocks(case)
+    everywhere = _model_blocks(case)
     loads = [
-        _later(load, stage.blocks, forwards, both, saved) for load, stage in zip(flow.loads, flow.stages, strict=True)
+        _lengthen_load(load, stage.blocks, forwards, both, saved)
+        for load, stage in zip(flow.loads, flow.stages, strict=True)
     ]
     first, last, *others = loads
-    total = _later(flow.total, everywhere, forwards, both, saved)
+    total = _lengthen_load(flow.total, everywhere, forwards, both, saved)
     last = replace(last, before=total.whole - last.whole)
     others = [
         replace(load, before=load.before + of_kinds(stage.before, both))
@@ -389,18 +390,18 @@ def offloaded_flow(
     added = np.maximum(path.seconds - flow.path.seconds, 0.0)
     late_whole = of_kinds(everywhere, both)
     share = of_kinds(everywhere, forwards) / np.where(late_whole > 0, late_whole, 1.0)
-    return OffloadedFlow(added * share, added * (1.0 - share), longest(loads), np.asarray(needed))
+    return OffloadedFlow(added * share, added * (1.0 - share), busiest_stage_time(loads), np.asarray(needed))
 
 
-def _later(
+def _lengthen_load(
     load: Load,
     blocks: Sequence[Floats],
     forwards: Mapping[Kind, Floats],
     both: Mapping[Kind, Floats],
     saved: Mapping[Kind, Floats] | None,
 ) -> Load:
-    """The load of a stage whose blocks take longer by so much forward, and in both passes, and of which overlapped
-    pairs save so much [s]."""
+    """Return the load of a stage whose blocks take longer by `forwards` forward and by `both` in both passes, and whose
+    overlapped pairs save `saved` [s]."""
     return replace(
         load,
         whole=load.whole + of_kinds(blocks, both),

@@ -1,10 +1,10 @@
-"""Which blocks each stage of a pipeline holds, by kind, and which stages can be the slowest or the fullest.
+"""Blocks of each pipeline stage by kind, and the stages that can be the slowest or the fullest.
 
 A model's blocks are of up to four kinds: a dense feed-forward layer or experts, attention to everything or within a
 window. Their order is data of the model: leading dense blocks, experts in every n-th, full attention in every n-th.
-Stages are cut from that order, so what a stage holds is counted, never averaged.
+Stages are cut from that order, so the blocks of a stage are counted, never averaged.
 
-How many blocks a chunk holds is for `layouts` to say. With interleaving, chunk c of stage i is the (c p + i)-th of p v
+`layouts` has the number of blocks of a chunk. With interleaving, chunk c of stage i is the (c p + i)-th of p v
 (Narayanan et al., arXiv:2104.04473, section 2.2). In the shape of a V, stage i has the chunks i and 2 p - 1 - i of 2 p,
 so that the first has both ends of the model (Qi et al., arXiv:2405.15362). In both directions, stage i has the chunks i
 and p - 1 - i of p, each for half of the microbatches, so that it counts as having half of either (DualPipe,
@@ -64,22 +64,22 @@ KINDS: tuple[Kind, ...] = (Kind(False, False), Kind(False, True), Kind(True, Fal
 
 
 ENDS = 2
-"""How many of `slowest_stages` and `fullest_stages` are ends of the pipeline [stages]: the first and the last stand
-first. Source: the order in which this module lists them."""
+"""Number of stages at the beginning of `slowest_stages` and `fullest_stages` that are ends of the pipeline [stages]:
+the first and the last. Source: the order in which this module lists them."""
 
 
 LOOP, TURN, BOTH = range(3)
-"""Where the chunks of a stage are in the model: every p-th; there and back; from either end."""
+"""Placements of a stage's chunks in the model: every p-th; there and back; from either end."""
 PLACEMENTS = np.array([LOOP] * len(SCHEDULES), np.float64)
 PLACEMENTS[[*V_SHAPED]], PLACEMENTS[DUALPIPE] = TURN, BOTH
-"""Where a schedule places its chunks, by its position in `schedules.SCHEDULES`."""
+"""Placement of the chunks by a schedule's position in `schedules.SCHEDULES`."""
 
 
 class Stage(NamedTuple):
-    """A stage of every row: its position from 0, its blocks by kind and those of all stages before it; arrays [rows] or
-    plain numbers.
+    """Stage of every row: its position from 0, its blocks by kind and the blocks of all stages before it; arrays [rows]
+    or plain numbers.
 
-    A row that has no such stage has one without blocks.
+    For a row without this stage, it has no blocks.
     """
 
     position: Floats
@@ -142,14 +142,14 @@ def fewest_held(model: ModelShapes, stages: Ints, chunks: Ints, schedule: Ints, 
 
 @once_per_case
 def slowest_stages(case: Case) -> tuple[Stage, ...]:
-    """Returns stages of which one is the slowest, whatever each kind of block takes.
+    """Return stages of which one is the slowest, for any times of the kinds of blocks.
 
-    They are the first, the last, and those between them that no other exceeds in every kind of block.
+    They are the first, the last, and the stages between them that no other exceeds in every kind of block.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
-    return _stages(case, _slowest)
+    return _build_stages(case, _slowest_positions)
 
 
 @once_per_case
@@ -171,7 +171,9 @@ def pace_of(case: Case) -> Floats:
     found = [
         pace(Pattern(*numbers), stages, chunks, number_of_layout, Work(head, dense, experts), schedule == COMBINED)
         if (number_of_layout != EVEN or Pattern(*numbers).predictions)
-        and stages > 1 and chunks > 1 and schedule in (INTERLEAVED, COMBINED)
+        and stages > 1
+        and chunks > 1
+        and schedule in (INTERLEAVED, COMBINED)
         else 1.0
         for stages, chunks, schedule, number_of_layout, head, dense, experts, *numbers in keys
     ]
@@ -180,15 +182,15 @@ def pace_of(case: Case) -> Floats:
 
 @once_per_case
 def fullest_stages(case: Case) -> tuple[Stage, ...]:
-    """Returns stages of which one is the fullest, whatever each kind of block takes.
+    """Return stages of which one is the fullest, for any sizes of the kinds of blocks.
 
-    They are the first, the last, and those between them that hold more of some kind than every stage before, which
+    They are the first, the last, and the stages between them with more of some kind than every stage before, which
     keeps more microbatches.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
-    return _stages(case, _fullest)
+    return _build_stages(case, _fullest_positions)
 
 
 @lru_cache(maxsize=4096)
@@ -225,13 +227,17 @@ def blocks_of_stages(
 
 
 @lru_cache(maxsize=4096)
-def _slowest(pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work) -> tuple[int, ...]:
+def _slowest_positions(
+    pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work
+) -> tuple[int, ...]:
     blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
-    return _maximal(blocks, stages, of_first=False) if layout == EVEN else _not_covered(blocks)
+    return _maximal_positions(blocks, stages, of_first=False) if layout == EVEN else _not_covered(blocks)
 
 
 @lru_cache(maxsize=4096)
-def _fullest(pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work) -> tuple[int, ...]:
+def _fullest_positions(
+    pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work
+) -> tuple[int, ...]:
     # A window changes nothing of what a block keeps.
     blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
     held = np.array([blocks[0] + blocks[1], blocks[2] + blocks[3]])
@@ -239,11 +245,11 @@ def _fullest(pattern: Pattern, stages: int, chunks: int, placement: int, layout:
         # Which chunk has them matters, too: a stage keeps the first ones longest.
         each = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(len(KINDS), chunks, stages)
         held = np.concatenate([held, each[0] + each[1], each[2] + each[3]])
-    return _maximal(held, stages, of_first=True)
+    return _maximal_positions(held, stages, of_first=True)
 
 
-def _maximal(blocks: npt.NDArray[Any], stages: int, *, of_first: bool) -> tuple[int, ...]:
-    """The first stage, the last, and those between that hold more of something than each stage kept before them.
+def _maximal_positions(blocks: npt.NDArray[Any], stages: int, *, of_first: bool) -> tuple[int, ...]:
+    """Return the first stage, the last, and the stages between with more of some kind than each stage kept before them.
 
     of_first: whether the first stage counts among those before: it keeps most, but does not wait on both sides.
     """
@@ -259,10 +265,11 @@ def _maximal(blocks: npt.NDArray[Any], stages: int, *, of_first: bool) -> tuple[
 
 
 def _not_covered(blocks: npt.NDArray[Any]) -> tuple[int, ...]:
-    """The first stage, the last, and those between whose path may be the longest, whatever each kind of block takes.
+    """Return the first stage, the last, and the stages between that can have the longest path, for any times of the
+    kinds of blocks.
 
-    A path of 1F1B is no longer than that by a later stage with as much or more of every kind, where none between the
-    two has more than the earlier: what the later waits for less, the others have done before it.
+    A path of 1F1B is no longer than the path through a later stage with as much or more of every kind, if no stage
+        between the two has more than the earlier: the work of the stages between replaces the shorter wait.
     """
     inner, stages = [], blocks.shape[1]
     for stage in range(stages - 2, 0, -1):
@@ -278,7 +285,7 @@ def _not_covered(blocks: npt.NDArray[Any]) -> tuple[int, ...]:
 
 
 def alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp], tuple[int, ...]]:
-    """Returns distinct combinations of whole numbers, which of them each row has, and the shape of the rows.
+    """Return the distinct combinations of whole numbers, the combination of each row, and the shape of the rows.
 
     Args:
         columns: whole numbers, plain or arrays that broadcast to [rows].
@@ -317,7 +324,9 @@ def layout_of(case: Case) -> Floats:
     return found if found.any() else np.zeros(())
 
 
-def _stages(case: Case, choose: Callable[[Pattern, int, int, int, int, Work], tuple[int, ...]]) -> tuple[Stage, ...]:
+def _build_stages(
+    case: Case, choose: Callable[[Pattern, int, int, int, int, Work], tuple[int, ...]]
+) -> tuple[Stage, ...]:
     layout, cut = case.layout, layout_of(case)
     # What blocks and head do matters to one layout only.
     work = work_of(case.model) if np.any(cut == BALANCED) else tuple(map(np.asarray, UNWEIGHED))

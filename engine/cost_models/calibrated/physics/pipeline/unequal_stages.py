@@ -1,9 +1,10 @@
-"""Pipelines whose stages are not equal: which of them sets the pace, and how long it waits for the others.
+"""Pipelines with unequal stages: the stage that sets the pace, and its wait for the others.
 
-1F1B and ZB-H1 take the longest of a path through every stage: until it starts, its own work, what it waits for while
-others fill and drain, until the first stage ends. A slow early stage works while others fill and drain, so the slowest
+1F1B and ZB-H1 take the longest of a path through every stage: the time until it starts, its own work, its wait while
+others fill and drain, and the time until the first stage ends. A slow early stage works while others fill and drain, so
+the slowest
 stage is not taken to be the last. For the other schedules the slowest stage has the steady state and the mean of all
-others fills and drains; that is exact for equal stages, and too long by some percent at most where they differ.
+others fills and drains; that is exact for equal stages, and at most a few percent too long for unequal ones.
 
 Sources: the steady state and its ends, the calibration study on 1,147 measured rows; interleaving, Narayanan et al.
 2021 (arXiv:2104.04473, section 2.2); paths through unequal stages, stated by us, never longer than a replay of the
@@ -43,6 +44,7 @@ from engine.executions.arrays import Columns, Flags
 
 __all__ = ["CriticalPath", "Load", "critical_path", "message_time", "messages_time", "pairs_per_stage"]
 
+
 def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
     """Returns the seconds of one message of activations between neighbouring stages [rows] [s]; 0 without a pipeline.
 
@@ -62,8 +64,8 @@ def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a stage does per microbatch, arrays [rows] [s]: all of it; forward; gradients of weights; what of it
-    overlapped pairs save; and all that the stages before it do."""
+    """Load of a stage per microbatch, arrays [rows] [s]: all of its work; forward; gradients of weights; time saved by
+    overlapped pairs; and the work of all stages before it."""
 
     whole: Floats
     forward: Floats
@@ -77,17 +79,17 @@ class Load:
         Args:
             rows: positions of the rows [rows].
         """
-        return _taken(self, rows)
+        return _take_rows(self, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pipelines:
-    """What paths read of pipelines, whatever their stages do, arrays [rows].
+    """Properties of pipelines that paths depend on, apart from the loads of their stages, arrays [rows].
 
     A pipeline has `stages`, of which a chunk is the share `each`, and runs `microbatches`. Its slowest stage works at
-    `steady` of them, those included that are missing for whole groups, and takes `pace` times as long for each as its
-    blocks do; see `critical_path`. Forward and backward of `pairs` of them overlap. `early` tells which run 1F1B in
-    several stages, `further` which run neither it nor the interleaved schedule.
+    `steady` of them, including the ones missing for whole groups, and takes `pace` times as long for each as its blocks
+    do; see `critical_path`. Forward and backward of `pairs` of them overlap. `early` is True for 1F1B in several
+    stages, `further` for schedules other than 1F1B and interleaved.
     """
 
     stages: Floats
@@ -102,8 +104,8 @@ class _Pipelines:
 
 
 @once_per_case
-def _pipelines(case: Case) -> _Pipelines:
-    """The pipelines of a case."""
+def _describe_pipelines(case: Case) -> _Pipelines:
+    """Return the pipelines of a case."""
     layout, microbatches = case.layout, case.microbatches
     stages, each, schedule = layout.pipeline_par, 1.0 / layout.pipeline_interleaving, layout.schedule
     missing = np.mod(-microbatches, stages)
@@ -124,8 +126,9 @@ def _pipelines(case: Case) -> _Pipelines:
 class CriticalPath:
     """All microbatches through the pipeline, arrays [rows].
 
-    `seconds` in all without messages that fill it [s], `late` those of them in which every microbatch waits for a round
-    trip [s]; `critical` is the stage whose path is the longest; `total` the time per microbatch of all stages, not less
+    `seconds` in all without messages that fill it [s], `late` the part of them in which every microbatch waits for a
+    round trip [s]; `critical` is the stage whose path is the longest; `total` the time per microbatch of all stages,
+    not less
     than that of one [s].
     """
 
@@ -154,10 +157,10 @@ def critical_path(
         total: the sum over all stages [rows] [s].
         positions: positions of the stages, from 0 [rows].
         message: seconds of one message [rows] [s].
-        split: whether `loads` say what of them is forward and gradients of weights; without, no path is longer than
-            with any such shares.
+        split: whether `loads` have forward and gradients of weights separately; otherwise an upper bound over all
+            shares.
     """
-    pipelines = _pipelines(case)
+    pipelines = _describe_pipelines(case)
     # A stage alone waits for nobody, not even for what rounding leaves.
     slowest, critical = loads[0].whole, np.zeros(np.shape(loads[0].whole), np.intp)
     for number, load in enumerate(loads[1:], 1):
@@ -175,25 +178,29 @@ def critical_path(
     elif apart.any():
         rows, critical = np.flatnonzero(apart), np.broadcast_to(critical, apart.shape).copy()
         seconds[rows], critical[rows] = _longest_path(
-            _taken(pipelines, rows), [load.take(rows) for load in loads], total.take(rows), _at(whole, rows),
-            [_at(position, rows) for position in positions], split=split,
-        )  # fmt: skip
+            _take_rows(pipelines, rows),
+            [load.take(rows) for load in loads],
+            total.take(rows),
+            _index_rows(whole, rows),
+            [_index_rows(position, rows) for position in positions],
+            split=split,
+        )
     late: Floats = np.zeros(())
     beside = pipelines.early & (case.software.overlap_pipeline > 0)
     if split and np.any(beside):
-        late = np.where(beside, _late(case, whole, message, seconds), 0.0)
+        late = np.where(beside, _late_messages(case, whole, message, seconds), 0.0)
         seconds = seconds + late
     return CriticalPath(seconds, late, critical, whole)
 
 
-def _at(values: Floats, rows: npt.NDArray[np.intp]) -> Floats:
-    """Some rows of an array; a number stays as it is."""
+def _index_rows(values: Floats, rows: npt.NDArray[np.intp]) -> Floats:
+    """Return some rows of an array; a number is returned unchanged."""
     return np.asarray(values[rows] if np.ndim(values) else values)
 
 
-def _taken(table: Columns, rows: npt.NDArray[np.intp]) -> Columns:
-    """Some rows of a dataclass of arrays; numbers stay as they are."""
-    return type(table)(*(_at(getattr(table, name), rows) for name in table.__dataclass_fields__))
+def _take_rows(table: Columns, rows: npt.NDArray[np.intp]) -> Columns:
+    """Return some rows of a dataclass of arrays; numbers are unchanged."""
+    return type(table)(*(_index_rows(getattr(table, name), rows) for name in table.__dataclass_fields__))
 
 
 def _longest_path(
@@ -303,11 +310,11 @@ def _split_path(pipelines: _Pipelines, load: Load, total: Load, first: Load, pos
     )
 
 
-def _late(case: Case, whole: Floats, message: Floats, seconds: Floats) -> Floats:
-    """What messages beside computation add to a path of so many seconds [s].
+def _late_messages(case: Case, whole: Floats, message: Floats, seconds: Floats) -> Floats:
+    """Return the time that messages add to a path of `seconds`, when they overlap computation [s].
 
-    Where a layout leaves the first stages most to do, the path is shorter than that of equal stages without any
-    message, so that messages of a round trip are all that can be late.
+    If a layout gives the first stages most work, the path is shorter than with equal stages and no messages, so only
+    the messages of a round trip can be late.
     """
     trips = _round_trips(case, whole, message)
     found = np.maximum(trips - seconds, 0.0)
@@ -318,7 +325,8 @@ def _late(case: Case, whole: Floats, message: Floats, seconds: Floats) -> Floats
 
 
 def _round_trips(case: Case, whole: Floats, message: Floats) -> Floats:
-    """Seconds of 1F1B with messages beside computation, if stages were equal, without those that fill it [s].
+    """Return the seconds of 1F1B with messages that overlap computation, for equal stages, without the messages that
+    fill the pipeline [s].
 
     A round trip of the pipeline holds p microbatches, so that each takes its share of one at least.
     """
