@@ -1,4 +1,4 @@
-"""One job while a workload is replayed: where it runs, what it has done, and when it is through."""
+"""State of one job during the replay of a workload: its placement, progress and completion."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["ReplayedJob"]
 class ReplayedJob:
     """A job and its state.
 
-    `placement` is what it runs on, empty while it waits; `pause` is what is left of the stop after a change [s];
-    `progress` the seconds done of the iteration under way; `clock` its own time [s]. `restarts` is None until it was
-    placed once.
+    `placement` is empty while the job waits; `pause` is the rest of the downtime after a change [s]; `progress` the
+    elapsed time of the current iteration [s]; `clock` its own time [s]. `restarts` counts placements, None before the
+    first.
     """
 
     job: Job
@@ -39,7 +39,7 @@ class ReplayedJob:
 
     @property
     def changes(self) -> int:
-        """Returns how often the job was placed anew, 0 before it first was."""
+        """Returns the number of placements after the first one."""
         return self.restarts or 0
 
     def seconds(self) -> float:

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 SLOW_NETWORK: Final = 2.0
-"""Bandwidth of gradient exchange at any bandwidth level but 0, whatever the level [MiB/ms]."""
+"""Bandwidth of gradient exchange at every bandwidth level except 0 [MiB/ms]."""
 
 BETWEEN_NODES: Final = 20.0
 """Bandwidth between nodes that the 3D family counts with [MiB/ms]."""
@@ -81,7 +81,7 @@ class IterationTerms:
     backward: Floats
     """The backward pass alone, as if nothing overlapped with it."""
     synchronisation: Floats
-    """What gradient exchange adds to it."""
+    """Time that gradient exchange adds to it."""
     tensor: Floats
     """Exchange of tensor parallel ranks."""
     pipeline: Floats

@@ -48,7 +48,7 @@ class Variant(Protocol):
         """
 
     def figures(self, card: ModelCard, plans: PlanTable) -> PlanFigures:
-        """Returns what it says of plans.
+        """Returns figures of plans.
 
         Args:
             card: of the model.
