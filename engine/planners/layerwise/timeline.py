@@ -34,10 +34,10 @@ class Timeline:
 
 
 def timeline(works: Sequence[Work], count: int) -> Timeline:
-    """Returns the passes of `count` microbatches through stages, transfers between them included.
+    """Returns the passes of `count` microbatches through stages, including the transfers between them.
 
     Args:
-        works: seconds of the passes of each stage, those of network stages between them.
+        works: seconds of the passes of each stage, with network stages in between.
         count: microbatches of a step.
     """
     stages = len(works)
