@@ -1,4 +1,4 @@
-"""The best plan under one set of limits, with runners-up and the reason for which every other plan is rejected."""
+"""The best plan under one set of limits, with runners-up and the reason why every other plan is rejected."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ElasticPlan(Plan):
     """The best plan under the limits of its problem.
 
     `name` is the plan itself; `table` has one row for every plan that was looked at, the best first: figures, the parts
-    of the iteration [ms], and the reason for which it is not the answer.
+    of the iteration [ms], and the reason why it was not chosen.
     """
 
     name: PlanName = field(default_factory=PlanName)

@@ -149,7 +149,7 @@ def plan_table(
 
 
 def data_parallel_plans(card: ModelCard, gpus: int, atom_limits: bool = True) -> list[tuple[PlanName, str]]:
-    """Returns the six plans of the data-parallel family, each with the reason for which it may not run or an empty
+    """Returns the six plans of the data-parallel family, each with the reason why it may not run or an empty
     text.
 
     Args:

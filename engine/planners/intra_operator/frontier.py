@@ -1,12 +1,12 @@
 """The best sequences of vectors under every memory limit at once, layer by layer.
 
-What a layer costs depends on the layers before it through one of few states only. So the best sequences that end in a
-state are those that no other has both less memory and less time than: a Pareto frontier per state, extended layer by
-layer, is exact, without buckets of memory. What layers need only while they are at work is the most of any of them: it
-is searched under a limit, one after the other.
+The cost of a layer depends on the layers before it through one of few states only. So the best sequences that end in a
+state are its Pareto-optimal ones in memory and time: a frontier per state, extended layer by layer, is exact, without
+buckets of memory. Memory needed only while a layer is at work counts once, as the maximum over layers: the search runs
+under a limit of it, one limit after the other.
 
-Where a frontier of one state has more points than `MOST_POINTS`, those are left out that gain least over one of no more
-memory. Costs of further layers are the same for both, so that what is lost adds up over layers to a bound that holds
+Where a frontier of one state has more points than `MOST_POINTS`, the points that gain least over one of no more memory
+are left out. Costs of further layers are the same for both, so that the losses add up over layers to a bound that holds
 for every limit.
 
 Source: CFP, search over segments (published README); the frontier instead of buckets is ours.
@@ -44,8 +44,8 @@ MOST_AT_ONCE: Final = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Thinned:
-    """Where points of a frontier were left out: from which layer on, of how many at most, and by how much a plan may
-    be slower for it than the best under the same limit [s]."""
+    """Points left out of a frontier: from which layer on, at most how many, and by how much a plan may be slower for it
+    than the best under the same limit [s]."""
 
     layer: int
     points: int
@@ -69,9 +69,9 @@ def frontier_of(order: Sequence[LayerCosts], mesh: Mesh, compute: float) -> Fron
     Args:
         order: costs of the layers, from the first.
         mesh: that shares them.
-        compute: what is the same for all plans [s].
+        compute: seconds that all plans share [s].
     """
-    every = _useful(order, mesh)
+    every = _useful_limits(order, mesh)
     caps = working_caps(every, MOST_CAPS)
     seconds_of = {each.name: each.seconds(mesh) for each in {one.name: one for one in order}.values()}
     searches = [_Layers(order, seconds_of, cap) for cap in caps]
@@ -92,8 +92,9 @@ def frontier_of(order: Sequence[LayerCosts], mesh: Mesh, compute: float) -> Fron
     return Frontier(table, thinned, len(caps) if len(caps) < len(every) else 0)
 
 
-def _useful(order: Sequence[LayerCosts], mesh: Mesh) -> Floats:
-    """What vectors need at work that are best under some limits, and no less than some layer needs at least."""
+def _useful_limits(order: Sequence[LayerCosts], mesh: Mesh) -> Floats:
+    """Returns the working memory of vectors that are best under some limit, but at least the least that some layer
+    needs."""
     least, found = 0.0, [np.zeros(0)]
     for each in {one.name: one for one in order}.values():
         seconds = each.seconds(mesh)
@@ -178,14 +179,14 @@ class _Layers:
                     summed[0].ravel()[keep], np.maximum(points.working[at], working[vector]), summed[1].ravel()[keep],
                     np.full(len(keep), source, np.int64), at, vector,
                 )  # fmt: skip
-                best = new if best is None else _joined(best, new)
+                best = new if best is None else _join_points(best, new)
         return best
 
     def _without_hopeless(
         self, points: Mapping[int, _Points], after: LayerCosts, seconds: Floats
     ) -> dict[int, _Points]:
-        """The points without those that some point of another state is better than whatever the next layer does: with
-        the most that it may take more from there, it has no more memory and no more time."""
+        """Returns the points without hopeless ones: some point of another state has no more memory and time even with
+        the most that the next layer may add from there."""
         found = dict(points)
         usable = [after.possible & (each <= self.cap) for each in after.working]
         for state in points:
@@ -202,7 +203,8 @@ class _Layers:
         return {state: each for state, each in found.items() if len(each.memory)}
 
     def _thin(self, points: _Points, number: int) -> tuple[_Points, float]:
-        """The points, or where there are too many those that gain most, and what is lost without the others [s]."""
+        """Returns the points, reduced to the ones that gain most if there are too many, and the loss without the others
+        [s]."""
         count = len(points.memory)
         if count <= MOST_POINTS:
             return points, 0.0
@@ -237,6 +239,6 @@ class _Layers:
         return tuple(reversed(found))
 
 
-def _joined(one: _Points, other: _Points) -> _Points:
+def _join_points(one: _Points, other: _Points) -> _Points:
     both = _Points(*(np.concatenate([getattr(one, name), getattr(other, name)]) for name in POINT))
     return both.taken(undominated(both.memory, both.seconds))

@@ -253,7 +253,7 @@ def _largest_block(states: States, problem: LayerwiseProblem, best: Candidate) -
 
 
 def _with_reason(candidate: Candidate, best: float) -> Candidate:
-    """A candidate with the reason for which it is not the answer."""
+    """Returns a candidate with the reason why it was not chosen."""
     if candidate.value is None:
         return candidate
     slower = best / candidate.value - 1
