@@ -1,4 +1,4 @@
-"""What a system is: processors, two memory tiers and a list of networks, with where every number comes from.
+"""Schema of a system: processors, two memory tiers and a list of networks, with the source of every number.
 
 Validation aliases are Calculon's keys: one schema reads both formats, ours by name and Calculon's by alias.
 """
@@ -88,7 +88,7 @@ class Processor(_Entity):
 
 
 class Memory(_Entity):
-    """A memory tier. Capacity 0 means that there is none: bandwidth may then be 0 too, and nothing is ever moved."""
+    """A memory tier. Capacity 0 means no such tier: bandwidth may then be 0 too, and nothing is ever moved."""
 
     capacity_gib: Annotated[float, Number(0, 1e15)] = Field(validation_alias="GiB", serialization_alias="GiB")
     """Capacity [2**30 bytes]."""
@@ -117,7 +117,7 @@ def _pair_as_object(value: Any) -> Any:
 
 
 class Operation(_Entity):
-    """How many bytes a collective among n processors moves over a network: `s * scalar * (1 + offset / n)`."""
+    """Bytes that a collective among n processors moves over a network: `s * scalar * (1 + offset / n)`."""
 
     scalar: Annotated[float, Number(1e-9, 1e9)]
     offset: Annotated[float, Number(-2, 1e9)] | None = None
@@ -149,19 +149,19 @@ class Network(_Entity):
         Mapping[str, Annotated[Operation, BeforeValidator(_pair_as_object)]], AfterValidator(_all_operations)
     ] = Field(validation_alias="ops", serialization_alias="ops")
     must_be_filled: bool
-    """Whether the parallelism placed here has to divide `size`."""
+    """True if the parallelism placed here must divide `size`."""
     processor_usage: Annotated[float, Number(0, 1 - 1e-9)]
     """Share of the processor's compute that communication takes while it overlaps with computation."""
 
 
-def _datatypes(engines: Mapping[str, Processor]) -> Mapping[str, Processor]:
+def _check_datatypes(engines: Mapping[str, Processor]) -> Mapping[str, Processor]:
     if not engines:
         raise PydanticCustomError("refused", "has no datatype; it must have at least one, such as 'float16'")
     return FrozenDict(engines)
 
 
 Engines = Annotated[
-    Mapping[Annotated[str, Text(40, shortest=1)], Processor], Field(max_length=64), AfterValidator(_datatypes)
+    Mapping[Annotated[str, Text(40, shortest=1)], Processor], Field(max_length=64), AfterValidator(_check_datatypes)
 ]
 
 
@@ -171,7 +171,7 @@ class Assumption(_Entity):
     field: Annotated[str, Text(200, shortest=1)]
     """Path into the system, such as "networks.0.efficiency"; * stands for every key or index."""
     basis: Annotated[str, Text(2_000, shortest=1)]
-    """Where the value comes from."""
+    """Source of the value."""
 
 
 class Accelerator(_Entity):
@@ -190,12 +190,12 @@ class Accelerator(_Entity):
     clock_ghz: Annotated[float, Number(1e-3, 1e3)] | None = None
     """Boost clock of these [1e9 / s]."""
     fused_attention: Annotated[bool, Field(exclude_if=bool)] = True
-    """Whether frameworks have attention in one kernel for it, as FlashAttention is; without, they write out the scores
-    unless told otherwise."""
+    """True if frameworks have fused attention for it, such as FlashAttention; otherwise they write out the scores by
+    default."""
     usd_per_h: Annotated[tuple[Price, Price], Field(strict=False), Accepts("a pair [lowest, highest]")] | None = None
     """Range of cloud prices seen [USD per hour]; `None` where none was recorded."""
     usd_source: Line = ""
-    """Where and when the prices were seen."""
+    """Source and date of the prices."""
 
 
 class System(_Entity):
@@ -207,7 +207,7 @@ class System(_Entity):
     name: Annotated[str, Text(255, shortest=1)]
     title: Line = ""
     source: Line = ""
-    """Where the numbers were read."""
+    """Source of the numbers."""
     matrix: Engines
     """Engine for matrix multiplications, by datatype."""
     vector: Engines
@@ -217,7 +217,7 @@ class System(_Entity):
     mem2: Memory
     """Memory to offload to: capacity per processor, bandwidth of the link to it per direction."""
     processing_mode: Literal["roofline", "no_overlap"]
-    """Whether computing and moving data within an operation overlap (the longer counts) or add up."""
+    """Overlap of computing and moving data within an operation: the longer counts, or both add up."""
     networks: Annotated[tuple[Network, ...], Field(strict=False, min_length=1, max_length=8)]
     """From the innermost tier outwards."""
     accelerator: Accelerator | None = None
@@ -323,13 +323,13 @@ class System(_Entity):
             found = [
                 (f"{prefix}.{key}".lstrip("."), child)
                 for prefix, value in found
-                for key, child in _children(value)
+                for key, child in _child_items(value)
                 if part in ("*", key)
             ]
         yield from found
 
 
-def _children(value: Any) -> Iterator[tuple[str, Any]]:
+def _child_items(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, BaseModel):
         yield from value
     elif isinstance(value, Mapping):

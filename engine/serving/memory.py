@@ -1,8 +1,8 @@
 """Memory of one processor that serves: weights, KV cache, activations, reserve.
 
-The stage that needs most counts. Every request holds the cache of its full length, so that none is ever put off; the
-cache of a windowed layer ends at its window. Activations are those of a full chunk of prompt tokens beside the batch.
-All parts are linear in the batch, which gives the largest that fits.
+The stage that needs most counts. Every request holds the cache of its full length, so that none is ever
+preempted; the cache of a windowed layer ends at its window. Activations cover a full chunk of prompt tokens and the
+batch. All parts are linear in the batch, which gives the largest batch that fits.
 """
 
 from __future__ import annotations
