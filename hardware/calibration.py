@@ -25,11 +25,11 @@ class CalibrationFileError(DocumentError):
     """A calibration that cannot be used: an unreadable file, or a document that is not a calibration."""
 
 
-class _Entity(BaseModel):
+class _CalibrationEntity(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class CalibratedValue(_Entity):
+class CalibratedValue(_CalibrationEntity):
     """One parameter of a cost model and where its value comes from."""
 
     value: Annotated[float, Number(-1e30, 1e30)]
@@ -57,7 +57,7 @@ class CalibratedValue(_Entity):
         return self
 
 
-class FitError(_Entity):
+class FitError(_CalibrationEntity):
     """Deviation of predictions with the calibration from measurements of one set of rows."""
 
     rows: Annotated[int, Whole(1, 2**40)]
@@ -82,7 +82,7 @@ def _check_values(values: Mapping[str, CalibratedValue]) -> Mapping[str, Calibra
     return FrozenDict(values)
 
 
-class Calibration(_Entity):
+class Calibration(_CalibrationEntity):
     """Values of a cost model's parameters for one system or for all, with the rows and errors of the fit.
 
     Immutable and hashable. The names of the parameters are the cost model's; nothing here depends on them.

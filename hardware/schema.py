@@ -72,13 +72,13 @@ Line = Annotated[str, Text(2_000)]
 Lines = Annotated[tuple[Line, ...], Field(strict=False, max_length=200)]
 
 
-class _Entity(BaseModel):
+class _SystemEntity(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, validate_by_alias=False
     )
 
 
-class Processor(_Entity):
+class Processor(_SystemEntity):
     """One compute engine for one datatype: a peak rate and how much of it an operation of some size reaches."""
 
     tflops: Positive
@@ -87,7 +87,7 @@ class Processor(_Entity):
     """(threshold [1e9 FLOP], efficiency): the first entry whose threshold the operation reaches counts."""
 
 
-class Memory(_Entity):
+class Memory(_SystemEntity):
     """A memory tier. Capacity 0 means no such tier: bandwidth may then be 0 too, and nothing is ever moved."""
 
     capacity_gib: Annotated[float, Number(0, 1e15)] = Field(validation_alias="GiB", serialization_alias="GiB")
@@ -116,7 +116,7 @@ def _pair_as_object(value: Any) -> Any:
     return value
 
 
-class Operation(_Entity):
+class Operation(_SystemEntity):
     """Bytes that a collective among n processors moves over a network: `s * scalar * (1 + offset / n)`."""
 
     scalar: Annotated[float, Number(1e-9, 1e9)]
@@ -134,7 +134,7 @@ def _all_operations(operations: Mapping[str, Operation]) -> Mapping[str, Operati
     return FrozenDict(operations)
 
 
-class Network(_Entity):
+class Network(_SystemEntity):
     """One tier of the interconnect, which links `size` processors at equal rates."""
 
     bandwidth_gb_per_s: Positive = Field(validation_alias="bandwidth", serialization_alias="bandwidth")
@@ -165,7 +165,7 @@ Engines = Annotated[
 ]
 
 
-class Assumption(_Entity):
+class Assumption(_SystemEntity):
     """A mark on values that no datasheet states: what was taken instead, and why."""
 
     field: Annotated[str, Text(200, shortest=1)]
@@ -174,7 +174,7 @@ class Assumption(_Entity):
     """Source of the value."""
 
 
-class Accelerator(_Entity):
+class Accelerator(_SystemEntity):
     """Datasheet facts of the processor that Calculon's recipe does not read."""
 
     name: Annotated[str, Text(100, shortest=1)]
@@ -198,7 +198,7 @@ class Accelerator(_Entity):
     """Source and date of the prices."""
 
 
-class System(_Entity):
+class System(_SystemEntity):
     """A machine: what each processor computes, stores and exchanges, and where every number comes from.
 
     Immutable and hashable.

@@ -16,11 +16,11 @@ Layers = Annotated[int, Whole(1, 100_000)]
 Billions = Annotated[float, Number(1e-6, 1e6)]
 
 
-class _Entity(BaseModel):
+class _ArchitectureEntity(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class Experts(_Entity):
+class Experts(_ArchitectureEntity):
     """A mixture of experts: which layers have one, how many MLPs it holds, and how many of them a token visits."""
 
     routed: Count
@@ -79,7 +79,7 @@ class Experts(_Entity):
         return self
 
 
-class LatentAttention(_Entity):
+class LatentAttention(_ArchitectureEntity):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): keys and values from a small latent."""
 
     q_rank: Width | None = None
@@ -99,7 +99,7 @@ class LatentAttention(_Entity):
         return self.nope_head_dim + self.rope_head_dim
 
 
-class SparseAttention(_Entity):
+class SparseAttention(_ArchitectureEntity):
     """An indexer that picks the tokens each query attends to (DeepSeek-V3.2 technical report, section 2)."""
 
     heads: Count
@@ -113,7 +113,7 @@ class SparseAttention(_Entity):
     where all have."""
 
 
-class Architecture(_Entity):
+class Architecture(_ArchitectureEntity):
     """The published shape of a decoder-only transformer, as its authors' configuration states it.
 
     `None` means that the source does not say, unless the field says otherwise. Block recipes read it; the six numbers

@@ -109,7 +109,7 @@ def _useful_limits(order: Sequence[LayerCosts], mesh: Mesh) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class _Points:
+class _FrontierPoints:
     """Sequences that end in one state: memory, what the layer that needs most needs at work, seconds, the state and
     the point before, the vector of the last layer."""
 
@@ -120,8 +120,8 @@ class _Points:
     point: Ints
     vector: Ints
 
-    def taken(self, which: Ints) -> _Points:
-        return _Points(*(getattr(self, name)[which] for name in POINT))
+    def taken(self, which: Ints) -> _FrontierPoints:
+        return _FrontierPoints(*(getattr(self, name)[which] for name in POINT))
 
 
 POINT: Final = ("memory", "working", "seconds", "state", "point", "vector")
@@ -136,10 +136,10 @@ class _Layers:
         self.thinned: Thinned | None = None
         self.best: dict[tuple[str, int, int], Ints] = {}
         nothing, none = np.zeros(1), np.zeros(1, np.int64)
-        before: dict[int, _Points] = {FIRST: _Points(nothing, nothing, nothing, none, none, none)}
-        self.layers: list[dict[int, _Points]] = []
+        before: dict[int, _FrontierPoints] = {FIRST: _FrontierPoints(nothing, nothing, nothing, none, none, none)}
+        self.layers: list[dict[int, _FrontierPoints]] = []
         for number, each in enumerate(order, 1):
-            behind: dict[int, _Points] = {}
+            behind: dict[int, _FrontierPoints] = {}
             lost = 0.0
             for state in np.unique(each.gives).tolist():
                 points = self._extended(before, each, seconds[each.name], state)
@@ -158,9 +158,9 @@ class _Layers:
             self.layers.append(before)
 
     def _extended(
-        self, before: Mapping[int, _Points], costs: LayerCosts, seconds: Floats, state: int
-    ) -> _Points | None:
-        best: _Points | None = None
+        self, before: Mapping[int, _FrontierPoints], costs: LayerCosts, seconds: Floats, state: int
+    ) -> _FrontierPoints | None:
+        best: _FrontierPoints | None = None
         for source, points in before.items():
             memory, working = costs.memory[source], costs.working[source]
             key = (costs.name, source, state)
@@ -175,7 +175,7 @@ class _Layers:
                 summed = (memory[part][:, None] + points.memory, seconds[source][part][:, None] + points.seconds)
                 keep = undominated(*(each.ravel() for each in summed))
                 at, vector = keep % len(points.memory), part[keep // len(points.memory)]
-                new = _Points(
+                new = _FrontierPoints(
                     summed[0].ravel()[keep], np.maximum(points.working[at], working[vector]), summed[1].ravel()[keep],
                     np.full(len(keep), source, np.int64), at, vector,
                 )  # fmt: skip
@@ -183,8 +183,8 @@ class _Layers:
         return best
 
     def _without_hopeless(
-        self, points: Mapping[int, _Points], after: LayerCosts, seconds: Floats
-    ) -> dict[int, _Points]:
+        self, points: Mapping[int, _FrontierPoints], after: LayerCosts, seconds: Floats
+    ) -> dict[int, _FrontierPoints]:
         """Returns the points without hopeless ones: some point of another state has no more memory and time even with
         the most that the next layer may add from there."""
         found = dict(points)
@@ -202,7 +202,7 @@ class _Layers:
                 found[state] = own.taken(np.flatnonzero(best > own.seconds - time))
         return {state: each for state, each in found.items() if len(each.memory)}
 
-    def _thin(self, points: _Points, number: int) -> tuple[_Points, float]:
+    def _thin(self, points: _FrontierPoints, number: int) -> tuple[_FrontierPoints, float]:
         """Returns the points, reduced to the ones that gain most if there are too many, and the loss without the others
         [s]."""
         count = len(points.memory)
@@ -239,6 +239,6 @@ class _Layers:
         return tuple(reversed(found))
 
 
-def _join_points(one: _Points, other: _Points) -> _Points:
-    both = _Points(*(np.concatenate([getattr(one, name), getattr(other, name)]) for name in POINT))
+def _join_points(one: _FrontierPoints, other: _FrontierPoints) -> _FrontierPoints:
+    both = _FrontierPoints(*(np.concatenate([getattr(one, name), getattr(other, name)]) for name in POINT))
     return both.taken(undominated(both.memory, both.seconds))

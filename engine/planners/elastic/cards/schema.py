@@ -34,11 +34,11 @@ class CardError(PlanError, DocumentError):
     """A model card that cannot be used; the message is one sentence for the person who wrote it."""
 
 
-class _Document(BaseModel):
+class _CardDocument(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
 
-class PerformanceParameters(_Document):
+class PerformanceParameters(_CardDocument):
     """The seven fitted parameters."""
 
     k_bwd: Annotated[float, Number(0, 1e6)]
@@ -62,7 +62,7 @@ class PerformanceParameters(_Document):
         return tuple(float(getattr(self, name)) for name in PARAMETERS)
 
 
-class Environment(_Document):
+class Environment(_CardDocument):
     """Bandwidths of the machines on which the card's times were taken [MiB/ms, about GiB/s]."""
 
     pcie: Annotated[float, Number(1e-6, 1e6)] = Field(validation_alias=AliasChoices("pcie", "B_pcie"))
@@ -71,7 +71,7 @@ class Environment(_Document):
     """Between GPUs of one node (B_nvlink)."""
 
 
-class AtomBatchLimits(_Document):
+class AtomBatchLimits(_CardDocument):
     """The most samples that one GPU holds at once [samples]; 0 says that such a plan cannot run at all."""
 
     recompute: Annotated[int, Whole(0, 10**9)] = Field(default=0, validation_alias=AliasChoices("recompute", "gc"))
@@ -80,7 +80,7 @@ class AtomBatchLimits(_Document):
     """Without (other)."""
 
 
-class AtomBatches(_Document):
+class AtomBatches(_CardDocument):
     """Limits for each strategy of the data-parallel family: the only memory model that the artifact has."""
 
     dp: AtomBatchLimits = Field(default=AtomBatchLimits(), validation_alias=AliasChoices("dp", "DP"))
@@ -120,7 +120,7 @@ PlacementText = Annotated[
 Placements = tuple[PlacementText, ...]
 
 
-class ModelCard(_Document):
+class ModelCard(_CardDocument):
     """A model for the elastic planner. The card's times belong to one global batch, which is the same for all
     resources."""
 

@@ -73,7 +73,7 @@ class PhysicalVariant:
         Raises `engine.planners.contract.PlanError` where the card names no model or system.
         """
         model, system = self._model(card), self._system(card)
-        rows = _Rows.of(card, plans, self)
+        rows = _ExecutionRows.of(card, plans, self)
         reasons = list(plans.reasons)
         cells: list[pd.DataFrame] = []
         wide = system.node_size
@@ -120,7 +120,7 @@ def _model_of(name: str, sequence: int) -> Model:
     return model if model.seq_size == sequence else edited_model(model, {"seq_size": sequence})
 
 
-def _group_by_system(plans: PlanTable, rows: _Rows, wide: int) -> list[tuple[tuple[int, float], Ints]]:
+def _group_by_system(plans: PlanTable, rows: _ExecutionRows, wide: int) -> list[tuple[tuple[int, float], Ints]]:
     """Rows of executions that share a system: GPUs of a node, bandwidth between nodes. Of unequal nodes the smallest
     counts; a job on one node has the system's own."""
     keys = [
@@ -132,7 +132,7 @@ def _group_by_system(plans: PlanTable, rows: _Rows, wide: int) -> list[tuple[tup
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _ExecutionRows:
     """Executions that stand for plans, several for each: `plan` is whose, the least demanding one of a plan last."""
 
     card: ModelCard
@@ -142,7 +142,7 @@ class _Rows:
     recompute: Sequence[str]
 
     @classmethod
-    def of(cls, card: ModelCard, plans: PlanTable, variant: PhysicalVariant) -> _Rows:
+    def of(cls, card: ModelCard, plans: PlanTable, variant: PhysicalVariant) -> _ExecutionRows:
         recompute = card.recompute if variant.recompute is None else variant.recompute
         count = card.microbatches if variant.microbatches is None else variant.microbatches
         sizes = [2**power for power in range(MICROBATCH.bit_length() - 1, -1, -1)]
@@ -199,7 +199,7 @@ class _Rows:
 
 
 def _choose_fastest(
-    card: ModelCard, plans: PlanTable, rows: _Rows, found: pd.DataFrame, reasons: list[str], slowdown: float
+    card: ModelCard, plans: PlanTable, rows: _ExecutionRows, found: pd.DataFrame, reasons: list[str], slowdown: float
 ) -> PlanFigures:
     """Returns the fastest execution of every plan."""
     count = len(plans)

@@ -58,12 +58,12 @@ def accounted(
         widths: bytes of elements and parameters, stored tensors and sharding.
         first: whether nothing is before it, so that its input needs no gradient.
     """
-    made = _Layer(graph, tuple(blocks), tuple(options), mesh, widths, first, done_again(mesh, widths))
+    made = _LayerAccounts(graph, tuple(blocks), tuple(options), mesh, widths, first, done_again(mesh, widths))
     return made.factors()
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _LayerAccounts:
     graph: LayerGraph
     blocks: tuple[ParallelBlock, ...]
     options: tuple[BlockOptions, ...]

@@ -38,7 +38,7 @@ class _Row(pydantic.BaseModel):
     after: list[str] | None = None
 
 
-class _Document(pydantic.BaseModel):
+class _ProfileDocument(pydantic.BaseModel):
     """A profile as it is written."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
@@ -95,7 +95,7 @@ def json_profile(text: str, *, name: str = "profile", batch: float | None = None
     if not isinstance(data, dict) or not isinstance(data.get("layers"), list):
         raise ProfileError("The document has no list `layers`.")
     try:
-        found = _Document.model_validate({**data, "layers": []})
+        found = _ProfileDocument.model_validate({**data, "layers": []})
     except pydantic.ValidationError as error:
         raise ProfileError(f"The document: {_first_fault(error)}.") from None
     rows = [_check_row(row, f"Layer {number}") for number, row in enumerate(data["layers"], start=1)]

@@ -49,7 +49,7 @@ class ArtifactPolicy:
 
     def allocate(self, now: float, active: Sequence[ReplayedJob], held: Allocations) -> Allocations:
         """Returns who has which GPUs from now on; see `engine.planners.elastic.cluster.policies.policy.Policy`."""
-        return _Round(self.cluster, now, active, held, self._queue(active)).solved()
+        return _ArtifactRound(self.cluster, now, active, held, self._queue(active)).solved()
 
     def _queue(self, active: Sequence[ReplayedJob]) -> list[str]:
         known = set(self._seen)
@@ -59,7 +59,7 @@ class ArtifactPolicy:
         return self._seen
 
 
-class _Round:
+class _ArtifactRound:
     """One round of the scheduler."""
 
     def __init__(

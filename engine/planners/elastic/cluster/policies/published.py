@@ -66,7 +66,7 @@ class PublishedPolicy:
             model = job.application
             if model.name not in self._levels:
                 self._levels[model.name] = levels(model, self.cluster.gpus)
-        return _Round(self, now, active, held).solved()
+        return _PublishedRound(self, now, active, held).solved()
 
     def levels(self, model: Application) -> tuple[Level, ...]:
         """Returns the levels of a model on this cluster.
@@ -77,7 +77,7 @@ class PublishedPolicy:
         return self._levels[model.name]
 
 
-class _Round:
+class _PublishedRound:
     """One round: who is at which level, -1 for jobs that wait."""
 
     def __init__(self, policy: PublishedPolicy, now: float, active: Sequence[ReplayedJob], held: Allocations) -> None:
