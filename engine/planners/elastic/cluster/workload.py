@@ -58,7 +58,7 @@ class Workload:
         return max(each.submission for each in self.jobs)
 
 
-WorkloadSource: TypeAlias = "Workload | pd.DataFrame | str | os.PathLike[str] | Sequence[Job | Mapping[str, Any]]"
+WorkloadSource: TypeAlias = Workload | pd.DataFrame | str | os.PathLike[str] | Sequence[Job | Mapping[str, Any]]
 
 
 @lru_cache(maxsize=1)
