@@ -44,7 +44,7 @@ def network_names(system: System) -> tuple[str, ...]:
 
 
 def network_words(system: System) -> tuple[str, ...]:
-    """Returns what each network of a system is called within a sentence: "NVLink", "the outer network".
+    """Returns the name of each network of a system within a sentence: "NVLink", "the outer network".
 
     Args:
         system: whose networks are meant.

@@ -166,10 +166,10 @@ Engines = Annotated[
 
 
 class Assumption(_SystemEntity):
-    """A mark on values that no datasheet states: what was taken instead, and why."""
+    """A mark on values that no datasheet states: the origin of the value, and the reason."""
 
     field: Annotated[str, Text(200, shortest=1)]
-    """Path into the system, such as "networks.0.efficiency"; * stands for every key or index."""
+    """Path into the system, such as "networks.0.efficiency"; * means every key or index."""
     basis: Annotated[str, Text(2_000, shortest=1)]
     """Source of the value."""
 
@@ -199,7 +199,7 @@ class Accelerator(_SystemEntity):
 
 
 class System(_SystemEntity):
-    """A machine: what each processor computes, stores and exchanges, and where every number comes from.
+    """A machine: compute, memory and networks of each processor, and the source of every number.
 
     Immutable and hashable.
     """
@@ -213,7 +213,7 @@ class System(_SystemEntity):
     vector: Engines
     """Engine for everything else, by datatype; the same datatypes as `matrix`."""
     mem1: Memory
-    """Memory beside the processor."""
+    """Memory next to the processor."""
     mem2: Memory
     """Memory to offload to: capacity per processor, bandwidth of the link to it per direction."""
     processing_mode: Literal["roofline", "no_overlap"]
@@ -223,8 +223,8 @@ class System(_SystemEntity):
     accelerator: Accelerator | None = None
     """Further facts of the processor; `None` where none are recorded."""
     cost_model: Annotated[str, Text(60, shortest=1)] = "calibrated"
-    """The cost model that the figures are meant for, which is used where none is asked for. Calculon's own descriptions
-    are `calculon`: their efficiencies are part of that model. Which names there are is not known here."""
+    """The cost model that the figures are meant for, which is the default. Calculon's own descriptions are `calculon`:
+    their efficiencies are part of that model. Which names there are is not known here."""
     assumptions: Annotated[tuple[Assumption, ...], Field(strict=False, max_length=500)] = ()
     """Every value that is assumed rather than read, marked."""
     unverified_fields: Lines = ()
@@ -282,7 +282,7 @@ class System(_SystemEntity):
         return next(fits, len(self.networks) - 1)
 
     def network_spanning(self, processors: int) -> Network:
-        """Returns the network that bounds what a group of processors exchanges, see `tier_spanning`.
+        """Returns the network that bounds the traffic of a group of processors, see `tier_spanning`.
 
         Args:
             processors: of the group [processors].

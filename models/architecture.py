@@ -39,8 +39,8 @@ class Experts(_ArchitectureEntity):
     """Interval of layers with experts: layers whose number, from 1, is a multiple of it; the others have an ordinary
     MLP."""
     groups: Count = 1
-    """Groups of equally many experts, which stand on one node or device each: of them a token visits only some
-    (DeepSeek-V2, arXiv:2405.04434, section 2.2.2)."""
+    """Groups of equally many experts, each on one node or device: a token visits only some of them (DeepSeek-V2,
+    arXiv:2405.04434, section 2.2.2)."""
     groups_per_token: Count = 1
     """Groups in which all experts that one token visits are: at most so many nodes does it go to (DeepSeek-V3,
     arXiv:2412.19437, section 2.1.2)."""
@@ -85,7 +85,7 @@ class LatentAttention(_ArchitectureEntity):
     q_rank: Width | None = None
     """Width of the compressed query [elements]; `None` where queries are projected directly."""
     kv_rank: Width
-    """Width of the compressed key and value, which is what the KV cache holds [elements]."""
+    """Width of the compressed key and value, the content of the KV cache [elements]."""
     nope_head_dim: Count
     """Width of the part of a query or key head without position [elements]."""
     rope_head_dim: Count
@@ -109,8 +109,8 @@ class SparseAttention(_ArchitectureEntity):
     top_k: Tokens
     """Tokens that a query attends to [tokens]."""
     layers: Layers | None = None
-    """Layers that have an indexer of their own; the others attend to what the one before them picked (GLM-5.2). `None`
-    where all have."""
+    """Layers that have an indexer of their own; the others attend to the tokens that the one before them picked
+    (GLM-5.2). `None` where all have."""
 
 
 class Architecture(_ArchitectureEntity):

@@ -58,7 +58,7 @@ FAMILIES: dict[str, tuple[str, Callable[[Config], Fields]]] = {
     "smollm3": ("SmolLM", families.smollm3),
     "starcoder2": ("StarCoder", families.starcoder2),
 }
-"""By `model_type`: what the family is called here, and how its config.json is read."""
+"""By `model_type`: the name of the family here, and the function that reads its config.json."""
 
 STATE_SPACE = (
     "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "kimi_linear", "lfm2", "mamba", "mamba2",

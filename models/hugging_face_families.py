@@ -43,7 +43,7 @@ def window(config: Config) -> int | None:
 
 
 def llama(config: Config) -> Fields:
-    """LLaMA and what copies it: SmolLM2, TinyLlama, Falcon 3, CodeLlama."""
+    """LLaMA and models of the same form: SmolLM2, TinyLlama, Falcon 3, CodeLlama."""
     fields = decoder(config, tied=False)
     if config.flag("mlp_bias", False):
         raise config.refuse("'mlp_bias' is true; biases in the MLP alone cannot be represented")

@@ -52,7 +52,7 @@ class _ArchitectureDocument(_Described):
 
 
 class _BlockDocument(_Described, BlockShape):
-    """The six numbers stand beside the name; an architecture may explain them."""
+    """A document has the six numbers next to the name; an architecture may explain them."""
 
     architecture: Architecture | None = None
 
@@ -168,7 +168,7 @@ NOT_REPRESENTABLE = {
     "nemotron-3-nano-30B-A3B": "46 of its 52 layers are Mamba state spaces or experts alone",
     "qwen3-next-80B-A3B": "three of four of its layers are linear attention",
 }
-"""Published models that are left out of the library, and what about them no block recipe here stands for."""
+"""Published models that the library leaves out, and the features that no block recipe here represents."""
 
 _LIBRARY: Library[Model] = Library(
     "models", "model", ModelFileError, load_document, allows_infinity=is_hugging_face

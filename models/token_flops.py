@@ -65,7 +65,7 @@ class TokenFlops:
     attention: float
     """Products of queries with keys and of their weights with values, in full."""
     causal_attention: float
-    """The same without what the causal mask discards."""
+    """The same without products that the causal mask discards."""
     head: float
     """The LM head; 0 where the cost model has none."""
 
@@ -74,7 +74,7 @@ class TokenFlops:
         return self.weights + self.head + (self.attention if convention == "full" else self.causal_attention)
 
     def model(self, convention: Convention = "full", training: bool = True) -> float:
-        """Returns what the model needs per token [FLOP]: forward once and, in training, backward at twice that.
+        """Returns the model's operations per token [FLOP]: forward once and, in training, backward at twice that.
 
         Recomputed arithmetic does not count. Source: PaLM (arXiv:2204.02311), appendix B.
         """

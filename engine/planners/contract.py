@@ -29,7 +29,7 @@ __all__ = [
 
 
 class PlanError(ValueError):
-    """The problem is not understood, or no plan of it exists; the message says what would be right."""
+    """Invalid problem, or no plan exists; the message says how to correct it."""
 
 
 class PlanCancelledError(Exception):
@@ -99,8 +99,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Something else that was looked at: how it was found, its value of the objective, None where it has none, and why
-    it is not the answer."""
+    """An examined plan that was not chosen: its search, its value of the objective, if any, and the reason."""
 
     name: str
     value: float | None
@@ -132,7 +131,7 @@ class Plan:
 
     @property
     def value(self) -> float:
-        """Returns what was optimised, in the unit of its figure."""
+        """Returns the optimised figure, in its own unit."""
         return self.figure(self.objective).value
 
 

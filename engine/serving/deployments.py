@@ -1,4 +1,4 @@
-"""Deployments as arrays: what a pass, the memory and the figures read; and a table of them, checked."""
+"""Deployments as arrays, the input of passes, memory and figures; and checks of a table of them."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _as_series(values: Any) -> pd.Series[Any]:
     if isinstance(values, pd.Series):
         return values.reset_index(drop=True)
     if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.ndim > 1):
-        return _object_series(list(values))  # as they are: pandas would make floats of whole numbers beside a gap
+        return _object_series(list(values))  # unconverted: pandas would make floats of whole numbers next to a gap
     return pd.Series(values)
 
 

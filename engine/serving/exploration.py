@@ -225,7 +225,7 @@ class _Sweep:
         self.nearest[code] = min(self.nearest.get(code, candidate), candidate)
 
     def table(self) -> pd.DataFrame:
-        """Returns what runs, by id."""
+        """Returns the feasible deployments, by id."""
         ids = np.concatenate([np.zeros(0, np.int64), *self._ids])
         order = np.argsort(ids, kind="stable")
         d = self.space.at(ids[order])

@@ -1,4 +1,4 @@
-"""From deployments to figures: prefill, decode step, and what follows for users, processors, cost and energy.
+"""From deployments to figures: prefill, decode step, and figures of users, processors, cost and energy.
 
 A replica serves `batch` requests without a break: whenever one ends, the prefill of the next takes its place and holds
 up the others ("continuous batching"). While a request of o tokens generates, batch - 1 others start, so that
@@ -179,7 +179,7 @@ def _case_of_pass(subject: Subject, d: Deployments, tokens: Floats) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class _Stages:
-    """Seconds of a pass through the stages [s]: the slowest, all of them, and what all consist of."""
+    """Seconds of a pass through the stages [s]: the slowest, the sum, and the parts of the sum."""
 
     slowest: Floats
     total: Floats

@@ -41,7 +41,7 @@ class MemoryUse:
 
 
 def kv_bytes_per_token(model: ModelShapes, blocks: int, kv_bits: Floats) -> Floats:
-    """Returns what one token adds to the KV cache in all blocks, held once [bytes].
+    """Returns the bytes that one token adds to the KV cache in all blocks, stored once [bytes].
 
     Args:
         model: sizes of a block.

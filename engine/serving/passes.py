@@ -89,7 +89,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass: tokens in the linear layers, requests that need logits, and what attention sees.
+    """One pass: tokens in the linear layers, requests that need logits, and the context of attention.
 
     `prompt` is the whole prompt [tokens] of a prefill, whose attention is spread over `chunks` passes; `context` the
     tokens [tokens] that each request of a decode pass attends to.

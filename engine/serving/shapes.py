@@ -1,4 +1,4 @@
-"""The model as serving reads it: what a processor holds of each half of a block, and which blocks a stage has."""
+"""Shapes of a model for serving: the share of each half of a block on a processor, and the blocks of a stage."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Weights(NamedTuple):
 
 
 def held_weights(model: ModelShapes, tensor_par: Floats, expert_par: Floats) -> Weights:
-    """Returns what tensor and expert parallelism leave on one processor [elements].
+    """Returns the weights of one processor under tensor and expert parallelism [elements].
 
     Compressions of latent attention, and key and value heads beyond those there are, are repeated on every rank.
 

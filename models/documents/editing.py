@@ -47,7 +47,7 @@ def changed_document(
 
 
 def changes_between(before: Any, after: Any, paths: Iterable[str]) -> tuple[Change, ...]:
-    """Returns what differs between two documents at the given paths, as plain values or JSON text.
+    """Returns the differences between two documents at the given paths, as plain values or JSON text.
 
     Args:
         before: the document as it was.
@@ -92,7 +92,7 @@ def lineage(earlier: Iterable[Change], later: Iterable[Change]) -> tuple[Change,
 
 
 def within(path: str, other: str) -> bool:
-    """Returns whether a path is `other` or leads further into it; * in either stands for any part.
+    """Returns whether a path is `other` or leads further into it; * in either matches any part.
 
     Args:
         path, other: parts with dots between them; * stands for any part.

@@ -116,7 +116,7 @@ def spearman(first: Floats, second: Floats) -> float:
 
 
 def ranking(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per placement and threads: how well predictions order what was measured.
+    """Returns one row per placement and threads: agreement of the orders of predictions and measurements.
 
     Columns: `placement`, `cpu_threads`, `plans`, `best_measured`, `best_predicted` among the measured plans,
     `regret_pct`, by how much the latter is slower than the former, `mean_error_pct` and `worst_error_pct` without sign,

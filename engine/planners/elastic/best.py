@@ -220,7 +220,7 @@ def plans_table(
 
 
 def _tell_slower(table: pd.DataFrame) -> None:
-    """Says of each plan that may run by how much it is slower than the best."""
+    """Returns for each feasible plan how much slower it is than the best."""
     feasible = table["feasible"].to_numpy()
     if not feasible.any():
         return

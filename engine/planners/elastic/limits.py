@@ -15,7 +15,7 @@ MOST_BANDWIDTH: Final = 1e6
 
 
 def checked_whole(value: Any, what: str, low: int, high: int) -> int:
-    """Returns a whole number if it is one, from `low` to `high`.
+    """Returns a whole number from `low` to `high`.
 
     Args:
         value: any value.

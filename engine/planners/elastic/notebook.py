@@ -23,7 +23,7 @@ LARGE = ("TP+PP", "DP+TP+PP", "ZeRO-DP+GA", "ZeRO-Offload+GC")
 
 
 def figure_7_lines() -> Iterator[str]:
-    """Yields what the notebook of figure 7 prints: the planner's choices, then the series of all strategies [s]."""
+    """Yields the output of the notebook of figure 7: the planner's choices, then the series of all strategies [s]."""
     trace = measurements("llama7_bsz16")
     for phase in FIGURE_7:
         found = best_plan("llama7_bsz16", placement=phase.nodes, cpu_threads=phase.cpu_threads)
@@ -58,7 +58,7 @@ def _number_text(value: float) -> str:
 
 
 def figure_8_lines() -> Iterator[str]:
-    """Yields what the notebook of figure 8 prints: what two jobs on four GPUs get, and how they run."""
+    """Yields the output of the notebook of figure 8: GPUs and speed of two jobs on four GPUs."""
     found = split(["roberta", "t5_3B"], 4)
     yield f"Simple Scheduler: allocates {found.gpus('equal')['roberta']} GPUs to each job."
     yield from _job_lines(found.equal)

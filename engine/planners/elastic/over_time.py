@@ -102,8 +102,8 @@ class Timeline:
 
 
 def phases_of(given: Iterable[Phase | Mapping[str, Any] | Sequence[Any]] | pd.DataFrame | str) -> tuple[Phase, ...]:
-    """Returns phases that are given as such, as (seconds, placement, threads), as rows with `duration_s`, `placement`,
-    `cpu_threads` and `bandwidth`, as a table, or as a CSV file with these columns. A placement of 0 has no GPUs.
+    """Returns phases from phases, (seconds, placement, threads), rows with `duration_s`, `placement`, `cpu_threads` and
+    `bandwidth`, a table, or a CSV file with these columns. A placement of 0 has no GPUs.
 
     Args:
         given: any of these.

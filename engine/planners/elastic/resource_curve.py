@@ -1,4 +1,4 @@
-"""Sensitivity: the best throughput against one resource, the plan that wins, and what one more of it brings."""
+"""Sensitivity: the best throughput against one resource, the best plan, and the gain of one more unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alpa's solver: what collectives, resharding and a chain of linear layers cost in its units.
+"""Alpa's solver: costs of collectives, resharding and a chain of linear layers in its units.
 
 On mesh axis j of n devices, b the bytes of the full tensor along that axis:
 
@@ -210,7 +210,7 @@ def _layer_cost(
 
 
 def _resharding_between(mesh: AlpaMesh, before: Strategy, after: Strategy, size: float) -> float:
-    """Resharding of a result to what the next layer reads, and of the gradient back."""
+    """Cost of resharding a result to the next layer's input, and of the gradient back."""
     given, wanted = _sharding_spec(before, (("t",), ("n",))), _sharding_spec(after, (("t",), ("k",)))
     return mesh.resharding_cost(given, wanted, size) + mesh.resharding_cost(wanted, given, size)
 

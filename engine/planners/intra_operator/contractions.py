@@ -1,4 +1,4 @@
-"""Tensor contractions by the labels of their dimensions: how they can be split, and what follows for their gradients.
+"""Tensor contractions by the labels of their dimensions: their possible splits, and the splits of their gradients.
 
 A dimension is a tuple of labels, the major one first: the tokens of a layer are `("b", "s")`, sequences by positions. A
 strategy says which dimension every mesh axis splits; of a merged dimension that is its major label. Everything else

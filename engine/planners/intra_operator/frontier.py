@@ -37,7 +37,7 @@ __all__ = ["MOST_POINTS", "Frontier", "Thinned", "frontier_of"]
 MOST_POINTS: Final = 50_000
 """Points of a frontier of one state up to which all are kept."""
 MOST_CAPS: Final = 64
-"""Limits of what layers need while they are at work under which plans are searched."""
+"""Number of limits on working memory under which plans are searched."""
 MOST_AT_ONCE: Final = 4_000_000
 """Sums of points and vectors that are made at a time."""
 
@@ -55,8 +55,7 @@ class Thinned:
 @dataclass(frozen=True, slots=True)
 class Frontier:
     """The least time for every memory: `table` with memory [bytes], seconds [s], vectors; `thinned` None where it is
-    exact; `steps` under how many limits of what layers need at work plans were searched where these are not all, else
-    0."""
+    exact; `steps` the number of limits on working memory that were searched where these are not all, else 0."""
 
     table: pd.DataFrame
     thinned: Thinned | None
@@ -110,8 +109,8 @@ def _useful_limits(order: Sequence[LayerCosts], mesh: Mesh) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _FrontierPoints:
-    """Sequences that end in one state: memory, what the layer that needs most needs at work, seconds, the state and
-    the point before, the vector of the last layer."""
+    """Sequences that end in one state: memory, the largest working memory of a layer, seconds, the state and the point
+    before, the vector of the last layer."""
 
     memory: Floats
     working: Floats
@@ -129,7 +128,7 @@ Ends = tuple[Floats, Floats, Ints, Ints]
 
 
 class _Layers:
-    """The frontier behind every layer, by the state in which it ends, under a limit of what layers need at work."""
+    """The frontier behind every layer, by the state in which it ends, under a limit of working memory."""
 
     def __init__(self, order: Sequence[LayerCosts], seconds: Mapping[str, Floats], cap: float) -> None:
         self.order, self.cap = order, cap
@@ -212,7 +211,7 @@ class _Layers:
         first, most, lost = (number, 0, 0.0) if known is None else (known.layer, known.points, known.seconds)
         self.thinned = Thinned(first, max(most, count), lost)
         high, low = float(points.seconds[0]), float(points.seconds[-1])
-        # By rising memory seconds fall: of equal steps of seconds the point of least memory stands for all others.
+        # By rising memory seconds fall: of the points in one step of seconds the one of least memory is kept.
         steps = np.floor((high - points.seconds) / max(high - low, 1e-300) * (MOST_POINTS - 1)).astype(np.int64)
         keep = np.unique(steps, return_index=True)[1]
         ends = np.append(keep[1:], count) - 1

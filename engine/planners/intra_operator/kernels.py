@@ -12,7 +12,7 @@ __all__ = ["kernels_of"]
 
 
 def kernels_of(system: SystemLike, datatype: str) -> KernelTimes:
-    """Returns what kernels and collectives of a system take.
+    """Returns the times of kernels and collectives of a system.
 
     Args:
         system: name, path or system itself.

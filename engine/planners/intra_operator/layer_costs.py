@@ -46,7 +46,7 @@ FIRST: Final = -1
 LISTED: Final = 20_000
 """Most vectors of a layer that are kept: the ones that can be best behind any layers, and the rest by time."""
 MOST_CAPS: Final = 256
-"""Limits of what a layer needs while it is at work under which its vectors are compared."""
+"""Number of limits on working memory under which the vectors of a layer are compared."""
 ATTENTION: Final = ("qk", "av")
 
 
@@ -256,8 +256,8 @@ def _factor_seconds(factor: Factor, mesh: Mesh) -> Floats | None:
 
 
 def working_caps(working: Floats, most: int) -> list[float]:
-    """Returns limits of what layers need while they are at work, by which plans are searched one after the other: all
-    that there are [bytes], or where these are too many some of them, the least and the most among them.
+    """Returns limits on working memory, under which plans are searched one after the other: all that there are [bytes],
+    or where these are too many some of them, the least and the most among them.
 
     Args:
         working: of vectors [bytes].

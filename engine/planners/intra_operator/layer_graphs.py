@@ -1,4 +1,4 @@
-"""Layers as contractions and what lies between them, by labels: transformer, gated MLP, experts in groups.
+"""Layers as contractions and the operations between them, by labels: transformer, gated MLP, experts in groups.
 
 Labels: `b` sequences, `s` positions, `z` positions of keys, `h` the residual stream, `a` heads of keys, `r` query heads
 of each, `d` width of a head, `x` queries, keys and values, `f` width of the MLP, `e` experts, `g` groups of `t` tokens,
@@ -111,7 +111,7 @@ def attention(*, separate: bool = False, grouped: bool = False) -> tuple[tuple[C
 
 
 def latent_attention(*, compressed_queries: bool = True) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of multi-head latent attention, and what lies between them.
+    """Returns the contractions of multi-head latent attention, and the operations between them.
 
     Queries and keys with values are expanded from latents that all heads share (DeepSeek-V2, arXiv:2405.04434,
     equations 37 to 47).
@@ -170,7 +170,7 @@ def mlp() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
 
 
 def gated_mlp() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of an MLP that multiplies two branches, and what lies between them."""
+    """Returns the contractions of an MLP that multiplies two branches, and the operations between them."""
     return (
         _build_product("gate_proj", H, ("f",), "mlp_in"),
         _build_product("up_proj", H, ("f",), "mlp_in"),
@@ -183,8 +183,8 @@ def gated_mlp() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
 
 
 def grouped_experts() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of a mixture of experts as GShard computes it, with masks over places, and what lies
-    between them.
+    """Returns the contractions of a mixture of experts as GShard computes it, with masks over places, and the
+    operations between them.
 
     Tokens are cut into groups, each of which has `c` places in every expert (Lepikhin et al., ICLR 2021). In the
     second product of an expert the weight is the left operand, as CFP's published plan has it.
@@ -215,7 +215,8 @@ def grouped_experts() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
 
 
 def sorted_experts(*, gated: bool, shared: bool) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of a mixture of experts whose tokens are sorted by expert, and what lies between them.
+    """Returns the contractions of a mixture of experts whose tokens are sorted by expert, and the operations between
+    them.
 
     No token is dropped and no mask multiplied: sorting moves bytes and computes nothing (MegaBlocks, Gale et al.,
     MLSys 2023). Every expert has `n` visits; shared experts are one MLP that every token visits.

@@ -52,7 +52,7 @@ class Axis:
 
     @property
     def alphas(self) -> tuple[float, ...]:
-        """Returns what each collective takes besides [s], in the order of `COLLECTIVES`."""
+        """Returns the latency of each collective [s], in the order of `COLLECTIVES`."""
         gather = self.alpha if self.gather_alpha is None else self.gather_alpha
         exchange = self.alpha if self.all_to_all_alpha is None else self.all_to_all_alpha
         return (self.alpha, gather, exchange, gather)
@@ -105,7 +105,7 @@ class Mesh:
 
     @property
     def kernels(self) -> KernelTimes | None:
-        """Returns what kernels take on its devices; None where they multiply at `matrix_rate`."""
+        """Returns the times of kernels on its devices; None where they multiply at `matrix_rate`."""
         return None if self.system is None else kernels_of(self.system, self.datatype or "bfloat16")
 
     def seconds(self, volumes: Floats, counts: Floats) -> Floats:

@@ -115,7 +115,7 @@ def _solution_name(kinds: Sequence[tuple[str, ...]], widths: Widths | None) -> s
 
 
 def _axis_name(kinds: Sequence[str], widths: Widths | None) -> str:
-    """The name of what all layers do along one axis."""
+    """The name of the parallelism of all layers along one axis."""
     found = set(kinds)
     whole = FSDP if widths is not None and widths.fsdp else DATA_PARALLEL
     tensor = SEQUENCE_PARALLEL if widths is not None and widths.sequence else MEGATRON

@@ -21,7 +21,7 @@ from engine.store import Store
 __all__ = ["VectorRecords"]
 
 VERSION: Final = 2
-"""Raised whenever a formula changes, so that what older code computed is not found."""
+"""Increased whenever a formula changes, so that results of older code are not reused."""
 FIGURES: Final = (
     "seconds", "compute_seconds", "communication_seconds", "all_reduce", "all_gather", "all_to_all", "reduce_scatter",
     "volume", "memory",
@@ -82,7 +82,7 @@ class VectorRecords:
 
 
 def plan_key(plan: IntraOperatorPlan) -> str:
-    """Returns what vectors of a plan are found by; plans of one question under different limits have the same.
+    """Returns the key of a plan's vectors; plans of one question under different limits have the same.
 
     Args:
         plan: what `search` returned.

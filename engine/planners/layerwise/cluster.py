@@ -21,7 +21,7 @@ MOST_DEVICES: Final = 4_096
 
 
 class ClusterError(PlanError):
-    """A cluster that makes no sense; the message says what would."""
+    """An invalid cluster; the message says how to correct it."""
 
 
 @dataclass(frozen=True, slots=True)

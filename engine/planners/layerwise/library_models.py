@@ -48,12 +48,12 @@ COST_MODEL: Final = "calibrated"
 CHOSEN: Final = ("tensor_par", "pipeline_par", "data_par", "microbatch_size")
 """Fields of the execution that a plan decides besides its stages."""
 ROOM: Final = 1e9
-"""Memory that a processor is given while its layers are asked for [GiB]: whether they fit is the plan's question."""
+"""Memory of a processor during the evaluation of its layers [GiB]; the planner checks whether they fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """A plan of a library model: the tensor parallel degree of its devices, and the execution that it is, None where
+    """A plan of a library model: the tensor parallel degree of its devices, and the equivalent execution, None where
     stages have different numbers of replicas; `layout` is Megatron's string for the stages."""
 
     plan: LayerwisePlan
@@ -71,8 +71,8 @@ def library_profile(
     datatype: str = "bfloat16",
     calibration: Calibration | None = None,
 ) -> tuple[LayerProfile, float]:
-    """Returns the profile of a model on groups of `tensor_par` processors, and what parameters with gradients and
-    optimizer take in multiples of the parameters.
+    """Returns the profile of a model on groups of `tensor_par` processors, and the size of parameters, gradients and
+    optimizer states in multiples of the parameters.
 
     Args:
         model: name, path or model itself.
@@ -134,7 +134,7 @@ def library_profile(
 
 
 def _without_predictions(model: Model) -> Model:
-    """The model as it is trained without layers for multi-token prediction; the same where it has none."""
+    """The model without layers for multi-token prediction; the same if it has none."""
     if model.architecture is None or not model.architecture.trained_prediction_layers:
         return model
     return edited(model, {"architecture.trained_prediction_layers": 0})

@@ -345,7 +345,7 @@ class PaperSearch:
         return plan
 
     def works(self, plan: Sequence[Planned]) -> list[Work]:
-        """Returns what the stages of a plan do for a microbatch, transfers between them as stages of their own."""
+        """Returns the work of the stages of a plan for a microbatch, with transfers as stages of their own."""
         made: list[Work] = []
         for number, stage in enumerate(plan):
             if number:
@@ -366,7 +366,7 @@ class PaperSearch:
         return latency(self.works(plan), self.count)
 
     def memory(self, plan: Sequence[Planned]) -> list[float]:
-        """Returns what each stage needs of the memory of one of its devices [bytes]."""
+        """Returns the memory of each stage on one of its devices [bytes]."""
         return [
             float(
                 self._needed(

@@ -99,7 +99,8 @@ def added(taken: Taken, more: Taken) -> Taken:
 
 
 def copies_of(cluster: Cluster, taken: Taken, need: int, copies: int) -> tuple[Taken, ...]:
-    """Returns what `copies` of a stage may take, each placed after the other by any policy, in lexicographic order.
+    """Returns the devices that `copies` of a stage may take, placed one after the other by any policy, in lexicographic
+    order.
 
     Args:
         cluster: machines with their devices and networks.

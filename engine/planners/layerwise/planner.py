@@ -204,7 +204,7 @@ def _build_plan(
     ]
     if search is None:
         groups = [Group(stage.start, stage.end, stage.units, stage.devices) for stage in best.stages]
-        # The block is what is left of the step once the other parts are taken away.
+        # The block is the step minus its other parts.
         block = _largest_block(states, problem, best)
         step = step_time(states, problem.cluster, groups, best.copies, block, count)
         figures += [

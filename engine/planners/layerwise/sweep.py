@@ -1,4 +1,4 @@
-"""Plans over many batches or many numbers of devices, with the baselines beside them."""
+"""Plans over many batches or many numbers of devices, with the baselines."""
 
 from __future__ import annotations
 

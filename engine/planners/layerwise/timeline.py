@@ -1,4 +1,4 @@
-"""When every stage does what: early backward scheduling, with transfers as stages of their own.
+"""Timeline of all stages: early backward scheduling, with transfers as stages of their own.
 
 Stage x of S starts with K = S - x forward passes, then alternates. Fan et al., "DAPPLE" (PPoPP 2021), section 3, in the
 recurrences of HPGO's simulator (commit a40c6cf).

@@ -22,7 +22,7 @@ MEANS: Final = (
 
 
 def policy_titles() -> dict[str, str]:
-    """Returns what every policy is called, by its name, in the order in which they are listed."""
+    """Returns the title of every policy, by its name, in the listed order."""
     cluster = cluster_of("1x1")
     return {name: policy_of(name, cluster, PAUSE).title for name in POLICIES}
 

@@ -43,7 +43,7 @@ class ReplayedJob:
         return self.restarts or 0
 
     def seconds(self) -> float:
-        """Returns its seconds per iteration where it is.
+        """Returns its seconds per iteration on its placement.
 
         Raises `engine.planners.contract.PlanError` where nothing like it was measured.
         """
@@ -61,7 +61,7 @@ class ReplayedJob:
         return max(self.steps + 1 - self.done, 0)
 
     def run(self, seconds: float) -> None:
-        """Runs the job for an interval, in which it waits, stands still after a change, or does iterations.
+        """Advances the job by an interval, in which it waits, pauses after a change, or does iterations.
 
         A job is through with one iteration more than its steps, as in the published simulator.
 
@@ -92,8 +92,8 @@ class ReplayedJob:
         self.progress += seconds - number * each
 
     def place(self, now: float, placement: Placement, plan: str, pause: float) -> None:
-        """Places the job, which then stands still for a pause unless it is where it was; an equal placement on other
-        nodes is the same one, and keeps the plan.
+        """Places the job, which then pauses unless its placement is unchanged; an equal placement on other nodes is the
+        same one, and keeps the plan.
 
         Args:
             now: the time [s].

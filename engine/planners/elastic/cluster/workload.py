@@ -68,8 +68,8 @@ def workload_names() -> tuple[str, ...]:
 
 
 def workload_from(source: WorkloadSource) -> Workload:
-    """Returns the workload that is given: checked already, a table, rows, the text of a CSV file, its path, or the name
-    of one that comes with the planner.
+    """Returns a workload from a checked one, a table, rows, the text of a CSV file, its path, or the name of one that
+    comes with the planner.
 
     A table has the columns `name`, `submission_time` [s], `application`, `num_gpus`, `exec_plan`, and `steps`, or else
     `duration` [s]; `is_sla` is 1 for jobs whose performance is guaranteed. Other columns are not read.

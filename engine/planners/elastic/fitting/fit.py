@@ -88,7 +88,7 @@ def predicted_profile(profile: Profile, environment: Environment, parameters: Fl
     )
     backward = columns.k_bwd * forward
     return {
-        # The forward factor stands here where the backward's was meant; the artifact is followed.
+        # The artifact uses the forward factor where it means the backward's; we follow it.
         "overlap_sync": backward * (factor - 1.0) + backward + terms.synchronisation + terms.to_host,
         "optimize": terms.optimizer + terms.to_gpu,
         "iteration": terms.iteration,

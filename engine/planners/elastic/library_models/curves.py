@@ -74,7 +74,7 @@ class ModelPoint:
 
     @property
     def chosen(self) -> str:
-        """Returns what else distinguishes the execution, in words."""
+        """Returns the other choices of the execution in words."""
         words = [
             text.format(self.execution[name])
             for name, text, plain in TOLD
@@ -97,7 +97,7 @@ def model_point(
     bandwidth: float = 0.0,
     limits: Mapping[str, Any] | None = None,
 ) -> ModelPoint:
-    """Returns the proven optimum of a model on a placement, with the global batch as it is.
+    """Returns the proven optimum of a model on a placement, with an unchanged global batch.
 
     Args:
         model: name, path or model itself.

@@ -1,4 +1,4 @@
-"""Nodes are lost: what a job can do then, and what each way costs."""
+"""Loss of nodes: the options of a job, and the cost of each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def after_failure(
     datatype: str = "bfloat16",
     limits: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
-    """Returns what a job can do when its last nodes are lost, the best first.
+    """Returns the options of a job that loses its last nodes, the best first.
 
     Ways: `spares`, the same plan with as many spare nodes in their place; `shrink`, the best plan on the nodes that are
     left, or on some of them; `wait`, standing still until they are repaired. Columns: `way`, `placement`, `plan`,

@@ -45,7 +45,8 @@ class Placed(Protocol):
 
 @dataclass(frozen=True)
 class Held:
-    """Ranges that each rank holds, [ranks, 2] each, as shares of the whole: layers, width, and what replicas share."""
+    """Ranges that each rank holds, [ranks, 2] each, as shares of the whole: layers, width, and the part that replicas
+    share."""
 
     layers: Floats
     width: Floats

@@ -1,4 +1,4 @@
-"""A model of the library over phases in which its resources change: the best plan of each, and what changes cost."""
+"""A model of the library over phases in which its resources change: the best plan of each, and the cost of changes."""
 
 from __future__ import annotations
 

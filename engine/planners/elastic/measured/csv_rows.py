@@ -25,7 +25,7 @@ class MeasurementError(PlanError):
 
 
 def csv_text(source: str | os.PathLike[str]) -> tuple[str, str]:
-    """Returns (text, what to call it) of CSV that is given as text of several lines or as the path of a file.
+    """Returns (text, name for messages) of CSV, from a text of several lines or the path of a file.
 
     Args:
         source: text or path.

@@ -31,7 +31,7 @@ COLUMNS: Final = (
     "iteration_ms",
 )
 """Columns of a profile: GPUs, CPU threads per GPU, parameters / 2^20, kind (0 plain, 1 ZeRO-Offload, 2 ZeRO-DP),
-multipliers of forward and backward, and what was measured [ms]."""
+multipliers of forward and backward, and measured times [ms]."""
 
 WHOLE: Final = ("gpus", "cpu_threads", "zero")
 """Columns of whole numbers."""

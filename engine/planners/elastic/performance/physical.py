@@ -133,7 +133,7 @@ def _group_by_system(plans: PlanTable, rows: _ExecutionRows, wide: int) -> list[
 
 @dataclass(frozen=True)
 class _ExecutionRows:
-    """Executions that stand for plans, several for each: `plan` is whose, the least demanding one of a plan last."""
+    """Executions that represent plans, several for each: `plan` is whose, the least demanding one of a plan last."""
 
     card: ModelCard
     plans: PlanTable

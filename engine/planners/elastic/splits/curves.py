@@ -98,8 +98,8 @@ def alone(curves: JobCurves) -> float:
 
 
 def curve_table(curves: JobCurves) -> pd.DataFrame:
-    """Returns the curves as one row per number of GPUs, from 0: `predicted` and `predicted_plan`, what the scheduler
-    counts with, and `throughput`, `plan` and `normalised` on the basis that was asked for.
+    """Returns the curves as one row per number of GPUs, from 0: `predicted` and `predicted_plan`, the scheduler's view,
+    and `throughput`, `plan` and `normalised` on the requested basis.
 
     Args:
         curves: of one job.

@@ -42,8 +42,8 @@ class Job:
 
 
 def jobs_of(given: Iterable[Job | Mapping[str, Any] | CardLike] | pd.DataFrame | str) -> tuple[Job, ...]:
-    """Returns jobs that are given as such, as model cards or their names, as documents or rows with `card`, `name`,
-    `measured` and `guarantee`, as a table, or as a CSV file with these columns.
+    """Returns jobs from jobs, model cards or their names, documents or rows with `card`, `name`, `measured` and
+    `guarantee`, a table, or a CSV file with these columns.
 
     A job measured by a trace of its card's name needs no `measured`.
 

@@ -17,7 +17,7 @@ SCHEDULER_NODE: Final = 8
 """GPUs that the artifact's scheduler gives a job of one node at most when it grows it."""
 
 SLACK: Final = 1.5
-"""By which the artifact's scheduler multiplies a prediction before it compares it with what was guaranteed."""
+"""Factor by which the artifact's scheduler multiplies a prediction before it compares it with a guarantee."""
 
 
 def greedy_split(curves: Sequence[JobCurves], gpus: int, notes: list[str]) -> list[tuple[int, str]]:
@@ -59,7 +59,7 @@ def greedy_split(curves: Sequence[JobCurves], gpus: int, notes: list[str]) -> li
 
 def _baseline_throughput(curves: JobCurves) -> float:
     card = curves.job.card
-    # In figure 8 the artifact's scheduler is told 1 for every job; cards without a baseline follow it.
+    # For figure 8 the artifact's scheduler gets 1 for every job; cards without a baseline do the same.
     return 1.0 if card is None or not card.baseline_throughput else card.baseline_throughput
 
 

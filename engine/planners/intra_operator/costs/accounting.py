@@ -1,4 +1,4 @@
-"""The factors of a layer: which tensors its blocks convert, add up, keep, and what their kernels take."""
+"""The factors of a layer: tensors that its blocks convert, add up and store, and seconds of their kernels."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class _LayerAccounts:
         return [*account.factors, *step.factors]
 
     def _ends(self, account: Account) -> None:
-        """Memory of what a model has once: embedding and head, logits, and the cost model's reserve.
+        """Memory that a model needs once: embedding and head, logits, and the cost model's reserve.
 
         Both matrices are split or whole as the weights of the first block are: by words where these are split, on every
         device where it splits tokens. Either way a device has an equal part of the logits.
@@ -289,7 +289,7 @@ class _LayerAccounts:
         return [(size, source) for (_, source), size in found.items()]
 
     def _states(self, source: int, at: int) -> tuple[Ints, tuple[int, int]]:
-        """The states of what a block reads, with axes for source and block."""
+        """The states of a block's inputs, with axes for source and block."""
         if source != BEFORE:
             return self.options[source].gives[:, None], (source, at)
         states = all_states(len(self.mesh.shape))

@@ -43,7 +43,7 @@ class FittedRates:
     notes: tuple[str, ...]
 
     def mesh(self, mesh: Mesh | Mapping[str, Any]) -> Mesh:
-        """Returns a mesh with the fitted rates in place of its own; what was not fitted stays, and so does the rest.
+        """Returns a mesh with the fitted rates in place of its own; everything else stays.
 
         Args:
             mesh: of one axis, or its document.

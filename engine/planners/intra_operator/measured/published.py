@@ -46,7 +46,7 @@ def published_runs() -> pd.DataFrame:
 
 
 def published_volumes() -> pd.DataFrame:
-    """Returns the published volumes of gpt F (batch 16, two layers, four devices) beside those counted here.
+    """Returns the published volumes of gpt F (batch 16, two layers, four devices) and our counts.
 
     Returns:
         One row per vector: vector (of each layer), published_volume and counted_volume [bytes], ratio (counted over

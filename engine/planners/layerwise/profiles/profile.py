@@ -1,4 +1,4 @@
-"""Profiles of layers: what each layer of a model takes, as measured or computed at one batch, and who feeds whom."""
+"""Profiles of layers: times and sizes of each layer of a model, measured or computed at one batch, and its edges."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class LayerProfile:
 
     @property
     def parameters(self) -> float:
-        """Returns what all layers hold [bytes]."""
+        """Returns the parameters of all layers [bytes]."""
         return sum(layer.parameters for layer in self.layers)
 
     def kind(self, name: str) -> LayerProfile:

@@ -74,7 +74,7 @@ class States:
         return float(self.time[-1])
 
     def span(self, values: Floats, start: int, last: int) -> float:
-        """Returns what states from `start` to `last`, both included, add to cumulated `values`."""
+        """Returns the part of cumulated `values` that states from `start` to `last`, both included, add."""
         return float(values[last] - (values[start - 1] if start else 0.0))
 
     def layers(self, start: int, stop: int) -> tuple[int, ...]:
@@ -91,8 +91,8 @@ class States:
         return all(not a & ~b for a, b in zip(self.past, self.past[1:], strict=False))
 
     def by_layer(self) -> tuple[Floats, Floats]:
-        """Returns time [s] and parameters [bytes] of what each state adds where states are nested; where they branch,
-        of each layer, in the order in which states reach them."""
+        """Returns time [s] and parameters [bytes] of the layers that each state adds if states are nested; if they
+        branch, of each layer, in the order in which states reach them."""
         if self.nested:
             return np.diff(self.time, prepend=0.0), np.diff(self.parameters, prepend=0.0)
         seen, order = 0, list[int]()

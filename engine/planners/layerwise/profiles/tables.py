@@ -25,7 +25,7 @@ FURTHER: Final = ("kept_bytes", "name", "after")
 
 
 class _Row(pydantic.BaseModel):
-    """A layer as it is written."""
+    """A layer in a table or document."""
 
     model_config = pydantic.ConfigDict(extra="forbid", coerce_numbers_to_str=True)
     layer: str = pydantic.Field(min_length=1, max_length=200)
@@ -39,7 +39,7 @@ class _Row(pydantic.BaseModel):
 
 
 class _ProfileDocument(pydantic.BaseModel):
-    """A profile as it is written."""
+    """A profile as a document."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
     name: str = pydantic.Field(default="", max_length=200)

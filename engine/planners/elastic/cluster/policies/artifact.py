@@ -135,7 +135,7 @@ class _ArtifactRound:
                 return
 
     def _required(self, name: str) -> float:
-        """Returns the throughput that is guaranteed: that of the plan and GPUs asked for, as measured."""
+        """Returns the guaranteed throughput: as measured for the requested plan and GPUs."""
         job, model = self.jobs[name].job, self.jobs[name].application
         seconds = model.speeds.seconds((job.gpus,), job.plan)
         return float("inf") if seconds is None else model.batch / seconds
