@@ -1,6 +1,6 @@
-"""What a machine reaches rather than what its datasheet prints: fitted or measured values, apart from the system.
+"""Calibration: fitted or measured rates of a machine instead of its datasheet's, stored apart from the system.
 
-The library of calibrations is the folder `calibrations`: one document each, with what it was fitted on and its errors.
+The library of calibrations is the folder `calibrations`: one document each, with the rows of its fit and its errors.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class CalibrationFileError(DocumentError):
     """A calibration that cannot be used: an unreadable file, or a document that is not a calibration."""
 
 
-class _Entity(BaseModel):
+class _CalibrationEntity(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class CalibratedValue(_Entity):
+class CalibratedValue(_CalibrationEntity):
     """One parameter of a cost model and where its value comes from."""
 
     value: Annotated[float, Number(-1e30, 1e30)]
     unit: Annotated[str, Text(100)] = ""
     """Unit of the value, such as "TFLOP/s" or "s"; empty for a share or a count."""
     kind: Literal["fitted", "measured", "stated"]
-    """Whether a fit found it, a benchmark measured it, or it was set by hand."""
+    """Origin of a value: found by a fit, measured by a benchmark, or set by hand."""
     source: Annotated[str, Text(2_000, shortest=1)]
     """Rows, benchmark or publication that it comes from."""
     low: Annotated[float, Number(-1e30, 1e30)] | None = None
@@ -57,17 +57,17 @@ class CalibratedValue(_Entity):
         return self
 
 
-class FitError(_Entity):
-    """How far predictions with the calibration are from measurements of one set of rows."""
+class FitError(_CalibrationEntity):
+    """Deviation of predictions with the calibration from measurements of one set of rows."""
 
     rows: Annotated[int, Whole(1, 2**40)]
     """Number of measurements."""
     described: Annotated[str, Text(2_000, shortest=1)]
-    """Which rows, and what was predicted."""
+    """Description of the rows, and of the predicted quantity."""
     accelerator: Annotated[str, Text(100)] = ""
     """The maker's name of the accelerator that all of the rows ran on; empty for rows of several."""
     held_out: bool
-    """Whether the rows had no part in the fit."""
+    """True if the rows had no part in the fit."""
     mean_absolute_percent: Annotated[float, Number(0, 1e6)]
     """Mean of |predicted / measured - 1| [%]."""
     median_absolute_percent: Annotated[float, Number(0, 1e6)] | None = None
@@ -76,16 +76,16 @@ class FitError(_Entity):
     """Median of predicted / measured - 1 [%]."""
 
 
-def _values(values: Mapping[str, CalibratedValue]) -> Mapping[str, CalibratedValue]:
+def _check_values(values: Mapping[str, CalibratedValue]) -> Mapping[str, CalibratedValue]:
     if not values:
         raise PydanticCustomError("refused", "has no parameter; it must have at least one")
     return FrozenDict(values)
 
 
-class Calibration(_Entity):
-    """Values of a cost model's parameters for one system or for all, with what they were fitted on and how well.
+class Calibration(_CalibrationEntity):
+    """Values of a cost model's parameters for one system or for all, with the rows and errors of the fit.
 
-    Immutable and hashable. The names of the parameters are the cost model's; nothing here knows them.
+    Immutable and hashable. The names of the parameters are the cost model's; nothing here depends on them.
     """
 
     name: Name
@@ -97,10 +97,10 @@ class Calibration(_Entity):
     date: Annotated[str, Field(pattern=r"^[0-9]{4}-[01][0-9]-[0-3][0-9]$"), Accepts("a day such as 2026-11-20")]
     """Day of the fit."""
     errors: Annotated[tuple[FitError, ...], Field(strict=False, max_length=200)] = ()
-    parameters: Annotated[Mapping[Name, CalibratedValue], Field(max_length=1_000), AfterValidator(_values)]
+    parameters: Annotated[Mapping[Name, CalibratedValue], Field(max_length=1_000), AfterValidator(_check_values)]
     notes: Lines = ()
     derived_from: Annotated[str, Text(255)] = ""
-    """Name of the calibration whose values were taken over where nothing was fitted; empty where there is none."""
+    """Name of the calibration that supplies values that were not fitted, or empty."""
 
 
 def load_calibration_document(document: object, where: str = "the document") -> Calibration:

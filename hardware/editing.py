@@ -1,4 +1,4 @@
-"""Edited copies of systems, which remember what they were made from and lose the marks of values that were replaced."""
+"""Edited copies of systems, which record their original and lose the marks of replaced values."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class SystemFileError(DocumentError):
 def edited(system: System, changes: Mapping[str, Any], *, name: str | None = None, title: str | None = None) -> System:
     """Returns a copy of a system with values at paths such as "mem1.capacity_gib" or "networks.0.size" replaced.
 
-    The copy says in `derived_from` and `changes` what it is made from and what differs, counted from the original
-    however often it was edited. A replaced value is no longer marked as assumed or unverified. Without a `name` it is
-    that of the original with " (edited)".
+    The copy names its original in `derived_from` and all differences from it in `changes`, also after several edits. A
+    replaced value is no longer marked as assumed or unverified. Without a `name` it gets the original's with "
+    (edited)".
 
     Args:
-        system: the one to copy, which stays as it is.
+        system: to copy; it does not change.
         changes: new values by path, such as "mem1.capacity_gib" or "networks.0.size".
-        name: of the copy; that of the original with " (edited)" where None.
-        title: of the copy; that of the original where None.
+        name: of the copy; the original's with " (edited)" where None.
+        title: of the copy; the original's where None.
 
     Raises `SystemFileError` for a path that leads nowhere or a value that no system can have.
     """
-    before = _whole(system)
+    before = _full_document(system)
     for field in ("name", "derived_from", "changes"):
         del before[field]
     document = changed_document(before, changes, "system", SystemFileError)
@@ -41,34 +41,34 @@ def edited(system: System, changes: Mapping[str, Any], *, name: str | None = Non
         copied = System.model_validate(document, by_name=True, by_alias=False)
     except ValidationError as problem:
         raise SystemFileError(sentence(problem, System, shown(document["name"])[1:-1])) from None
-    after = _whole(copied)
+    after = _full_document(copied)
     since = lineage(system.changes, changes_between(before, after, changes))
     paths = [change.field for change in since]
     assumptions = tuple(
         Assumption(field=path, basis=assumption.basis)
         for assumption in system.assumptions
-        for path in _unreplaced(system, assumption.field, paths)
+        for path in _unreplaced_parts(system, assumption.field, paths)
     )
     unverified = tuple(
         path + field.removeprefix(marked(field))
         for field in system.unverified_fields
-        for path in _unreplaced(system, marked(field), paths)
+        for path in _unreplaced_parts(system, marked(field), paths)
     )
     return copied.model_copy(
         update={"changes": since, "assumptions": assumptions, "unverified_fields": unverified}
     )
 
 
-def _whole(system: System) -> dict[str, Any]:
-    """The document with what is left out of files where it is usual."""
+def _full_document(system: System) -> dict[str, Any]:
+    """Returns the document including fields that files omit at their usual value."""
     document = system.model_dump(mode="json", by_alias=False)
     if system.accelerator is not None:
         document["accelerator"]["fused_attention"] = system.accelerator.fused_attention
     return document
 
 
-def _unreplaced(system: System, mark: str, replaced: list[str]) -> Iterator[str]:
-    """The parts of a mark that none of the `replaced` paths touches; the mark itself where that is all of it."""
+def _unreplaced_parts(system: System, mark: str, replaced: list[str]) -> Iterator[str]:
+    """Yields the parts of a mark that none of the `replaced` paths touches; the mark itself if none touches it."""
     if not any(within(path, mark) or within(mark, path) for path in replaced):
         yield mark
         return
@@ -77,6 +77,6 @@ def _unreplaced(system: System, mark: str, replaced: list[str]) -> Iterator[str]
             continue
         if any(within(each, path) for each in replaced):
             for child, _ in system.values_at(f"{path}.*"):
-                yield from _unreplaced(system, child, replaced)
+                yield from _unreplaced_parts(system, child, replaced)
         else:
             yield path

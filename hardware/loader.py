@@ -84,7 +84,7 @@ def names(*, with_variants: bool = False) -> list[str]:
     wanted.
 
     Args:
-        with_variants: whether each name is followed by those of its variants.
+        with_variants: whether each name is followed by its variants' names.
     """
     found = _LIBRARY.names()
     if not with_variants:
@@ -115,12 +115,12 @@ def load(name_or_path: str | os.PathLike[str]) -> System:
     if isinstance(name_or_path, str) and SEPARATOR in name_or_path:
         name, _, short = name_or_path.rpartition(SEPARATOR)
         if name in _LIBRARY.names():
-            return _variant(name, short)
+            return _load_variant(name, short)
     return _LIBRARY.load(name_or_path)
 
 
 @functools.lru_cache(maxsize=256)
-def _variant(name: str, short: str) -> System:
+def _load_variant(name: str, short: str) -> System:
     known = variants().get(name, {})
     if short not in known:
         has = f"there are {', '.join(variant_names(name))}" if known else "it has none"

@@ -1,4 +1,4 @@
-"""What people call the networks of a system, tier by tier."""
+"""Common names of the networks of a system, tier by tier."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NVIDIA: Final = ("volta", "ampere", "hopper", "blackwell", "ada")
 
 
 def network_names(system: System) -> tuple[str, ...]:
-    """Returns what each network of a system is called, innermost first: "NVLink", "InfiniBand".
+    """Returns the name of each network of a system, innermost first: "NVLink", "InfiniBand".
 
-    The innermost is the one that the accelerator's maker builds; the next one links nodes, and what lies
-    beyond is its "spine". Those of systems whose accelerator is not known are the "inner network" and the "outer
-    network", and what lies between is "network 2" and so on, counted from the innermost.
+    The innermost is the one that the accelerator's maker builds; the next one links nodes, and any network beyond is
+    its "spine". Systems with an unknown accelerator have an "inner network" and an "outer network", and in between
+    "network 2" and so on, counted from the innermost.
 
     Args:
         system: whose networks are meant.
@@ -44,7 +44,7 @@ def network_names(system: System) -> tuple[str, ...]:
 
 
 def network_words(system: System) -> tuple[str, ...]:
-    """Returns what each network of a system is called within a sentence: "NVLink", "the outer network".
+    """Returns the name of each network of a system within a sentence: "NVLink", "the outer network".
 
     Args:
         system: whose networks are meant.

@@ -13,15 +13,15 @@ __all__ = ["limit_nodes"]
 def limit_nodes(system: System, node_size: int, bandwidth_gb_per_s: float = 0.0) -> System:
     """Returns the system with nodes of another size, and with another bandwidth between nodes.
 
-    The network next to the nodes gets that bandwidth; none further out is left faster than it, since all that goes
-    further goes through it too. A system of one network has none between nodes.
+    The network next to the nodes gets that bandwidth; no network further out stays faster, since its traffic passes
+    through it too. A system of one network has none between nodes.
 
     Args:
         system: whose innermost network is a node.
         node_size: processors of a node.
         bandwidth_gb_per_s: between nodes, per processor and direction [1e9 bytes/s]; 0 for the system's own.
 
-    Raises `SystemFileError` where a value is none that a system has.
+    Raises `SystemFileError` for a value out of range.
     """
     changes: dict[str, Any] = {}
     if node_size != system.node_size:

@@ -1,4 +1,4 @@
-"""What a system is: processors, two memory tiers and a list of networks, with where every number comes from.
+"""Schema of a system: processors, two memory tiers and a list of networks, with the source of every number.
 
 Validation aliases are Calculon's keys: one schema reads both formats, ours by name and Calculon's by alias.
 """
@@ -72,13 +72,13 @@ Line = Annotated[str, Text(2_000)]
 Lines = Annotated[tuple[Line, ...], Field(strict=False, max_length=200)]
 
 
-class _Entity(BaseModel):
+class _SystemEntity(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_by_name=True, validate_by_alias=False
     )
 
 
-class Processor(_Entity):
+class Processor(_SystemEntity):
     """One compute engine for one datatype: a peak rate and how much of it an operation of some size reaches."""
 
     tflops: Positive
@@ -87,8 +87,8 @@ class Processor(_Entity):
     """(threshold [1e9 FLOP], efficiency): the first entry whose threshold the operation reaches counts."""
 
 
-class Memory(_Entity):
-    """A memory tier. Capacity 0 means that there is none: bandwidth may then be 0 too, and nothing is ever moved."""
+class Memory(_SystemEntity):
+    """A memory tier. Capacity 0 means no such tier: bandwidth may then be 0 too, and nothing is ever moved."""
 
     capacity_gib: Annotated[float, Number(0, 1e15)] = Field(validation_alias="GiB", serialization_alias="GiB")
     """Capacity [2**30 bytes]."""
@@ -116,8 +116,8 @@ def _pair_as_object(value: Any) -> Any:
     return value
 
 
-class Operation(_Entity):
-    """How many bytes a collective among n processors moves over a network: `s * scalar * (1 + offset / n)`."""
+class Operation(_SystemEntity):
+    """Bytes that a collective among n processors moves over a network: `s * scalar * (1 + offset / n)`."""
 
     scalar: Annotated[float, Number(1e-9, 1e9)]
     offset: Annotated[float, Number(-2, 1e9)] | None = None
@@ -134,7 +134,7 @@ def _all_operations(operations: Mapping[str, Operation]) -> Mapping[str, Operati
     return FrozenDict(operations)
 
 
-class Network(_Entity):
+class Network(_SystemEntity):
     """One tier of the interconnect, which links `size` processors at equal rates."""
 
     bandwidth_gb_per_s: Positive = Field(validation_alias="bandwidth", serialization_alias="bandwidth")
@@ -149,32 +149,32 @@ class Network(_Entity):
         Mapping[str, Annotated[Operation, BeforeValidator(_pair_as_object)]], AfterValidator(_all_operations)
     ] = Field(validation_alias="ops", serialization_alias="ops")
     must_be_filled: bool
-    """Whether the parallelism placed here has to divide `size`."""
+    """True if the parallelism placed here must divide `size`."""
     processor_usage: Annotated[float, Number(0, 1 - 1e-9)]
     """Share of the processor's compute that communication takes while it overlaps with computation."""
 
 
-def _datatypes(engines: Mapping[str, Processor]) -> Mapping[str, Processor]:
+def _check_datatypes(engines: Mapping[str, Processor]) -> Mapping[str, Processor]:
     if not engines:
         raise PydanticCustomError("refused", "has no datatype; it must have at least one, such as 'float16'")
     return FrozenDict(engines)
 
 
 Engines = Annotated[
-    Mapping[Annotated[str, Text(40, shortest=1)], Processor], Field(max_length=64), AfterValidator(_datatypes)
+    Mapping[Annotated[str, Text(40, shortest=1)], Processor], Field(max_length=64), AfterValidator(_check_datatypes)
 ]
 
 
-class Assumption(_Entity):
-    """A mark on values that no datasheet states: what was taken instead, and why."""
+class Assumption(_SystemEntity):
+    """A mark on values that no datasheet states: the origin of the value, and the reason."""
 
     field: Annotated[str, Text(200, shortest=1)]
-    """Path into the system, such as "networks.0.efficiency"; * stands for every key or index."""
+    """Path into the system, such as "networks.0.efficiency"; * means every key or index."""
     basis: Annotated[str, Text(2_000, shortest=1)]
-    """Where the value comes from."""
+    """Source of the value."""
 
 
-class Accelerator(_Entity):
+class Accelerator(_SystemEntity):
     """Datasheet facts of the processor that Calculon's recipe does not read."""
 
     name: Annotated[str, Text(100, shortest=1)]
@@ -190,16 +190,16 @@ class Accelerator(_Entity):
     clock_ghz: Annotated[float, Number(1e-3, 1e3)] | None = None
     """Boost clock of these [1e9 / s]."""
     fused_attention: Annotated[bool, Field(exclude_if=bool)] = True
-    """Whether frameworks have attention in one kernel for it, as FlashAttention is; without, they write out the scores
-    unless told otherwise."""
+    """True if frameworks have fused attention for it, such as FlashAttention; otherwise they write out the scores by
+    default."""
     usd_per_h: Annotated[tuple[Price, Price], Field(strict=False), Accepts("a pair [lowest, highest]")] | None = None
     """Range of cloud prices seen [USD per hour]; `None` where none was recorded."""
     usd_source: Line = ""
-    """Where and when the prices were seen."""
+    """Source and date of the prices."""
 
 
-class System(_Entity):
-    """A machine: what each processor computes, stores and exchanges, and where every number comes from.
+class System(_SystemEntity):
+    """A machine: compute, memory and networks of each processor, and the source of every number.
 
     Immutable and hashable.
     """
@@ -207,24 +207,24 @@ class System(_Entity):
     name: Annotated[str, Text(255, shortest=1)]
     title: Line = ""
     source: Line = ""
-    """Where the numbers were read."""
+    """Source of the numbers."""
     matrix: Engines
     """Engine for matrix multiplications, by datatype."""
     vector: Engines
     """Engine for everything else, by datatype; the same datatypes as `matrix`."""
     mem1: Memory
-    """Memory beside the processor."""
+    """Memory next to the processor."""
     mem2: Memory
     """Memory to offload to: capacity per processor, bandwidth of the link to it per direction."""
     processing_mode: Literal["roofline", "no_overlap"]
-    """Whether computing and moving data within an operation overlap (the longer counts) or add up."""
+    """Overlap of computing and moving data within an operation: the longer counts, or both add up."""
     networks: Annotated[tuple[Network, ...], Field(strict=False, min_length=1, max_length=8)]
     """From the innermost tier outwards."""
     accelerator: Accelerator | None = None
     """Further facts of the processor; `None` where none are recorded."""
     cost_model: Annotated[str, Text(60, shortest=1)] = "calibrated"
-    """The cost model that the figures are meant for, which is used where none is asked for. Calculon's own descriptions
-    are `calculon`: their efficiencies are part of that model. Which names there are is not known here."""
+    """The cost model that the figures are meant for, which is the default. Calculon's own descriptions are `calculon`:
+    their efficiencies are part of that model. Which names there are is not known here."""
     assumptions: Annotated[tuple[Assumption, ...], Field(strict=False, max_length=500)] = ()
     """Every value that is assumed rather than read, marked."""
     unverified_fields: Lines = ()
@@ -282,7 +282,7 @@ class System(_Entity):
         return next(fits, len(self.networks) - 1)
 
     def network_spanning(self, processors: int) -> Network:
-        """Returns the network that bounds what a group of processors exchanges, see `tier_spanning`.
+        """Returns the network that bounds the traffic of a group of processors, see `tier_spanning`.
 
         Args:
             processors: of the group [processors].
@@ -323,13 +323,13 @@ class System(_Entity):
             found = [
                 (f"{prefix}.{key}".lstrip("."), child)
                 for prefix, value in found
-                for key, child in _children(value)
+                for key, child in _child_items(value)
                 if part in ("*", key)
             ]
         yield from found
 
 
-def _children(value: Any) -> Iterator[tuple[str, Any]]:
+def _child_items(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, BaseModel):
         yield from value
     elif isinstance(value, Mapping):

@@ -17,18 +17,18 @@ SEPARATOR = "@"
 
 
 class Variant(BaseModel):
-    """What a variant changes of its system, and who has it."""
+    """Variant of a system: its changes and their source."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     title: Annotated[str, Text(200, shortest=1)]
     """The whole title of the variant."""
     source: Annotated[str, Text(2_000, shortest=1)]
-    """Where the changed values were read."""
+    """Source of the changed values."""
     changes: Annotated[dict[str, Any], Field(min_length=1, max_length=50)]
     """New values by path."""
     unverified_fields: Lines = ()
-    """Those of the changed values that were not seen in the source."""
+    """Changed values that were not seen in the source."""
     notes: Annotated[tuple[Line, ...], Field(strict=False, max_length=20)] = ()
 
     def of(self, system: System, name: str) -> System:

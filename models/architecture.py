@@ -16,11 +16,11 @@ Layers = Annotated[int, Whole(1, 100_000)]
 Billions = Annotated[float, Number(1e-6, 1e6)]
 
 
-class _Entity(BaseModel):
+class _ArchitectureEntity(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class Experts(_Entity):
+class Experts(_ArchitectureEntity):
     """A mixture of experts: which layers have one, how many MLPs it holds, and how many of them a token visits."""
 
     routed: Count
@@ -36,17 +36,18 @@ class Experts(_Entity):
     leading_dense_layers: Annotated[int, Whole(0, 100_000)] = 0
     """First layers that have an ordinary MLP instead."""
     every: Layers = 1
-    """Of the layers, numbered from 1, only multiples of this have experts; the others an ordinary MLP."""
+    """Interval of layers with experts: layers whose number, from 1, is a multiple of it; the others have an ordinary
+    MLP."""
     groups: Count = 1
-    """Groups of equally many experts, which stand on one node or device each: of them a token visits only some
-    (DeepSeek-V2, arXiv:2405.04434, section 2.2.2)."""
+    """Groups of equally many experts, each on one node or device: a token visits only some of them (DeepSeek-V2,
+    arXiv:2405.04434, section 2.2.2)."""
     groups_per_token: Count = 1
     """Groups in which all experts that one token visits are: at most so many nodes does it go to (DeepSeek-V3,
     arXiv:2412.19437, section 2.1.2)."""
 
     @property
     def shared_width(self) -> int:
-        """Width of all shared experts of a layer together [elements]; 0 where there are none."""
+        """Width of all shared experts of a layer together [elements]; 0 without shared experts."""
         return self.shared * self.ffn if self.shared_ffn is None else self.shared_ffn
 
     @model_validator(mode="after")
@@ -78,13 +79,13 @@ class Experts(_Entity):
         return self
 
 
-class LatentAttention(_Entity):
+class LatentAttention(_ArchitectureEntity):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): keys and values from a small latent."""
 
     q_rank: Width | None = None
     """Width of the compressed query [elements]; `None` where queries are projected directly."""
     kv_rank: Width
-    """Width of the compressed key and value, which is what the KV cache holds [elements]."""
+    """Width of the compressed key and value, the content of the KV cache [elements]."""
     nope_head_dim: Count
     """Width of the part of a query or key head without position [elements]."""
     rope_head_dim: Count
@@ -98,7 +99,7 @@ class LatentAttention(_Entity):
         return self.nope_head_dim + self.rope_head_dim
 
 
-class SparseAttention(_Entity):
+class SparseAttention(_ArchitectureEntity):
     """An indexer that picks the tokens each query attends to (DeepSeek-V3.2 technical report, section 2)."""
 
     heads: Count
@@ -108,11 +109,11 @@ class SparseAttention(_Entity):
     top_k: Tokens
     """Tokens that a query attends to [tokens]."""
     layers: Layers | None = None
-    """Layers that have an indexer of their own; the others attend to what the one before them picked (GLM-5.2). `None`
-    where all have."""
+    """Layers that have an indexer of their own; the others attend to the tokens that the one before them picked
+    (GLM-5.2). `None` where all have."""
 
 
-class Architecture(_Entity):
+class Architecture(_ArchitectureEntity):
     """The published shape of a decoder-only transformer, as its authors' configuration states it.
 
     `None` means that the source does not say, unless the field says otherwise. Block recipes read it; the six numbers
@@ -135,39 +136,39 @@ class Architecture(_Entity):
     latent_attention: LatentAttention | None = None
     """Ranks and widths of multi-head latent attention; `None` for ordinary attention."""
     sparse_attention: SparseAttention | None = None
-    """The indexer before attention; `None` where there is none."""
+    """The indexer before attention; `None` without sparse attention."""
     qkv_bias: bool | None = None
-    """Whether query, key and value projections have biases."""
+    """True if query, key and value projections have biases."""
     linear_bias: bool | None = None
-    """Whether the output projection, the MLP and the experts have biases."""
+    """True if the output projection, the MLP and the experts have biases."""
     qk_norm: bool | None = None
-    """Whether queries and keys are normalised before attention."""
+    """True if queries and keys are normalised before attention."""
     qk_norm_over: Literal["head", "heads"] = "head"
-    """What one norm of queries or keys runs over: each head, or all heads together (OLMo 2, MiniMax-M2)."""
+    """Extent of one norm of queries or keys: each head, or all heads together (OLMo 2, MiniMax-M2)."""
     sliding_window: Tokens | None = None
     """Tokens that windowed layers attend to; `None` where all layers see everything."""
     window_kind: Literal["sliding", "chunked"] = "sliding"
-    """Whether the window ends at each token, or the sequence is cut into chunks of that size."""
+    """Kind of window: ending at each token, or fixed chunks of that size."""
     full_attention_every: Layers | None = None
     """With a window: of the layers, numbered from 1, multiples of this see everything; `None` if none does."""
     gated_mlp: bool
-    """Whether the MLP multiplies two branches (SwiGLU, GeGLU): three matrices instead of two."""
+    """True if the MLP multiplies two branches (SwiGLU, GeGLU): three matrices instead of two."""
     experts: Experts | None = None
     """The mixture of experts; `None` for a dense model."""
     parallel_residual: bool | None = None
-    """Whether attention and MLP read the same input and are added together."""
+    """True if attention and MLP read the same input and are added together."""
     norm: Annotated[str, Text(40)] | None = None
     """"RMSNorm" or "LayerNorm"."""
     norms_per_block: Annotated[int, Whole(0, 8)] = 2
-    """Norms in a block, without those of queries and keys."""
+    """Norms in a block, except the norms of queries and keys."""
     vocab: Annotated[int, Whole(1, 2**26)]
     """Rows of the embedding matrix that are used [tokens]."""
     vocab_padded: Annotated[int, Whole(1, 2**26)]
     """Rows of the embedding matrix as stored [tokens]."""
     tied_embeddings: bool
-    """Whether the LM head is the embedding matrix."""
+    """True if the LM head is the embedding matrix."""
     positions: Literal["rotary", "learned", "relative", "alibi", "none"] | None = None
-    """How positions enter: "learned" adds a matrix of `max_seq` rows, "relative" (Transformer-XL) one more projection
+    """Encoding of positions: "learned" adds a matrix of `max_seq` rows, "relative" (Transformer-XL) one more projection
     per block."""
     rope_theta: Annotated[float, Number(1, 1e12)] | None = None
     """Base of the rotary position embedding."""
@@ -176,8 +177,8 @@ class Architecture(_Entity):
     prediction_layers: Annotated[int, Whole(0, 64)] = 0
     """Further blocks for multi-token prediction (DeepSeek-V3, arXiv:2412.19437, section 2.2)."""
     trained_prediction_layers: Annotated[int, Whole(0, 64)] = 0
-    """Of the `prediction_layers`, those that a run trains with the model; none unless it is said. The calibrated cost
-    model counts them: each a block, a projection of two vectors to one, and another pass of the head."""
+    """Number of `prediction_layers` that a run trains with the model, 0 by default. The calibrated cost model counts
+    them: each a block, a projection of two vectors to one, and another pass of the head."""
     params_published_b: Billions | None = None
     """Parameters the authors state, without multi-token prediction [1e9]."""
     params_active_published_b: Billions | None = None
@@ -236,7 +237,7 @@ class Architecture(_Entity):
 
     @property
     def expert_layers(self) -> tuple[bool, ...]:
-        """Whether each layer, from the first, has a mixture of experts in place of an ordinary MLP."""
+        """Returns for each layer, from the first, whether it has a mixture of experts in place of an ordinary MLP."""
         if self.experts is None:
             return (False,) * self.layers
         first, every = self.experts.leading_dense_layers, self.experts.every

@@ -21,10 +21,10 @@ class Dimensions(NamedTuple):
 
 
 def dimensions(model: Model) -> Dimensions:
-    """Returns the sizes of a model: those of its architecture, or of its block numbers where none is recorded.
+    """Returns the sizes of a model, from its architecture or else from its block numbers.
 
     Args:
-        model: one that was read or made.
+        model: with an architecture or block numbers.
     """
     found = model.architecture
     if found is None:

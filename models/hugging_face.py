@@ -58,7 +58,7 @@ FAMILIES: dict[str, tuple[str, Callable[[Config], Fields]]] = {
     "smollm3": ("SmolLM", families.smollm3),
     "starcoder2": ("StarCoder", families.starcoder2),
 }
-"""By `model_type`: what the family is called here, and how its config.json is read."""
+"""By `model_type`: the name of the family here, and the function that reads its config.json."""
 
 STATE_SPACE = (
     "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "kimi_linear", "lfm2", "mamba", "mamba2",
@@ -80,7 +80,7 @@ def hugging_face_types() -> list[str]:
 
 
 def is_hugging_face(document: object) -> bool:
-    """Whether a document without a format of ours looks like a Hugging Face config.json."""
+    """Returns whether a document without a format of ours looks like a Hugging Face config.json."""
     if not isinstance(document, Mapping):
         return False
     return "format" not in document and ("model_type" in document or "architectures" in document)
@@ -89,12 +89,12 @@ def is_hugging_face(document: object) -> bool:
 def from_hugging_face(
     document: object, name: str | None = None, *, where: str = "the document", seq_size: int | None = None
 ) -> Model:
-    """The model that a parsed Hugging Face config.json describes.
+    """Returns the model that a parsed Hugging Face config.json describes.
 
-    `name` is what it will be called, otherwise the end of the file's `_name_or_path`, or the family with the number of
-    parameters, such as "Llama 8.03B". `where` names the document in
-    messages. `seq_size` [tokens] is the length of a sample: by default the longest context, or 4,096 where that is
-    above 8,192. Raises `ModelFileError` for families, or for shapes within one, that cannot be represented.
+    `name` is its name, by default the end of the file's `_name_or_path`, or the family with the number of parameters,
+    such as "Llama 8.03B". `where` names the document in messages. `seq_size` [tokens] is the length of a sample: by
+    default the longest context, or 4,096 where that is above 8,192. Raises `ModelFileError` for families, or for shapes
+    within one, that cannot be represented.
     """
     if not isinstance(document, Mapping):
         raise ModelFileError(f"{where} is {shown(document)}; a config.json must be an object with named keys.")
@@ -104,7 +104,7 @@ def from_hugging_face(
     try:
         architecture = Architecture.model_validate(read(config))
         seq, basis = _seq_size(architecture, seq_size)
-        called = name or _own_name(document) or _described(family, architecture)
+        called = name or _own_name(document) or _describe_model(family, architecture)
         return Model(
             name=called,
             title=called,
@@ -129,7 +129,7 @@ def _own_name(document: Mapping[str, Any]) -> str:
     return name_from_stem(last) if last.strip(". ") else ""
 
 
-def _described(family: str, architecture: Architecture) -> str:
+def _describe_model(family: str, architecture: Architecture) -> str:
     """A name for a model that has none: its family and how many parameters it has."""
     count = parameters(architecture)
     size, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M")
@@ -146,7 +146,7 @@ def _seq_size(architecture: Architecture, wanted: int | None) -> tuple[int, str]
 
 
 def _language_model(document: Mapping[str, Any], where: str) -> Config:
-    """The keys of the language model: those of the whole file, or of `text_config` where it is one part of several."""
+    """Returns the keys of the language model: the whole file, or `text_config` where it is one part of several."""
     inner = document.get("text_config")
     if inner is None:
         config = Config(document, where, _model_type(document, where))
@@ -181,7 +181,7 @@ def _model_type(document: Mapping[str, Any], where: str) -> str:
         reason = "attends to compressed sequences, which cannot be represented"
     else:
         # Families differ by a letter or digit, so that only another way to write the same name is a hint.
-        same = [each for each in FAMILIES if _letters(each) == _letters(given)]
+        same = [each for each in FAMILIES if _normalise_letters(each) == _normalise_letters(given)]
         reason = "is not among the families that can be read" + (f"; did you mean {same[0]!r}" if same else "")
     raise ModelFileError(
         f"{where}: a Hugging Face config of model_type {shown(given)} {reason}; "
@@ -189,5 +189,5 @@ def _model_type(document: Mapping[str, Any], where: str) -> str:
     )
 
 
-def _letters(name: str) -> str:
+def _normalise_letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name[:100].lower())

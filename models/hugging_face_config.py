@@ -23,7 +23,7 @@ one model under different ones."""
 _ALIASES_OF = {key: (key, *(each for each in group if each != key)) for group in ALIASES for key in group}
 
 LARGEST = 2**40
-"""Largest number that is read; what is possible for a field is narrower, and checked with the model."""
+"""Largest number that is read; bounds of single fields are narrower, and checked with the model."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Config:
         return ModelFileError(f"{self.where}: {reason} ({read_as}).")
 
     def has(self, *keys: str) -> bool:
-        """Whether any of the keys, or of their aliases, is there."""
+        """Returns whether the document has any of the keys, or of their aliases."""
         return self._present(keys) is not None
 
     def get(self, *keys: str) -> Any:
@@ -99,7 +99,7 @@ class Config:
         return value
 
     def part(self, key: str) -> Config:
-        """The object under a key; an empty one where there is none."""
+        """Returns the object under a key; an empty one if missing."""
         value = self.content.get(key)
         if value is not None and not isinstance(value, Mapping):
             raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be an object with named keys")
@@ -120,8 +120,8 @@ class Config:
         return self.number("rope_theta", parameters.number("rope_theta"))
 
     def leading(self, key: str, first: str, then: str, layers: int) -> int | None:
-        """How many entries of a list of one word per layer are `first` before all others are `then`; `None` without
-        the list."""
+        """Returns the length of the leading run of `first` in a list of one word per layer, if all others are `then`;
+        `None` without the list."""
         kinds = self.items(key)
         if kinds is None:
             return None

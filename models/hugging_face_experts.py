@@ -8,7 +8,7 @@ from models.hugging_face_families import Fields, decoder, qwen2, qwen3, window
 
 
 def mixtral(config: Config) -> Fields:
-    """Mixtral: every layer has experts, of the width that is given."""
+    """Mixtral: every layer has experts, of the given width."""
     fields = decoder(config, tied=False)
     fields.update(config.windows(fields["layers"], window(config)))
     routed, top_k = config.whole("num_local_experts"), config.whole("num_experts_per_tok")
@@ -44,7 +44,7 @@ def qwen3_moe(config: Config) -> Fields:
 
 
 def deepseek(config: Config) -> Fields:
-    """DeepSeek-V2, V3, V3.2 and what copies them: Kimi K2, GLM-5 and 5.2."""
+    """DeepSeek-V2, V3, V3.2 and models of the same form: Kimi K2, GLM-5 and 5.2."""
     nope, rope = config.whole("qk_nope_head_dim"), config.whole("qk_rope_head_dim")
     heads, vocab = config.whole("num_attention_heads"), config.whole("vocab_size")
     latent: Fields = {
@@ -87,7 +87,7 @@ def deepseek(config: Config) -> Fields:
 
 def _grouped_experts(config: Config, layers: int) -> Fields:
     """Experts by DeepSeek's keys: shared ones, groups, and first layers that have none."""
-    dense = config.leading("mlp_layer_types", "dense", "sparse", layers)  # version 5 has it beside the number
+    dense = config.leading("mlp_layer_types", "dense", "sparse", layers)  # version 5 has both it and the number
     stated = config.whole("first_k_dense_replace", default=0 if dense is None else dense)
     if dense not in (None, min(stated, layers)):
         raise config.refuse(f"'first_k_dense_replace' is {stated} but 'mlp_layer_types' begins with {dense} dense "
@@ -106,7 +106,7 @@ def _grouped_experts(config: Config, layers: int) -> Fields:
 
 
 def _indexer_layers(config: Config, layers: int) -> int | None:
-    """Layers with an indexer of their own; the others share what the one before them picked."""
+    """Layers with an indexer of their own; the others share the tokens that the one before them picked."""
     kinds = config.items("indexer_types")
     if kinds is None:
         if config.whole("index_topk_freq", default=1) > 1:

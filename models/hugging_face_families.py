@@ -1,7 +1,7 @@
-"""What each family of Hugging Face configurations calls its numbers, and what its model code fixes.
+"""Number keys of each family of Hugging Face configurations, and the choices that its model code fixes.
 
-Keys, defaults and fixed choices are those of the family's configuration and modelling files in Hugging Face
-Transformers; each function turns one config.json into the fields of an `Architecture`.
+Keys, defaults and fixed choices come from the family's configuration and modelling files in Hugging Face Transformers;
+each function turns one config.json into the fields of an `Architecture`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def window(config: Config) -> int | None:
 
 
 def llama(config: Config) -> Fields:
-    """LLaMA and what copies it: SmolLM2, TinyLlama, Falcon 3, CodeLlama."""
+    """LLaMA and models of the same form: SmolLM2, TinyLlama, Falcon 3, CodeLlama."""
     fields = decoder(config, tied=False)
     if config.flag("mlp_bias", False):
         raise config.refuse("'mlp_bias' is true; biases in the MLP alone cannot be represented")
@@ -173,7 +173,7 @@ def falcon(config: Config) -> Fields:
     }
 
 
-def _plain(config: Config, **keys: Any) -> Fields:
+def _gpt2_like(config: Config, **keys: Any) -> Fields:
     """GPT-2's descendants: two-matrix MLP, biases, LayerNorm, as many key as query heads unless `keys` says so."""
     fields = {
         "kv_heads": keys["heads"],
@@ -192,7 +192,7 @@ def _plain(config: Config, **keys: Any) -> Fields:
 def gpt2(config: Config) -> Fields:
     """GPT-2."""
     hidden = config.whole("n_embd", "hidden_size")
-    return _plain(
+    return _gpt2_like(
         config,
         hidden=hidden,
         ffn=config.whole("n_inner", default=4 * hidden),
@@ -231,7 +231,7 @@ def opt(config: Config) -> Fields:
     if projected != hidden:
         raise config.refuse(f"'word_embed_proj_dim' is {projected}; an embedding narrower than {hidden} is not covered")
     bias = config.flag("enable_bias", True)
-    return _plain(
+    return _gpt2_like(
         config,
         hidden=hidden,
         ffn=config.whole("ffn_dim"),
@@ -248,7 +248,7 @@ def opt(config: Config) -> Fields:
 def bloom(config: Config) -> Fields:
     """BLOOM."""
     hidden = config.whole("hidden_size", "n_embed")
-    return _plain(
+    return _gpt2_like(
         config,
         hidden=hidden,
         ffn=4 * hidden,
@@ -265,7 +265,7 @@ def mpt(config: Config) -> Fields:
     hidden, heads = config.whole("d_model"), config.whole("n_heads")
     attention = config.part("attn_config")
     bias = not config.flag("no_bias", True)
-    return _plain(
+    return _gpt2_like(
         config,
         hidden=hidden,
         ffn=config.whole("expansion_ratio", default=4) * hidden,

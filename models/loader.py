@@ -30,7 +30,7 @@ FORMAT = "shardscape-model/1"
 
 
 class _Described(BaseModel):
-    """What every document in our own format holds beside its shape."""
+    """Fields that every document in our own format has next to its shape."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -52,7 +52,7 @@ class _ArchitectureDocument(_Described):
 
 
 class _BlockDocument(_Described, BlockShape):
-    """The six numbers stand beside the name; an architecture may explain them."""
+    """A document has the six numbers next to the name; an architecture may explain them."""
 
     architecture: Architecture | None = None
 
@@ -130,15 +130,14 @@ def to_calculon(model: Model) -> dict[str, int]:
 def edited(model: Model, changes: Mapping[str, Any], *, name: str | None = None, title: str | None = None) -> Model:
     """Returns a copy of a model with values at paths such as "seq_size" or "architecture.layers" replaced.
 
-    The copy says in `derived_from` and `changes` what it is made from and what differs, counted from the original
-    however often it was edited. A replaced value is no longer marked as unverified. Without a `name` it is that of the
-    original with " (edited)".
+    The copy names its original in `derived_from` and all differences from it in `changes`, also after several edits. A
+    replaced value is no longer marked as unverified. Without a `name` it gets the original's with " (edited)".
 
     Args:
-        model: the one to copy, which stays as it is.
+        model: to copy; it does not change.
         changes: new values by path, such as "seq_size" or "architecture.layers".
-        name: of the copy; that of the original with " (edited)" where None.
-        title: of the copy; that of the original where None.
+        name: of the copy; the original's with " (edited)" where None.
+        title: of the copy; the original's where None.
 
     Raises `ModelFileError` for a path that leads nowhere or a value no model can have.
     """
@@ -169,7 +168,7 @@ NOT_REPRESENTABLE = {
     "nemotron-3-nano-30B-A3B": "46 of its 52 layers are Mamba state spaces or experts alone",
     "qwen3-next-80B-A3B": "three of four of its layers are linear attention",
 }
-"""Published models that are left out of the library, and what about them no block recipe here stands for."""
+"""Published models that the library leaves out, and the features that no block recipe here represents."""
 
 _LIBRARY: Library[Model] = Library(
     "models", "model", ModelFileError, load_document, allows_infinity=is_hugging_face

@@ -1,4 +1,4 @@
-"""How many weights a published architecture has: by matrix, by layer, in total, and used by one token."""
+"""Number of weights of a published architecture: by matrix, by layer, in total, and used by one token."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def attention_weights(architecture: Architecture, kv_heads: int | None = None) -
 
 
 def indexer_weights(architecture: Architecture) -> int:
-    """Returns the weights of the matrices of one indexer of sparse attention; 0 where there is none.
+    """Returns the weights of the matrices of one indexer of sparse attention; 0 without sparse attention.
 
     Queries of the indexer come from the compressed query; one key, and a weight per indexer head, from the input
     (DeepSeek-V3.2 technical report, section 2).
@@ -129,14 +129,14 @@ def attention_vectors(architecture: Architecture) -> int:
     return vectors
 
 
-def _indexer(architecture: Architecture) -> int:
+def _indexer_weights_with_norm(architecture: Architecture) -> int:
     """Weights of one indexer with the LayerNorm of its key."""
     index = architecture.sparse_attention
     return 0 if index is None else indexer_weights(architecture) + 2 * index.head_dim
 
 
 def qkv_biases(architecture: Architecture) -> int:
-    """Returns the biases of query, key and value projections of one block; 0 where there are none.
+    """Returns the biases of query, key and value projections of one block; 0 if they have none.
 
     Args:
         architecture: the published one.
@@ -161,7 +161,9 @@ def layer_weights(architecture: Architecture, *, experts: bool, active: bool = F
         experts: whether the block has a mixture of experts, not an ordinary MLP.
         active: whether only experts that one token visits count.
     """
-    weights = attention_weights(architecture) + attention_vectors(architecture) + _indexer(architecture)
+    weights = (
+        attention_weights(architecture) + attention_vectors(architecture) + _indexer_weights_with_norm(architecture)
+    )
     weights += architecture.norms_per_block * norm_weights(architecture)
     if not experts or architecture.experts is None:
         return weights + mlp_weights(architecture) + _mlp_biases(architecture, architecture.ffn)
@@ -208,7 +210,7 @@ def prediction_parameters(architecture: Architecture) -> int:
     """
     block = layer_weights(architecture, experts=architecture.experts is not None)
     if architecture.indexer_layers < architecture.layers:  # the last layer shares its indexer, and so does this block
-        block -= _indexer(architecture)
+        block -= _indexer_weights_with_norm(architecture)
     one = block + 2 * architecture.hidden**2 + 3 * norm_weights(architecture)
     return architecture.prediction_layers * one
 
@@ -221,5 +223,5 @@ def _model_weights(architecture: Architecture, *, active: bool) -> int:
         + embedding_weights(architecture)
         + position_weights(architecture)
         + norm_weights(architecture)
-        - (architecture.layers - architecture.indexer_layers) * _indexer(architecture)
+        - (architecture.layers - architecture.indexer_layers) * _indexer_weights_with_norm(architecture)
     )

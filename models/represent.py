@@ -1,4 +1,4 @@
-"""How a published architecture becomes the six numbers of Calculon's block recipe, and what gets lost on the way."""
+"""Derivation of the six numbers of Calculon's block recipe from a published architecture, and its losses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNRECORDED = (
 
 
 def obstacles(architecture: Architecture) -> tuple[str, ...]:
-    """Returns what the architecture has that six block numbers cannot stand for, however roughly; empty for dense
+    """Returns the parts of the architecture that six block numbers cannot represent even roughly; empty for dense
     models.
 
     Args:
@@ -70,15 +70,15 @@ def differences(architecture: Architecture | None, seq_size: int, feedforward: i
         return (UNRECORDED,)
     if found := obstacles(architecture):
         return (f"Calculon's block recipe cannot represent {' and '.join(found)}, so the model has no block numbers.",)
-    return tuple(_differences(architecture, seq_size, feedforward))
+    return tuple(_list_differences(architecture, seq_size, feedforward))
 
 
-def _differences(architecture: Architecture, seq_size: int, feedforward: int | None) -> Iterator[str]:
+def _list_differences(architecture: Architecture, seq_size: int, feedforward: int | None) -> Iterator[str]:
     total = parameters(architecture)
     published_block = attention_weights(architecture) + mlp_weights(architecture)
 
     embedding = embedding_weights(architecture)
-    size = f"{_count(embedding)} parameters, {_percent(embedding / total)} of the model"
+    size = f"{_count_text(embedding)} parameters, {_percent_text(embedding / total)} of the model"
     if architecture.tied_embeddings:
         yield f"The embedding, which is the LM head too ({size}), is in neither time nor memory."
     else:
@@ -90,10 +90,10 @@ def _differences(architecture: Architecture, seq_size: int, feedforward: int | N
     if architecture.kv_heads < architecture.heads:
         added = attention_weights(architecture, architecture.heads) - attention_weights(architecture)
         kind = "Multi-query" if architecture.kv_heads == 1 else "Grouped-query"
-        heads = f"head{'' if architecture.kv_heads == 1 else 's'} {_is(architecture.kv_heads)}"
+        heads = f"head{'' if architecture.kv_heads == 1 else 's'} {_verb_for(architecture.kv_heads)}"
         yield (
             f"{kind} attention: {architecture.kv_heads} key/value {heads} counted as {architecture.heads}, "
-            f"which adds {_percent(added / published_block)} to the block's weights."
+            f"which adds {_percent_text(added / published_block)} to the block's weights."
         )
     yield from _mlp_differences(architecture, feedforward)
     if architecture.sliding_window is not None and architecture.sliding_window < seq_size:
@@ -124,12 +124,14 @@ def _differences(architecture: Architecture, seq_size: int, feedforward: int | N
         yield "Rotating queries and keys by their position is not counted."
     if architecture.prediction_layers:
         extra = architecture.prediction_layers
-        yield f"The {'block' if extra == 1 else f'{extra} blocks'} for multi-token prediction {_is(extra)} not counted."
+        blocks = "block" if extra == 1 else f"{extra} blocks"
+        yield f"The {blocks} for multi-token prediction {_verb_for(extra)} not counted."
     published = architecture.params_published_b
     if published is not None and abs(total / (published * 1e9) - 1) > 0.01:
+        difference = _percent_text(abs(total / (published * 1e9) - 1))
         yield (
-            f"The recorded shape has {_count(total)} parameters, {_percent(abs(total / (published * 1e9) - 1))} "
-            f"{'fewer' if total < published * 1e9 else 'more'} than the {_count(published * 1e9)} published."
+            f"The recorded shape has {_count_text(total)} parameters, {difference} "
+            f"{'fewer' if total < published * 1e9 else 'more'} than the {_count_text(published * 1e9)} published."
         )
 
 
@@ -138,7 +140,7 @@ def _mlp_differences(architecture: Architecture, feedforward: int | None) -> Ite
     width = derived if feedforward is None else feedforward
     weights = 2 * architecture.hidden * width
     share = weights / mlp_weights(architecture) - 1
-    equal = "equal" if share == 0 else f"{_percent(abs(share), 2)} {'more' if share > 0 else 'fewer'}"
+    equal = "equal" if share == 0 else f"{_percent_text(abs(share), 2)} {'more' if share > 0 else 'fewer'}"
     if architecture.gated_mlp:
         yield (
             f"The gated MLP of width {architecture.ffn:,} is counted as two matrices of width {width:,}: {equal} "
@@ -149,14 +151,14 @@ def _mlp_differences(architecture: Architecture, feedforward: int | None) -> Ite
         yield f"The MLP of width {architecture.ffn:,} is counted as one of width {width:,}: {equal} weights."
 
 
-def _percent(share: float, decimals: int = 1) -> str:
+def _percent_text(share: float, decimals: int = 1) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
-def _is(number: int) -> str:
+def _verb_for(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def _count(number: float) -> str:
+def _count_text(number: float) -> str:
     """A parameter count as people write it: 1.05 bn, 124 M."""
     return f"{number / 1e9:.2f} bn" if number >= 1e9 else f"{number / 1e6:.3g} M"

@@ -1,4 +1,4 @@
-"""What a model is: a published architecture, the six numbers of Calculon's block recipe, or both."""
+"""Schema of a model: a published architecture, the six numbers of Calculon's block recipe, or both."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BlockShape(BaseModel):
 
 
 class Model(BaseModel):
-    """A neural network: its architecture or block numbers, what it is called, and where the numbers come from.
+    """A neural network: its architecture or block numbers, its name, and the source of the numbers.
 
     Immutable and hashable. Every model has a `seq_size`, and an `architecture`, `calculon`'s six numbers, or both.
     Where only the architecture is given, the six numbers are derived from it, if they can stand for it at all:
@@ -61,11 +61,11 @@ class Model(BaseModel):
     title: Line = ""
     family: ShortText = ""
     source: Line = ""
-    """Where the numbers were read."""
+    """Source of the numbers."""
     seq_size: Tokens
     """Length of one training sample [tokens]."""
     seq_size_basis: Line = ""
-    """Why `seq_size` is what it is; a published maximum context is seldom the length a model was trained at."""
+    """Reason for `seq_size`; a published maximum context is seldom the length a model was trained at."""
     calculon: BlockShape | None = None
     """The six numbers where they were given rather than derived; `None` where they follow from `architecture`."""
     architecture: Architecture | None = None
@@ -154,7 +154,7 @@ class Model(BaseModel):
 
     @property
     def not_represented(self) -> tuple[str, ...]:
-        """Sentences, with their numbers, on what of the published model Calculon's recipe leaves out or changes."""
+        """Sentences, with numbers, on the parts of the published model that Calculon's recipe leaves out or changes."""
         feedforward = None if self.calculon is None else self.calculon.feedforward
         return differences(self.architecture, self.seq_size, feedforward)
 

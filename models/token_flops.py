@@ -1,11 +1,11 @@
-"""How much matrix arithmetic a token needs, and how much a processor does for it.
+"""Matrix arithmetic per token, and a processor's throughput of it.
 
 Two conventions count attention, and published figures use both:
 
 - "full": every token is multiplied with every token that the layer's window holds, 12 L h s FLOP per token in training
   (L layers, h = heads * head size, s tokens). Narayanan et al. (SC21, arXiv:2104.04473, section 5.1), PaLM
   (arXiv:2204.02311, appendix B). This is the one that all figures use unless they say otherwise.
-- "causal": what the causal mask discards is left out, 6 L h s: half of it where the layer sees everything.
+- "causal": masked products are left out, 6 L h s: half of it where the layer sees everything.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ PUBLISHED_FORMULA: Final = (
     "3 · sequence · (2 · matrix weights a token passes in the blocks + 2 · hidden · vocabulary + "
     "2 · layers · heads · (key size + value size) · tokens in the layer's window)"
 )
-"""`architecture_flops` of one sample, for people: of experts those that a token visits, with the LM head."""
+"""Explanation of `architecture_flops` of one sample for people: only the experts that a token visits, with the LM
+head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,11 @@ class TokenFlops:
     """Matrix arithmetic of one token's forward pass [FLOP], a multiplication and an addition counting two."""
 
     weights: float
-    """Products with the weights of the blocks; of experts those that the token visits."""
+    """Products with the weights of the blocks, including only the experts that the token visits."""
     attention: float
     """Products of queries with keys and of their weights with values, in full."""
     causal_attention: float
-    """The same without what the causal mask discards."""
+    """The same without products that the causal mask discards."""
     head: float
     """The LM head; 0 where the cost model has none."""
 
@@ -73,14 +74,14 @@ class TokenFlops:
         return self.weights + self.head + (self.attention if convention == "full" else self.causal_attention)
 
     def model(self, convention: Convention = "full", training: bool = True) -> float:
-        """Returns what the model needs per token [FLOP]: forward once and, in training, backward at twice that.
+        """Returns the model's operations per token [FLOP]: forward once and, in training, backward at twice that.
 
         Recomputed arithmetic does not count. Source: PaLM (arXiv:2204.02311), appendix B.
         """
         return (3.0 if training else 1.0) * self.forward(convention)
 
     def hardware(self, recompute: Recompute, convention: Convention = "full") -> float:
-        """Returns what the processors do per token in training [FLOP]: `model`, and what is recomputed once more.
+        """Returns the work of the processors per token in training [FLOP]: `model`, plus recomputation.
 
         "full" runs the blocks forward a second time, "attn_only" the products inside attention (Korthikanti et al.,
         arXiv:2205.05198, appendix A); the LM head is never run again. What a fused attention kernel repeats within its
@@ -134,10 +135,10 @@ def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
     """Returns the matrix arithmetic of one token of a published architecture in a sequence of `seq_size` tokens.
 
     Two per weight of every matrix that the token passes (Kaplan et al., arXiv:2001.08361, section 2.1), without the
-    lookup in the embedding; with the LM head, the router and, of experts, those that it visits. A layer for multi-token
-    prediction that is trained adds a block like the last, its projection and the head. Attention: two per
-    element of query and key and of weight and value, for each of the tokens that the layer's window holds; with an
-    indexer (DeepSeek-V3.2), for those that it picks, beside its own scores over all of them.
+    lookup in the embedding; with the LM head, the router and the experts that it visits. A layer for multi-token
+    prediction that is trained adds a block like the last, its projection and the head. Attention: two per element of
+    query and key and of weight and value, for each of the tokens that the layer's window holds; with an indexer
+    (DeepSeek-V3.2), for the tokens that it picks, plus its own scores over all of them.
 
     Args:
         architecture: the published one.
@@ -153,7 +154,7 @@ def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
     pair = 2.0 * architecture.heads * (architecture.head_dim + architecture.value_head_dim)
     full = causal = 0.0
     for window, layers in Counter(architecture.windows).items():
-        seen = _seen(architecture, window, seq_size)
+        seen = _attended_tokens(architecture, window, seq_size)
         full += layers * pair * seen[0]
         causal += layers * pair * seen[1]
     index = architecture.sparse_attention
@@ -166,13 +167,13 @@ def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
         fed = expert_weights(architecture, active=True) if experts else mlp_weights(architecture)
         own = indexer_weights(architecture) if architecture.indexer_layers == architecture.layers else 0
         matrices += again * (attention_weights(architecture) + own + fed + 2 * architecture.hidden**2)
-        seen = _seen(architecture, architecture.windows[-1], seq_size)
+        seen = _attended_tokens(architecture, architecture.windows[-1], seq_size)
         full, causal = full + again * pair * seen[0], causal + again * pair * seen[1]
         head *= 1 + again
     return TokenFlops(2.0 * matrices, full, causal, head)
 
 
-def _seen(architecture: Architecture, window: int | None, length: int) -> tuple[float, float]:
+def _attended_tokens(architecture: Architecture, window: int | None, length: int) -> tuple[float, float]:
     """Tokens that a token is multiplied with in a layer, on average: (in full, without the masked ones).
 
     A causal window of w in a sequence of s holds w - w^2 / 2s on average: half of s where it holds everything.

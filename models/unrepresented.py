@@ -1,4 +1,4 @@
-"""What of a published model no figure of this product stands for, said the same wherever the model is used."""
+"""Parts of a published model that no figure of this product covers, in the same words on every page."""
 
 from __future__ import annotations
 

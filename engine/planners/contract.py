@@ -1,8 +1,8 @@
-"""What a planner takes and what it returns, the same for every planner.
+"""Contract of all planners: problem, progress, cancellation and plan.
 
-A planner is a function `plan(problem, progress, cancel)`. What a problem consists of is the planner's own; what comes
-back is a `Plan`: stages with their devices, figures with units, and the alternatives that were looked at, each with its
-value or with the reason for which it was rejected. Whoever draws, exports or stores a plan needs no more than this.
+A planner is a function `plan(problem, progress, cancel)`. Every planner defines its own problem and returns a `Plan`:
+stages with their devices, figures with units, and the examined alternatives, each with its value or the reason why it
+was rejected. Drawing, exporting and storing a plan need nothing else.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ __all__ = [
 
 
 class PlanError(ValueError):
-    """The problem is not understood, or no plan of it exists; the message says what would be right."""
+    """Invalid problem, or no plan exists; the message says how to correct it."""
 
 
 class PlanCancelledError(Exception):
-    """Whoever asked for the plan does not want it any more."""
+    """The search was cancelled."""
 
 
 Progress = Callable[[float, str], None]
-"""Is told the share of the work that is done, 0 to 1, and what is being done."""
+"""Called with the share done (0 to 1) and the current step in words."""
 
 Cancel = Callable[[], bool]
 """Says whether the search shall stop; it then raises `PlanCancelledError`."""
 
 
 def unheard(share: float, doing: str) -> None:
-    """Does nothing: progress that nobody listens to.
+    """Ignore progress.
 
     Args:
-        share: of the work that is done, 0 to 1.
-        doing: what is being done, in words.
+        share: done share of the work, 0 to 1.
+        doing: current step in words.
     """
 
 
 def never() -> bool:
-    """Returns that the search shall go on."""
+    """Return False: the search goes on."""
     return False
 
 
@@ -83,7 +83,7 @@ class Stage:
     """Layers that a group of devices computes.
 
     `start` and `stop` are a half-open range of the planner's layers; a planner that splits inside layers gives the
-    whole range to every stage and says in `figures` what is split. `figures` are the stage's own.
+    whole range to every stage and reports the split in `figures`. `figures` are the stage's own.
     """
 
     start: int
@@ -99,8 +99,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Something else that was looked at: how it was found, its value of the objective, None where it has none, and why
-    it is not the answer."""
+    """An examined plan that was not chosen: its search, its value of the objective, if any, and the reason."""
 
     name: str
     value: float | None
@@ -110,8 +109,8 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a planner returns. `objective` names the figure that was optimised; `notes` are sentences that whoever reads
-    the figures has to know, such as what was simplified."""
+    """Result of a planner. `objective` names the optimised figure; `notes` are caveats on the figures in sentences,
+    such as simplifications."""
 
     planner: str
     version: str
@@ -132,12 +131,12 @@ class Plan:
 
     @property
     def value(self) -> float:
-        """Returns what was optimised, in the unit of its figure."""
+        """Returns the optimised figure, in its own unit."""
         return self.figure(self.objective).value
 
 
 class Problem(Protocol):
-    """What shall be planned, as one value that can be written down: equal documents have equal plans."""
+    """Question to a planner as one serialisable value: equal documents have equal plans."""
 
     def document(self) -> dict[str, Any]:
         """Returns everything that the plan depends on, as JSON."""

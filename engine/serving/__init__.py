@@ -4,8 +4,8 @@
     found = inference.explore("llama-3-70B", "h100_80g_sxm", num_procs=8, prompt=1024, output=256)
     found.best, found.frontier
 
-`evaluate` gives the figures of a table of deployments, `explore` those of every deployment of a space. All figures are
-modelled: the calibration rests on training runs, and no measured serving run was used to fit anything.
+`evaluate` returns the figures of a table of deployments, `explore` the figures of every deployment of a space. All
+figures are modelled: the calibration rests on training runs, and no measured serving run was used to fit anything.
 """
 
 from engine.cost_models.calibrated import library_calibration

@@ -1,6 +1,6 @@
-"""What serving adds to the calibration of training: few numbers, stated, each with its source.
+"""Assumptions that serving adds to the calibration of training: few numbers, each with its source.
 
-Rates (matrix, memory, networks) are those of the calibration. These numbers are not fitted: serving is modelled, not
+Rates (matrix, memory, networks) come from the calibration. These numbers are not fitted: serving is modelled, not
 validated against measured serving runs; README says how published figures compare.
 """
 

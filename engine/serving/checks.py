@@ -1,4 +1,4 @@
-"""Which rule a deployment breaks first, and the sentence about it."""
+"""The first rule that a deployment breaks, and its sentence."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ BITS = (16, 8, 4)
 
 
 def shape_reasons(subject: Subject, d: Deployments) -> Ints:
-    """Returns the number of the first rule that each deployment breaks before anything is computed; 0 for none
-    [rows].
+    """Returns the number of the first rule that each deployment breaks by its shape alone; 0 for none [rows].
 
     Args:
-        subject: what is served where.
+        subject: model, system, price and assumptions.
         d: deployments [rows].
     """
     model, t, e = subject.shapes, np.maximum(d.tensor_par, 1.0), np.maximum(d.expert_par, 1.0)
@@ -88,11 +87,10 @@ def reason_text(
     subject: Subject, number: int, row: Mapping[str, Any], ttft_limit: float | None = None,
     tpot_limit: float | None = None,
 ) -> str:  # fmt: skip
-    """Returns the sentence about one deployment: `row` has its fields, and its figures where the reason is one of
-    them.
+    """Returns the sentence on the reason why one deployment does not run.
 
     Args:
-        subject: what is served where.
+        subject: model, system, price and assumptions.
         number: of a reason; 0 for none.
         row: fields of the deployment, and its figures where the reason is one of them.
         ttft_limit: longest time to the first token [s]; None for none.

@@ -1,4 +1,4 @@
-"""Deployments as arrays: what a pass, the memory and the figures read; and a table of them, checked."""
+"""Deployments as arrays, the input of passes, memory and figures; and checks of a table of them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DEFAULTS: Mapping[str, Any] = {"expert_par": 1, "replicas": 1, "weight_bits": 16
 
 
 class DeploymentTableError(ValueError):
-    """A table of deployments is none, lacks a column or has a value that a field cannot be; one sentence says which."""
+    """Not a table of deployments, a missing column, or an invalid value; one sentence says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployments:
-    """Columns [rows] of float64; `launch` is a position in `LAUNCHES`, -1 for a word that is none."""
+    """Columns [rows] of float64; `launch` is a position in `LAUNCHES`, -1 for an unknown word."""
 
     tensor_par: Floats
     pipeline_par: Floats
@@ -55,7 +55,7 @@ class Deployments:
 
     @property
     def reach(self) -> Floats:
-        """Processors that exchange anything: those of a replica, and of the others that share its experts."""
+        """Number of processors that exchange data: a replica, and the other replicas that share its experts."""
         return np.maximum(self.tensor_par, self.expert_par) * self.pipeline_par
 
     @property
@@ -65,12 +65,13 @@ class Deployments:
 
 
 def expert_layout(tensor_par: Any, expert_par: Any, replicas: Any) -> Any:
-    """Tells where the ranks can share the experts: an expert-parallel degree either divides the tensor-parallel group,
-    whose other ranks then slice each expert, or is a multiple of it that divides the ranks of all replicas.
+    """Returns whether the ranks can share the experts.
 
-    Unlike in training there is no expert-tensor-parallel degree of its own: an expert gets all ranks of the group that
-    are left. Source: documentation of TensorRT-LLM 0.21, Expert Parallelism, whose `moe_tp_size` x `moe_ep_size` is
-    the tensor-parallel group; across replicas as in vLLM, whose experts are spread over tensor x data parallel ranks.
+    An expert-parallel degree either divides the tensor-parallel group, whose other ranks then slice each expert, or is
+    a multiple of it that divides the ranks of all replicas. Unlike in training there is no expert-tensor-parallel
+    degree of its own: an expert gets all remaining ranks of the group. Source: documentation of TensorRT-LLM 0.21,
+    Expert Parallelism, whose `moe_tp_size` x `moe_ep_size` is the tensor-parallel group; across replicas as in vLLM,
+    whose experts are spread over tensor x data parallel ranks.
 
     Args:
         tensor_par, expert_par, replicas: degrees, at least 1; plain numbers, or arrays that broadcast.
@@ -81,13 +82,12 @@ def expert_layout(tensor_par: Any, expert_par: Any, replicas: Any) -> Any:
 
 
 def frame_of(table: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
-    """Returns a table of deployments as a data frame: columns of one length, of which values by themselves fill a
-    column.
+    """Returns a table of deployments as a data frame: columns of one length, a single value fills a column.
 
     Args:
         table: a data frame, or columns by name: lists of one length, or single values; others than fields are left out.
 
-    Raises `DeploymentTableError` for what is no table.
+    Raises `DeploymentTableError` for anything else.
     """
     if isinstance(table, pd.DataFrame):
         names = column_names(table)
@@ -101,36 +101,36 @@ def frame_of(table: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
         )
     known = {column.name for column in FIELDS}
     given = {name: values for name, values in table.items() if name in known}
-    lists = {name: _listed(values) for name, values in given.items() if _is_list(values)}
+    lists = {name: _as_series(values) for name, values in given.items() if _is_list(values)}
     lengths = {name: len(values) for name, values in lists.items()}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
         raise DeploymentTableError(f"The columns of the deployments have different numbers of rows: {told}.")
     rows = next(iter(lengths.values()), 1)
-    columns = {name: lists[name] if name in lists else _repeated(value, rows) for name, value in given.items()}
+    columns = {name: lists[name] if name in lists else _repeat_value(value, rows) for name, value in given.items()}
     return pd.DataFrame(columns, index=range(rows if given else 0))
 
 
 def _is_list(values: Any) -> bool:
-    """Whether something is a column, and not the value of one."""
+    """Returns whether a value is a column rather than a single value."""
     if isinstance(values, np.ndarray):
         return values.ndim > 0
     return isinstance(values, list | tuple | range | pd.Series | pd.Index | pd.api.extensions.ExtensionArray)
 
 
-def _listed(values: Any) -> pd.Series[Any]:
+def _as_series(values: Any) -> pd.Series[Any]:
     if isinstance(values, pd.Series):
         return values.reset_index(drop=True)
     if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.ndim > 1):
-        return _objects(list(values))  # as they are: pandas would make floats of whole numbers beside a gap
+        return _object_series(list(values))  # unconverted: pandas would make floats of whole numbers next to a gap
     return pd.Series(values)
 
 
-def _repeated(value: Any, rows: int) -> pd.Series[Any]:
-    return _objects([value] * rows)
+def _repeat_value(value: Any, rows: int) -> pd.Series[Any]:
+    return _object_series([value] * rows)
 
 
-def _objects(values: list[Any]) -> pd.Series[Any]:
+def _object_series(values: list[Any]) -> pd.Series[Any]:
     array = np.empty(len(values), object)
     for place, value in enumerate(values):
         array[place] = value
@@ -150,7 +150,7 @@ def deployments_of(frame: pd.DataFrame) -> Deployments:
     columns = {}
     for column in FIELDS:
         if column.name in frame:
-            columns[column.name] = _column(column.name, frame[column.name])
+            columns[column.name] = _convert_column(column.name, frame[column.name])
         elif column.name in DEFAULTS:
             value = DEFAULTS[column.name]
             number = LAUNCHES.index(value) if column.name == "launch" else value
@@ -161,7 +161,7 @@ def deployments_of(frame: pd.DataFrame) -> Deployments:
     return Deployments(**columns)
 
 
-def _column(name: str, values: pd.Series[Any]) -> Floats:
+def _convert_column(name: str, values: pd.Series[Any]) -> Floats:
     is_word = name == "launch"
     array, faults = convert(values, to_word(LAUNCHES) if is_word else to_whole(LARGEST), np.float64)
     if faults:

@@ -36,16 +36,17 @@ def subject_of(
     model: ModelLike, system: SystemLike, *, price: float | None = None, calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
 ) -> Subject:  # fmt: skip
-    """Returns what is served where. The price is the middle of those recorded with the system where none is given.
+    """Returns the subject of an evaluation: model, system, price and assumptions. The default price is the middle of
+    the system's recorded prices.
 
     Args:
         model: name, path or model itself.
         system: name, path or system itself.
-        price: of a processor [USD/h]; where None, the middle of those recorded with the system, or not a number.
+        price: of a processor [USD/h]; where None, the middle of the system's recorded prices, or not a number.
         calibration: whose parameters count; the library's where None.
         assumptions: about memory and batches; the usual ones where None.
 
-    Raises `WorkloadError` for a price that cannot be, and what `model_of` and `system_of` raise.
+    Raises `WorkloadError` for an invalid price, and as `model_of` and `system_of` do.
     """
     found = system_of(system)
     if price is None:
@@ -64,7 +65,7 @@ def positive(name: str, value: float | None) -> float | None:
         name: of the limit, for messages.
         value: a number above 0 and at most 1,000,000 [s]; None for none.
 
-    Raises `WorkloadError` for what is no such number.
+    Raises `WorkloadError` for any other value.
     """
     if value is None:
         return None
@@ -96,12 +97,12 @@ def evaluate(
 
     Returns:
         The fields, status, reason and reason_text, and every figure of `engine.serving.columns`, by row. Deployments
-        that do not fit have their memory, those that make no sense nothing.
+        that do not fit have only their memory, invalid ones nothing.
 
     Raises:
-        DeploymentTableError: the table is none, its columns differ in length, it lacks one or has one twice, or a
-        value is no whole number (or no word, for launch); the message names column and row. WorkloadError: a limit or
-        the price makes no sense.
+        DeploymentTableError: not a table, columns of different length, a missing or repeated column, or a value that
+            is not a whole number (for launch, a word); the message names column and row.
+        WorkloadError: a limit or the price is invalid.
     """
     limits = positive("time_to_first_token", time_to_first_token), positive("time_per_output_token",
                                                                             time_per_output_token)  # fmt: skip
@@ -119,17 +120,17 @@ def evaluate(
         reason[part] = np.where(over, number_of("memory"), late)
         for name, value in found.items():
             values[name][part] = value if name in MEMORY_FIGURES else np.where(over, np.nan, value)
-    words = _words(frame, d)
-    return _frame(subject, d, words, reason, values, limits)
+    words = _launch_words(frame, d)
+    return _build_result_table(subject, d, words, reason, values, limits)
 
 
-def _words(frame: pd.DataFrame, d: Deployments) -> list[str]:
+def _launch_words(frame: pd.DataFrame, d: Deployments) -> list[str]:
     """The launch modes as they were given; nothing is computed for unknown ones, but their reason names them."""
     given = [quoted(word)[1:-1] for word in frame["launch"]] if "launch" in frame else [""] * len(d)
     return [LAUNCHES[int(n)] if n >= 0 else word for n, word in zip(d.launch.tolist(), given, strict=True)]
 
 
-def _frame(
+def _build_result_table(
     subject: Subject, d: Deployments, words: list[str], reason: Any, values: Mapping[str, Any],
     limits: tuple[float | None, float | None],
 ) -> pd.DataFrame:  # fmt: skip

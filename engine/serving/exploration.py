@@ -1,4 +1,4 @@
-"""Every deployment of a space: what runs within the limits, what is best, what cannot run and how far off it is."""
+"""Exploration of every deployment of a space: feasible and best deployments, and how close the others come."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NEAREST: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Found:
-    """The deployments of a space. `table` has those that run within the limits, by id, with all headline figures.
+    """The deployments of a space. `table` has the deployments within the limits, by id, with all headline figures.
 
     `rejected` counts the others by reason; `nearest` is, for memory and for either limit, the id of the deployment
     among them that is nearest to passing.
@@ -71,7 +71,7 @@ class Found:
 
     @property
     def obstacle(self) -> str:
-        """Why no layout even reaches the question whether it fits, and what would help; "" where one does."""
+        """Explains why no layout is valid enough to check whether it fits, and what would help; "" if one is."""
         if self.feasible or self.nearest:
             return ""
         if not self.total:
@@ -148,13 +148,13 @@ def explore(
         model, system: name, path or object.
         num_procs: processors; every deployment uses all of them.
         prompt, output: tokens of a request.
-        limits: what a field may be, see `engine.serving.space`.
-        time_to_first_token, time_per_output_token: what is slower does not count as running [s].
-        price: of a processor [USD per hour]; that recorded with the system where left out.
+        limits: allowed values of fields, see `engine.serving.space`.
+        time_to_first_token, time_per_output_token: slower deployments are rejected [s].
+        price: of a processor [USD per hour]; the system's recorded price where left out.
         calibration, assumptions: the library's where left out.
 
     Raises:
-        ServingLimitError, WorkloadError: an argument makes no sense. SpaceTooLarge: limit more.
+        ServingLimitError, WorkloadError: an invalid argument. SpaceTooLarge: limit more.
     """
     start = time.perf_counter()
     bounds = positive("time_to_first_token", time_to_first_token), positive("time_per_output_token",
@@ -225,7 +225,7 @@ class _Sweep:
         self.nearest[code] = min(self.nearest.get(code, candidate), candidate)
 
     def table(self) -> pd.DataFrame:
-        """Returns what runs, by id."""
+        """Returns the feasible deployments, by id."""
         ids = np.concatenate([np.zeros(0, np.int64), *self._ids])
         order = np.argsort(ids, kind="stable")
         d = self.space.at(ids[order])

@@ -1,4 +1,4 @@
-"""From deployments to figures: prefill, decode step, and what follows for users, processors, cost and energy.
+"""From deployments to figures: prefill, decode step, and figures of users, processors, cost and energy.
 
 A replica serves `batch` requests without a break: whenever one ends, the prefill of the next takes its place and holds
 up the others ("continuous batching"). While a request of o tokens generates, batch - 1 others start, so that
@@ -50,7 +50,7 @@ MILLION = 1e6
 
 @dataclass(frozen=True)
 class Subject:
-    """What is served where, and on which assumptions: what all deployments have in common.
+    """Model, system and assumptions that all deployments have in common.
 
     `price` of a processor [USD per hour], not a number where it is not known.
     """
@@ -106,11 +106,16 @@ def memory_of(subject: Subject, d: Deployments) -> MemoryUse:
     """Returns the memory of deployments with one number of stages and one launch mode [bytes].
 
     Args:
-        subject: what is served where.
+        subject: model, system, price and assumptions.
         d: deployments with one number of stages and one launch mode [rows].
     """
     return memory_use(
-        subject.shapes, subject.accelerator, d, _stages(subject, d), subject.weight_bytes(d), subject.assumptions
+        subject.shapes,
+        subject.accelerator,
+        d,
+        _pipeline_stages(subject, d),
+        subject.weight_bytes(d),
+        subject.assumptions,
     )
 
 
@@ -118,11 +123,11 @@ def figures(subject: Subject, d: Deployments) -> dict[str, Floats]:
     """Returns all figures of deployments with one number of stages and one launch mode, by name; arrays [rows].
 
     Args:
-        subject: what is served where.
+        subject: model, system, price and assumptions.
         d: deployments with one number of stages and one launch mode [rows].
     """
     memory = memory_of(subject, d)
-    step, parts = _decode(subject, d)
+    step, parts = _decode_step(subject, d)
     first_token, prefill = _prefill_of_distinct(subject, d)
     later = np.maximum(d.output - 1.0, 0.0)
     per_token = step + np.where(later > 0, (d.batch - 1.0) * prefill / np.maximum(later, 1.0), 0.0)
@@ -154,11 +159,11 @@ def figures(subject: Subject, d: Deployments) -> dict[str, Floats]:
     return {column.name: np.broadcast_to(found[column.name], (len(d),)) for column in FIGURES}
 
 
-def _stages(subject: Subject, d: Deployments) -> tuple[Stage, ...]:
+def _pipeline_stages(subject: Subject, d: Deployments) -> tuple[Stage, ...]:
     return stages(subject.pattern, int(d.pipeline_par[0]))
 
 
-def _case(subject: Subject, d: Deployments, tokens: Floats) -> Case:
+def _case_of_pass(subject: Subject, d: Deployments, tokens: Floats) -> Case:
     """The case of a pass: one "sequence" of one token for every token."""
     case = case_of(
         subject.model,
@@ -174,14 +179,14 @@ def _case(subject: Subject, d: Deployments, tokens: Floats) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class _Stages:
-    """Seconds of a pass through the stages [s]: the slowest, all of them, and what all consist of."""
+    """Seconds of a pass through the stages [s]: the slowest, the sum, and the parts of the sum."""
 
     slowest: Floats
     total: Floats
     work: Work
 
 
-def _through(layout: tuple[Stage, ...], blocks: Blocks, *, floor: bool) -> _Stages:
+def _run_stages(layout: tuple[Stage, ...], blocks: Blocks, *, floor: bool) -> _Stages:
     """A pass through all stages; with `floor`, no stage is faster than its launches."""
     slowest: Floats = np.zeros(())
     total: Floats = np.zeros(())
@@ -199,18 +204,18 @@ def _through(layout: tuple[Stage, ...], blocks: Blocks, *, floor: bool) -> _Stag
     return _Stages(slowest, total, everything)
 
 
-def _decode(subject: Subject, d: Deployments) -> tuple[Floats, dict[str, Floats]]:
+def _decode_step(subject: Subject, d: Deployments) -> tuple[Floats, dict[str, Floats]]:
     """Seconds of a decode step [s], and its parts."""
     captured = int(d.launch[0]) == LAUNCHES.index("graphs")
     p = subject.assumptions.parameters(subject.p, captured=captured)
     tokens = np.ceil(d.batch / d.pipeline_par)
     microbatches = np.ceil(d.batch / tokens)
-    case = _case(subject, d, tokens)
+    case = _case_of_pass(subject, d, tokens)
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
     work = Pass(tokens, tokens, context=d.prompt + d.output / 2.0)
     blocks = block_times(case, d, work, rates, p, subject.weight_bytes(d))
     # A captured step is one launch; otherwise the host launches kernel by kernel.
-    run = _through(_stages(subject, d), blocks, floor=not captured)
+    run = _run_stages(_pipeline_stages(subject, d), blocks, floor=not captured)
     messages = d.pipeline_par * message_time(case, rates, p)
     cycle = np.maximum(run.total + messages, microbatches * run.slowest)
     host = np.asarray(subject.assumptions.step_host)
@@ -224,17 +229,17 @@ def _decode(subject: Subject, d: Deployments) -> tuple[Floats, dict[str, Floats]
 
 
 def _prefill_of_distinct(subject: Subject, d: Deployments) -> tuple[Floats, Floats]:
-    """`_prefill`, computed once for deployments that it cannot tell apart: most differ in batch or KV cache only."""
+    """Return `_prefill_times`, computed once for equal inputs: most deployments differ in batch or KV cache only."""
     together = np.clip(np.floor(subject.assumptions.prefill_chunk / d.prompt), 1.0, d.batch)
     keys = np.stack([d.tensor_par, d.expert_par, d.weight_bits, d.prompt, together])
     _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     if len(first) == len(d):
-        return _prefill(subject, d)
-    alone, packed = _prefill(subject, d.take(first))
+        return _prefill_times(subject, d)
+    alone, packed = _prefill_times(subject, d.take(first))
     return np.broadcast_to(alone, first.shape)[inverse], np.broadcast_to(packed, first.shape)[inverse]
 
 
-def _prefill(subject: Subject, d: Deployments) -> tuple[Floats, Floats]:
+def _prefill_times(subject: Subject, d: Deployments) -> tuple[Floats, Floats]:
     """Seconds until the first token of a request, and for which its prompt keeps the replica busy [s].
 
     A prompt longer than a chunk passes in equal chunks, which follow each other through the pipeline. Shorter prompts
@@ -255,9 +260,9 @@ def _prefill_pass(subject: Subject, d: Deployments, chunks: Floats, prompts: Flo
     """One pass of `prompts` prompts, or of one chunk of a long one; and the messages between its stages [s]."""
     p = subject.assumptions.parameters(subject.p, captured=False)
     tokens = prompts * d.prompt / chunks
-    case = _case(subject, d, tokens)
+    case = _case_of_pass(subject, d, tokens)
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
     work = Pass(tokens, prompts, prompt=d.prompt, chunks=chunks)
     blocks = block_times(case, d, work, rates, p, subject.weight_bytes(d))
-    run = _through(_stages(subject, d), blocks, floor=True)
+    run = _run_stages(_pipeline_stages(subject, d), blocks, floor=True)
     return run, (d.pipeline_par - 1.0) * message_time(case, rates, p)

@@ -1,8 +1,8 @@
 """Memory of one processor that serves: weights, KV cache, activations, reserve.
 
-The stage that needs most counts. Every request holds the cache of its full length, so that none is ever put off; the
-cache of a windowed layer ends at its window. Activations are those of a full chunk of prompt tokens beside the batch.
-All parts are linear in the batch, which gives the largest that fits.
+The stage that needs most counts. Every request holds the cache of its full length, so that none is ever
+preempted; the cache of a windowed layer ends at its window. Activations cover a full chunk of prompt tokens and the
+batch. All parts are linear in the batch, which gives the largest batch that fits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MemoryUse:
 
 
 def kv_bytes_per_token(model: ModelShapes, blocks: int, kv_bits: Floats) -> Floats:
-    """Returns what one token adds to the KV cache in all blocks, held once [bytes].
+    """Returns the bytes that one token adds to the KV cache in all blocks, stored once [bytes].
 
     Args:
         model: sizes of a block.

@@ -1,13 +1,14 @@
 """Seconds of one pass of tokens through one block and the ends of the model, on one processor.
 
-A pass is a chunk of one prompt (prefill), or one token of every request of a microbatch (decode). Linear layers are
-those of the calibrated block, with the time of serving's products (`engine.serving.products`); attention is the fused
-kernel on a prompt, and a read of the KV cache in decode; what is element-wise is that of the forward pass in training.
+A pass is a chunk of one prompt (prefill), or one token of every request of a microbatch (decode). Linear layers come
+from the calibrated block, with the time of serving's products (`engine.serving.products`); attention is the fused
+kernel on a prompt, and a read of the KV cache in decode; element-wise operations come from the forward pass in
+training.
 
-Three layers are not quite those of training: the router, which training leaves out; the experts, whose rows are the
-tokens of all replicas that share them, in one launch over those visited; and the projection of keys and values where a
-group has more ranks than there are such heads. Frameworks repeat the heads there, and serving does; the calibration was
-fitted without.
+Three layers differ from training: the router, which training leaves out; the experts, whose rows are the tokens of all
+replicas that share them, in one launch over those visited; and the projection of keys and values where a group has more
+ranks than there are such heads. Frameworks repeat the heads there, and serving does; the calibration was fitted
+without.
 
 Decode attention of latent models multiplies queries into the compressed cache ("absorbed"): as many weights and
 operations around it as expanding would take for one token.
@@ -57,7 +58,7 @@ CONTEXT_TILE = 128.0
 MATRIX_ROWS = 16.0
 """Least rows of a tensor-core operation: query heads that share a key head are padded to it."""
 WIDE_BYTES = 2.0
-"""Bytes per weight of router and LM head, whatever the precision of the linear layers."""
+"""Bytes per weight of router and LM head, for every precision of the linear layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass: tokens in the linear layers, requests that need logits, and what attention sees.
+    """One pass: tokens in the linear layers, requests that need logits, and the context of attention.
 
     `prompt` is the whole prompt [tokens] of a prefill, whose attention is spread over `chunks` passes; `context` the
     tokens [tokens] that each request of a decode pass attends to.
@@ -119,7 +120,7 @@ def block_times(case: Case, d: Deployments, work: Pass, rates: Rates, p: Paramet
     """Returns the work of every half of a block of every row [s].
 
     `case` has one "sequence" per token of the pass (microbatch_size = tokens, seq_size = 1), so that its token counts
-    are those of the pass.
+    equal the pass's.
 
     Args:
         case: one "sequence" per token of the pass (microbatch_size = tokens, seq_size = 1) [rows].
@@ -134,32 +135,32 @@ def block_times(case: Case, d: Deployments, work: Pass, rates: Rates, p: Paramet
     wide = unit._replace(rate=rates.matrix16)
     reduce = tensor_exchange(case, rates, p)
     around = Work.of(
-        linear=_projections(case, unit, weight_bytes), elementwise=norms(case, rates, p).forward, tensor=reduce
+        linear=_projection_seconds(case, unit, weight_bytes), elementwise=norms(case, rates, p).forward, tensor=reduce
     )
     host = launch_time(case, p)
     launches = block_launches(case)[0]
     routed = bool(np.any(model.experts > 0))
     windowed = bool(np.any(model.window > 0))
-    full = around.plus(Work.of(attention=_core(case, d, work, rates, p, np.asarray(np.inf))))
-    dense = _dense(case, unit, weight_bytes, rates, p, reduce)
+    full = around.plus(Work.of(attention=_attention_seconds(case, d, work, rates, p, np.asarray(np.inf))))
+    dense = _dense_work(case, unit, weight_bytes, rates, p, reduce)
     return Blocks(
         full,
-        around.plus(Work.of(attention=_core(case, d, work, rates, p, model.window))) if windowed else full,
+        around.plus(Work.of(attention=_attention_seconds(case, d, work, rates, p, model.window))) if windowed else full,
         dense,
-        _experts(case, d, unit, wide, weight_bytes, rates, p, reduce) if routed else dense,
+        _expert_work(case, d, unit, wide, weight_bytes, rates, p, reduce) if routed else dense,
         Work.of(ends=EMBEDDING_FORWARD * work.tokens * model.hidden / rates.memory + reduce),
-        Work.of(ends=_head(case, work.requests, wide, rates, p)),
+        Work.of(ends=_head_seconds(case, work.requests, wide, rates, p)),
         launches * host,
         (launches + expert_launches(case)[0]) * host,
     )
 
 
-def _projections(case: Case, unit: MatrixUnit, weight_bytes: Floats) -> Floats:
+def _projection_seconds(case: Case, unit: MatrixUnit, weight_bytes: Floats) -> Floats:
     """Linear layers around the attention core [s], with the heads of keys and values that are repeated."""
     return products(attention_layers(case).values(), unit, weight_bytes)
 
 
-def _core(case: Case, d: Deployments, work: Pass, rates: Rates, p: Parameters, window: Floats) -> Floats:
+def _attention_seconds(case: Case, d: Deployments, work: Pass, rates: Rates, p: Parameters, window: Floats) -> Floats:
     """Attention between projections of one block [s]; `window` is infinite where it sees everything."""
     if work.prompt is not None:
         # Whole tiles of the prompt, or a token more could make the kernel faster by filling its last wave.
@@ -183,7 +184,7 @@ def _core(case: Case, d: Deployments, work: Pass, rates: Rates, p: Parameters, w
     return np.maximum(read, computed) + 2.0 * p.kernel_start
 
 
-def _dense(
+def _dense_work(
     case: Case, unit: MatrixUnit, weight_bytes: Floats, rates: Rates, p: Parameters, reduce: Floats
 ) -> Work:
     """A plain or gated MLP."""
@@ -193,7 +194,7 @@ def _dense(
     return Work.of(linear=linear, elementwise=acted.forward + casts(case, width, rates).forward, tensor=reduce)
 
 
-def _experts(
+def _expert_work(
     case: Case, d: Deployments, unit: MatrixUnit, wide: MatrixUnit, weight_bytes: Floats, rates: Rates, p: Parameters,
     reduce: Floats,
 ) -> Work:  # fmt: skip
@@ -225,7 +226,7 @@ def _experts(
     )  # fmt: skip
 
 
-def _head(case: Case, requests: Floats, unit: MatrixUnit, rates: Rates, p: Parameters) -> Floats:
+def _head_seconds(case: Case, requests: Floats, unit: MatrixUnit, rates: Rates, p: Parameters) -> Floats:
     """LM head, softmax, and gathering of the logits over the tensor-parallel group [s]."""
     model, t = case.model, case.layout.tensor_par
     logits = product(replace(head_layer(case), m=requests), unit, WIDE_BYTES)

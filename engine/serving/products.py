@@ -1,6 +1,6 @@
 """Time of matrix products from one row (one request decoded) to thousands (a prompt).
 
-Shapes, rate, waves and depth are those of the calibrated layers (`engine.cost_models.calibrated.physics.layers.gemm`).
+Shapes, rate, waves and depth come from the calibrated layers (`engine.cost_models.calibrated.physics.layers.gemm`).
 Three things differ, because serving runs products that training does not: rows are not rounded up to tiles, for kernels
 with few rows have narrow tiles; the inner dimension may be split over idle multiprocessors, as libraries do where the
 result has few tiles; and weights have a width of their own.

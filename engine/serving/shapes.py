@@ -1,4 +1,4 @@
-"""The model as serving reads it: what a processor holds of each half of a block, and which blocks a stage has."""
+"""Shapes of a model for serving: the share of each half of a block on a processor, and the blocks of a stage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Of each block, from the first: whether its attention has a window, and whether it has experts."""
+    """Windows and experts of each block, from the first: True if its attention has a window, True if it has experts."""
 
     windowed: tuple[bool, ...]
     experts: tuple[bool, ...]
@@ -94,7 +94,7 @@ def key_value_heads(model: ModelShapes, tensor_par: Floats) -> Floats:
 def cached_elements(model: ModelShapes, heads: Floats) -> Floats:
     """Returns the elements that one token leaves in the cache of one block with `heads` key and value heads.
 
-    Latent attention caches the compressed vector and the rotated key, whatever the heads (DeepSeek-V2,
+    Latent attention caches the compressed vector and the rotated key, for any number of heads (DeepSeek-V2,
     arXiv:2405.04434, section 2.1.4); every processor of the group holds all of it.
 
     Args:
@@ -118,7 +118,7 @@ class Weights(NamedTuple):
 
 
 def held_weights(model: ModelShapes, tensor_par: Floats, expert_par: Floats) -> Weights:
-    """Returns what tensor and expert parallelism leave on one processor [elements].
+    """Returns the weights of one processor under tensor and expert parallelism [elements].
 
     Compressions of latent attention, and key and value heads beyond those there are, are repeated on every rank.
 
@@ -139,7 +139,7 @@ def held_weights(model: ModelShapes, tensor_par: Floats, expert_par: Floats) -> 
 
 
 def not_represented(model: Model) -> tuple[str, ...]:
-    """Returns the sentences on what of a published model serving leaves out or changes.
+    """Returns sentences on the parts of a published model that serving leaves out or changes.
 
     Args:
         model: one of the library's kind, with its architecture or without.

@@ -1,12 +1,11 @@
 """Every deployment of a model on a number of processors under stated limits, in a fixed order.
 
 A layout is (tensor_par, pipeline_par, replicas, expert_par) with tensor_par x pipeline_par x replicas = processors. The
-space lists every layout, also those that make no sense for the model, which are counted with their reason; only
-expert degrees that no model could have (neither a divisor of TP nor a multiple that divides TP x replicas) are not
-listed.
+space lists every layout, including invalid ones for the model, which are counted with their reason; only expert degrees
+that no model could have (neither a divisor of TP nor a multiple that divides TP x replicas) are not listed.
 
 A limit is one value, a list of values, or a range {"min": a, "max": b}. Batches without a limit are powers of two and
-those times 1.5; a value or a list names the batches themselves.
+1.5 times powers of two; a value or a list names the batches themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ CHOICES: Final[Mapping[str, tuple[Any, ...]]] = {
 DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "weight_bits": (16, 8), "kv_bits": (16, 8), "launch": ("eager", "graphs"),
 }  # fmt: skip
-"""What is tried without a limit; the others where a limit names them."""
+"""Values tried without a limit; a limit may name others."""
 MOST: Final = 20_000_000
 """Deployments of the largest space."""
 LARGEST: Final = 2**40
@@ -60,7 +59,7 @@ class DeploymentSpace:
     output: int
     limits: Mapping[str, Any]
     mixture: bool
-    """Whether the model has experts; only then are there expert degrees above 1."""
+    """True if the model has experts; only then are there expert degrees above 1."""
 
     @classmethod
     def of(
@@ -71,7 +70,7 @@ class DeploymentSpace:
                                   ("output", output, 2**30)):  # fmt: skip
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
                 raise ServingLimitError(f"{name} is {shown(value)}; it must be a whole number from 1 to {most:,}.")
-        space = cls(int(num_procs), int(prompt), int(output), _normalised(limits), mixture)
+        space = cls(int(num_procs), int(prompt), int(output), _normalise_limits(limits), mixture)
         if space.total > MOST:
             raise SpaceTooLarge(
                 f"There are {space.total:,} deployments, more than the {MOST:,} that are evaluated at once; limit "
@@ -132,7 +131,7 @@ class DeploymentSpace:
         return Deployments(*(np.asarray(column, np.float64) for column in columns))
 
 
-def _normalised(limits: Mapping[str, Any] | None) -> dict[str, Any]:
+def _normalise_limits(limits: Mapping[str, Any] | None) -> dict[str, Any]:
     if limits is None:
         return {}
     if not isinstance(limits, Mapping):
@@ -145,25 +144,25 @@ def _normalised(limits: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"{', '.join(LIMITED)}."
             )
         if limit is not None:
-            result[name] = _one(name, limit)
+            result[name] = _normalise_limit(name, limit)
     return result
 
 
-def _one(name: str, limit: Any) -> Any:
+def _normalise_limit(name: str, limit: Any) -> Any:
     if isinstance(limit, Mapping):
         if name == "launch" or not limit or set(limit) - {"min", "max"}:
             raise ServingLimitError(f"The limit on {name} is {shown(limit)}; a range has min, max or both.")
-        low, high = _value(name, limit.get("min", 0)), _value(name, limit.get("max", LARGEST))
+        low, high = _check_value(name, limit.get("min", 0)), _check_value(name, limit.get("max", LARGEST))
         if low > high:
             raise ServingLimitError(f"The limit on {name} goes from {low} to {high}; min must not exceed max.")
         return {"min": low, "max": high}
     values = list(limit) if isinstance(limit, list | tuple | set | frozenset | range) else [limit]
     if not values:
         raise ServingLimitError(f"The limit on {name} is an empty list; leave it out to allow everything.")
-    return sorted({_value(name, value, choice=True) for value in values})
+    return sorted({_check_value(name, value, choice=True) for value in values})
 
 
-def _value(name: str, value: Any, *, choice: bool = False) -> Any:
+def _check_value(name: str, value: Any, *, choice: bool = False) -> Any:
     if isinstance(value, np.integer):
         value = int(value)
     if name == "launch":

@@ -1,7 +1,7 @@
-"""JSON documents that people write: reading them strictly, editing copies of them, saying what is wrong with one.
+"""JSON documents that people write: strict reading, edited copies, and messages on faults.
 
-Nothing in here knows what a model or a system is. This is the one module of `models` that `hardware` imports, for both
-kinds of documents are read and edited in the same way.
+Nothing in here depends on models or systems. This is the one module of `models` that `hardware` imports, for both kinds
+of documents are read and edited in the same way.
 """
 
 from models.documents.bounds import check_numbers, check_toml_keys, check_values

@@ -89,7 +89,7 @@ def check_toml_keys(text: str, where: str, error: type[Exception]) -> None:
     for number, line in enumerate(_without_strings(text).split("\n"), 1):
         if line.count(".") < MOST_KEY_PARTS:
             continue
-        # What stands between these signs is one key, or one value, whose only dot is a decimal point.
+        # Text between these signs is one key, or one value, whose only dot is a decimal point.
         parts = 1 + max(piece.count(".") for piece in re.split(r"[=,\[\]{}]", line))
         if parts > MOST_KEY_PARTS:
             raise error(f"{where} has a key of {parts:,} parts in line {number:,}; at most {MOST_KEY_PARTS} are read.")
@@ -129,7 +129,7 @@ def _end_of(text: str, mark: re.Match[str]) -> int:
 _CLOSING: Final = {
     '"': re.compile(r'(?:[^"\\\n]+|\\[^\n])*+["\n]'),
     "'": re.compile(r"[^'\n]*+['\n]"),
-    # Up to two quotation marks may stand right before those that close.
+    # Up to two quotation marks may come right before the closing ones.
     '"""': re.compile(r'(?:[^"\\]+|\\.|"(?!""))*+"{3,5}', re.DOTALL),
     "'''": re.compile(r"(?:[^']+|'(?!''))*+'{3,5}"),
 }

@@ -31,7 +31,9 @@ def changed_document(
         parts = path.split(".") if isinstance(path, str) else [""]
         place: Any = edited
         for depth, part in enumerate(parts):
-            known = list(place) if isinstance(place, dict) else [str(index) for index in range(len(_sequence(place)))]
+            known = (
+                list(place) if isinstance(place, dict) else [str(index) for index in range(len(_as_sequence(place)))]
+            )
             if part not in known:
                 inside = f" in '{'.'.join(parts[:depth])}'" if depth else ""
                 hint = did_you_mean(part, known) or (f"; there are {', '.join(known[:12])}" if known else "")
@@ -45,18 +47,18 @@ def changed_document(
 
 
 def changes_between(before: Any, after: Any, paths: Iterable[str]) -> tuple[Change, ...]:
-    """Returns what differs between two documents at the given paths, as plain values or JSON text.
+    """Returns the differences between two documents at the given paths, as plain values or JSON text.
 
     Args:
         before: the document as it was.
         after: the document as it is.
         paths: dotted ones, at which the documents are compared.
     """
-    found = ((path, _scalar(_at(before, path)), _scalar(_at(after, path))) for path in paths)
+    found = ((path, _as_scalar(_value_at(before, path)), _as_scalar(_value_at(after, path))) for path in paths)
     return tuple(Change(field=path, old=old, new=new) for path, old, new in found if old != new)
 
 
-def _at(document: Any, path: str) -> Any:
+def _value_at(document: Any, path: str) -> Any:
     for part in path.split("."):
         if not isinstance(document, dict | list):
             return None
@@ -64,11 +66,11 @@ def _at(document: Any, path: str) -> Any:
     return document
 
 
-def _sequence(value: Any) -> Sequence[Any]:
+def _as_sequence(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _scalar(value: Any) -> Scalar:
+def _as_scalar(value: Any) -> Scalar:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return json.dumps(value)
@@ -90,7 +92,7 @@ def lineage(earlier: Iterable[Change], later: Iterable[Change]) -> tuple[Change,
 
 
 def within(path: str, other: str) -> bool:
-    """Tells whether a path is `other` or leads further into it; * in either stands for any part.
+    """Returns whether a path is `other` or leads further into it; * in either matches any part.
 
     Args:
         path, other: parts with dots between them; * stands for any part.

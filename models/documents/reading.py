@@ -1,6 +1,6 @@
-"""Strict JSON documents: reading them, and saying in one sentence what is wrong with one.
+"""Strict JSON documents: reading, and one sentence on the first fault.
 
-Nothing in here knows what a model or a system is.
+Nothing in here depends on models or systems.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_FILE_BYTES = 2_000_000
 """Largest file that is read [bytes]. The largest real one is a few kilobytes; anything near this is not ours."""
 
 OR_A_FILE = "; a file is given by a path ending in .json"
-"""What the message about an unknown name adds, where a path would do."""
+"""Addition to the message about an unknown name, where a path would be accepted."""
 
 Entity = TypeVar("Entity", bound=BaseModel)
 Scalar = bool | int | float | str | None
@@ -76,7 +76,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """Annotation that replaces whatever pydantic would say about a value by what is accepted there."""
+    """Annotation that replaces pydantic's message about a value by the accepted values."""
 
     description: str
 
@@ -89,7 +89,7 @@ def _with_message(inner: CoreSchema, description: str) -> CoreSchema:
 
 
 class Change(BaseModel):
-    """One field in which an edited copy differs from what it was made from."""
+    """One field in which an edited copy differs from its source."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -130,14 +130,15 @@ def shown(value: object) -> str:
 
 
 def near_matches(word: str, known: Sequence[str], alike: float | None = None) -> list[str]:
-    """Returns up to three of `known` that look like `word`, letter case ignored: those it begins first, then the
+    """Returns up to three of `known` that look like `word`, letter case ignored: words that it begins first, then the
     closest.
 
     Args:
         word: what was written.
         known: words that would have been right.
-        alike: least likeness [fraction of the letters of both that are in both, in order], also for those that it
-            begins; None for what suits a few short words. Of hundreds of words some look a little like anything.
+        alike: least likeness [fraction of the letters of both that are in both, in order], also for words that it
+            begins; None for a threshold that suits a few short words. Of hundreds of words some look a little like
+            anything.
     """
     folded = {name.lower(): name for name in known}
     wanted = word[:100].lower()
@@ -287,15 +288,15 @@ def load_versioned(
     """Returns the entity that a parsed JSON document with a "format" describes; raises `error` in one sentence
     otherwise.
 
-    `where` names the document in messages, `accepted` is its format, such as "shardscape-calibration/1", and `noun`
-    what it is.
+    `where` names the document in messages, `accepted` is its format, such as "shardscape-calibration/1", and `noun` its
+    kind.
 
     Args:
         document: a parsed JSON value of any kind.
         where: name of the document in messages.
         accepted: the format that is read, such as "shardscape-model/1".
-        noun: what the document is called in messages, such as "model".
-        schema: class of what the document describes.
+        noun: kind of document in messages, such as "model".
+        schema: class of the described entity.
         error: class of the error to raise.
     """
     if not isinstance(document, Mapping):
@@ -310,13 +311,13 @@ def load_versioned(
 def sentence(
     problem: ValidationError, schema: type[BaseModel], where: str, *, by_alias: bool = False, hint: str = ""
 ) -> str:
-    """Returns one sentence naming file, key, value and what is accepted, for the first thing that pydantic found.
+    """Returns one sentence with file, key, value and accepted values, for the first of pydantic's errors.
 
     An unknown key is reported before anything else: a misspelt key is also a missing one, and says more.
     `hint` is added before the full stop.
 
     Args:
-        problem: what pydantic found.
+        problem: pydantic's errors.
         schema: class that the document was checked against.
         where: name of the document in messages.
         by_alias: whether keys are called by their aliases.
@@ -326,21 +327,22 @@ def sentence(
     first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
     others = len(errors) - 1
     more = f" (and {others} more fault{'s' if others > 1 else ''})" if others else ""
-    return f"{where}: {_fault(first, schema, by_alias)}{more}{hint}."
+    return f"{where}: {_describe_fault(first, schema, by_alias)}{more}{hint}."
 
 
-def _fault(error: ErrorDetails, schema: type[BaseModel], by_alias: bool) -> str:
+def _describe_fault(error: ErrorDetails, schema: type[BaseModel], by_alias: bool) -> str:
     # pydantic appends "[key]" where the key of a mapping, not its value, is at fault
     location = tuple(part for part in error["loc"] if part != "[key]")
     value, context = error["input"], error.get("ctx", {})
-    name = repr(_dotted(location)) if location else "the document"
+    name = repr(_dotted_path(location)) if location else "the document"
     match error["type"]:
         case "extra_forbidden":
-            accepted = _keys(_container(schema, location), by_alias)
+            accepted = _schema_keys(_container_schema(schema, location), by_alias)
             near = did_you_mean(str(location[-1]), accepted)
-            return f"unknown key {shown(_dotted(location))}{near}; {_accepted(accepted)}"
+            return f"unknown key {shown(_dotted_path(location))}{near}; {_list_accepted_keys(accepted)}"
         case "missing":
-            return f"key {name} is missing; {_accepted(_keys(_container(schema, location), by_alias))}"
+            keys = _schema_keys(_container_schema(schema, location), by_alias)
+            return f"key {name} is missing; {_list_accepted_keys(keys)}"
         case "refused":
             return f"{name} {error['msg']}"
         case "not_accepted":
@@ -362,14 +364,14 @@ def _fault(error: ErrorDetails, schema: type[BaseModel], by_alias: bool) -> str:
     return f"{name} is {shown(value)}; it must be {wanted}"
 
 
-def _dotted(location: Sequence[str | int]) -> str:
+def _dotted_path(location: Sequence[str | int]) -> str:
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _container(schema: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
+def _container_schema(schema: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
     """The schema of the object that holds the last part of `location`."""
     current: type[BaseModel] | None = schema
     for part in location[:-1]:
@@ -386,21 +388,21 @@ def _schema_within(annotation: Any) -> type[BaseModel] | None:
     return next((found for each in get_args(annotation) if (found := _schema_within(each))), None)
 
 
-def _accepted(keys: Sequence[str]) -> str:
+def _list_accepted_keys(keys: Sequence[str]) -> str:
     return f"accepted keys here: {', '.join(keys)}" if keys else "no key is accepted here"
 
 
-def _keys(schema: type[BaseModel] | None, by_alias: bool) -> list[str]:
+def _schema_keys(schema: type[BaseModel] | None, by_alias: bool) -> list[str]:
     fields = {} if schema is None else schema.model_fields
     return [str((by_alias and field.validation_alias) or key) for key, field in fields.items()]
 
 
 @dataclass(frozen=True)
 class Library(Generic[Entity]):
-    """The named documents shipped inside a package, and the one rule for what is a name and what is a path.
+    """The named documents shipped inside a package, and the one rule that separates names from paths.
 
-    `convert(document, where, name)` makes the object; `name` is what a document without a name of its own is called.
-    `folder` is where in the package the documents are; `allows_infinity` is as for `parse_json`.
+    `convert(document, where, name)` makes the object; `name` is the name of a document without one of its own. `folder`
+    is where in the package the documents are; `allows_infinity` is as for `parse_json`.
     """
 
     package: str

@@ -30,22 +30,22 @@ def against_measured(
     families: tuple[str, ...] = ("DP", "3D"),
     most_nodes: int | None = None,
 ) -> pd.DataFrame:
-    """Returns one row for every measured iteration with what is predicted of it.
+    """Returns one row for every measured iteration with its prediction.
 
     Columns: `plan`, `exec_plan`, `placement`, `gpus`, `cpu_threads`, `measured_ms`, `predicted_ms` (NaN where the
-    variant has no such plan), `error_pct`, predicted over measured less one, and `reason`, why the variant thinks that
-    it cannot run.
+    variant has no such plan), `error_pct`, predicted over measured less one, and `reason`, why the plan cannot run
+    according to the variant.
 
     Args:
         model_card: a card, a document of one, a name of the library, or the path of a file.
-        measured: measurements, or the name of a trace; that of the card where None.
+        measured: measurements, or the name of a trace; the card's trace where None.
         variant: of the performance model.
-        cpu_threads: per GPU, where a measurement does not tell them.
+        cpu_threads: per GPU, for measurements without a number of threads.
         bandwidth: limit between nodes, 0 for none.
         families: of plans to look at.
         most_nodes: of placements to look at; any where None.
 
-    Raises `engine.planners.contract.PlanError` where something is not understood.
+    Raises `engine.planners.contract.PlanError` for an invalid argument.
     """
     card, model = load_card(model_card), variant_of(variant)
     found = measurements(card.name) if measured is None else measured
@@ -116,7 +116,7 @@ def spearman(first: Floats, second: Floats) -> float:
 
 
 def ranking(table: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per placement and threads: how well predictions order what was measured.
+    """Returns one row per placement and threads: agreement of the orders of predictions and measurements.
 
     Columns: `placement`, `cpu_threads`, `plans`, `best_measured`, `best_predicted` among the measured plans,
     `regret_pct`, by how much the latter is slower than the former, `mean_error_pct` and `worst_error_pct` without sign,

@@ -1,4 +1,4 @@
-"""The best plan under one set of limits, with runners-up and the reason for which every other plan is rejected."""
+"""The best plan under one set of limits, with runners-up and the reason why every other plan is rejected."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ElasticPlan(Plan):
     """The best plan under the limits of its problem.
 
     `name` is the plan itself; `table` has one row for every plan that was looked at, the best first: figures, the parts
-    of the iteration [ms], and the reason for which it is not the answer.
+    of the iteration [ms], and the reason why it was not chosen.
     """
 
     name: PlanName = field(default_factory=PlanName)
@@ -131,7 +131,7 @@ def best_plan(
         restricted: whether plans with degrees may run only where the card's table allows it; what the variant needs
             where None.
 
-    Raises `engine.planners.contract.PlanError` where something is not understood, or no plan can run.
+    Raises `engine.planners.contract.PlanError` for an invalid argument, or where no plan can run.
     """
     card, nodes = load_card(model_card), gpus_on_nodes(placement)
     return solve(ElasticProblem(card, nodes, cpu_threads, bandwidth, variant, restricted))
@@ -142,10 +142,10 @@ def solve(problem: ElasticProblem, progress: Progress = unheard, cancel: Cancel 
 
     Args:
         problem: a model and the limits of its resources.
-        progress: is told the share that is done and what is being done.
-        cancel: is asked whether to stop; all plans are evaluated at once, so never.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: not called; all plans are evaluated at once.
 
-    Raises `engine.planners.contract.PlanError` where something is not understood, or no plan can run.
+    Raises `engine.planners.contract.PlanError` for an invalid argument, or where no plan can run.
     """
     progress(0.0, "Evaluating plans")
     table = plans_table(
@@ -156,7 +156,7 @@ def solve(problem: ElasticProblem, progress: Progress = unheard, cancel: Cancel 
         variant=problem.variant,
         restricted=problem.restricted,
     )
-    return _described(problem, table)
+    return _plan_of_table(problem, table)
 
 
 def plans_table(
@@ -169,16 +169,16 @@ def plans_table(
     restricted: bool | None = None,
     families: tuple[str, ...] = ("DP", "3D"),
 ) -> pd.DataFrame:
-    """Returns one row for every plan under the limits: those that may run by throughput, then those that may not.
+    """Returns one row for every plan under the limits: feasible plans by falling throughput, then the infeasible ones.
 
     Columns: `plan`, `family` (DP or 3D), `pp`, `tp`, `dp`, `gpus`, `feasible`, `throughput` [samples/s],
-    `iteration_ms`, its parts [ms], `memory_gib`, `chosen` and `reason`, why it is not the answer.
+    `iteration_ms`, its parts [ms], `memory_gib`, `chosen` and `reason`, why it was not chosen.
 
     Args:
         model_card, placement, cpu_threads, bandwidth, variant, restricted: see `best_plan`.
-        families: which to look at.
+        families: to evaluate.
 
-    Raises `engine.planners.contract.PlanError` where something is not understood.
+    Raises `engine.planners.contract.PlanError` for an invalid argument.
     """
     card, nodes, model = load_card(model_card), gpus_on_nodes(placement), variant_of(variant)
     plans = plan_table(
@@ -220,7 +220,7 @@ def plans_table(
 
 
 def _tell_slower(table: pd.DataFrame) -> None:
-    """Says of each plan that may run by how much it is slower than the best."""
+    """Returns for each feasible plan how much slower it is than the best."""
     feasible = table["feasible"].to_numpy()
     if not feasible.any():
         return
@@ -230,7 +230,7 @@ def _tell_slower(table: pd.DataFrame) -> None:
     table.loc[feasible, "reason"] = told
 
 
-def _described(problem: ElasticProblem, table: pd.DataFrame) -> ElasticPlan:
+def _plan_of_table(problem: ElasticProblem, table: pd.DataFrame) -> ElasticPlan:
     if not len(table) or not bool(table["feasible"].iloc[0]):
         reasons: Sequence[str] = list(dict.fromkeys(table["reason"])) if len(table) else []
         told = "; ".join(f"{plan}: {why}" for plan, why in zip(table["plan"][:3], table["reason"][:3], strict=True))
@@ -256,7 +256,7 @@ def _described(problem: ElasticProblem, table: pd.DataFrame) -> ElasticPlan:
         planner="elastic",
         version=VERSION,
         problem=problem,
-        stages=_stages(problem, name),
+        stages=_pipeline_stages(problem, name),
         figures=figures,
         objective="throughput",
         alternatives=others,
@@ -266,7 +266,7 @@ def _described(problem: ElasticProblem, table: pd.DataFrame) -> ElasticPlan:
     )
 
 
-def _stages(problem: ElasticProblem, name: PlanName) -> tuple[Stage, ...]:
+def _pipeline_stages(problem: ElasticProblem, name: PlanName) -> tuple[Stage, ...]:
     """Pipeline stages with their layers and devices: neighbours, as many as a stage has replicas and ranks."""
     gpus, layers = sum(problem.nodes), problem.card.layers
     ends = [layers * (number + 1) // name.pp for number in range(name.pp)]

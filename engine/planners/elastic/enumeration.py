@@ -24,7 +24,7 @@ NO_ZERO = -1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a job has: GPUs on each node, CPU threads per GPU, and the bandwidth to other nodes, 0 for no limit."""
+    """Resources of a job: GPUs on each node, CPU threads per GPU, and the bandwidth to other nodes, 0 for no limit."""
 
     nodes: tuple[int, ...]
     cpu_threads: int = 1
@@ -134,7 +134,7 @@ def plan_table(
         atom_limits: whether the data-parallel family may hold only as many samples on a GPU as the card says.
     """
     known: dict[tuple[int, ...], list[tuple[PlanName, str]]] = {}
-    table = _table(card) if "3D" in families else {}
+    table = _parse_allowed_plans(card) if "3D" in families else {}
     named: list[tuple[PlanName, str]] = []
     counts: list[int] = []
     for each in limits:
@@ -149,7 +149,7 @@ def plan_table(
 
 
 def data_parallel_plans(card: ModelCard, gpus: int, atom_limits: bool = True) -> list[tuple[PlanName, str]]:
-    """Returns the six plans of the data-parallel family, each with the reason for which it may not run or an empty
+    """Returns the six plans of the data-parallel family, each with the reason why it may not run or an empty
     text.
 
     Args:
@@ -179,8 +179,8 @@ def _data_parallel_reason(card: ModelCard, gpus: int, name: PlanName, atom_limit
 def every_plan(
     card: ModelCard, nodes: tuple[int, ...], table: Mapping[PlanName, Placements], restricted: bool = True
 ) -> list[tuple[PlanName, str]]:
-    """Returns every plan of pipeline, tensor and data parallelism that uses all GPUs, each with the reason for which it
-    may not run or an empty text; those of the card's table first, in its order.
+    """Returns every plan of pipeline, tensor and data parallelism that uses all GPUs, each with the reason why it may
+    not run, or an empty text. Plans of the card's table come first, in its order.
 
     Args:
         card: of the model.
@@ -192,8 +192,8 @@ def every_plan(
     listed = [plan for plan, where in table.items() if nodes in where]
     degrees = [name for name in listed if restricted or name.pp * name.tp * name.dp == gpus]
     known = set(degrees)
-    for pp in _divisors(gpus):
-        for tp in _divisors(gpus // pp):
+    for pp in _divisors_of(gpus):
+        for tp in _divisors_of(gpus // pp):
             name = PlanName(pp, tp, gpus // pp // tp)
             if name not in known:
                 degrees.append(name)
@@ -224,11 +224,11 @@ def _degrees_reason(
     return f"the card allows it on {where} only" if where else "the card allows it on no placement"
 
 
-def _table(card: ModelCard) -> dict[PlanName, Placements]:
-    """The card's table: plans with the placements on which they may run, in its order."""
+def _parse_allowed_plans(card: ModelCard) -> dict[PlanName, Placements]:
+    """Parse the card's table: plans with the placements on which they may run, in its order."""
     return {parse_plan(plan): tuple(map(gpus_on_nodes, where)) for plan, where in card.allowed_plans.items()}
 
 
-def _divisors(number: int) -> list[int]:
+def _divisors_of(number: int) -> list[int]:
     low = [each for each in range(1, math.isqrt(number) + 1) if not number % each]
     return sorted({*low, *(number // each for each in low)})

@@ -15,7 +15,7 @@ MOST_BANDWIDTH: Final = 1e6
 
 
 def checked_whole(value: Any, what: str, low: int, high: int) -> int:
-    """Returns a whole number if it is one, from `low` to `high`.
+    """Returns a whole number from `low` to `high`.
 
     Args:
         value: any value.
@@ -44,7 +44,7 @@ def checked_bandwidth(value: Any) -> float:
     Args:
         value: any value.
 
-    Raises `engine.planners.contract.PlanError` for what is no number, or none from 0 to a million.
+    Raises `engine.planners.contract.PlanError` for a value that is not a number from 0 to a million.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= MOST_BANDWIDTH:
         raise PlanError(f"The bandwidth is {shown(value)}; give a number from 0 (no limit) to {MOST_BANDWIDTH:,.0f}.")

@@ -1,4 +1,4 @@
-"""Loss parity: whether training goes the same way whatever the plan, as figure 9 shows it."""
+"""Loss parity: comparison of training losses under different plans, as in figure 9."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_NAME: Final = 100
 
 
 def losses(source: str | os.PathLike[str] | None = None) -> pd.DataFrame:
-    """Returns mean losses of LLaMA-2-7B under several plans, one row per 25 minibatches, or those of one's own file.
+    """Returns mean losses of LLaMA-2-7B under several plans, one row per 25 minibatches, or the losses of another file.
 
     Columns: `minibatch`, the last one of the mean, and one per run, named by its plan: 181, 241, 421, 811, and 181_seed
     with another seed.

@@ -28,7 +28,7 @@ from models.documents import shown
 __all__ = ["FIGURE_7", "PLANNER", "Phase", "Timeline", "phases_of", "timeline"]
 
 PLANNER: Final = "Morphling"
-"""What the series of the planner is called, as figure 7 does."""
+"""Name of the planner's series, as in figure 7."""
 
 BASES: Final = ("measured", "predicted")
 MOST_PHASES: Final = 10_000
@@ -56,8 +56,8 @@ class Timeline:
     """Throughput over time.
 
     `table` has one row per strategy and phase: `strategy`, `phase`, `start_s`, `end_s`, `paused_s`, `placement`,
-    `cpu_threads`, `plan`, `iteration_s` and `throughput` [samples/s] on the basis that was asked for, NaN and 0 where
-    nothing runs, and `predicted_s` and `measured_s`, NaN where there is none.
+    `cpu_threads`, `plan`, `iteration_s` and `throughput` [samples/s] on the requested basis, NaN and 0 where nothing
+    runs, and `predicted_s` and `measured_s`, NaN where missing.
     """
 
     table: pd.DataFrame
@@ -102,8 +102,8 @@ class Timeline:
 
 
 def phases_of(given: Iterable[Phase | Mapping[str, Any] | Sequence[Any]] | pd.DataFrame | str) -> tuple[Phase, ...]:
-    """Returns phases that are given as such, as (seconds, placement, threads), as rows with `duration_s`, `placement`,
-    `cpu_threads` and `bandwidth`, as a table, or as a CSV file with these columns. A placement of 0 has no GPUs.
+    """Returns phases from phases, (seconds, placement, threads), rows with `duration_s`, `placement`, `cpu_threads` and
+    `bandwidth`, a table, or a CSV file with these columns. A placement of 0 has no GPUs.
 
     Args:
         given: any of these.
@@ -130,10 +130,10 @@ def phases_of(given: Iterable[Phase | Mapping[str, Any] | Sequence[Any]] | pd.Da
         raise PlanError(f"{shown(given)} are no phases; give rows, a table or a CSV file.")
     if not 1 <= len(rows) <= MOST_PHASES:
         raise PlanError(f"A timeline has 1 to {MOST_PHASES:,} phases; {'more' if rows else 'none'} were given.")
-    return tuple(_phase(row, at) for at, row in enumerate(rows, start=1))
+    return tuple(_phase_of(row, at) for at, row in enumerate(rows, start=1))
 
 
-def _phase(row: Any, at: int) -> Phase:
+def _phase_of(row: Any, at: int) -> Phase:
     parts: list[Any]
     if isinstance(row, Phase):
         parts = [row.duration_s, row.nodes, row.cpu_threads, row.bandwidth]
@@ -171,15 +171,15 @@ def timeline(
 
     Args:
         model_card: a card, a document of one, a name of the library, or the path of a file.
-        phases: see `phases_of`; those of figure 7 where not given.
-        strategies: static ones beside the planner; see `strategies.strategy_of`.
-        measured: measurements, or the name of a trace; that of the card where None, if there is one.
-        basis: `measured`, the measured iteration of the plan that was taken, or `predicted`; measured where there are
-            measurements and None.
-        pause_s: for which a job stands still whenever its resources or its plan change [s].
+        phases: see `phases_of`; the phases of figure 7 by default.
+        strategies: static ones next to the planner; see `strategies.strategy_of`.
+        measured: measurements, or the name of a trace; the card's trace where None, if it exists.
+        basis: `measured`, the measured iteration of the chosen plan, or `predicted`; where None, measured if
+            measurements exist.
+        pause_s: downtime at each change of resources or plan [s].
         variant, restricted: see `best_plan`.
 
-    Raises `engine.planners.contract.PlanError` where something is not understood.
+    Raises `engine.planners.contract.PlanError` for an invalid argument.
     """
     card, given, model = load_card(model_card), phases_of(phases), variant_of(variant)
     known = measurements_of(card.name, measured)
@@ -192,16 +192,18 @@ def timeline(
         raise PlanError(f"The pause is {shown(pause_s)}; give seconds from 0 on.")
     limits = [Limits(phase.nodes, phase.cpu_threads, phase.bandwidth) for phase in given if phase.nodes]
     rules = [strategy_of(each) for each in strategies]
-    taken: dict[str, list[tuple[PlanName | None, float]]] = {PLANNER: _planned(card, limits, model, restricted)}
+    taken: dict[str, list[tuple[PlanName | None, float]]] = {
+        PLANNER: _plans_by_planner(card, limits, model, restricted)
+    }
     for rule in rules:
-        taken[rule.name] = _ruled(card, limits, model, rule)
+        taken[rule.name] = _plans_by_rule(card, limits, model, rule)
     rows: list[dict[str, Any]] = []
     for name, plans in taken.items():
-        rows += _rows(card, given, name, plans, known, chosen, float(pause_s))
+        rows += _phase_rows(card, given, name, plans, known, chosen, float(pause_s))
     return Timeline(pd.DataFrame(rows), chosen)
 
 
-def _planned(
+def _plans_by_planner(
     card: ModelCard, limits: Sequence[Limits], model: Variant, restricted: bool | None
 ) -> list[tuple[PlanName | None, float]]:
     """The best plan under each limit with its iteration [s]."""
@@ -216,7 +218,7 @@ def _planned(
     return [best[limit] for limit in limits]
 
 
-def _ruled(
+def _plans_by_rule(
     card: ModelCard, limits: Sequence[Limits], model: Variant, rule: Strategy
 ) -> list[tuple[PlanName | None, float]]:
     """The plan of a rule under each limit with its predicted iteration [s], NaN where the model says that it cannot
@@ -238,7 +240,7 @@ def _ruled(
     ]
 
 
-def _rows(
+def _phase_rows(
     card: ModelCard,
     phases: Sequence[Phase],
     strategy: str,

@@ -20,12 +20,12 @@ MOST_GPUS: Final = 1_000_000
 
 
 def gpus_on_nodes(placement: PlacementLike) -> tuple[int, ...]:
-    """Returns the GPUs on each node, in the order in which they are written.
+    """Returns the GPUs on each node, in the written order.
 
     Args:
         placement: digits, one per node; numbers with commas; or a list of numbers.
 
-    Raises `engine.planners.contract.PlanError` for what is no placement.
+    Raises `engine.planners.contract.PlanError` for an invalid placement.
     """
     parts: list[Any]
     if isinstance(placement, Integral) and not isinstance(placement, bool):
@@ -68,11 +68,11 @@ def placement_text(nodes: Sequence[int]) -> str:
 
 
 def placements_filling(gpus: int, gpus_per_node: int) -> tuple[int, ...]:
-    """Returns the placement that fills whole nodes, with what is left on a last one.
+    """Returns the placement that fills whole nodes, with the rest on a last one.
 
     Args:
         gpus: of the job.
-        gpus_per_node: GPUs that a node has.
+        gpus_per_node: GPUs of a node.
     """
     whole, rest = divmod(gpus, gpus_per_node)
     return (gpus_per_node,) * whole + ((rest,) if rest else ())

@@ -29,10 +29,10 @@ ZERO_DP: Final = 2
 """Kinds of the data-parallel family: plain, ZeRO-Offload, and ZeRO-DP, which is ZeRO stage 2."""
 
 WORDS: Final = {PLAIN: "dp", OFFLOAD: "zero-offload", ZERO_DP: "zero-dp"}
-"""What kinds are called in names of plans, which commands, files and links have."""
+"""Words for kinds of plans in plan names, commands, files and links."""
 
 TITLES: Final = {PLAIN: "DP", OFFLOAD: "ZeRO-Offload", ZERO_DP: "ZeRO-DP"}
-"""What kinds are called where people read them."""
+"""Titles of kinds of plans on screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class PlanName:
     recompute: bool = False
 
     def __deepcopy__(self, memo: object) -> PlanName:
-        """Returns itself, which nobody can change: Pandas copies the `attrs` of a table for each of its columns."""
+        """Returns the immutable object itself: Pandas copies the `attrs` of a table for each of its columns."""
         return self
 
     @property
@@ -86,9 +86,9 @@ DATA_PARALLEL: Final = tuple(
 
 @lru_cache(maxsize=4_096)
 def plan_title(name: str, gpus: int | None = None) -> str:
-    """Returns a plan's name as people read it: "TP 4 × PP 2 × DP 4" for 244, "ZeRO-Offload+GC" for zero-offload+gc.
+    """Returns a plan's title: "TP 4 × PP 2 × DP 4" for 244, "ZeRO-Offload+GC" for zero-offload+gc.
 
-    What is no plan's name, or digits that can be read in several ways, stays as it is.
+    Text that is not a plan's name, and ambiguous digits, are returned unchanged.
 
     Args:
         name: as `PlanName.text` writes it.
@@ -141,11 +141,11 @@ def degrees_text(pp: int, tp: int, dp: int) -> str:
         pp, tp, dp: pipeline, tensor and data parallel degrees.
     """
     text = f"{pp}{tp}{dp}"
-    return text if len(_splits(text, pp * tp * dp)) == 1 else f"{pp}-{tp}-{dp}"
+    return text if len(_split_digits(text, pp * tp * dp)) == 1 else f"{pp}-{tp}-{dp}"
 
 
-def _splits(digits: str, gpus: int | None) -> list[tuple[int, int, int]]:
-    """Every way to read digits as three degrees, of those that make up so many GPUs."""
+def _split_digits(digits: str, gpus: int | None) -> list[tuple[int, int, int]]:
+    """Returns every way to read digits as three degrees whose product is the number of GPUs."""
     found = []
     for first in range(1, len(digits) - 1):
         for second in range(first + 1, len(digits)):
@@ -158,20 +158,20 @@ def _splits(digits: str, gpus: int | None) -> list[tuple[int, int, int]]:
 
 
 def parse_plan(text: object, gpus: int | None = None) -> PlanName:
-    """Returns the plan that a name stands for, in any of the artifact's vocabularies.
+    """Returns the plan of a name in any of the artifact's notations.
 
     `ga`, `dp` and `DP+ga` are data parallelism, `gc` the same with recomputation, `zero-dp` and `zero-offload` stand
     alone or with `+ga` or `+gc`; `tp+ga` is tensor parallelism over all GPUs, `pp+ga` a pipeline of all.
 
     Args:
         text: such as 244, 2-4-4, zero-offload+gc or tp+ga.
-        gpus: of the job, which tells how digits are to be read where they can be read in several ways.
+        gpus: of the job, to read ambiguous digits.
 
-    Raises `engine.planners.contract.PlanError` for what is no plan.
+    Raises `engine.planners.contract.PlanError` for text that is not a plan.
     """
     name = str(text).strip().lower() if isinstance(text, str | int) else ""
     if re.fullmatch(r"[0-9]{3,12}", name, re.ASCII):
-        splits = _splits(name, None if len(name) == 3 else gpus)
+        splits = _split_digits(name, None if len(name) == 3 else gpus)
         if len(splits) == 1:
             return PlanName(*splits[0])
         if splits and gpus is None:

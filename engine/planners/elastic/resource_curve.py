@@ -1,4 +1,4 @@
-"""Sensitivity: the best throughput against one resource, the plan that wins, and what one more of it brings."""
+"""Sensitivity: the best throughput against one resource, the best plan, and the gain of one more unit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEFAULTS: Final[dict[str, tuple[float, ...]]] = {
     "cpu_threads": tuple(range(1, 17)),
     "bandwidth": tuple(range(11)),
 }
-"""Values of each resource where none are asked for: those of the artifact's sweep."""
+"""Default values of each resource, as in the artifact's sweep."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,11 @@ def winners(
 
 
 def kept_smaller(throughput: Floats, share: float = KEEP_SMALLER) -> Positions:
-    """Returns for each allocation of a rising sequence which one is kept in its place: itself, or a smaller one.
+    """Returns the position of the allocation that replaces each allocation of a rising sequence: itself, or a smaller
+    one.
 
     An allocation gives way where the one kept before it, times 1 + `share`, is at least as good; one that cannot run
-    gives way to whatever was kept, -1 where nothing runs so far. So the curve is the least of the resource that reaches
+    gives way to the last kept one, -1 where nothing runs so far. So the curve is the least of the resource that reaches
     a throughput.
 
     Args:
@@ -134,28 +135,28 @@ def curve(
     Args:
         model_card: a card, a document of one, a name of the library, or the path of a file.
         over: `gpus`, `cpu_threads` or `bandwidth`.
-        values: of that resource; those of the artifact's sweep where None: 1 to 64 GPUs, 1 to 16 threads, 0 to 10.
+        values: of that resource; the artifact's sweep where None: 1 to 64 GPUs, 1 to 16 threads, 0 to 10.
         placement: GPUs on each node, for curves over other resources.
         gpus: their number, where no placement is given.
-        gpus_per_node: GPUs that a node has; those of the variant where None.
+        gpus_per_node: GPUs of a node; the variant's where None.
         cpu_threads: per GPU.
         bandwidth: limit between nodes, 0 for none.
         variant: of the performance model.
-        restricted: whether the card's table says what may run; what the variant needs where None.
+        restricted: whether only plans in the card's table may run; the variant's default where None.
         keep_smaller: share by which a larger allocation has to be better.
 
-    Raises `engine.planners.contract.PlanError` where something is not understood.
+    Raises `engine.planners.contract.PlanError` for an invalid argument.
     """
     card, model = load_card(model_card), variant_of(variant)
     if over not in RESOURCES:
         raise PlanError(f"There is no curve over {shown(over)}; there are {', '.join(RESOURCES)}.")
-    asked = _values(over, values)
+    asked = _check_values(over, values)
     size = model.node_size(card) if gpus_per_node is None else gpus_per_node
     node = None if size is None else checked_whole(size, "GPUs of a node are", 1, MOST_GPUS)
-    fixed = _nodes(placement, gpus, node)
+    fixed = _gpus_by_node(placement, gpus, node)
     limits = [
         Limits(
-            _nodes(None, value, node) if over == "gpus" else fixed,
+            _gpus_by_node(None, value, node) if over == "gpus" else fixed,
             checked_threads(value if over == "cpu_threads" else cpu_threads),
             checked_bandwidth(value if over == "bandwidth" else bandwidth),
         )
@@ -164,10 +165,10 @@ def curve(
     placed = node is not None or (placement is not None and over != "gpus")
     families = ("DP", "3D") if placed else ("DP",)
     found = winners(card, limits, variant=model, restricted=restricted, families=families)
-    return _table(card, over, asked, limits, found, keep_smaller)
+    return _build_curve_table(card, over, asked, limits, found, keep_smaller)
 
 
-def _values(over: str, values: Iterable[float] | None) -> list[Any]:
+def _check_values(over: str, values: Iterable[float] | None) -> list[Any]:
     asked = list(islice(DEFAULTS[over] if values is None else values, MOST_POINTS + 1))
     if not asked or len(asked) > MOST_POINTS:
         raise PlanError(f"A curve has 1 to {MOST_POINTS:,} values; {'more' if asked else 'none'} were given.")
@@ -178,14 +179,14 @@ def _values(over: str, values: Iterable[float] | None) -> list[Any]:
     return sorted({checked_whole(value, f"Values of {over} are", 1, MOST_GPUS) for value in asked})
 
 
-def _nodes(placement: PlacementLike | None, gpus: int | None, gpus_per_node: int | None) -> tuple[int, ...]:
+def _gpus_by_node(placement: PlacementLike | None, gpus: int | None, gpus_per_node: int | None) -> tuple[int, ...]:
     if placement is not None:
         return gpus_on_nodes(placement)
     number = checked_whole(1 if gpus is None else gpus, "GPUs are", 1, MOST_GPUS)
     return (number,) if gpus_per_node is None else placements_filling(number, gpus_per_node)
 
 
-def _table(
+def _build_curve_table(
     card: ModelCard, over: str, asked: Sequence[Any], limits: Sequence[Limits], found: Winners, share: float
 ) -> pd.DataFrame:
     kept = kept_smaller(found.throughput, share)

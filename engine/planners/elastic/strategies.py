@@ -16,7 +16,7 @@ __all__ = ["MEGATRON", "STATIC", "Strategy", "megatron", "own_strategy", "strate
 
 @dataclass(frozen=True)
 class Strategy:
-    """A rule: its name, what it says in words, and the plan that it gives for the GPUs on each node, None for none."""
+    """A rule: its name, its description in words, and its plan for the GPUs on each node, None for no plan."""
 
     name: str
     title: str
@@ -31,8 +31,8 @@ class Strategy:
         return self.rule(nodes)
 
 
-def _whole(pp: float, tp: float, dp: float) -> PlanName | None:
-    """The plan of degrees that are whole numbers from 1 on."""
+def _plan_of_degrees(pp: float, tp: float, dp: float) -> PlanName | None:
+    """Returns the plan of degrees if all are whole numbers of at least 1."""
     whole = all(each >= 1 and each == int(each) for each in (pp, tp, dp))
     return PlanName(int(pp), int(tp), int(dp)) if whole else None
 
@@ -47,7 +47,7 @@ def megatron(pp: int = 2, tp: int = 2) -> Strategy:
     return Strategy(
         "Megatron 3D",
         f"{pp} stages of {tp} tensor parallel ranks, replicated",
-        lambda nodes: _whole(pp, tp, sum(nodes) // (pp * tp)),
+        lambda nodes: _plan_of_degrees(pp, tp, sum(nodes) // (pp * tp)),
     )
 
 
@@ -61,12 +61,12 @@ STATIC: Final[Mapping[str, Strategy]] = {
         Strategy(
             "TP+DP",
             "tensor parallelism inside nodes, data parallelism across them",
-            lambda nodes: _whole(1, nodes[0], sum(nodes) // nodes[0]),
+            lambda nodes: _plan_of_degrees(1, nodes[0], sum(nodes) // nodes[0]),
         ),
         Strategy(
             "TP+PP",
             "tensor parallelism inside nodes, a pipeline across them",
-            lambda nodes: _whole(sum(nodes) // nodes[0], nodes[0], 1),
+            lambda nodes: _plan_of_degrees(sum(nodes) // nodes[0], nodes[0], 1),
         ),
         MEGATRON,
         Strategy(
@@ -80,9 +80,9 @@ STATIC: Final[Mapping[str, Strategy]] = {
 
 
 def own_strategy(text: str, name: str | None = None) -> Strategy:
-    """Returns a rule that somebody wrote: a plan for all placements, such as zero-dp+ga, or degrees as products.
+    """Returns a user's rule: a plan for all placements, such as zero-dp+ga, or degrees as products.
 
-    Degrees are three terms with commas, of whole numbers and of n, all GPUs, g, those of a node, and w, nodes, with *
+    Degrees are three terms with commas, of whole numbers and of n, all GPUs, g, GPUs of a node, and w, nodes, with *
     and /: `n/g, g, 1` is tensor parallelism inside nodes and a pipeline across them. A degree that is no whole number
     gives no plan.
 
@@ -90,7 +90,7 @@ def own_strategy(text: str, name: str | None = None) -> Strategy:
         text: the rule.
         name: what to call it; the text where None.
 
-    Raises `engine.planners.contract.PlanError` for what is no rule.
+    Raises `engine.planners.contract.PlanError` for an invalid rule.
     """
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1:
@@ -98,17 +98,17 @@ def own_strategy(text: str, name: str | None = None) -> Strategy:
         return Strategy(name or fixed.title, f"always {fixed.title}", lambda nodes: fixed)
     if len(parts) != 3:
         raise PlanError(f"{shown(text)} has {len(parts)} terms; a rule has three: pipeline, tensor, data parallel.")
-    terms = [_term(part) for part in parts]
+    terms = [_parse_term(part) for part in parts]
 
     def rule(nodes: tuple[int, ...]) -> PlanName | None:
         known = {"n": sum(nodes), "g": nodes[0], "w": len(nodes)}
-        found = _whole(*(_value(term, known) for term in terms))
+        found = _plan_of_degrees(*(_evaluate_term(term, known) for term in terms))
         return found if found and found.pp * found.tp * found.dp == known["n"] else None
 
     return Strategy(name or text, f"{', '.join(parts)} (n GPUs, g on a node, w nodes)", rule)
 
 
-def _term(text: str) -> list[str]:
+def _parse_term(text: str) -> list[str]:
     pieces = re.findall(r"[0-9]{1,6}|[ngw]|[*/]", text, re.ASCII)
     if "".join(pieces) != re.sub(r"\s", "", text) or not pieces or len(pieces) > 19:
         raise PlanError(f"{shown(text)} is no term; write whole numbers, n, g and w with * and /, such as n/g.")
@@ -117,7 +117,7 @@ def _term(text: str) -> list[str]:
     return pieces
 
 
-def _value(term: Sequence[str], known: Mapping[str, int]) -> float:
+def _evaluate_term(term: Sequence[str], known: Mapping[str, int]) -> float:
     value, divisor = 1, 1
     for at in range(0, len(term), 2):
         factor = known[term[at]] if term[at] in known else int(term[at])
@@ -129,12 +129,12 @@ def _value(term: Sequence[str], known: Mapping[str, int]) -> float:
 
 
 def strategy_of(strategy: str | Strategy) -> Strategy:
-    """Returns the strategy that is given: one already, a name of `STATIC`, or the text of a rule.
+    """Returns a strategy from a strategy, a name of `STATIC`, or the text of a rule.
 
     Args:
         strategy: any of these.
 
-    Raises `engine.planners.contract.PlanError` where it is none.
+    Raises `engine.planners.contract.PlanError` for anything else, or an invalid rule.
     """
     if isinstance(strategy, Strategy):
         return strategy

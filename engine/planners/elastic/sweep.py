@@ -37,7 +37,7 @@ def sweep(model_card: CardLike, *, most_gpus: int = 64, keep_smaller: float = KE
         most_gpus: with which it ends.
         keep_smaller: share by which a larger allocation has to be better.
 
-    Raises `engine.planners.contract.PlanError` where something is not understood.
+    Raises `engine.planners.contract.PlanError` for an invalid argument.
     """
     card = load_card(model_card)
     keys = [

@@ -45,8 +45,8 @@ def blocks(model: ModelLike, *, batch: int = 16, layers: int = 2) -> BlockList:
         layers: how many.
 
     Raises:
-        engine.planners.contract.PlanError: a number is none that there is.
-        models.ModelFileError: there is no such model.
+        engine.planners.contract.PlanError: a number is out of range.
+        models.ModelFileError: unknown or invalid model.
     """
     different = {each.name: each for each in layers_of(model, batch=batch, layers=layers)[1]}
     return BlockList(block for each in different.values() for block in layer_blocks(each))

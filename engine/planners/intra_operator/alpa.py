@@ -1,4 +1,4 @@
-"""Alpa's solver: what collectives, resharding and a chain of linear layers cost in its units.
+"""Alpa's solver: costs of collectives, resharding and a chain of linear layers in its units.
 
 On mesh axis j of n devices, b the bytes of the full tensor along that axis:
 
@@ -7,7 +7,7 @@ On mesh axis j of n devices, b the bytes of the full tensor along that axis:
     reduce-scatter  alpha_j + beta_j (n-1)/n   b + 0.001
     all-to-all      alpha_j + beta_j (n-1)/n^2 b (n/2) + 0.001
 
-The small constants break ties; its C++ solver rounds what is before them. A contraction itself costs nothing, because
+The small constants break ties; its C++ solver rounds the terms before them. A contraction itself costs nothing, because
 every strategy computes the same. Source: Alpa (Zheng et al., OSDI 2022), sections 4.1 and 4.2, and its released code
 (b8078a9f, alpa/shard_parallel/auto_sharding.py).
 """
@@ -59,7 +59,7 @@ class AlpaMesh:
             rounded: as the C++ solver rounds.
 
         Raises:
-            PlanError: the devices are none of so many hosts, or a bandwidth is not more than 0.
+            PlanError: the devices do not fill the hosts evenly, or a bandwidth is not more than 0.
         """
         devices = shape[0] * shape[1]
         if hosts < 1 or devices % hosts or min(inside, between) <= 0:
@@ -181,7 +181,7 @@ def linear_chain(
     best, came = own[0], list[np.ndarray]()
     for at in range(1, len(sizes)):
         size = batch * widths[at] * element_bytes
-        between = np.array([[_between(mesh, a, b, size) for b in options] for a in options])
+        between = np.array([[_resharding_between(mesh, a, b, size) for b in options] for a in options])
         total = best[:, None] + between
         came.append(total.argmin(axis=0))
         best = total.min(axis=0) + own[at]
@@ -209,11 +209,11 @@ def _layer_cost(
     return cost
 
 
-def _between(mesh: AlpaMesh, before: Strategy, after: Strategy, size: float) -> float:
-    """Resharding of a result to what the next layer reads, and of the gradient back."""
-    given, wanted = _spec(before, (("t",), ("n",))), _spec(after, (("t",), ("k",)))
+def _resharding_between(mesh: AlpaMesh, before: Strategy, after: Strategy, size: float) -> float:
+    """Cost of resharding a result to the next layer's input, and of the gradient back."""
+    given, wanted = _sharding_spec(before, (("t",), ("n",))), _sharding_spec(after, (("t",), ("k",)))
     return mesh.resharding_cost(given, wanted, size) + mesh.resharding_cost(wanted, given, size)
 
 
-def _spec(strategy: Strategy, dims: Sequence[Dim]) -> Spec:
+def _sharding_spec(strategy: Strategy, dims: Sequence[Dim]) -> Spec:
     return tuple(tuple(axis for axis, dim in enumerate(strategy.splits) if dim == one) for one in dims)

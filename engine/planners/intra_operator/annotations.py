@@ -44,7 +44,7 @@ CALLED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Which dimension every mesh axis splits, None where it splits none."""
+    """Dimension that every mesh axis splits, None for none."""
 
     dims: tuple[Dim, ...]
     split: tuple[int | None, ...]
@@ -66,11 +66,11 @@ def sharding_annotations(
     vectors: Sequence[Vector] | None = None,
     axis_names: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Returns the sharding of every weight, of what a contraction reads and of what it gives.
+    """Returns the sharding of every weight, and of each contraction's input and output.
 
     Args:
-        plan: what `search` returned.
-        vectors: of all layers; those that were chosen where None.
+        plan: from `search`.
+        vectors: of all layers; the chosen ones where None.
         axis_names: of the mesh axes, the outer one first; "model", or "data" and "model", where None.
 
     Returns:
@@ -135,11 +135,11 @@ def _member_rows(
     collectives = []
     for axis, label in enumerate(labels):
         if label in summed:
-            called = "reduce-scatter" if _scattered(block, each, widths) else "all-reduce"
+            called = "reduce-scatter" if _is_scattered(block, each, widths) else "all-reduce"
             collectives.append(f"{called} over {names[axis]}")
     for operand, kind in ((each.left, "input"), (each.right, "input"), (each.out, "output")):
         weight = operand.weight
-        dims = operand.dims if weight else tuple(_expanded(operand))
+        dims = operand.dims if weight else tuple(_expand_dims(operand))
         split = [next((at for at, dim in enumerate(dims) if dim[0] == label), None) for label in labels]
         if weight and widths.fsdp:
             split = [0 if one == SPLIT_TOKENS else at for one, at in zip(strategies, split, strict=True)]
@@ -149,7 +149,7 @@ def _member_rows(
                 split = [None if label == "a" else at for label, at in zip(labels, split, strict=True)]
         if kind == "output":
             split = [
-                _behind(dims, block, each, widths) if label in summed else at
+                _split_dim_behind(dims, block, each, widths) if label in summed else at
                 for label, at in zip(labels, split, strict=True)
             ]
         placed = _Placed(dims, tuple(split))
@@ -158,36 +158,38 @@ def _member_rows(
             "tensor": operand.name,
             "kind": "weight" if weight else kind,
             "dims": ", ".join(" x ".join(CALLED.get(label, label) for label in dim) for dim in dims),
-            "shape": tuple(_size(dim, graph.sizes) for dim in dims),
+            "shape": tuple(_dim_size(dim, graph.sizes) for dim in dims),
             "partition_spec": placed.spec(names),
             "placements": placed.placements(),
             "collective": ", ".join(collectives) if kind == "output" else "",
         }
 
 
-def _scattered(block: ParallelBlock, contraction: Contraction, widths: Widths) -> bool:
-    """Whether what is added up is split by tokens, or by heads behind queries, keys and values."""
-    return widths.sequence and not (_hidden(block, contraction))
+def _is_scattered(block: ParallelBlock, contraction: Contraction, widths: Widths) -> bool:
+    """Returns whether the sum is split by tokens, or by heads behind queries, keys and values."""
+    return widths.sequence and not (_is_hidden(block, contraction))
 
 
-def _hidden(block: ParallelBlock, contraction: Contraction) -> bool:
-    """Whether a result is a hidden tensor between two products of one block."""
+def _is_hidden(block: ParallelBlock, contraction: Contraction) -> bool:
+    """Returns whether a result is a hidden tensor between two products of one block."""
     weighted = [each.contraction for each in block.members if each.contraction.weight is not None]
     fused = "e" in block.sizes and any(each.name.endswith("down") for each in weighted) and len(weighted) > 1
     return fused and contraction.name != weighted[-1].name
 
 
-def _behind(dims: Sequence[Dim], block: ParallelBlock, contraction: Contraction, widths: Widths) -> int | None:
-    """The dimension that an axis splits behind the collective that added up its parts."""
+def _split_dim_behind(
+    dims: Sequence[Dim], block: ParallelBlock, contraction: Contraction, widths: Widths
+) -> int | None:
+    """Returns the dimension that an axis splits behind the collective that added up its parts, or None."""
     if any(member.contraction.name == "qk" for member in block.members):
         return len(dims) - 1
-    if not _scattered(block, contraction, widths):
+    if not _is_scattered(block, contraction, widths):
         return None
     return next((at for at, dim in enumerate(dims) if dim[0] in ("s", "t", "n", "c")), 0)
 
 
-def _expanded(operand: Operand) -> Iterator[Dim]:
-    """The dimensions of an activation as programs have them: tokens are sequences by positions."""
+def _expand_dims(operand: Operand) -> Iterator[Dim]:
+    """Yields the dimensions of an activation as programs have them: tokens are sequences by positions."""
     for dim in operand.dims:
         if dim in TOKENS:
             yield from ((label,) for label in dim)
@@ -195,7 +197,7 @@ def _expanded(operand: Operand) -> Iterator[Dim]:
             yield dim
 
 
-def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
+def _dim_size(dim: Dim, sizes: Mapping[str, int]) -> int:
     found = 1
     for label in dim:
         found *= sizes[label]

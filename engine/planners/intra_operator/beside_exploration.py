@@ -19,18 +19,18 @@ __all__ = ["beside_exploration", "plan_degrees"]
 
 COST_MODEL: Final = "calibrated"
 CHOICES: Final = {"microbatch_size": "microbatch", "zero_stage": "ZeRO", "activation_recompute": "recompute"}
-"""What is said of an execution besides its name."""
+"""Choices of an execution that are reported next to its name."""
 
 
 def plan_degrees(plan: IntraOperatorPlan, vectors: Sequence[Vector] | None = None) -> dict[str, int] | None:
-    """Returns the degrees of parallelism that a plan is; None where it is none that the space of executions has.
+    """Returns the degrees of parallelism that equal a plan, or None if the space of executions has none.
 
     Data parallelism, Megatron's tensor parallelism and experts split over a mesh axis are such degrees, the same for
     all layers; mixed plans are not.
 
     Args:
-        plan: what `search` returned.
-        vectors: of all layers; those that were chosen where None.
+        plan: from `search`.
+        vectors: of all layers; the chosen ones where None.
     """
     if vectors is None:
         vectors = plan.chosen.vectors if plan.chosen is not None else ()
@@ -49,7 +49,8 @@ def plan_degrees(plan: IntraOperatorPlan, vectors: Sequence[Vector] | None = Non
 
 
 def _axis_kind(vector: Sequence[int]) -> tuple[str | None, bool | None]:
-    """What a layer does along one axis, and whether its experts are split there, None where it has none."""
+    """Returns the kind of parallelism of a layer along one axis, and whether its experts are split there, None without
+    experts."""
     experts = 3 in vector
     plain = [each for each in vector if each != 3]
     if all(each == 1 for each in plain):
@@ -69,10 +70,10 @@ def beside_exploration(
     batch: int,
     datatype: str = "bfloat16",
 ) -> pd.DataFrame:
-    """Sets a plan beside what the calibrated cost model says of it, and beside the proven best of all executions.
+    """Compares a plan with the calibrated cost model's figures of it, and with the proven best of all executions.
 
     Args:
-        plan: what `search` returned for the model and a mesh of the system.
+        plan: from `search`, for the model and a mesh of the system.
         model: name, path or model itself.
         system: name, path or system itself.
         batch: sequences of the step, as planned.
@@ -80,7 +81,7 @@ def beside_exploration(
 
     Returns:
         Three rows: what ("this plan", "its degrees as an execution", "best of all executions"), solution, seconds of a
-        step [s], sample_rate [samples/s], memory of a device [bytes], note (what has to be known, or why there is no
+        step [s], sample_rate [samples/s], memory of a device [bytes], note (a caveat, or the reason for a missing
         figure).
 
     Raises:
@@ -101,7 +102,7 @@ def beside_exploration(
     degrees = plan_degrees(plan)
     if degrees is None:
         note = "Layers that are split in different ways are no execution."
-        rows.append(_without("its degrees as an execution", note))
+        rows.append(_row_without_figures("its degrees as an execution", note))
     else:
         stages = [3] if plan.widths.fsdp else [1, 2] if plan.widths.zero else [0]
         limits: dict[str, Any] = {name: [value] for name, value in degrees.items()}
@@ -109,17 +110,17 @@ def beside_exploration(
         limits |= {"pipeline_par": [1], "batch_size": [batch], "microbatch_size": [size], "zero_stage": stages}
         # What selective recomputation gives up, scores of attention, fused kernels never keep.
         limits |= {"activation_recompute": ["full" if plan.widths.recompute == "full" else "none"]}
-        rows.append(_best("its degrees as an execution", model, system, asked, limits))
-    rows.append(_best("best of all executions", model, system, asked, None))
+        rows.append(_best_row("its degrees as an execution", model, system, asked, limits))
+    rows.append(_best_row("best of all executions", model, system, asked, None))
     return pd.DataFrame(rows)
 
 
-def _best(
+def _best_row(
     what: str, model: ModelLike, system: SystemLike, asked: Mapping[str, Any], limits: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     found = engine.best(model, system, limits=limits, **asked)
     if not found:
-        return _without(what, "By the cost model no such execution runs.")
+        return _row_without_figures(what, "By the cost model no such execution runs.")
     choices = [f"{short} {found[name]}" for name, short in CHOICES.items() if name in found]
     solution = ", ".join([execution_name(found), *choices])
     rate = float(found["sample_rate"])
@@ -129,6 +130,6 @@ def _best(
     }  # fmt: skip
 
 
-def _without(what: str, note: str) -> dict[str, Any]:
+def _row_without_figures(what: str, note: str) -> dict[str, Any]:
     nan = float("nan")
     return {"what": what, "solution": "", "seconds": nan, "sample_rate": nan, "memory": nan, "note": note}

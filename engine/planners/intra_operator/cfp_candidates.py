@@ -24,10 +24,10 @@ TEMPLATES: Final = ((1, 1, 1, 1), (0, 1, 1, 1), (0, 1, 0, 2))
 
 
 def run_time_candidates(plan: IntraOperatorPlan) -> pd.DataFrame:
-    """Returns the plans that CFP would run, with what is predicted of them.
+    """Returns the plans that CFP would run, with their predictions.
 
     Args:
-        plan: what `search` returned, of a mesh of one axis.
+        plan: from `search`, on a mesh of one axis.
 
     Returns:
         One row per candidate: candidate ("fastest of each segment", "template 1,1,1,1", ..., "search"), vectors,
@@ -42,7 +42,7 @@ def run_time_candidates(plan: IntraOperatorPlan) -> pd.DataFrame:
     kinds = costs_of(plan.layers, plan.mesh, plan.widths)
     order = [each.name for each in plan.layers]
     rows: list[dict[str, Any]] = []
-    for called, vectors in _candidates(plan):
+    for called, vectors in _list_candidates(plan):
         reasons = [
             costs.reasons[costs.vectors.index(vector)] if vector in costs.vectors else "No such vector."
             for costs, vector in ((kinds[name], vector) for name, vector in zip(order, vectors, strict=True))
@@ -61,7 +61,7 @@ def run_time_candidates(plan: IntraOperatorPlan) -> pd.DataFrame:
     return table.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable", ignore_index=True)
 
 
-def _candidates(plan: IntraOperatorPlan) -> Iterator[tuple[str, tuple[Vector, ...]]]:
+def _list_candidates(plan: IntraOperatorPlan) -> Iterator[tuple[str, tuple[Vector, ...]]]:
     kinds = costs_of(plan.layers, plan.mesh, plan.widths)
     alone: dict[str, Vector] = {}
     for name, each in kinds.items():

@@ -1,10 +1,10 @@
-"""Tensor contractions by the labels of their dimensions: how they can be split, and what follows for their gradients.
+"""Tensor contractions by the labels of their dimensions: their possible splits, and the splits of their gradients.
 
 A dimension is a tuple of labels, the major one first: the tokens of a layer are `("b", "s")`, sequences by positions. A
-strategy says which dimension every mesh axis splits; of a merged dimension that is its major label. Whatever else is
-known about a strategy follows from labels: the gradients of a contraction are contractions of the same dimensions, so
-that a split of the forward pass names a split of both, and one that lands on a contracted dimension leaves partial
-sums, an all-reduce.
+strategy says which dimension every mesh axis splits; of a merged dimension that is its major label. Everything else
+about a strategy follows from labels: the gradients of a contraction are contractions of the same dimensions, so that a
+split of the forward pass names a split of both, and one that lands on a contracted dimension leaves partial sums, an
+all-reduce.
 
 Source: Alpa (Zheng et al., OSDI 2022), section 4, for the strategies and their names; CFP for the plan tables.
 """
@@ -87,7 +87,7 @@ class Contraction:
 
     @property
     def weight(self) -> Operand | None:
-        """Returns the tensor that is a weight; None where there is none."""
+        """Returns the tensor that is a weight, or None."""
         return next((each for each in (self.left, self.right) if each.weight), None)
 
     def flop(self, sizes: Mapping[str, int]) -> float:
@@ -125,28 +125,28 @@ def strategies(contraction: Contraction, mesh: Sequence[int]) -> tuple[Strategy,
     On one axis there is one for each dimension; on two the axes split different dimensions.
 
     Args:
-        contraction: what is split.
+        contraction: to split.
         mesh: devices along both axes.
     """
     first, second = mesh
     found: list[Strategy] = []
     if first > 1 and second > 1:
         for pair in permutations(contraction.splits, 2):
-            found.append(_strategy(len(found), contraction, pair))
+            found.append(_build_strategy(len(found), contraction, pair))
         return tuple(found)
     axis = 0 if first > 1 else 1
     for dim in contraction.splits:
-        found.append(_strategy(len(found), contraction, (dim, None) if axis == 0 else (None, dim)))
+        found.append(_build_strategy(len(found), contraction, (dim, None) if axis == 0 else (None, dim)))
     return tuple(found)
 
 
-def _strategy(number: int, contraction: Contraction, splits: tuple[Dim | None, ...]) -> Strategy:
+def _build_strategy(number: int, contraction: Contraction, splits: tuple[Dim | None, ...]) -> Strategy:
     reduced = tuple(axis for axis, dim in enumerate(splits) if dim in contraction.contracted)
-    return Strategy(number, _name(contraction, splits), splits, reduced)
+    return Strategy(number, _strategy_name(contraction, splits), splits, reduced)
 
 
-def _name(contraction: Contraction, splits: tuple[Dim | None, ...]) -> str:
-    """The name that Alpa gives it: what is split of result, left and right, and on which axes."""
+def _strategy_name(contraction: Contraction, splits: tuple[Dim | None, ...]) -> str:
+    """Returns Alpa's name of a strategy: the split dimensions of result, left and right, and their axes."""
     on = {dim: axis for axis, dim in enumerate(splits) if dim is not None}
     rows, columns = contraction.rows[:1], contraction.columns[:1]
     inner = contraction.contracted[:1]

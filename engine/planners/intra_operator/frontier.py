@@ -1,12 +1,12 @@
 """The best sequences of vectors under every memory limit at once, layer by layer.
 
-What a layer costs depends on the layers before it through one of few states only. So the best sequences that end in a
-state are those that no other has both less memory and less time than: a Pareto frontier per state, extended layer by
-layer, is exact, without buckets of memory. What layers need only while they are at work is the most of any of them: it
-is searched under a limit, one after the other.
+The cost of a layer depends on the layers before it through one of few states only. So the best sequences that end in a
+state are its Pareto-optimal ones in memory and time: a frontier per state, extended layer by layer, is exact, without
+buckets of memory. Memory needed only while a layer is at work counts once, as the maximum over layers: the search runs
+under a limit of it, one limit after the other.
 
-Where a frontier of one state has more points than `MOST_POINTS`, those are left out that gain least over one of no more
-memory. Costs of further layers are the same for both, so that what is lost adds up over layers to a bound that holds
+Where a frontier of one state has more points than `MOST_POINTS`, the points that gain least over one of no more memory
+are left out. Costs of further layers are the same for both, so that the losses add up over layers to a bound that holds
 for every limit.
 
 Source: CFP, search over segments (published README); the frontier instead of buckets is ours.
@@ -37,15 +37,15 @@ __all__ = ["MOST_POINTS", "Frontier", "Thinned", "frontier_of"]
 MOST_POINTS: Final = 50_000
 """Points of a frontier of one state up to which all are kept."""
 MOST_CAPS: Final = 64
-"""Limits of what layers need while they are at work under which plans are searched."""
+"""Number of limits on working memory under which plans are searched."""
 MOST_AT_ONCE: Final = 4_000_000
 """Sums of points and vectors that are made at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thinned:
-    """Where points of a frontier were left out: from which layer on, of how many at most, and by how much a plan may
-    be slower for it than the best under the same limit [s]."""
+    """Points left out of a frontier: from which layer on, at most how many, and by how much a plan may be slower for it
+    than the best under the same limit [s]."""
 
     layer: int
     points: int
@@ -55,8 +55,7 @@ class Thinned:
 @dataclass(frozen=True, slots=True)
 class Frontier:
     """The least time for every memory: `table` with memory [bytes], seconds [s], vectors; `thinned` None where it is
-    exact; `steps` under how many limits of what layers need at work plans were searched where these are not all, else
-    0."""
+    exact; `steps` the number of limits on working memory that were searched where these are not all, else 0."""
 
     table: pd.DataFrame
     thinned: Thinned | None
@@ -69,9 +68,9 @@ def frontier_of(order: Sequence[LayerCosts], mesh: Mesh, compute: float) -> Fron
     Args:
         order: costs of the layers, from the first.
         mesh: that shares them.
-        compute: what is the same for all plans [s].
+        compute: seconds that all plans share [s].
     """
-    every = _useful(order, mesh)
+    every = _useful_limits(order, mesh)
     caps = working_caps(every, MOST_CAPS)
     seconds_of = {each.name: each.seconds(mesh) for each in {one.name: one for one in order}.values()}
     searches = [_Layers(order, seconds_of, cap) for cap in caps]
@@ -92,8 +91,9 @@ def frontier_of(order: Sequence[LayerCosts], mesh: Mesh, compute: float) -> Fron
     return Frontier(table, thinned, len(caps) if len(caps) < len(every) else 0)
 
 
-def _useful(order: Sequence[LayerCosts], mesh: Mesh) -> Floats:
-    """What vectors need at work that are best under some limits, and no less than some layer needs at least."""
+def _useful_limits(order: Sequence[LayerCosts], mesh: Mesh) -> Floats:
+    """Returns the working memory of vectors that are best under some limit, but at least the least that some layer
+    needs."""
     least, found = 0.0, [np.zeros(0)]
     for each in {one.name: one for one in order}.values():
         seconds = each.seconds(mesh)
@@ -108,9 +108,9 @@ def _useful(order: Sequence[LayerCosts], mesh: Mesh) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class _Points:
-    """Sequences that end in one state: memory, what the layer that needs most needs at work, seconds, the state and
-    the point before, the vector of the last layer."""
+class _FrontierPoints:
+    """Sequences that end in one state: memory, the largest working memory of a layer, seconds, the state and the point
+    before, the vector of the last layer."""
 
     memory: Floats
     working: Floats
@@ -119,8 +119,8 @@ class _Points:
     point: Ints
     vector: Ints
 
-    def taken(self, which: Ints) -> _Points:
-        return _Points(*(getattr(self, name)[which] for name in POINT))
+    def taken(self, which: Ints) -> _FrontierPoints:
+        return _FrontierPoints(*(getattr(self, name)[which] for name in POINT))
 
 
 POINT: Final = ("memory", "working", "seconds", "state", "point", "vector")
@@ -128,17 +128,17 @@ Ends = tuple[Floats, Floats, Ints, Ints]
 
 
 class _Layers:
-    """The frontier behind every layer, by the state in which it ends, under a limit of what layers need at work."""
+    """The frontier behind every layer, by the state in which it ends, under a limit of working memory."""
 
     def __init__(self, order: Sequence[LayerCosts], seconds: Mapping[str, Floats], cap: float) -> None:
         self.order, self.cap = order, cap
         self.thinned: Thinned | None = None
         self.best: dict[tuple[str, int, int], Ints] = {}
         nothing, none = np.zeros(1), np.zeros(1, np.int64)
-        before: dict[int, _Points] = {FIRST: _Points(nothing, nothing, nothing, none, none, none)}
-        self.layers: list[dict[int, _Points]] = []
+        before: dict[int, _FrontierPoints] = {FIRST: _FrontierPoints(nothing, nothing, nothing, none, none, none)}
+        self.layers: list[dict[int, _FrontierPoints]] = []
         for number, each in enumerate(order, 1):
-            behind: dict[int, _Points] = {}
+            behind: dict[int, _FrontierPoints] = {}
             lost = 0.0
             for state in np.unique(each.gives).tolist():
                 points = self._extended(before, each, seconds[each.name], state)
@@ -157,9 +157,9 @@ class _Layers:
             self.layers.append(before)
 
     def _extended(
-        self, before: Mapping[int, _Points], costs: LayerCosts, seconds: Floats, state: int
-    ) -> _Points | None:
-        best: _Points | None = None
+        self, before: Mapping[int, _FrontierPoints], costs: LayerCosts, seconds: Floats, state: int
+    ) -> _FrontierPoints | None:
+        best: _FrontierPoints | None = None
         for source, points in before.items():
             memory, working = costs.memory[source], costs.working[source]
             key = (costs.name, source, state)
@@ -174,18 +174,18 @@ class _Layers:
                 summed = (memory[part][:, None] + points.memory, seconds[source][part][:, None] + points.seconds)
                 keep = undominated(*(each.ravel() for each in summed))
                 at, vector = keep % len(points.memory), part[keep // len(points.memory)]
-                new = _Points(
+                new = _FrontierPoints(
                     summed[0].ravel()[keep], np.maximum(points.working[at], working[vector]), summed[1].ravel()[keep],
                     np.full(len(keep), source, np.int64), at, vector,
                 )  # fmt: skip
-                best = new if best is None else _joined(best, new)
+                best = new if best is None else _join_points(best, new)
         return best
 
     def _without_hopeless(
-        self, points: Mapping[int, _Points], after: LayerCosts, seconds: Floats
-    ) -> dict[int, _Points]:
-        """The points without those that some point of another state is better than whatever the next layer does: with
-        the most that it may take more from there, it has no more memory and no more time."""
+        self, points: Mapping[int, _FrontierPoints], after: LayerCosts, seconds: Floats
+    ) -> dict[int, _FrontierPoints]:
+        """Returns the points without hopeless ones: some point of another state has no more memory and time even with
+        the most that the next layer may add from there."""
         found = dict(points)
         usable = [after.possible & (each <= self.cap) for each in after.working]
         for state in points:
@@ -201,8 +201,9 @@ class _Layers:
                 found[state] = own.taken(np.flatnonzero(best > own.seconds - time))
         return {state: each for state, each in found.items() if len(each.memory)}
 
-    def _thin(self, points: _Points, number: int) -> tuple[_Points, float]:
-        """The points, or where there are too many those that gain most, and what is lost without the others [s]."""
+    def _thin(self, points: _FrontierPoints, number: int) -> tuple[_FrontierPoints, float]:
+        """Returns the points, reduced to the ones that gain most if there are too many, and the loss without the others
+        [s]."""
         count = len(points.memory)
         if count <= MOST_POINTS:
             return points, 0.0
@@ -210,7 +211,7 @@ class _Layers:
         first, most, lost = (number, 0, 0.0) if known is None else (known.layer, known.points, known.seconds)
         self.thinned = Thinned(first, max(most, count), lost)
         high, low = float(points.seconds[0]), float(points.seconds[-1])
-        # By rising memory seconds fall: of equal steps of seconds the point of least memory stands for all others.
+        # By rising memory seconds fall: of the points in one step of seconds the one of least memory is kept.
         steps = np.floor((high - points.seconds) / max(high - low, 1e-300) * (MOST_POINTS - 1)).astype(np.int64)
         keep = np.unique(steps, return_index=True)[1]
         ends = np.append(keep[1:], count) - 1
@@ -237,6 +238,6 @@ class _Layers:
         return tuple(reversed(found))
 
 
-def _joined(one: _Points, other: _Points) -> _Points:
-    both = _Points(*(np.concatenate([getattr(one, name), getattr(other, name)]) for name in POINT))
+def _join_points(one: _FrontierPoints, other: _FrontierPoints) -> _FrontierPoints:
+    both = _FrontierPoints(*(np.concatenate([getattr(one, name), getattr(other, name)]) for name in POINT))
     return both.taken(undominated(both.memory, both.seconds))

@@ -1,4 +1,4 @@
-"""What kernels and collectives of a system of the library take, by the first cost model that tells them apart."""
+"""Seconds of kernels and collectives of a library system, by the first cost model that separates them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["kernels_of"]
 
 
 def kernels_of(system: SystemLike, datatype: str) -> KernelTimes:
-    """Returns what kernels and collectives of a system take.
+    """Returns the times of kernels and collectives of a system.
 
     Args:
         system: name, path or system itself.
@@ -20,7 +20,7 @@ def kernels_of(system: SystemLike, datatype: str) -> KernelTimes:
 
     Raises:
         PlanError: the system has no rate for the datatype.
-        hardware.SystemFileError: there is no such system.
+        hardware.SystemFileError: unknown or invalid system.
     """
     machine = system_of(system)
     if datatype not in machine.matrix:

@@ -1,12 +1,12 @@
-"""What every strategy vector of a layer costs on a mesh: volume by collective, seconds, memory, and whether it can be.
+"""Costs of every strategy vector of a layer on a mesh: volume by collective, seconds, memory, and feasibility.
 
 A contraction wants its input and gives its result in one of the states of `factors`; gradients go the same way back. A
 forward conversion counts twice where a contraction with a weight uses it, for its result and for the gradient of its
-weight; a conversion of a gradient counts once. Norms take the state of what comes before them, and four small
+weight; a conversion of a gradient counts once. Norms take the state of the tensor before them, and four small
 all-reduces where that is split by its last dimension. The gradient of the first layer's input does not exist. Experts
 are reached by conversions of all places.
 
-A layer knows of those before it only the state in which the last one gives its result, so that its costs are one table
+A layer depends on the layers before it only through the state of the last one's result, so that its costs are one table
 per state and one for the first layer. Within a layer every cost depends on one or two blocks: the tables of `factors`
 are all there is, and the costs of millions of vectors are their sums.
 
@@ -42,12 +42,11 @@ Vector = tuple[int, ...] | tuple[tuple[int, ...], ...]
 """One strategy per block; on two mesh axes one for each axis."""
 STATES: Final = 3
 FIRST: Final = -1
-"""Where the first layer stands in the tables by the state before."""
+"""Position of the first layer in the tables by the state before."""
 LISTED: Final = 20_000
-"""Vectors of a layer that are kept where there are more: those that can be best behind any layers, and the rest by
-time."""
+"""Most vectors of a layer that are kept: the ones that can be best behind any layers, and the rest by time."""
 MOST_CAPS: Final = 256
-"""Limits of what a layer needs while it is at work under which its vectors are compared."""
+"""Number of limits on working memory under which the vectors of a layer are compared."""
 ATTENTION: Final = ("qk", "av")
 
 
@@ -57,10 +56,11 @@ class LayerCosts:
 
     `volumes` [bytes] and `counts` have the axes state before the layer (and `FIRST`, the last), vector, collective of
     every mesh axis; `kernels` the seconds of a device [s] by state and vector, all 0 where there are no kernel rates;
-    `gives` is the state behind it, `memory` what a device keeps and `working` what it needs besides while the layer is
-    at work [bytes], both by state and vector, `reasons` why a vector cannot be, empty where it can. `flop` are the
-    operations of a step that the model needs, `first_flop` those of its first layer, `again_flop` what the backward
-    pass does again. `total` vectors there are, which is more than those that are listed where there are too many.
+    `gives` is the state behind it, `memory` the bytes that a device stores and `working` the additional bytes while the
+    layer is at work, both by state and vector, `reasons` why a vector is impossible, empty if it is possible. `flop`
+    are the operations of a step that the model needs, `first_flop` the part of its first layer, `again_flop` the
+    recomputation in the backward pass. `total` is the number of all vectors, of which only some are listed if there are
+    too many.
     """
 
     name: str
@@ -100,12 +100,12 @@ class LayerCosts:
 
 
 def layer_costs(graph: LayerGraph, mesh: Mesh, widths: Widths) -> LayerCosts:
-    """Returns what every strategy vector of a layer costs.
+    """Returns the costs of every strategy vector of a layer.
 
     Args:
         graph: of the layer.
         mesh: that shares it.
-        widths: of elements and parameters, and what is kept and split.
+        widths: bytes of elements and parameters, stored tensors and sharding.
     """
     blocks = layer_blocks(graph)
     options = tuple(block_options(block, mesh.shape, widths, graph.joined) for block in blocks)
@@ -120,9 +120,11 @@ def layer_costs(graph: LayerGraph, mesh: Mesh, widths: Widths) -> LayerCosts:
     spared = sum(each.flop(graph.sizes) for each in root)
     behind = options_behind(graph, options)
     axes = len(mesh.shape)
-    states, alone = np.arange(len(all_states(axes))), np.array([_replicated(axes)])
+    states, alone = np.arange(len(all_states(axes))), np.array([_replicated_state(axes)])
     volumes, counts, kernels, memory, working = (
-        np.concatenate([_gathered(before, name, choices, states, axes), _gathered(first, name, choices, alone, axes)])
+        np.concatenate(
+            [_gather_tables(before, name, choices, states, axes), _gather_tables(first, name, choices, alone, axes)]
+        )
         for name in ("volumes", "counts", "seconds", "memory", "working")
     )
     again = done_again(mesh, widths)
@@ -132,13 +134,13 @@ def layer_costs(graph: LayerGraph, mesh: Mesh, widths: Widths) -> LayerCosts:
         graph.name,
         choices,
         options,
-        behind[choices[:, _giver(graph, options)]],
+        behind[choices[:, _find_giver(graph, options)]],
         volumes,
         counts,
         kernels,
         memory,
         working,
-        _reasons(choices, options),
+        _explain_vectors(choices, options),
         widths.accumulation * 3.0 * graph.flop,
         widths.accumulation * (3.0 * graph.flop - spared),
         widths.accumulation * repeated,
@@ -153,26 +155,27 @@ def options_behind(graph: LayerGraph, options: Sequence[BlockOptions]) -> Ints:
         graph: of the layer.
         options: of its blocks.
     """
-    giver = options[_giver(graph, options)]
+    giver = options[_find_giver(graph, options)]
     return state_number(giver.behind)
 
 
-def _giver(graph: LayerGraph, options: Sequence[BlockOptions]) -> int:
-    """The block whose strategy decides the state behind a layer; experts give tokens back whatever they do."""
+def _find_giver(graph: LayerGraph, options: Sequence[BlockOptions]) -> int:
+    """Returns the block whose strategy decides the state behind a layer: the experts if it has any, else the last
+    one."""
     return next((at for at, each in enumerate(options) if each.experts), len(options) - 1)
 
 
-def _replicated(axes: int) -> int:
+def _replicated_state(axes: int) -> int:
     return int(state_number(np.full(axes, REPLICATED)))
 
 
-def _reasons(choices: Ints, options: Sequence[BlockOptions]) -> tuple[str, ...]:
-    """Why vectors cannot be: the first reason of their blocks."""
+def _explain_vectors(choices: Ints, options: Sequence[BlockOptions]) -> tuple[str, ...]:
+    """Returns why vectors are impossible: the first reason of their blocks."""
     blocked = [(at, each.reasons) for at, each in enumerate(options) if any(each.reasons)]
     return tuple(next((why for at, whys in blocked if (why := whys[row[at]])), "") for row in choices.tolist())
 
 
-def _gathered(factors: Sequence[Factor], name: str, choices: Ints, states: Ints, axes: int) -> Floats:
+def _gather_tables(factors: Sequence[Factor], name: str, choices: Ints, states: Ints, axes: int) -> Floats:
     """Sums of tables at chosen vectors [states, vectors], behind each of some states."""
     width = {"volumes": (axes * 4,), "counts": (axes * 4,)}.get(name, ())
     found = np.zeros((len(states), len(choices), *width))
@@ -186,24 +189,24 @@ def _gathered(factors: Sequence[Factor], name: str, choices: Ints, states: Ints,
 def _worth_keeping(
     graph: LayerGraph, options: Sequence[BlockOptions], before: Sequence[Factor], first: Sequence[Factor], mesh: Mesh
 ) -> Ints:
-    """Those vectors that no other has both less memory and less time than, for any states before and behind, and the
-    fastest others."""
+    """Returns the vectors that are Pareto-optimal in memory and time for some states before and behind, and the fastest
+    others."""
     possible = [np.flatnonzero([not why for why in each.reasons]) for each in options]
     shape = tuple(len(each) for each in possible)
     if not all(shape):
         return np.zeros((1, len(options)), np.int64)
     axes = len(mesh.shape)
-    behind = options_behind(graph, options)[possible[_giver(graph, options)]]
-    giver = _giver(graph, options)
+    behind = options_behind(graph, options)[possible[_find_giver(graph, options)]]
+    giver = _find_giver(graph, options)
     kept: set[int] = set()
     fastest: Ints = np.zeros(0, np.int64)
     for state in range(-1, len(all_states(axes))):
-        factors, number = (first, _replicated(axes)) if state < 0 else (before, state)
+        factors, number = (first, _replicated_state(axes)) if state < 0 else (before, state)
         seconds, memory, working = (
-            _grid(factors, name, possible, number, mesh) for name in ("seconds", "memory", "working")
+            _sum_tables(factors, name, possible, number, mesh) for name in ("seconds", "memory", "working")
         )
         for given in np.unique(behind):
-            here = np.broadcast_to(_along(behind == given, giver, len(shape)), shape).ravel()
+            here = np.broadcast_to(_reshape_along(behind == given, giver, len(shape)), shape).ravel()
             kept.update(undominated_at_work(memory, seconds, working, here).tolist())
         if state < 0:
             fastest = np.argsort(seconds, kind="stable")[:LISTED]
@@ -222,16 +225,16 @@ def _worth_keeping(
     return np.stack([possible[at][found[:, at]] for at in range(len(options))], axis=1)
 
 
-def _along(values: Flags, at: int, dims: int) -> Flags:
+def _reshape_along(values: Flags, at: int, dims: int) -> Flags:
     return values.reshape([-1 if each == at else 1 for each in range(dims)])
 
 
-def _grid(factors: Sequence[Factor], name: str, possible: Sequence[Ints], state: int, mesh: Mesh) -> Floats:
-    """Sums of tables over all vectors, flat; `seconds` are those of collectives and kernels."""
+def _sum_tables(factors: Sequence[Factor], name: str, possible: Sequence[Ints], state: int, mesh: Mesh) -> Floats:
+    """Returns sums of tables over all vectors, flat; `seconds` sums collectives and kernels."""
     shape = tuple(len(each) for each in possible)
     found = np.zeros(shape)
     for each in factors:
-        table = _seconds(each, mesh) if name == "seconds" else getattr(each, name)
+        table = _factor_seconds(each, mesh) if name == "seconds" else getattr(each, name)
         if table is None:
             continue
         keys = list(each.keys)
@@ -246,15 +249,15 @@ def _grid(factors: Sequence[Factor], name: str, possible: Sequence[Ints], state:
     return found.ravel()
 
 
-def _seconds(factor: Factor, mesh: Mesh) -> Floats | None:
+def _factor_seconds(factor: Factor, mesh: Mesh) -> Floats | None:
     if factor.volumes is None or factor.counts is None:
         return factor.seconds
     return np.asarray(mesh.seconds(factor.volumes, factor.counts).sum(axis=-1))
 
 
 def working_caps(working: Floats, most: int) -> list[float]:
-    """Returns limits of what layers need while they are at work, by which plans are searched one after the other: all
-    that there are [bytes], or where these are too many some of them, the least and the most among them.
+    """Returns limits on working memory, under which plans are searched one after the other: all that there are [bytes],
+    or where these are too many some of them, the least and the most among them.
 
     Args:
         working: of vectors [bytes].
@@ -267,11 +270,11 @@ def working_caps(working: Floats, most: int) -> list[float]:
 
 
 def undominated_at_work(memory: Floats, seconds: Floats, working: Floats, among: Flags) -> Ints:
-    """Returns which vectors are best under any limits of memory and of what is needed at work.
+    """Returns the vectors that are best under some limits of memory and of working memory.
 
     Args:
         memory, seconds, working: of the vectors [bytes, s, bytes].
-        among: which of them are looked at.
+        among: vectors to consider.
     """
     best: Ints = np.zeros(0, np.int64)
     kept: set[int] = set()
@@ -284,7 +287,7 @@ def undominated_at_work(memory: Floats, seconds: Floats, working: Floats, among:
 
 
 def undominated(memory: Floats, seconds: Floats) -> Ints:
-    """Returns which points have less time than every one of no more memory, by rising memory.
+    """Returns the points that are faster than every point of no more memory, by rising memory.
 
     Args:
         memory: of the points [bytes].

@@ -1,4 +1,4 @@
-"""Layers as contractions and what lies between them, by labels: transformer, gated MLP, experts in groups.
+"""Layers as contractions and the operations between them, by labels: transformer, gated MLP, experts in groups.
 
 Labels: `b` sequences, `s` positions, `z` positions of keys, `h` the residual stream, `a` heads of keys, `r` query heads
 of each, `d` width of a head, `x` queries, keys and values, `f` width of the MLP, `e` experts, `g` groups of `t` tokens,
@@ -33,18 +33,18 @@ class Between:
     over: tuple[str, ...] = ()
     makes: tuple[str, ...] = ()
     keeps: bool = False
-    """Whether what goes in is kept for the backward pass, as an activation function does."""
+    """True if its input is stored for the backward pass, as for an activation function."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerGraph:
     """The contractions of a layer in the order of the program, operations between them, and the size of every label.
 
-    `after_attention` is the contraction at whose result the first residual is added, None where there is none.
-    `reads` has for a contraction with a weight the contraction whose result it reads, "" for the layer's input.
-    With `beside` attention and MLP read the same input. `visits` are the experts of a token where tokens are sorted by
-    expert, 0 elsewhere; contractions in `joined` share the block before them; `window` is what attention looks back
-    at, None for everything.
+    `after_attention` is the contraction at whose result the first residual is added, if any. `reads` has for a
+    contraction with a weight the contraction whose result it reads, "" for the layer's input. With `beside` attention
+    and MLP read the same input. `visits` are the experts of a token where tokens are sorted by expert, 0 elsewhere;
+    contractions in `joined` share the block before them; `window` is the number of positions that attention looks back
+    at, None for all.
     """
 
     name: str
@@ -74,7 +74,7 @@ H: Final = ("h",)
 
 
 def attention(*, separate: bool = False, grouped: bool = False) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of attention, and what lies between them.
+    """Returns the contractions of attention, and the operations between them.
 
     Args:
         separate: whether queries, keys and values are projected by three weights instead of one.
@@ -111,7 +111,7 @@ def attention(*, separate: bool = False, grouped: bool = False) -> tuple[tuple[C
 
 
 def latent_attention(*, compressed_queries: bool = True) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of multi-head latent attention, and what lies between them.
+    """Returns the contractions of multi-head latent attention, and the operations between them.
 
     Queries and keys with values are expanded from latents that all heads share (DeepSeek-V2, arXiv:2405.04434,
     equations 37 to 47).
@@ -162,19 +162,19 @@ def latent_attention(*, compressed_queries: bool = True) -> tuple[tuple[Contract
 
 
 def mlp() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of an MLP of two weights, and what lies between them."""
+    """Returns the contractions of an MLP of two weights, and the operations between them."""
     return (
-        _product("fc1", H, ("f",)),
-        _product("fc2", ("f",), H),
+        _build_product("fc1", H, ("f",)),
+        _build_product("fc2", ("f",), H),
     ), (Between("fc1", "bias, GELU", keeps=True), Between("fc2", "bias, residual, norm", ("h",)))
 
 
 def gated_mlp() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of an MLP that multiplies two branches, and what lies between them."""
+    """Returns the contractions of an MLP that multiplies two branches, and the operations between them."""
     return (
-        _product("gate_proj", H, ("f",), "mlp_in"),
-        _product("up_proj", H, ("f",), "mlp_in"),
-        _product("down_proj", ("f",), H),
+        _build_product("gate_proj", H, ("f",), "mlp_in"),
+        _build_product("up_proj", H, ("f",), "mlp_in"),
+        _build_product("down_proj", ("f",), H),
     ), (
         Between("gate_proj", "SiLU", keeps=True),
         Between("up_proj", "product of both branches", keeps=True),
@@ -183,8 +183,8 @@ def gated_mlp() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
 
 
 def grouped_experts() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of a mixture of experts as GShard computes it, with masks over places, and what lies
-    between them.
+    """Returns the contractions of a mixture of experts as GShard computes it, with masks over places, and the
+    operations between them.
 
     Tokens are cut into groups, each of which has `c` places in every expert (Lepikhin et al., ICLR 2021). In the
     second product of an expert the weight is the left operand, as CFP's published plan has it.
@@ -215,7 +215,8 @@ def grouped_experts() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
 
 
 def sorted_experts(*, gated: bool, shared: bool) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of a mixture of experts whose tokens are sorted by expert, and what lies between them.
+    """Returns the contractions of a mixture of experts whose tokens are sorted by expert, and the operations between
+    them.
 
     No token is dropped and no mask multiplied: sorting moves bytes and computes nothing (MegaBlocks, Gale et al.,
     MLSys 2023). Every expert has `n` visits; shared experts are one MLP that every token visits.
@@ -252,8 +253,8 @@ def sorted_experts(*, gated: bool, shared: bool) -> tuple[tuple[Contraction, ...
     if shared:
         wide = ("shared",)
         ahead = ("shared_gate", "shared_up") if gated else ("shared_up",)
-        found += [_product(name, H, wide, "shared_in") for name in ahead]
-        found.append(_product("shared_down", wide, H))
+        found += [_build_product(name, H, wide, "shared_in") for name in ahead]
+        found.append(_build_product("shared_down", wide, H))
         lying += [Between(name, "activation", keeps=True) for name in ahead]
     return tuple(found), tuple(lying)
 
@@ -264,10 +265,10 @@ def linear(name: str) -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
     Args:
         name: of the contraction.
     """
-    return (_product(name, H, ("o",)),), (Between(name, "bias, activation"),)
+    return (_build_product(name, H, ("o",)),), (Between(name, "bias, activation"),)
 
 
-def _product(name: str, inner: tuple[str, ...], outer: tuple[str, ...], source: str = "") -> Contraction:
+def _build_product(name: str, inner: tuple[str, ...], outer: tuple[str, ...], source: str = "") -> Contraction:
     return Contraction(
         name,
         Operand(source or f"{name}_in", (T, inner)),
@@ -282,7 +283,7 @@ CHAINED: Final = {"kv_up": "kv_down", "out": "av", "fc2": "fc1", "down_proj": "u
 
 
 def reading(contractions: Sequence[Contraction], *, beside: bool = False) -> dict[str, str]:
-    """Returns which contraction makes what each one with a weight reads, "" for the input of the layer.
+    """Returns the contraction that makes the input of each one with a weight, "" for the input of the layer.
 
     Args:
         contractions: of a layer, in the order of the program.

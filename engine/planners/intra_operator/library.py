@@ -33,7 +33,7 @@ MOST: Final = 10**6
 def library_layers(
     model: ModelLike, *, batch: int, layers: int | None = None
 ) -> tuple[str, list[LayerGraph], tuple[str, ...]]:
-    """Returns the name of a model, its layers from the first, and what was simplified, in sentences.
+    """Returns the name of a model, its layers from the first, and its simplifications in sentences.
 
     Args:
         model: name, path or model itself.
@@ -41,8 +41,8 @@ def library_layers(
         layers: how many; all of the model where None.
 
     Raises:
-        PlanError: a number is none that there is.
-        models.ModelFileError: there is no such model.
+        PlanError: a number is out of range.
+        models.ModelFileError: unknown or invalid model.
     """
     found = model_of(model)
     shape = found.architecture_or_assumed()
@@ -56,12 +56,12 @@ def library_layers(
         at = min(number, shape.layers - 1) if depth > shape.layers else number
         kind = (shape.expert_layers[at], shape.windows[at])
         if kind not in kinds:
-            kinds[kind] = _layer(shape, found.seq_size, batch, *kind)
+            kinds[kind] = _build_layer(shape, found.seq_size, batch, *kind)
         order.append(kinds[kind])
-    return found.name, order, (*_notes(shape), *unrepresented(found))
+    return found.name, order, (*_note_simplifications(shape), *unrepresented(found))
 
 
-def _layer(shape: Architecture, length: int, batch: int, mixture: bool, window: int | None) -> LayerGraph:
+def _build_layer(shape: Architecture, length: int, batch: int, mixture: bool, window: int | None) -> LayerGraph:
     latent, experts = shape.latent_attention, shape.experts if mixture else None
     sizes = {"b": batch, "s": length, "z": length, "h": shape.hidden, "a": shape.kv_heads, "d": shape.head_dim}
     if latent is None:
@@ -92,7 +92,7 @@ def _layer(shape: Architecture, length: int, batch: int, mixture: bool, window: 
     )  # fmt: skip
 
 
-def _notes(shape: Architecture) -> tuple[str, ...]:
+def _note_simplifications(shape: Architecture) -> tuple[str, ...]:
     notes = ["Embedding, head and optimizer count in memory; the time of embedding and head is left out."]
     if shape.positions == "relative":
         notes.append("Relative positions, with a projection of their own in every block, are not counted.")
@@ -121,7 +121,7 @@ def system_mesh(
 
     Raises:
         PlanError: the system has no such datatype, or its networks join fewer processors.
-        hardware.SystemFileError: there is no such system.
+        hardware.SystemFileError: unknown or invalid system.
     """
     found = system_of(system)
     if not isinstance(datatype, str) or datatype not in found.matrix:
@@ -141,14 +141,14 @@ def system_mesh(
     if devices > near.size:
         if tiers == 1:
             raise PlanError(f"The first network of {found.name} joins {near.size:,} processors, not {mesh.devices:,}.")
-        document["outer"] = _outer(found, devices)
+        document["outer"] = _outer_axis(found, devices)
     if not calibrated:
         return mesh_of(document)
     kernels = kernels_of(found, datatype)
     inside = min(devices, near.size)
-    document |= _collectives(kernels, inside, 1)
+    document |= _collective_rates(kernels, inside, 1)
     if "outer" in document:
-        document["outer"] = {"devices": devices // inside, **_collectives(kernels, devices // inside, inside)}
+        document["outer"] = {"devices": devices // inside, **_collective_rates(kernels, devices // inside, inside)}
     named = system if isinstance(system, str) else found
     return replace(mesh_of(document), system=named, datatype=datatype)
 
@@ -157,15 +157,15 @@ OF_SYSTEM: Final = ("system", "devices", "datatype", "tiers")
 
 
 def any_mesh(mesh: Mesh | Mapping[str, Any]) -> Mesh:
-    """Returns a mesh, from its document or from a system with its devices.
+    """Returns a mesh from its document, or from a system with its devices.
 
     Args:
-        mesh: a mesh; what `mesh_of` takes; or `system` and `devices`, and where wanted `datatype` and `tiers`, which
-            `system_mesh` takes.
+        mesh: a mesh; a document for `mesh_of`; or `system` and `devices`, optionally `datatype` and `tiers`, for
+            `system_mesh`.
 
     Raises:
-        PlanError: it is none of them.
-        hardware.SystemFileError: there is no such system.
+        PlanError: it is anything else, or invalid.
+        hardware.SystemFileError: unknown or invalid system.
     """
     if isinstance(mesh, Mapping) and {"system", "devices"} <= set(mesh) <= set(OF_SYSTEM):
         given = {name: mesh[name] for name in ("datatype", "tiers") if name in mesh}
@@ -173,7 +173,7 @@ def any_mesh(mesh: Mesh | Mapping[str, Any]) -> Mesh:
     return mesh_of(mesh)
 
 
-def _outer(system: System, devices: int) -> dict[str, Any]:
+def _outer_axis(system: System, devices: int) -> dict[str, Any]:
     near = system.node_size
     if devices % near:
         raise PlanError(f"{devices:,} processors of {system.name} are no whole networks of {near:,}.")
@@ -184,7 +184,7 @@ def _outer(system: System, devices: int) -> dict[str, Any]:
     return {"devices": devices // near, "bandwidth": bandwidth, "alpha": far.latency_s}
 
 
-def _collectives(kernels: KernelTimes, ranks: int, stride: int) -> dict[str, float]:
+def _collective_rates(kernels: KernelTimes, ranks: int, stride: int) -> dict[str, float]:
     """Latency and bandwidth of the collectives of an axis: the cost model's times are straight lines in their bytes.
 
     An all-to-all counts half an all-gather here, so that its bandwidth is that of half the bytes.

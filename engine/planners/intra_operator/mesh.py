@@ -1,7 +1,7 @@
-"""A mesh of one axis or two: devices that share every layer, how fast they multiply, what a collective costs them.
+"""A mesh of one axis or two: devices that share every layer, their matrix rate, and the cost of their collectives.
 
-On two axes the outer one joins groups of devices, the inner one those of a group, as nodes and the processors of a node
-do.
+On two axes the outer one joins groups of devices, such as nodes, and the inner one the devices of a group, such as the
+processors of a node.
 
 Source: Alpa (Zheng et al., OSDI 2022), cost of collectives on one mesh axis of n devices, b the bytes of the full
 tensor: all-gather alpha + beta b (n-1)/n, reduce-scatter the same, all-reduce twice that volume, all-to-all half of it.
@@ -35,7 +35,7 @@ MOST_DEVICES: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis of a mesh; fields as those of `Mesh`."""
+    """One axis of a mesh; its fields have the same meaning as in `Mesh`."""
 
     devices: int
     bandwidth: float
@@ -52,13 +52,13 @@ class Axis:
 
     @property
     def alphas(self) -> tuple[float, ...]:
-        """Returns what each collective takes besides [s], in the order of `COLLECTIVES`."""
+        """Returns the latency of each collective [s], in the order of `COLLECTIVES`."""
         gather = self.alpha if self.gather_alpha is None else self.gather_alpha
         exchange = self.alpha if self.all_to_all_alpha is None else self.all_to_all_alpha
         return (self.alpha, gather, exchange, gather)
 
     def document(self) -> dict[str, Any]:
-        """Returns the axis as a document; what is not given is left out."""
+        """Returns the axis as a document without absent fields."""
         return {name: value for name in ("devices", *RATES) if (value := getattr(self, name)) is not None}
 
 
@@ -105,7 +105,7 @@ class Mesh:
 
     @property
     def kernels(self) -> KernelTimes | None:
-        """Returns what kernels take on its devices; None where they multiply at `matrix_rate`."""
+        """Returns the times of kernels on its devices; None where they multiply at `matrix_rate`."""
         return None if self.system is None else kernels_of(self.system, self.datatype or "bfloat16")
 
     def seconds(self, volumes: Floats, counts: Floats) -> Floats:
@@ -121,7 +121,7 @@ class Mesh:
         return np.asarray(alphas * counts + volumes / bandwidths)
 
     def document(self) -> dict[str, Any]:
-        """Returns the mesh as a document that `mesh_of` reads; what is not given is left out."""
+        """Returns the mesh as a document that `mesh_of` reads, without absent fields."""
         named = [name for name in FIELDS if name not in ("beta", "outer")]
         found = {name: value for name in named if (value := getattr(self, name)) is not None}
         if isinstance(self.system, System):
@@ -133,12 +133,12 @@ def mesh_of(document: Mesh | Mapping[str, Any]) -> Mesh:
     """Returns the mesh that a document describes.
 
     Args:
-        document: `devices`, `matrix_rate` [FLOP/s], `bandwidth` [bytes/s] or `beta` [s/byte], and where wanted `alpha`
+        document: `devices`, `matrix_rate` [FLOP/s], `bandwidth` [bytes/s] or `beta` [s/byte], and optionally `alpha`
             [s], `all_to_all_bandwidth` [bytes/s], `memory` [bytes], `outer` (devices, bandwidth and the like of the
-            outer axis; `devices` are those of both together), `system` with `datatype`; or a mesh.
+            outer axis; `devices` counts both together), `system` with `datatype`; or a mesh.
 
     Raises:
-        PlanError: a field is missing, unknown, or no number that it can be.
+        PlanError: a field is missing, unknown or out of range.
     """
     if isinstance(document, Mesh):
         document = document.document()
@@ -146,45 +146,45 @@ def mesh_of(document: Mesh | Mapping[str, Any]) -> Mesh:
         raise PlanError(f"A mesh is an object with devices, matrix_rate and bandwidth, not {str(document)[:40]!r}.")
     if unknown := [str(name)[:40] for name in document if name not in FIELDS]:
         raise PlanError(f"A mesh has no field {unknown[0]!r}; there are {', '.join(FIELDS)}.")
-    bandwidth = _bandwidth(document, "A mesh")
+    bandwidth = _parse_bandwidth(document, "A mesh")
     if missing := [name for name in ("devices", "matrix_rate") if name not in document]:
         raise PlanError(f"The mesh has no {missing[0]}; it needs devices, matrix_rate [FLOP/s], bandwidth [bytes/s].")
-    devices = _devices(document)
-    memory = None if document.get("memory") is None else _number(document, "memory")
-    outer = None if document.get("outer") is None else _outer(document["outer"], devices)
+    devices = _parse_devices(document)
+    memory = None if document.get("memory") is None else _parse_number(document, "memory")
+    outer = None if document.get("outer") is None else _parse_outer_axis(document["outer"], devices)
     system = None if document.get("system") is None else given_system(document["system"])
     datatype = None if document.get("datatype") is None else str(document["datatype"])
     found = Mesh(
-        devices, _number(document, "matrix_rate"), bandwidth, memory=memory, outer=outer, system=system,
-        datatype=datatype, **_rates(document),
+        devices, _parse_number(document, "matrix_rate"), bandwidth, memory=memory, outer=outer, system=system,
+        datatype=datatype, **_parse_optional_rates(document),
     )  # fmt: skip
     if system is not None:
         kernels_of(system, datatype or "bfloat16")
     return found
 
 
-def _outer(document: object, devices: int) -> Axis | None:
+def _parse_outer_axis(document: object, devices: int) -> Axis | None:
     if not isinstance(document, Mapping):
         raise PlanError(f"outer {str(document)[:40]!r} of the mesh is no object with devices and bandwidth.")
     if unknown := [str(name)[:40] for name in document if name not in OF_OUTER]:
         raise PlanError(f"The outer axis of a mesh has no field {unknown[0]!r}; there are {', '.join(OF_OUTER)}.")
     if "devices" not in document:
         raise PlanError("The outer axis of the mesh has no devices.")
-    number = _devices(document)
+    number = _parse_devices(document)
     if devices % number:
         raise PlanError(f"devices {devices:,} of the mesh are no multiple of the {number:,} of its outer axis.")
-    found = Axis(number, _bandwidth(document, "The outer axis of a mesh"), **_rates(document))
+    found = Axis(number, _parse_bandwidth(document, "The outer axis of a mesh"), **_parse_optional_rates(document))
     return found if number > 1 else None
 
 
 def given_system(given: object) -> str | System:
-    """Returns a system as it is given: its name or path, itself, or what its description says.
+    """Returns a system unchanged, its name or path, or the system of a description.
 
     Args:
         given: one of them.
 
     Raises:
-        PlanError: it is none of them.
+        PlanError: it is anything else.
         hardware.SystemFileError: the description is wrong.
     """
     if isinstance(given, (str, System)):
@@ -194,29 +194,29 @@ def given_system(given: object) -> str | System:
     raise PlanError(f"system {str(given)[:40]!r} of the mesh is no name, path or description of a system.")
 
 
-def _devices(document: Mapping[str, Any]) -> int:
+def _parse_devices(document: Mapping[str, Any]) -> int:
     devices = document["devices"]
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= MOST_DEVICES:
         raise PlanError(f"devices {str(devices)[:40]!r} is no whole number from 1 to {MOST_DEVICES:,}.")
     return devices
 
 
-def _bandwidth(document: Mapping[str, Any], what: str) -> float:
+def _parse_bandwidth(document: Mapping[str, Any], what: str) -> float:
     if ("bandwidth" in document) == ("beta" in document):
         raise PlanError(f"{what} has either bandwidth [bytes/s] or beta [s/byte].")
-    return 1.0 / _number(document, "beta") if "beta" in document else _number(document, "bandwidth")
+    return 1.0 / _parse_number(document, "beta") if "beta" in document else _parse_number(document, "bandwidth")
 
 
-def _rates(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an axis may be left out."""
-    found: dict[str, Any] = {"alpha": _number(document, "alpha", least=0.0)} if "alpha" in document else {}
+def _parse_optional_rates(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the optional fields of an axis."""
+    found: dict[str, Any] = {"alpha": _parse_number(document, "alpha", least=0.0)} if "alpha" in document else {}
     if document.get("all_to_all_bandwidth") is not None:
-        found["all_to_all_bandwidth"] = _number(document, "all_to_all_bandwidth")
+        found["all_to_all_bandwidth"] = _parse_number(document, "all_to_all_bandwidth")
     given = [name for name in ("gather_alpha", "all_to_all_alpha") if document.get(name) is not None]
-    return found | {name: _number(document, name, least=0.0) for name in given}
+    return found | {name: _parse_number(document, name, least=0.0) for name in given}
 
 
-def _number(document: Mapping[str, Any], name: str, least: float | None = None) -> float:
+def _parse_number(document: Mapping[str, Any], name: str, least: float | None = None) -> float:
     value = document[name]
     right = not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) < 1e30
     if not right or not math.isfinite(value) or (value <= 1e-30 if least is None else value < least):

@@ -35,7 +35,7 @@ def vector_name(vectors: Sequence[Any], layers: Sequence[str], widths: Widths | 
         layers: names of the layers.
         widths: whether gradients are split with the weights (FSDP), or results by tokens (sequence parallelism).
     """
-    return _name([_kinds(vector, layer) for vector, layer in zip(vectors, layers, strict=True)], widths)
+    return _solution_name([_layer_kinds(vector, layer) for vector, layer in zip(vectors, layers, strict=True)], widths)
 
 
 def vector_names(
@@ -49,15 +49,15 @@ def vector_names(
     """
     done = []
     for layer, (vectors, rows) in layers.items():
-        known = {row: _kinds(vectors[row], layer) for row in set(rows)}
+        known = {row: _layer_kinds(vectors[row], layer) for row in set(rows)}
         done.append([known[row] for row in rows])
     together = list(zip(*done, strict=True))
-    names = {each: _name(each, widths) for each in set(together)}
+    names = {each: _solution_name(each, widths) for each in set(together)}
     return [names[each] for each in together]
 
 
 def described(vectors: Sequence[Any], layers: Sequence[str], widths: Widths | None = None) -> list[str]:
-    """Returns what layers do, in sentences: those with equal vectors together, attention and MLP or experts apart.
+    """Returns sentences on the parallelism of layers, equal vectors together, attention and MLP or experts apart.
 
     Args:
         vectors: one for each layer.
@@ -71,7 +71,7 @@ def described(vectors: Sequence[Any], layers: Sequence[str], widths: Widths | No
         parts: dict[str, list[str]] = {}
         for axis in range(axes):
             one = [each[axis] if isinstance(each, tuple) else each for each in vector]
-            for part, called in _parts(one, layer, widths).items():
+            for part, called in _part_kinds(one, layer, widths).items():
                 parts.setdefault(part, []).append(called)
         told = [
             f"{part} {each[0] if len(set(each)) == 1 else f'{each[0]} outside and {each[1]} inside'}"
@@ -81,8 +81,8 @@ def described(vectors: Sequence[Any], layers: Sequence[str], widths: Widths | No
     return found
 
 
-def _parts(vector: Sequence[int], layer: str, widths: Widths | None) -> dict[str, str]:
-    """What the parts of a layer do along one axis."""
+def _part_kinds(vector: Sequence[int], layer: str, widths: Widths | None) -> dict[str, str]:
+    """Returns the kind of parallelism of each part of a layer along one axis."""
     tensor = "tensor parallel" if widths is None or not widths.sequence else "tensor and sequence parallel"
     pairs: dict[tuple[int, ...], str] = {(1, 1): "data parallel", (0, 2): tensor}
     experts = {0: tensor, 1: "data parallel", 3: "expert parallel"}
@@ -102,12 +102,12 @@ def named_vectors(layer: str, spaces: Sequence[int], axes: int) -> list[tuple[tu
         spaces: strategies of every block on one axis.
         axes: of the mesh.
     """
-    named = [each for each in product(*map(range, spaces)) if _kind(each, layer) != MIXED]
+    named = [each for each in product(*map(range, spaces)) if _axis_kind(each, layer) != MIXED]
     return [tuple(zip(*each, strict=True)) for each in product(named, repeat=axes)]
 
 
-def _name(kinds: Sequence[tuple[str, ...]], widths: Widths | None) -> str:
-    """The name of what all layers do, each along every axis."""
+def _solution_name(kinds: Sequence[tuple[str, ...]], widths: Widths | None) -> str:
+    """Returns the name of a plan from the kind of all layers along every axis."""
     named = [_axis_name(each, widths) for each in zip(*kinds, strict=True)]
     if MIXED in named:
         return MIXED
@@ -115,7 +115,7 @@ def _name(kinds: Sequence[tuple[str, ...]], widths: Widths | None) -> str:
 
 
 def _axis_name(kinds: Sequence[str], widths: Widths | None) -> str:
-    """The name of what all layers do along one axis."""
+    """The name of the parallelism of all layers along one axis."""
     found = set(kinds)
     whole = FSDP if widths is not None and widths.fsdp else DATA_PARALLEL
     tensor = SEQUENCE_PARALLEL if widths is not None and widths.sequence else MEGATRON
@@ -130,32 +130,32 @@ def _axis_name(kinds: Sequence[str], widths: Widths | None) -> str:
     return MIXED
 
 
-def _kinds(vector: Sequence[Any], layer: str) -> tuple[str, ...]:
-    """What a layer does along every axis."""
+def _layer_kinds(vector: Sequence[Any], layer: str) -> tuple[str, ...]:
+    """Returns the kind of parallelism of a layer along every axis."""
     if not isinstance(vector[0], tuple):
-        return (_kind(tuple(vector), layer),)
-    return tuple(_kind(one, layer) for one in zip(*vector, strict=True))
+        return (_axis_kind(tuple(vector), layer),)
+    return tuple(_axis_kind(one, layer) for one in zip(*vector, strict=True))
 
 
 @lru_cache(4096)
-def _kind(found: tuple[int, ...], layer: str) -> str:
-    """What a layer does along one axis: data, tensor, expert, tensor expert, or mixed.
+def _axis_kind(found: tuple[int, ...], layer: str) -> str:
+    """Returns the kind of parallelism of a layer along one axis: data, tensor, expert, tensor expert, or mixed.
 
     A layer of sorted experts, with or without shared ones, is known by its attention and its experts; the router and
     the compressions of latent attention may be split by tokens under tensor parallelism, as Megatron does it.
     """
     if layer.startswith("experts") and len(found) == 4:
-        return GROUPED.get(found, _routed(found[:2], found[2:]))
+        return GROUPED.get(found, _routed_kind(found[:2], found[2:]))
     if layer.startswith("experts"):
         shared = 1 if len(found) in (5, 6) and "shared" in layer else 0
         end = len(found) - shared
-        return _routed(found[: end - 2], found[end - 2 :])
+        return _routed_kind(found[: end - 2], found[end - 2 :])
     if len(found) == 5:  # the compressions of latent attention come first
         return DENSE.get(found[1:], "mixed") if found[0] == 1 else "mixed"
     return DENSE.get(found, "mixed")
 
 
-def _routed(attention: Sequence[int], rest: Sequence[int]) -> str:
+def _routed_kind(attention: Sequence[int], rest: Sequence[int]) -> str:
     router, experts, *shared = rest
     core = tuple(attention[-2:])
     ahead = tuple(attention[:-2])

@@ -2,8 +2,8 @@
 
 Every contraction with a weight opens a block. Three rules, derived from labels, join others to it:
 
-1. A contraction without a weight follows the block that its left operand comes from: a split passes through whatever
-   lies between without communication, where the split label stays a major one and is not reduced or scanned over.
+1. A contraction without a weight follows the block that its left operand comes from: a split passes through the
+   operations between without communication, where the split label stays a major one and is not reduced or scanned over.
 2. Contractions with weights on the same tensor are one block, as queries, keys and values are.
 3. Contractions with weights that share a batch dimension, as the two products of an expert do, are one block.
 
@@ -91,7 +91,7 @@ class ParallelBlock:
         return found
 
 class BlockList(tuple[ParallelBlock, ...]):
-    """The ParallelBlocks of a model, those of each different layer after another."""
+    """The ParallelBlocks of a model, in the order of its different layers."""
 
     __slots__ = ()
 
@@ -112,50 +112,51 @@ def layer_blocks(graph: LayerGraph) -> BlockList:
     """
     groups: list[list[Contraction]] = []
     for each in graph.contractions:
-        home = _home(each, groups, graph)
+        home = _find_group(each, groups, graph)
         if home is None:
             groups.append([each])
         else:
             home.append(each)
-    return BlockList(_block(graph, group) for group in groups)
+    return BlockList(_build_block(graph, group) for group in groups)
 
 
-def _home(
+def _find_group(
     contraction: Contraction, groups: Sequence[list[Contraction]], graph: LayerGraph
 ) -> list[Contraction] | None:
     """The group that a contraction joins; None where it opens one."""
     between = graph.between
     if contraction.weight is None:
-        return next((group for group in groups if contraction.left.name in _made(group, between)), None)
+        return next((group for group in groups if contraction.left.name in _made_tensors(group, between)), None)
     last = groups[-1] if groups else None
     if last is None:
         return None
     root = last[0]
     same = contraction.left.name == root.left.name and not contraction.left.weight
     batched = bool(set(contraction.batch) & set(root.batch)) and root.weight is not None
-    joined = contraction.name in graph.joined or _meet(last, contraction, graph)
+    joined = contraction.name in graph.joined or _results_meet(last, contraction, graph)
     return last if same or batched or joined else None
 
 
-def _meet(group: Sequence[Contraction], contraction: Contraction, graph: LayerGraph) -> bool:
-    """Whether a contraction without a weight takes a result of a group and one of a contraction behind it."""
-    ahead, behind = _made(group, graph.between), _made([contraction], graph.between)
+def _results_meet(group: Sequence[Contraction], contraction: Contraction, graph: LayerGraph) -> bool:
+    """Returns whether a contraction without a weight combines a result of a group and a result of a later
+    contraction."""
+    ahead, behind = _made_tensors(group, graph.between), _made_tensors([contraction], graph.between)
     products = [each for each in graph.contractions if each.weight is None]
     return any(each.left.name in ahead - behind and each.right.name in behind - ahead for each in products)
 
 
-def _made(group: Sequence[Contraction], between: Sequence[Between]) -> set[str]:
-    """The names of the tensors that a group and what lies behind its contractions make."""
+def _made_tensors(group: Sequence[Contraction], between: Sequence[Between]) -> set[str]:
+    """Returns the names of the tensors that a group and the operations behind its contractions make."""
     names = {each.name for each in group}
     return {each.out.name for each in group} | {one for each in between if each.after in names for one in each.makes}
 
 
-def _block(graph: LayerGraph, group: Sequence[Contraction]) -> ParallelBlock:
+def _build_block(graph: LayerGraph, group: Sequence[Contraction]) -> ParallelBlock:
     root = group[0]
     lying = tuple(each for each in graph.between if each.after in {one.name for one in group})
     members = []
     for each in group:
-        labels = tuple(_followed(root, each, group, lying))
+        labels = tuple(_follow_labels(root, each, group, lying))
         gradients = tuple((_gradient_name(each, one.name), plan_table(root, one, labels)) for one in backward(each))
         members.append(Member(each, labels, plan_table(root, each, labels), gradients))
     return ParallelBlock("+".join(one.name for one in group), graph.name, tuple(members), lying, graph.sizes)
@@ -168,21 +169,21 @@ def _gradient_name(contraction: Contraction, tensor: str) -> str:
     return f"{contraction.name}.{'wgrad' if tensor == 'd' + weight.name else 'dgrad'}"
 
 
-def _followed(
+def _follow_labels(
     root: Contraction, member: Contraction, group: Sequence[Contraction], lying: Iterable[Between]
 ) -> Iterable[str]:
     """The label that a member is split along for every strategy of the root."""
     names = [each.name for each in group]
     before = set(names[: names.index(member.name)])
     lost = {label for each in lying if each.after in before for label in each.over}
-    reached = [_image(root, member, dim[0], lost) for dim in root.splits]
+    reached = [_image_label(root, member, dim[0], lost) for dim in root.splits]
     fallback = next(label for label in reached if label is not None)
     if member.weight is not None:  # its own dimension of the same kind, as one latent for another
         return (own[0] if label is None else label for label, own in zip(reached, member.splits, strict=False))
     return (fallback if label is None else label for label in reached)
 
 
-def _image(root: Contraction, member: Contraction, label: str, lost: set[str]) -> str | None:
+def _image_label(root: Contraction, member: Contraction, label: str, lost: set[str]) -> str | None:
     """The label if a split along it passes from the root to a member without communication, else None."""
     if member.name == root.name:
         return label

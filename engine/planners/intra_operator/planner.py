@@ -58,16 +58,16 @@ def solve(problem: IntraOperatorProblem, progress: Progress = unheard, cancel: C
 
     Args:
         problem: model, mesh and batch.
-        progress: is told the share that is done and what is being done.
-        cancel: is asked before the search, which takes seconds, and behind it.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: called before and after the search, which takes seconds; True stops it.
 
     Returns:
         The plan, with the search itself as `extra["search"]`. Alternatives are the vectors with a name, each with its
-        seconds or with the reason for which it cannot be.
+        seconds or the reason why it is impossible.
 
     Raises:
-        PlanError: something of it is not understood, or no plan fits.
-        PlanCancelledError: `cancel` said so.
+        PlanError: an invalid argument, or no plan fits.
+        PlanCancelledError: `cancel` returned True.
     """
     progress(0.0, "Counting what every strategy costs")
     if cancel():
@@ -81,16 +81,16 @@ def solve(problem: IntraOperatorProblem, progress: Progress = unheard, cancel: C
     progress(1.0, "Done")
     if found.chosen is None:
         raise PlanError(found.infeasible)
-    figures = _figures(found)
+    figures = _plan_figures(found)
     stage = Stage(0, len(found.layers), Placement(tuple(range(found.mesh.devices))), figures)
     details = described(found.chosen.vectors, [each.name for each in found.layers], found.widths)
     return Plan(
-        NAME, VERSION, problem, (stage,), figures, "step_time", _alternatives(found), (*details, *found.notes),
+        NAME, VERSION, problem, (stage,), figures, "step_time", _list_alternatives(found), (*details, *found.notes),
         {"search": found},
     )  # fmt: skip
 
 
-def _figures(found: IntraOperatorPlan) -> tuple[Figure, ...]:
+def _plan_figures(found: IntraOperatorPlan) -> tuple[Figure, ...]:
     chosen = found.chosen
     assert chosen is not None
     return (
@@ -103,7 +103,7 @@ def _figures(found: IntraOperatorPlan) -> tuple[Figure, ...]:
     )
 
 
-def _alternatives(found: IntraOperatorPlan) -> tuple[Alternative, ...]:
+def _list_alternatives(found: IntraOperatorPlan) -> tuple[Alternative, ...]:
     chosen = found.chosen
     assert chosen is not None
     rows = []

@@ -1,4 +1,4 @@
-"""What was measured and published of these searches, to set beside what is computed here.
+"""Published measurements of these searches, for comparison with computed figures.
 
 Source: CFP, README: "gpt F", batch 16, two layers on four A100, one row per strategy vector; and the runs of three
 searches with their throughput of all devices together.

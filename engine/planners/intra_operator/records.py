@@ -1,4 +1,4 @@
-"""Strategy vectors in the result store: every vector of a plan once, by what it is of, where SQL finds them.
+"""Strategy vectors in the result store: every vector of a plan once, with its origin, for queries in SQL.
 
 The table is `keyed_intra_operator` of the store's DuckDB file, one row per vector: sort and filter it with any client.
 """
@@ -21,7 +21,7 @@ from engine.store import Store
 __all__ = ["VectorRecords"]
 
 VERSION: Final = 2
-"""Raised whenever a formula changes, so that what older code computed is not found."""
+"""Increased whenever a formula changes, so that results of older code are not reused."""
 FIGURES: Final = (
     "seconds", "compute_seconds", "communication_seconds", "all_reduce", "all_gather", "all_to_all", "reduce_scatter",
     "volume", "memory",
@@ -55,7 +55,7 @@ class VectorRecords:
         """
         before, vectors = len(self._table), plan.vectors
         name = plan_key(plan)
-        words = [_text(each) for each in vectors["vector"]]
+        words = [_vector_text(each) for each in vectors["vector"]]
         same: dict[str, Any] = {
             "plan": name, "model": plan.model, "mesh": json.dumps(plan.mesh.document(), default=str),
             "counted": json.dumps(asdict(plan.widths)), "batch": plan.batch,
@@ -75,14 +75,14 @@ class VectorRecords:
         Args:
             plan: what `search` returned.
         """
-        keys = [f"{plan_key(plan)}-{_text(each)}" for each in plan.vectors["vector"]]
+        keys = [f"{plan_key(plan)}-{_vector_text(each)}" for each in plan.vectors["vector"]]
         found = self._table.find(keys).to_pandas().set_index("key")
         kept: pd.DataFrame = found.loc[[each for each in keys if each in found.index]].reset_index(drop=True)
         return kept
 
 
 def plan_key(plan: IntraOperatorPlan) -> str:
-    """Returns what vectors of a plan are found by; plans of one question under different limits have the same.
+    """Returns the key of a plan's vectors; plans of one question under different limits have the same.
 
     Args:
         plan: what `search` returned.
@@ -93,6 +93,6 @@ def plan_key(plan: IntraOperatorPlan) -> str:
     return hashlib.sha256(json.dumps(document, default=str).encode()).hexdigest()[:32]
 
 
-def _text(vector: Sequence[Any]) -> str:
-    """Strategies of the blocks; on two axes both, as 10."""
+def _vector_text(vector: Sequence[Any]) -> str:
+    """Return the strategies of the blocks as text; on two axes both, as 10."""
     return ",".join("".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in vector)

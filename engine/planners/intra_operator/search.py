@@ -24,13 +24,12 @@ __all__ = ["IntraOperatorPlan", "search"]
 
 @dataclass(frozen=True)
 class IntraOperatorPlan:
-    """What the search found.
+    """Result of the search.
 
-    `vectors` are those of `uniform_vectors` with a column `fits`; `frontier` has for every memory the least time and
-    the vectors of all layers; `chosen` is None where nothing fits, and `infeasible` says why, else is empty. `layers`
-    are what was planned, from the first, `widths` what it was counted with; `thinned` says what the frontier has left
-    out, None where it is exact, `steps` under how many limits of what layers need at work plans were searched where
-    these are not all.
+    `vectors` is the table of `uniform_vectors` with a column `fits`; `frontier` has for every memory the least time and
+    the vectors of all layers; `chosen` may be None because nothing fits, and `infeasible` then says why. `layers` are
+    the planned layers, from the first, `widths` their bytes and sharding; `thinned` describes the points left out of
+    the frontier, if any; `steps` is the number of limits on working memory that were searched, if not all.
     """
 
     model: str
@@ -49,7 +48,8 @@ class IntraOperatorPlan:
 
     @property
     def exactness(self) -> str:
-        """Returns in a sentence whether the frontier has all points, or where which were left out and what it costs."""
+        """Returns a sentence on the exactness of the frontier: complete, or where points were left out and at what
+        cost."""
         number = f"{len(self.frontier):,} point{'s' * (len(self.frontier) != 1)}"
         if self.thinned is not None:
             share = self.thinned.seconds / float(self.frontier["seconds"].min())
@@ -74,7 +74,7 @@ class IntraOperatorPlan:
 
     @property
     def tflops(self) -> float:
-        """Returns the rate of all devices together in the chosen plan [TFLOP/s]; not a number where there is none."""
+        """Returns the rate of all devices together in the chosen plan [TFLOP/s]; not a number without one."""
         return self.tflop / self.chosen.seconds if self.chosen is not None else float("nan")
 
     def some_of_frontier(self, most: int = 1_000) -> pd.DataFrame:
@@ -114,12 +114,12 @@ def search(
 
     Args:
         model: of the suites, such as "gpt F", "moe E" or "llama"; or of the library, by name, path or itself.
-        mesh: of one axis or two, or its document (`mesh_of`), or a system with `devices` and where wanted `datatype`
-            and `tiers` (`system_mesh`).
+        mesh: of one axis or two, or its document (`mesh_of`), or a system with `devices` and optionally `datatype` and
+            `tiers` (`system_mesh`).
         memory_limit: of a device [bytes]; the mesh's where None.
         batch: sequences.
         layers: how many; the model's where None.
-        element_bytes: width of an element [bytes]; where None, 4 for models of the suites, 2 for those of the library.
+        element_bytes: width of an element [bytes]; where None, 4 for suite models, 2 for library models.
         state_bytes: of a parameter with its gradient and optimizer state [bytes].
         zero: whether these are split where the parameter is not (ZeRO).
         keep_scores: whether scores of attention are kept for the backward pass, which fused attention does not; where
@@ -133,8 +133,8 @@ def search(
         accumulation: microbatches of a step, whose gradients are added up before they are exchanged.
 
     Raises:
-        PlanError: the model, the mesh or a number is none that there can be.
-        models.ModelFileError: there is no such model.
+        PlanError: unknown model, invalid mesh, or a number out of range.
+        models.ModelFileError: unknown or invalid model.
     """
     machine = any_mesh(mesh)
     limit = machine.memory if memory_limit is None else positive("memory_limit", memory_limit)

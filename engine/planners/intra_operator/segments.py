@@ -39,8 +39,8 @@ def segment_map(model: ModelLike, *, batch: int = 16, layers: int | None = None)
         log, and that of the first segment of the kind).
 
     Raises:
-        PlanError: the model or a number is none that there can be.
-        models.ModelFileError: there is no such model.
+        PlanError: unknown model, or a number out of range.
+        models.ModelFileError: unknown or invalid model.
     """
     return segments_of(layers_of(model, batch=batch, layers=layers)[1])
 

@@ -1,4 +1,4 @@
-"""A step of training with one strategy vector for every layer: what it takes."""
+"""Costs of a training step with one strategy vector for every layer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def layers_of(
     model: ModelLike, *, batch: int, layers: int | None = None, accumulation: int = 1
 ) -> tuple[str, list[LayerGraph], tuple[str, ...]]:
     """Returns the name of a model of the suites or of the library, its layers from the first for one microbatch, and
-    what was simplified.
+    its simplifications.
 
     Args:
         model: of the suites, such as "gpt F"; or of the library, by name, path or itself.
@@ -67,8 +67,8 @@ def layers_of(
         accumulation: microbatches of a step.
 
     Raises:
-        PlanError: the model or a number is none that there can be.
-        models.ModelFileError: there is no such model.
+        PlanError: unknown model, or a number out of range.
+        models.ModelFileError: unknown or invalid model.
     """
     notes: tuple[str, ...] = ()
     if accumulation > 1 and isinstance(batch, int) and not isinstance(batch, bool):
@@ -98,11 +98,11 @@ def widths_of(
     recompute: str = "none",
     accumulation: int = 1,
 ) -> Widths:
-    """Returns what a model is counted with, as `search` takes it.
+    """Returns the widths of a model, from the arguments of `search`.
 
     Args:
         model: of the suites or of the library.
-        element_bytes: width of an element [bytes]; where None, 4 for models of the suites, 2 for those of the library.
+        element_bytes: width of an element [bytes]; where None, 4 for suite models, 2 for library models.
         state_bytes: of a parameter with its gradient and optimizer state [bytes].
         zero: whether these are split where the parameter is not (ZeRO).
         keep_scores: whether scores of attention are kept; where None, of the models of the suites.
@@ -113,7 +113,7 @@ def widths_of(
         accumulation: microbatches of a step, whose gradients are added up.
 
     Raises:
-        PlanError: a number is none that there can be.
+        PlanError: a number is out of range.
     """
     if recompute not in RECOMPUTES:
         raise PlanError(f"recompute {str(recompute)[:40]!r} must be {', '.join(RECOMPUTES[:-1])} or {RECOMPUTES[-1]}.")
@@ -139,7 +139,7 @@ def evaluate_vectors(
     layers: int | None = None,
     **counted: Any,
 ) -> Chosen:
-    """Returns what a step with given vectors takes, as `search` does for those that it chooses.
+    """Returns the costs of a step with given vectors, as `search` reports them for its chosen ones.
 
     Args:
         model: of the suites, such as "gpt F"; or of the library, by name, path or itself.
@@ -147,22 +147,22 @@ def evaluate_vectors(
         vectors: one for each layer.
         batch: sequences.
         layers: how many; the model's where None.
-        counted: what `widths_of` takes.
+        counted: arguments of `widths_of`.
 
     Raises:
-        PlanError: the model, the mesh or a vector is none that there can be.
-        models.ModelFileError: there is no such model.
+        PlanError: unknown model, invalid mesh, or a vector that the layers do not have.
+        models.ModelFileError: unknown or invalid model.
     """
     machine, widths = any_mesh(mesh), widths_of(model, **counted)
     _, graphs, _ = layers_of(model, batch=batch, layers=layers, accumulation=widths.accumulation)
     if isinstance(vectors, str) or not isinstance(vectors, Sequence) or len(vectors) != len(graphs):
         raise PlanError(f"The vectors are not one for each of {len(graphs):,} layers.")
-    asked = [_plain(each) for each in vectors]
+    asked = [_plain_vector(each) for each in vectors]
     return step_of(costs_of(graphs, machine, widths), [each.name for each in graphs], machine, asked, widths)
 
 
-def _plain(vector: Any) -> Vector:
-    """A vector as tables have it, where lists are given as JSON has them."""
+def _plain_vector(vector: Any) -> Vector:
+    """Returns a vector as tables have it, lists of JSON as tuples."""
     if isinstance(vector, str) or not isinstance(vector, Sequence):
         raise PlanError(f"The vector {str(vector)[:60]!r} is no list of strategies.")
     return tuple(tuple(each) if isinstance(each, list) else each for each in vector)
@@ -187,17 +187,17 @@ def positive(name: str, value: object) -> float:
 def step_of(
     kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: Mesh, vectors: Sequence[Vector], widths: Widths
 ) -> Chosen:
-    """Returns what a step with given vectors takes.
+    """Returns the costs of a step with given vectors.
 
     Args:
-        kinds: what `costs_of` returned.
+        kinds: from `costs_of`.
         order: names of the layers, from the first.
         mesh: that shares them.
         vectors: one for each layer.
-        widths: of elements and parameters, and what is kept and split.
+        widths: bytes of elements and parameters, stored tensors and sharding.
 
     Raises:
-        PlanError: a vector is none that the layer's costs list.
+        PlanError: a vector that the layer's costs do not list.
     """
     places = {name: {vector: at for at, vector in enumerate(each.vectors)} for name, each in kinds.items()}
     first = kinds[order[0]]

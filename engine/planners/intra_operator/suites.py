@@ -44,7 +44,7 @@ def is_suite(name: object) -> bool:
     Args:
         name: such as "gpt F".
     """
-    family, letter = _parts(name) if isinstance(name, str) else ("", "")
+    family, letter = _split_name(name) if isinstance(name, str) else ("", "")
     return (family, letter) == ("llama", "") or (family in ("gpt", "moe") and len(letter) == 1 and letter.isalpha())
 
 
@@ -57,13 +57,13 @@ def suite_depth(name: str) -> int:
     Raises:
         PlanError: there is no such model.
     """
-    family, letter = _parts(name)
+    family, letter = _split_name(name)
     if family == "llama" and not letter:
         return LLAMA[2]
     for called, suite in (("gpt", GPT), ("moe", MOE)):
         if family == called and letter in suite:
             return suite[letter][2]
-    raise _unknown(name)
+    raise _unknown_model(name)
 
 
 def suite_parameters(name: str) -> int:
@@ -78,7 +78,7 @@ def suite_parameters(name: str) -> int:
     Raises:
         PlanError: there is no such model in Alpa's suites.
     """
-    family, letter = _parts(name)
+    family, letter = _split_name(name)
     if family == "gpt" and letter in GPT:
         seq, hidden, layers, _, vocab = GPT[letter]
         return 12 * hidden**2 * layers + (vocab + seq) * hidden
@@ -86,22 +86,22 @@ def suite_parameters(name: str) -> int:
         seq, hidden, layers, _, vocab, experts, _ = MOE[letter]
         pair = (4 + 16 * experts) * hidden**2 + hidden * experts + (4 + 16) * hidden**2
         return pair * layers // 2 + (vocab + seq) * hidden
-    raise _unknown(name)
+    raise _unknown_model(name)
 
 
-def _parts(name: str) -> tuple[str, str]:
+def _split_name(name: str) -> tuple[str, str]:
     if not isinstance(name, str):
-        raise _unknown(str(name))
+        raise _unknown_model(str(name))
     family, _, letter = name.strip().lower().replace("_", " ").replace("-", " ").partition(" ")
     return family, letter.strip().upper()
 
 
-def _unknown(name: str) -> PlanError:
+def _unknown_model(name: str) -> PlanError:
     return PlanError(f"{name[:40]!r} is no model of the suites; there are gpt A to I, moe A to I, and llama.")
 
 
 def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
-    """Returns the layers of a model of the suites, from the first; experts and dense layers take turns in a mixture.
+    """Returns the layers of a model of the suites, from the first; a mixture alternates experts and dense layers.
 
     Args:
         name: such as "gpt F", "moe E" or "llama".
@@ -109,18 +109,18 @@ def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
         layers: how many.
 
     Raises:
-        PlanError: the name or a number is none that there is.
+        PlanError: unknown name, or a number out of range.
     """
     for what, value in (("batch", batch), ("layers", layers)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
             raise PlanError(f"{what} {str(value)[:40]!r} is no whole number from 1 to {MOST:,}.")
-    family, letter = _parts(name)
+    family, letter = _split_name(name)
     if family == "llama" and not letter:
         seq, hidden, _, heads, _ = LLAMA
-        return [_layer("llama", seq, hidden, heads, batch, LLAMA_FFN)] * layers
+        return [_build_layer("llama", seq, hidden, heads, batch, LLAMA_FFN)] * layers
     if family == "gpt" and letter in GPT:
         seq, hidden, _, heads, _ = GPT[letter]
-        return [_layer("dense", seq, hidden, heads, batch, 4 * hidden)] * layers
+        return [_build_layer("dense", seq, hidden, heads, batch, 4 * hidden)] * layers
     if family == "moe" and letter in MOE:
         seq, hidden, _, heads, _, experts, group = MOE[letter]
         if batch * seq % group:
@@ -128,14 +128,14 @@ def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
         groups, places = batch * seq // group, 2 * group // experts
         sizes = {"g": groups, "t": group, "e": experts, "c": places}
         kinds = (
-            _layer("experts", seq, hidden, heads, batch, 4 * hidden, sizes),
-            _layer("dense", seq, hidden, heads, batch, 4 * hidden),
+            _build_layer("experts", seq, hidden, heads, batch, 4 * hidden, sizes),
+            _build_layer("dense", seq, hidden, heads, batch, 4 * hidden),
         )
         return [kinds[at % 2] for at in range(layers)]
-    raise _unknown(name)
+    raise _unknown_model(name)
 
 
-def _layer(
+def _build_layer(
     name: str, seq: int, hidden: int, heads: int, batch: int, ffn: int, experts: dict[str, int] | None = None
 ) -> LayerGraph:
     sizes = {"b": batch, "s": seq, "z": seq, "h": hidden, "a": heads, "d": hidden // heads, "x": 3, "f": ffn}
@@ -149,7 +149,7 @@ def _layer(
 def tflop_count(name: str, *, batch: int, layers: int) -> float:
     """Returns the arithmetic operations of a step as CFP counts them [TFLOP].
 
-    Three times the contractions of the layers, less the gradient of the first layer's input, which nobody needs.
+    Three times the contractions of the layers, less the gradient of the first layer's input, which is not needed.
     Embedding and head are left out. Source: CFP's published figures, which it reproduces exactly.
 
     Args:

@@ -33,20 +33,21 @@ def costs_of(layers: Sequence[LayerGraph], mesh: Mesh, widths: Widths) -> dict[s
 
 
 def collectives_of(values: Floats, widths: Widths) -> dict[str, Floats]:
-    """Returns values of collectives by their names, of all mesh axes together; without those that cannot be.
+    """Returns values of collectives by their names, of all mesh axes together, without collectives that the plan cannot
+    have.
 
     Args:
         values: collectives of every mesh axis along the last axis.
-        widths: for what is split.
+        widths: for the sharding.
     """
     summed = values.reshape(*values.shape[:-1], -1, len(COLLECTIVES)).sum(axis=-2)
     names = COLLECTIVES if widths.sequence or widths.fsdp else COLLECTIVES[:EVERY]
     return {name: summed[..., number] for number, name in enumerate(names)}
 
 
-def _rows(kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: Mesh) -> dict[str, Ints]:
-    """Which vectors of each kind of layer are set together: all with all, or where these are too many the fastest and
-    the smallest of each kind."""
+def _combine_rows(kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: Mesh) -> dict[str, Ints]:
+    """Returns the vectors of each kind of layer that are combined: all with all, or if too many the fastest and the
+    smallest of each kind."""
     most = int(LISTED ** (1.0 / len(kinds)))
     whole = np.prod([float(len(each.choices)) for each in kinds.values()])
     taken = []
@@ -74,23 +75,22 @@ def uniform_vectors(
 ) -> pd.DataFrame:
     """Returns the cost of a step for every strategy vector.
 
-    Where a model has layers of several kinds, a vector is that of the first kind followed by those of the others.
-    Where there are more than 20,000 vectors, those that have a name, the fastest and those that take least memory are
-    there, some 20,000.
+    Where a model has layers of several kinds, a vector joins the vectors of all kinds in order. Of more than 20,000
+    vectors, about 20,000 are listed: the named ones, the fastest and the smallest in memory.
 
     Args:
         layers: from the first.
         mesh: that shares them.
         widths: of elements and parameters.
-        kinds: what `costs_of` returned; made here where None.
+        kinds: from `costs_of`; computed where None.
 
     Returns:
         One row per vector: vector, solution (its name), seconds, compute_seconds, communication_seconds, by collective
-        the volume [bytes] and the seconds, volume [bytes], memory of a device [bytes], reason (why it cannot be).
+        the volume [bytes] and the seconds, volume [bytes], memory of a device [bytes], reason (why it is impossible).
     """
     kinds = costs_of(layers, mesh, widths) if kinds is None else kinds
     order = [each.name for each in layers]
-    at = _rows(kinds, order, mesh)
+    at = _combine_rows(kinds, order, mesh)
     start = kinds[order[0]]
     volumes, counts, kernels, memory, working = (
         getattr(start, name)[FIRST][at[order[0]]] for name in ("volumes", "counts", "kernels", "memory", "working")
@@ -126,10 +126,10 @@ def uniform_vectors(
 
 
 def step_flop(kinds: Mapping[str, LayerCosts], order: Sequence[str]) -> float:
-    """Returns the operations of a step that the model needs, whatever is computed again [FLOP].
+    """Returns the operations of a step that the model needs, without recomputation [FLOP].
 
     Args:
-        kinds: what `costs_of` returned.
+        kinds: from `costs_of`.
         order: names of the layers, from the first.
     """
     return kinds[order[0]].first_flop + sum(kinds[name].flop for name in order[1:])

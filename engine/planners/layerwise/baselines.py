@@ -29,7 +29,7 @@ class DataParallel:
 
     @property
     def best(self) -> float:
-        """Returns the best of those that memory allows."""
+        """Returns the best speedup that memory allows."""
         return max(self.plain if self.accumulated else 0.0, self.overlapped or 0.0, self.prioritised or 0.0)
 
 
@@ -85,19 +85,20 @@ def data_parallel(states: States, cluster: Cluster, batch: int, largest: int) ->
     share = size / batch
     return DataParallel(
         plain=speedup(cluster.reduce_time(everyone, float(states.parameters[-1]))),
-        overlapped=speedup(_exposed(compute * share, reduce, prioritised=False)) if size else None,
-        prioritised=speedup(_exposed(compute * share, reduce, prioritised=True)) if size else None,
-        prioritised_unlimited=speedup(_exposed(compute, reduce, prioritised=True)),
+        overlapped=speedup(_exposed_all_reduce(compute * share, reduce, prioritised=False)) if size else None,
+        prioritised=speedup(_exposed_all_reduce(compute * share, reduce, prioritised=True)) if size else None,
+        prioritised_unlimited=speedup(_exposed_all_reduce(compute, reduce, prioritised=True)),
         accumulated=size,
         largest=largest,
     )
 
 
-def _exposed(compute: Floats, reduce: Floats, *, prioritised: bool) -> float:
-    """What of the all-reduces nothing hides [s]: each has until the next gradient is ready, half of a layer's time.
+def _exposed_all_reduce(compute: Floats, reduce: Floats, *, prioritised: bool) -> float:
+    """Returns the seconds of all-reduce that nothing hides [s]: each has until the next gradient is ready, half of a
+    layer's time.
 
     With P3 (Jayarajan et al., "Priority-based Parameter Propagation", MLSys 2019) the forward pass of the next step
-    hides more; which layer's is HPGO's: the mirrored one.
+    hides more; as in HPGO, of the mirrored layer.
     """
     slots = compute[:-1] / 2
     if prioritised:

@@ -1,7 +1,7 @@
-"""Clusters as machines with devices: what exchanges between groups of devices take, and the paper's three clusters.
+"""Clusters of machines with devices: time of exchanges between groups of devices, and the paper's three clusters.
 
-The rates and rules are those of HPGO 0.9.2, whose constants are the defaults: a network of 25 Gb/s between machines, of
-which an all-reduce sustains 3 GB/s and a transfer 1 GB/s, 25 GB/s inside a machine, and 16 GB of memory.
+Rates and rules come from HPGO 0.9.2, whose constants are the defaults: a network of 25 Gb/s between machines, of which
+an all-reduce sustains 3 GB/s and a transfer 1 GB/s, 25 GB/s inside a machine, and 16 GB of memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_DEVICES: Final = 4_096
 
 
 class ClusterError(PlanError):
-    """A cluster that makes no sense; the message says what would."""
+    """An invalid cluster; the message says how to correct it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _from_ends(ends: Sequence[int], memory: float) -> Cluster:
 
 
 def hierarchical(machines: int, devices: int, **changes: Any) -> Cluster:
-    """Returns a cluster of machines that have equally many devices.
+    """Returns a cluster of machines with equally many devices.
 
     Args:
         machines: how many there are.
@@ -185,7 +185,7 @@ def hierarchical(machines: int, devices: int, **changes: Any) -> Cluster:
 
 
 def flat(devices: int, **changes: Any) -> Cluster:
-    """Returns a cluster of devices that are all in machines of their own.
+    """Returns a cluster of machines with one device each.
 
     Args:
         devices: how many there are, and as many machines.
@@ -194,15 +194,15 @@ def flat(devices: int, **changes: Any) -> Cluster:
     return hierarchical(devices, 1, **changes)
 
 
-def _network(gigabits: float) -> dict[str, Any]:
-    """Rates of a slower or faster network, in proportion to those that HPGO has for 25 Gb/s."""
+def _network_rates(gigabits: float) -> dict[str, Any]:
+    """Returns the rates of a network in proportion to HPGO's for 25 Gb/s."""
     return {"all_reduce": 3e9 * gigabits / 25, "transfer": 1e9 * gigabits / 25}
 
 
 PRESETS: Final = {
     "A": hierarchical(2, 8, name="A: 2 machines of 8, 25 Gb/s between them"),
     "B": flat(16, name="B: 16 machines of 1, 25 Gb/s"),
-    "C": flat(16, name="C: 16 machines of 1, 10 Gb/s", **_network(10)),
+    "C": flat(16, name="C: 16 machines of 1, 10 Gb/s", **_network_rates(10)),
 }
 """The clusters of Fan et al., "DAPPLE" (PPoPP 2021). HPGO's constants are for 25 Gb/s; cluster C has them in
 proportion."""

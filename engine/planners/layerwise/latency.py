@@ -13,12 +13,12 @@ from itertools import accumulate
 __all__ = ["EXCEEDED", "Latency", "Work", "latency"]
 
 EXCEEDED = 1 + 1e-9
-"""How much longer than the pivot a stage has to be to take its place: more than rounding of equal times."""
+"""Factor by which a stage must be longer than the pivot to replace it: more than rounding of equal times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a stage does for one microbatch: forward and backward pass [s], and its all-reduce once per step [s]."""
+    """Work of a stage for one microbatch: forward and backward pass [s], and its all-reduce once per step [s]."""
 
     forward: float
     backward: float
@@ -32,7 +32,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """A step in its three phases [s], and the pivot's position among the stages, those of the network counted."""
+    """A step in its three phases [s], and the pivot's position among all stages, network stages included."""
 
     warmup: float
     steady: float
@@ -54,10 +54,10 @@ def latency(stages: Sequence[Work], count: int) -> Latency:
     latter, by which a single stage would end before its last backward pass; here it is counted among the former.
 
     Args:
-        stages: seconds of the passes of each, those of network stages between them, from the first on.
+        stages: seconds of the passes of each, from the first on, with network stages in between.
         count: microbatches of a step.
 
-    Raises `ValueError` where there are no stages.
+    Raises `ValueError` without stages.
     """
     if not stages:
         raise ValueError("A pipeline has at least one stage.")

@@ -1,7 +1,7 @@
-"""Layer profiles of today's models: what the calibrated cost model says of every block, the embedding and the head.
+"""Layer profiles of library models: times of every block, the embedding and the head by the calibrated cost model.
 
-A device of such a plan is a group of processors that share every layer by tensor parallelism; sizes are those of the
-whole group, and rates of the cluster those of all its links together.
+A device of such a plan is a group of processors that share every layer by tensor parallelism; sizes cover the whole
+group, and rates of the cluster all its links together.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ COST_MODEL: Final = "calibrated"
 CHOSEN: Final = ("tensor_par", "pipeline_par", "data_par", "microbatch_size")
 """Fields of the execution that a plan decides besides its stages."""
 ROOM: Final = 1e9
-"""Memory that a processor is given while its layers are asked for [GiB]: whether they fit is the plan's question."""
+"""Memory of a processor during the evaluation of its layers [GiB]; the planner checks whether they fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """A plan of a library model: the tensor parallel degree of its devices, and the execution that it is, None where
+    """A plan of a library model: the tensor parallel degree of its devices, and the equivalent execution, None where
     stages have different numbers of replicas; `layout` is Megatron's string for the stages."""
 
     plan: LayerwisePlan
@@ -71,8 +71,8 @@ def library_profile(
     datatype: str = "bfloat16",
     calibration: Calibration | None = None,
 ) -> tuple[LayerProfile, float]:
-    """Returns the profile of a model on groups of `tensor_par` processors, and what parameters with gradients and
-    optimizer take in multiples of the parameters.
+    """Returns the profile of a model on groups of `tensor_par` processors, and the size of parameters, gradients and
+    optimizer states in multiples of the parameters.
 
     Args:
         model: name, path or model itself.
@@ -89,16 +89,16 @@ def library_profile(
     model, system = model_of(model), system_of(system)
     trained, model = model, _without_predictions(model)
     wide = system.model_copy(update={"mem1": system.mem1.model_copy(update={"capacity_gib": ROOM})})
-    execution = _execution(tensor_par, 1, 1, microbatch, microbatch, datatype, model, system)
+    execution = _execution_fields(tensor_par, 1, 1, microbatch, microbatch, datatype, model, system)
     table = pd.DataFrame([execution], dtype=object)
     found = engine.evaluate(model, wide, table, cost_model=COST_MODEL, calibration=calibration).iloc[0]
     if found["status"] != "ok":
         raise PlanError(f"{model.name} on {tensor_par} processors of {system.name}: {found['reason_text']}")
     operations = engine.operations(model, wide, execution, cost_model=COST_MODEL, calibration=calibration)
     architecture = model.architecture_or_assumed()
-    passes, local = _passes(operations), _passes(operations[operations["engine"] != "network"])
-    kinds = _kinds(architecture)
-    bytes_each = float(found["weight_space"]) * tensor_par / _weights(architecture)
+    passes, local = _pass_seconds(operations), _pass_seconds(operations[operations["engine"] != "network"])
+    kinds = _block_kinds(architecture)
+    bytes_each = float(found["weight_space"]) * tensor_par / _count_weights(architecture)
     kept = float(found["act_space"]) * tensor_par / architecture.layers
     boundary = 2.0 * architecture.hidden * model.seq_size * microbatch
     # What the pass has beyond its blocks is the head's: logits, loss, and the lookup of the embedding.
@@ -134,7 +134,7 @@ def library_profile(
 
 
 def _without_predictions(model: Model) -> Model:
-    """The model as it is trained without layers for multi-token prediction; the same where it has none."""
+    """The model without layers for multi-token prediction; the same if it has none."""
     if model.architecture is None or not model.architecture.trained_prediction_layers:
         return model
     return edited(model, {"architecture.trained_prediction_layers": 0})
@@ -180,21 +180,21 @@ def plan_model(
     calibration: Calibration | None = None,
     progress: Progress = unheard,
 ) -> ModelPlan:
-    """Returns the best stages and replicas of a library model, over microbatches of one sequence and more for every
+    """Returns the best stages and replicas of a library model, over microbatches of at least one sequence for every
     replica.
 
     Args:
         model: name, path or model itself.
         systems: one system with `processors`, or several with the processors of each, as one cluster of several kinds.
-        processors: of a single system; None where `systems` says it.
+        processors: of a single system; None where `systems` has them.
         global_batch: sequences of a step.
         tensor_par: processors that share every layer, one device of the plan.
         datatype: of the matrix arithmetic, such as "bfloat16".
         calibration: of the calibrated cost model; the library's where None.
-        progress: is told the share that is done and what is being done.
+        progress: called with the share done (0 to 1) and the current step.
 
     Raises:
-        PlanError: nothing fits, or something cannot be.
+        PlanError: nothing fits, or an argument is invalid.
         models.ModelFileError, hardware.SystemFileError: the documents.
     """
     if processors is None:
@@ -267,7 +267,8 @@ def execution_of(found: ModelPlan) -> Mapping[str, Any]:
 
 
 def scenario_of(found: ModelPlan, model: ModelLike, system: SystemLike) -> Scenario:
-    """Returns a scenario whose space is the plan's degrees, microbatch and stages, whatever else an execution chooses.
+    """Returns a scenario whose space has the plan's degrees, microbatch and stages, and every other choice of an
+    execution.
 
     Args:
         found: a plan that `plan_model` returned for this model and system.
@@ -288,7 +289,7 @@ def scenario_of(found: ModelPlan, model: ModelLike, system: SystemLike) -> Scena
 
 
 def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors: int) -> list[str]:
-    """Sets the plan beside what the calibrated cost model says of it and of every execution, in sentences.
+    """Compares the plan with the calibrated cost model's figures of it and of every execution, in sentences.
 
     Args:
         found: a plan that `plan_model` returned for this model and system.
@@ -334,7 +335,7 @@ def _as_execution(
     (copies,) = replicas
     mine = plan.problem.microbatch // copies
     batch = plan.problem.global_batch
-    made = _execution(tensor_par, len(plan.stages), copies, mine, batch, datatype, model, systems[0][0])
+    made = _execution_fields(tensor_par, len(plan.stages), copies, mine, batch, datatype, model, systems[0][0])
     made["optimizer_sharding"] = copies > 1
     made["activation_recompute"] = "full" if any(stage.recompute for stage in plan.stages) else "none"
     layout = megatron_layout(plan)
@@ -343,7 +344,7 @@ def _as_execution(
     return made
 
 
-def _execution(
+def _execution_fields(
     tensor_par: int,
     pipeline: int,
     copies: int,
@@ -385,7 +386,7 @@ def _execution(
     }
 
 
-def _passes(operations: pd.DataFrame) -> dict[str, tuple[float, float]]:
+def _pass_seconds(operations: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """Forward and backward pass of each kind of block [s]."""
     found: dict[str, tuple[float, float]] = {}
     for kind, ahead, back in operations[["block", "fw_time", "bw_time"]].itertuples(index=False):
@@ -394,7 +395,7 @@ def _passes(operations: pd.DataFrame) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _kinds(architecture: Architecture) -> list[str]:
+def _block_kinds(architecture: Architecture) -> list[str]:
     """The kind of each block, as operations name them."""
     return [
         ("experts" if experts else "dense") + ("_windowed" if window is not None else "")
@@ -402,7 +403,7 @@ def _kinds(architecture: Architecture) -> list[str]:
     ]
 
 
-def _weights(architecture: Architecture) -> float:
+def _count_weights(architecture: Architecture) -> float:
     """Parameters with embedding and head as two matrices, or one if tied."""
     blocks = sum(layer_weights(architecture, experts=experts) for experts in architecture.expert_layers)
     return float(blocks + embedding_weights(architecture) + position_weights(architecture) + norm_weights(architecture))

@@ -1,8 +1,8 @@
-"""What a stage keeps in the memory of each of its devices: parameters with their optimizer, and activations in flight.
+"""Memory of a stage on each of its devices: parameters with their optimizer, and activations in flight.
 
 Stage x of S keeps the activations of K = min(S - x, M) microbatches under early backward scheduling, policy A of Fan et
-al., "DAPPLE" (PPoPP 2021), section 3, or K = min(2 (S - x) - 1, M) under policy B. Recomputation keeps what enters the
-stage of each, and the activations of one.
+al., "DAPPLE" (PPoPP 2021), section 3, or K = min(2 (S - x) - 1, M) under policy B. Recomputation keeps the input of the
+stage for each microbatch, and the activations of one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def stage_memory(
 
     Args:
         parameters: of the stage [bytes].
-        activations, entering: of one microbatch on one device, all of them and those that enter the stage [bytes].
+        activations, entering: all activations and the stage's input, of one microbatch on one device [bytes].
         kept: microbatches in flight.
         optimizer: parameters, gradients and optimizer states in multiples of the parameters.
-        recompute: whether only what enters a stage is kept, and the rest computed again.
+        recompute: whether only the stage's input is kept, and the rest computed again.
     """
     states = optimizer * parameters
     made: Floats = states + kept * entering + activations if recompute else states + kept * activations

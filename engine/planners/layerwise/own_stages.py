@@ -1,4 +1,4 @@
-"""What a plan that somebody gives is worth, by the objective of a plan that was found."""
+"""Value of a user's stages by the objective of a found plan."""
 
 from __future__ import annotations
 

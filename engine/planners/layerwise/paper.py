@@ -1,11 +1,10 @@
 """The search for the plan with the least latency by the paper's objective: any number of stages, any placement.
 
-Stages are planned from the last to the first. What a front can still do to a suffix of stages depends on four figures
-of the suffix, and every one of them makes the step longer or leaves it: its latency, its passes up to the pivot's last
-backward pass, what a new pivot must exceed, and the all-reduce that a new pivot would still wait for; and on its number
-of stages, as stages in front keep one microbatch more for each. Suffixes that another undercuts in all of them are
-dropped, as are those that cannot lead below the best plan known: the result is the optimum, which tests compare with
-every plan of small problems.
+Stages are planned from the last to the first. The stages in front affect a suffix of stages through four figures, each
+of which can only lengthen the step: its latency, its passes up to the pivot's last backward pass, what a new pivot must
+exceed, and the all-reduce that a new pivot would still wait for; and on its number of stages, as stages in front keep
+one microbatch more for each. Suffixes that another undercuts in all of them are dropped, and also suffixes that cannot
+beat the best known plan: the result is the optimum, which tests compare with every plan of small problems.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ MOST_CUTS: Final = 400
 cut."""
 
 ANY_NUMBER: Final = 32
-"""Devices up to which a stage may have any number of them; with more, powers of two, whole machines and what is
-left."""
+"""Devices up to which a stage may have any number of them; with more, powers of two, whole machines and the rest of a
+machine."""
 
 SLACK: Final = 1 + 1e-8
-"""How much above the best plan known a bound may be before it counts: more than rounding, and than `EXCEEDED`."""
+"""Factor by which a bound must exceed the best known plan to count: more than rounding, and than `EXCEEDED`."""
 
 GUESSES: Final = (1.05, 1.15, 1.3, 1.6, 2.2, 4.0, np.inf)
 """Steps below which a plan is looked for in turn, in multiples of the work divided by the devices."""
@@ -86,7 +85,7 @@ class _Suffixes:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Devices that a stage may take next, what is taken then, and the machine that they are in, -1 for several."""
+    """Devices that a stage may take next, the devices taken afterwards, and their machine, -1 for several."""
 
     after: Taken
     devices: tuple[int, ...]
@@ -119,10 +118,10 @@ class PaperSearch:
     ) -> None:
         self.states, self.cluster, self.count, self.length = states, cluster, count, len(states)
         self.optimizer, self.policy, self.recompute, self.share = optimizer, policy, recompute, share
-        self._parameters, self._activation = _padded(states.parameters), _padded(states.activation)
+        self._parameters, self._activation = _prepend_zero(states.parameters), _prepend_zero(states.activation)
         self._entering = np.concatenate([[0.0], states.out[:-1], [0.0]])
         kinds = {machine.kind for machine in cluster.machines}
-        self._times = {kind: tuple(_padded(each) for each in states.on(kind)) for kind in kinds}
+        self._times = {kind: tuple(_prepend_zero(each) for each in states.on(kind)) for kind in kinds}
         self._reach = np.zeros((self.length + 1, self.length + 1), bool)
         self._reach[1:, 1:] = states.before
         self._reach[0, 1:] = True
@@ -133,7 +132,7 @@ class PaperSearch:
         """Returns the search for a problem.
 
         Args:
-            problem: what is planned.
+            problem: profile, cluster, batch and choices.
             states: at the batch of its step.
         """
         return cls(
@@ -208,7 +207,7 @@ class PaperSearch:
             made.append(self._extended(starts, used, step, position, None, most))
             if step.after in kept and len(kept[step.after][0]):
                 made.append(self._extended(starts, used, step, position, kept[step.after][0], most))
-        found = _joined(made)
+        found = _join_suffixes(made)
         return take(found, _undercut_by_none(found)), steps
 
     def _extended(
@@ -232,7 +231,7 @@ class PaperSearch:
         held = self._parameters[stop] - self._parameters[start]
         reduce = self.cluster.reduce_time(step.devices, 1.0) * held
         if rest is None:
-            found = _alone(ahead, back, reduce, count)
+            found = _last_stage(ahead, back, reduce, count)
             behind = np.full(len(of), -1)
         else:
             rates = np.array([self.cluster.move_rate_to(step.devices, home) for home in (-1, *self._homes)])
@@ -264,7 +263,7 @@ class PaperSearch:
         )
 
     def _memory(self, start: Ints, stop: Ints, stages: Ints, step: _Step) -> tuple[Flags, Flags]:
-        """Whether stages fit, and whether they have to recompute for it [rows]."""
+        """Returns whether stages fit, and whether they must recompute to fit [rows]."""
         room = self.cluster.memory(step.devices)
         plain = self._needed(start, stop, stages, len(step.devices), recompute=False) <= room
         if not self.recompute or plain.all():
@@ -308,7 +307,7 @@ class PaperSearch:
                 yield _Step(added(taken, more), group, cluster.home(group))
 
     def _numbers(self, free: int) -> list[int]:
-        """How many devices a stage may have of those that are free."""
+        """Returns the numbers of devices that a stage may have with so many free."""
         if self.share is not None:
             return [size for size in range(1, min(free, self.share) + 1) if not self.share % size]
         if self.cluster.size <= ANY_NUMBER:
@@ -346,7 +345,7 @@ class PaperSearch:
         return plan
 
     def works(self, plan: Sequence[Planned]) -> list[Work]:
-        """Returns what the stages of a plan do for a microbatch, transfers between them as stages of their own."""
+        """Returns the work of the stages of a plan for a microbatch, with transfers as stages of their own."""
         made: list[Work] = []
         for number, stage in enumerate(plan):
             if number:
@@ -367,7 +366,7 @@ class PaperSearch:
         return latency(self.works(plan), self.count)
 
     def memory(self, plan: Sequence[Planned]) -> list[float]:
-        """Returns what each stage needs of the memory of one of its devices [bytes]."""
+        """Returns the memory of each stage on one of its devices [bytes]."""
         return [
             float(
                 self._needed(
@@ -390,7 +389,7 @@ class PaperSearch:
         )
 
     def fitted(self, shape: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[Planned]:
-        """Returns stages given by start, stop and devices, those that recompute which do not fit otherwise."""
+        """Returns stages given by start, stop and devices; stages recompute only if they do not fit otherwise."""
         plain = [Planned(start, stop, group) for start, stop, group in shape]
         needs = self.memory(plain)
         return [
@@ -401,7 +400,7 @@ class PaperSearch:
         ]
 
 
-def _padded(values: Floats) -> Floats:
+def _prepend_zero(values: Floats) -> Floats:
     return np.concatenate([[0.0], values])
 
 
@@ -415,10 +414,10 @@ def _next_to(sizes: Taken, taken: Taken, need: int) -> Taken:
 
 
 Four = tuple[Floats, Floats, Floats, Floats]
-"""Latency, passes, threshold and what is late of suffixes, arrays of one length; see `_Suffixes`."""
+"""Latency, passes, threshold and late time of suffixes, arrays of one length; see `_Suffixes`."""
 
 
-def _alone(forward: Floats, backward: Floats, reduce: Floats, count: int) -> Four:
+def _last_stage(forward: Floats, backward: Floats, reduce: Floats, count: int) -> Four:
     """The last stage of a pipeline."""
     steady = (count - 1) * (forward + backward)
     passes = forward + steady + backward
@@ -440,7 +439,7 @@ def _in_front(four: Four, forward: Floats, backward: Floats, reduce: Floats, cou
     )
 
 
-def _joined(parts: list[_Suffixes]) -> _Suffixes:
+def _join_suffixes(parts: list[_Suffixes]) -> _Suffixes:
     if not parts:
         none, nothing = np.zeros(0, np.int64), np.zeros(0)
         return _Suffixes(none, none, none, none, nothing, nothing, nothing, nothing, none, none, np.zeros(0, bool))

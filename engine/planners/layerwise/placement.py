@@ -1,6 +1,6 @@
-"""Which devices the next stage may take: HPGO's three policies, given what earlier stages took of each machine.
+"""Devices that the next stage may take: HPGO's three policies, given the devices of earlier stages on each machine.
 
-Machines are filled from their first device on, so how many devices of each are taken says which they are.
+Machines are filled from their first device on, so the number of taken devices identifies them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Taken = tuple[int, ...]
 
 
 def empty(cluster: Cluster) -> Taken:
-    """Returns that nothing is taken.
+    """Returns the state without taken devices.
 
     Args:
         cluster: machines with their devices and networks.
@@ -27,24 +27,24 @@ def empty(cluster: Cluster) -> Taken:
 
 @lru_cache(maxsize=65_536)
 def placements(sizes: Taken, taken: Taken, need: int) -> tuple[Taken, ...]:
-    """Returns how many devices of each machine the next stage takes, in up to three ways, in the order of the policies.
+    """Returns the devices that the next stage takes of each machine, in up to three ways, in the order of the policies.
 
     Fresh First fills idle machines in order, Append First machines in use; Scatter First takes one device of each
     machine in turn. A policy for which there are too few devices gives nothing.
 
     Args:
         sizes: devices of each machine.
-        taken: of these, those of earlier stages.
+        taken: devices of earlier stages on each machine.
         need: devices that the stage has.
     """
     free = [size - used for size, used in zip(sizes, taken, strict=True)]
-    fresh = _filled(free, need, [at for at, used in enumerate(taken) if not used])
-    append = _filled(free, need, [at for at, used in enumerate(taken) if used])
-    scatter = _scattered(free, need)
+    fresh = _fill_machines(free, need, [at for at, used in enumerate(taken) if not used])
+    append = _fill_machines(free, need, [at for at, used in enumerate(taken) if used])
+    scatter = _scatter_devices(free, need)
     return tuple(dict.fromkeys(each for each in (fresh, append, scatter) if each is not None))
 
 
-def _filled(free: Sequence[int], need: int, machines: Iterable[int]) -> Taken | None:
+def _fill_machines(free: Sequence[int], need: int, machines: Iterable[int]) -> Taken | None:
     found = [0] * len(free)
     for at in machines:
         found[at] = min(need, free[at])
@@ -52,7 +52,7 @@ def _filled(free: Sequence[int], need: int, machines: Iterable[int]) -> Taken | 
     return None if need else tuple(found)
 
 
-def _scattered(free: Sequence[int], need: int) -> Taken | None:
+def _scatter_devices(free: Sequence[int], need: int) -> Taken | None:
     if sum(free) < need:
         return None
     found = [0] * len(free)
@@ -65,7 +65,7 @@ def _scattered(free: Sequence[int], need: int) -> Taken | None:
 
 
 def devices(cluster: Cluster, taken: Taken, more: Taken) -> tuple[int, ...]:
-    """Returns the devices that are `more` where `taken` are already.
+    """Returns the numbers of the next `more` devices behind the `taken` ones.
 
     Args:
         cluster: machines with their devices and networks.
@@ -89,17 +89,18 @@ def sizes_of(cluster: Cluster) -> Taken:
 
 
 def added(taken: Taken, more: Taken) -> Taken:
-    """Returns what is taken of each machine once `more` is.
+    """Returns the taken devices of each machine after adding `more`.
 
     Args:
-        taken: devices that are taken already, by machine [machines].
-        more: devices that are taken besides, by machine [machines].
+        taken: devices in use, by machine [machines].
+        more: devices to add, by machine [machines].
     """
     return tuple(a + b for a, b in zip(taken, more, strict=True))
 
 
 def copies_of(cluster: Cluster, taken: Taken, need: int, copies: int) -> tuple[Taken, ...]:
-    """Returns what `copies` of a stage may take, each placed after the other by any policy, in lexicographic order.
+    """Returns the devices that `copies` of a stage may take, placed one after the other by any policy, in lexicographic
+    order.
 
     Args:
         cluster: machines with their devices and networks.

@@ -69,8 +69,8 @@ def solve(problem: LayerwiseProblem, progress: Progress = unheard, cancel: Cance
 
     Args:
         problem: profile, cluster, batch and choices.
-        progress: is told the share that is done and what is being done.
-        cancel: is asked often whether to stop.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: called often; True stops the search.
 
     Raises as `plan` does.
     """
@@ -82,46 +82,47 @@ def solve(problem: LayerwiseProblem, progress: Progress = unheard, cancel: Cance
 def planned(
     problem: LayerwiseProblem, own: States, progress: Progress = unheard, cancel: Cancel = never
 ) -> LayerwisePlan:
-    """Does `solve` of a checked problem with the states of its profile at its own batch, for callers that plan it
-    often.
+    """Solves a checked problem with the states of its profile at its own batch, for callers that plan it often.
 
     Args:
         problem: profile, cluster, batch and choices.
         own: states of the problem's profile, at the profile's own batch.
-        progress: is told the share that is done and what is being done.
-        cancel: is asked often whether to stop.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: called often; True stops the search.
 
-    Raises as `plan` does, but for what a checked problem cannot have.
+    Raises as `plan` does, except for faults that `checked` rules out.
     """
     states = own.at(problem.global_batch, problem.profile_batch)
     search = None
     if problem.mode == "released":
-        candidates = _released(problem, states, progress, cancel)
+        candidates = _released_candidates(problem, states, progress, cancel)
     else:
         search = PaperSearch.of(problem, states)
         candidates = _by_latency(problem, states, search, progress, cancel)
     if candidates[0].value is None:
         raise PlanError(f"No plan can run: {candidates[0].reason}.")
-    return _described(problem, states, candidates, search)
+    return _build_plan(problem, states, candidates, search)
 
 
-def _released(problem: LayerwiseProblem, states: States, progress: Progress, cancel: Cancel) -> list[Candidate]:
-    """All candidates of the released searches, the best first, those that cannot run last."""
+def _released_candidates(
+    problem: LayerwiseProblem, states: States, progress: Progress, cancel: Cancel
+) -> list[Candidate]:
+    """Returns all candidates of the released searches, the best first, infeasible ones last."""
     cluster, batch, size = problem.cluster, problem.global_batch, problem.microbatch
     found: list[Candidate] = []
     asked = list(searches(states, cluster, batch, size, cancel))
     for number, (name, search) in enumerate(asked):
         progress(number / len(asked), name)
-        found.extend(_valued(problem, states, each) for each in search())
+        found.extend(_evaluate_candidate(problem, states, each) for each in search())
     if cluster.size > len(states):
         told = f"{cluster.size} stages are more than the {len(states)} states that the layers can be cut into"
         found.append(Candidate(f"straight-{cluster.size}", None, told))
-    return sorted(found, key=_rank)
+    return sorted(found, key=_sort_key)
 
 
-def _valued(problem: LayerwiseProblem, states: States, found: Found) -> Candidate:
+def _evaluate_candidate(problem: LayerwiseProblem, states: States, found: Found) -> Candidate:
     count = microbatches(problem.global_batch, found.copies, problem.microbatch)
-    stages = tuple(_stage(group, len(states)) for group in found.groups)
+    stages = tuple(_layer_stage(group, len(states)) for group in found.groups)
     if not count:
         told = (
             f"{found.copies} pipelines share {problem.global_batch} samples, less than one microbatch of "
@@ -135,12 +136,13 @@ def _valued(problem: LayerwiseProblem, states: States, found: Found) -> Candidat
 def _by_latency(
     problem: LayerwiseProblem, states: States, search: PaperSearch, progress: Progress, cancel: Cancel
 ) -> list[Candidate]:
-    """What the paper's search finds, the released plans valued by its objective, and one stage on all devices."""
+    """Returns the plans of the paper's search, the released plans valued by its objective, and one stage on all
+    devices."""
     shapes: dict[str, tuple[tuple[int, int, tuple[int, ...]], ...]] = {
         "one stage": ((0, len(states), tuple(range(problem.cluster.size))),)
     }
     if problem.cluster.uniform:
-        for each in _released(replace(problem, mode="released"), states, unheard, cancel):
+        for each in _released_candidates(replace(problem, mode="released"), states, unheard, cancel):
             if each.stages and all(stage.start < stage.stop for stage in each.stages):
                 shape = tuple((stage.start, stage.stop, stage.devices) for stage in each.stages)
                 shapes.setdefault(f"released {each.name}", shape)
@@ -152,7 +154,7 @@ def _by_latency(
         key = tuple((stage.stop, stage.devices) for stage in plan)
         if key not in made:
             made[key] = _paper_candidate(states, search, name, plan)
-    return sorted(made.values(), key=_rank)
+    return sorted(made.values(), key=_sort_key)
 
 
 def _paper_candidate(states: States, search: PaperSearch, name: str, plan: Sequence[Planned]) -> Candidate:
@@ -172,12 +174,12 @@ def _paper_candidate(states: States, search: PaperSearch, name: str, plan: Seque
     return Candidate(name, states.total / search.value(plan).total, "", stages)
 
 
-def _stage(group: Group, count: int) -> LayerStage:
+def _layer_stage(group: Group, count: int) -> LayerStage:
     return LayerStage(group.start, group.stop(count), Placement(group.devices), (), group.end, group.units)
 
 
-def _rank(candidate: Candidate) -> tuple[Any, ...]:
-    """Higher speedup first, among equal ones fewer stages, earlier cuts, lower devices."""
+def _sort_key(candidate: Candidate) -> tuple[Any, ...]:
+    """Sort key of candidates: higher speedup first, then fewer stages, earlier cuts, lower devices."""
     value = -1.0 if candidate.value is None else candidate.value
     # Rounding of sums in another order is no difference.
     rounded = float(f"{value:.11e}")
@@ -185,13 +187,13 @@ def _rank(candidate: Candidate) -> tuple[Any, ...]:
     return (-rounded, len(candidate.stages), shape, [stage.devices for stage in candidate.stages], candidate.name)
 
 
-def _described(
+def _build_plan(
     problem: LayerwiseProblem, states: States, candidates: list[Candidate], search: PaperSearch | None
 ) -> LayerwisePlan:
     """The plan of the first candidate with its figures."""
     best, *others = candidates
     value = best.value or 0.0
-    baselines = _baselines(problem, states)
+    baselines = _compute_baselines(problem, states)
     count = microbatches(problem.global_batch, best.copies, problem.microbatch)
     stages = stage_figures(states, problem, best.stages, count)
     figures = [
@@ -202,8 +204,8 @@ def _described(
     ]
     if search is None:
         groups = [Group(stage.start, stage.end, stage.units, stage.devices) for stage in best.stages]
-        # The block is what is left of the step once the other parts are taken away.
-        block = _block(states, problem, best)
+        # The block is the step minus its other parts.
+        block = _largest_block(states, problem, best)
         step = step_time(states, problem.cluster, groups, best.copies, block, count)
         figures += [
             Figure("blocks", float(step.blocks), "s", "Blocks after the first"),
@@ -226,9 +228,9 @@ def _described(
         stages=stages,
         figures=tuple(figures),
         objective="speedup",
-        alternatives=tuple(_told(each, value) for each in others),
-        notes=_notes(problem, states, value, baselines, search),
-        candidates=(best, *(_told(each, value) for each in others)),
+        alternatives=tuple(_with_reason(each, value) for each in others),
+        notes=_collect_notes(problem, states, value, baselines, search),
+        candidates=(best, *(_with_reason(each, value) for each in others)),
         copies=best.copies,
         microbatches=count,
         states=states,
@@ -236,7 +238,7 @@ def _described(
     )
 
 
-def _block(states: States, problem: LayerwiseProblem, best: Candidate) -> float:
+def _largest_block(states: States, problem: LayerwiseProblem, best: Candidate) -> float:
     """The largest block of a released plan for the whole batch, so that its step time is the one of its value [s]."""
     groups = [Group(stage.start, stage.end, stage.units, stage.devices) for stage in best.stages]
     count = microbatches(problem.global_batch, best.copies, problem.microbatch)
@@ -250,8 +252,8 @@ def _block(states: States, problem: LayerwiseProblem, best: Candidate) -> float:
     return block if count else 0.0
 
 
-def _told(candidate: Candidate, best: float) -> Candidate:
-    """A candidate with the reason for which it is not the answer."""
+def _with_reason(candidate: Candidate, best: float) -> Candidate:
+    """Returns a candidate with the reason why it was not chosen."""
     if candidate.value is None:
         return candidate
     slower = best / candidate.value - 1
@@ -259,7 +261,7 @@ def _told(candidate: Candidate, best: float) -> Candidate:
     return replace(candidate, reason=reason)
 
 
-def _baselines(problem: LayerwiseProblem, states: States) -> DataParallel:
+def _compute_baselines(problem: LayerwiseProblem, states: States) -> DataParallel:
     cluster, per_sample, largest = problem.cluster, problem.per_sample, problem.largest
     if per_sample is None:
         per_sample = float(states.activation[-1]) / problem.global_batch
@@ -269,10 +271,10 @@ def _baselines(problem: LayerwiseProblem, states: States) -> DataParallel:
     return data_parallel(states, cluster, problem.global_batch, largest)
 
 
-def _notes(
+def _collect_notes(
     problem: LayerwiseProblem, states: States, value: float, baselines: DataParallel, search: PaperSearch | None
 ) -> tuple[str, ...]:
-    """What whoever reads the figures has to know."""
+    """Caveats on the figures."""
     notes = list(suspicions(problem.profile, problem.profile_batch))
     if states.linearised:
         number = len(problem.profile.layers)

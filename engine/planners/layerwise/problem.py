@@ -1,4 +1,4 @@
-"""What the layer-wise planner is asked: a profile, a batch, a cluster, and what of the search may be chosen."""
+"""Question to the layer-wise planner: a profile, a batch, a cluster, and options of the search."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class LayerwiseProblem:
     `mode` is `released`, the searches of HPGO 0.9.2, or `paper`, the paper's latency. `optimizer` is what parameters,
     gradients and optimizer states take in multiples of the parameters, `per_sample` the peak of one sample's
     activations [bytes], None for all of them, and `largest` the samples that a device with all layers holds at once,
-    None for what memory says. `policy` and `recompute` are for mode `paper`: which microbatches stages keep, and
-    whether those that do not fit may recompute; `whole` allows a stage only so many devices as share a microbatch in
+    None to derive it from memory. `policy` and `recompute` are for mode `paper`: which microbatches stages keep, and
+    whether stages that do not fit may recompute; `whole` allows a stage only so many devices as share a microbatch in
     whole samples.
     """
 

@@ -45,7 +45,7 @@ def searches(
         cluster: machines with their devices and networks.
         batch: samples of a step.
         microbatch: samples of a microbatch.
-        cancel: is asked often whether to stop.
+        cancel: called often; True stops the search.
     """
     if cluster.size == 1:
         alone = Group(0, len(states) - 1, 1, (0,))
@@ -129,7 +129,7 @@ def straight(states: States, cluster: Cluster, stages: int, cancel: Cancel) -> l
         states: of the profile, at the batch of a step.
         cluster: machines with their devices and networks.
         stages: how many the pipeline has.
-        cancel: is asked often whether to stop.
+        cancel: called often; True stops the search.
 
     Raises `engine.planners.contract.PlanCancelledError` where `cancel` says so.
     """
@@ -156,16 +156,16 @@ def straight(states: States, cluster: Cluster, stages: int, cancel: Cancel) -> l
                 cut = blocks.argmin(axis=0)
                 made = _Cell(blocks[cut, every], np.full(count, sets.index(group)), cut, np.full(count, origin))
                 after = added(taken, more)
-                cells[after] = _better(cells[after], made) if after in cells else made
+                cells[after] = _better_cells(cells[after], made) if after in cells else made
         levels.append(dict(sorted(cells.items())))
     return [
-        Found(f"straight-{stages}", _traced(levels, number, sets, count), copies, float(cell.block[-1]))
+        Found(f"straight-{stages}", _trace_groups(levels, number, sets, count), copies, float(cell.block[-1]))
         for number, cell in enumerate(levels[-1].values())
         if np.isfinite(cell.block[-1])
     ]
 
 
-def _better(one: _Cell, other: _Cell) -> _Cell:
+def _better_cells(one: _Cell, other: _Cell) -> _Cell:
     """Both cells, the first where they are equal."""
     take = other.block < one.block
     return _Cell(
@@ -176,7 +176,7 @@ def _better(one: _Cell, other: _Cell) -> _Cell:
     )
 
 
-def _traced(
+def _trace_groups(
     levels: list[dict[Taken, _Cell]], number: int, sets: list[tuple[int, ...]], count: int
 ) -> tuple[Group, ...]:
     state, end, groups = count - 1, count - 1, []

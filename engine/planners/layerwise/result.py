@@ -1,4 +1,4 @@
-"""What the layer-wise planner returns: stages, candidates and the plan."""
+"""Result of the layer-wise planner: stages, candidates and the plan."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Candidate(Alternative):
 class LayerwisePlan(Plan):
     """A plan of layers: the best of `candidates`, the other ones of which are its `alternatives`.
 
-    `states` are those of the profile at the batch of a step, what stages are ranges of. `microbatches` are those of one
-    copy of the pipeline.
+    `states` are the profile's at the batch of a step; stages are ranges of them. `microbatches` is the number per copy
+    of the pipeline.
     """
 
     problem: LayerwiseProblem

@@ -1,4 +1,4 @@
-"""The figures of each stage of a plan: times of a microbatch, all-reduce, what it hands on, and memory."""
+"""The figures of each stage of a plan: times of a microbatch, all-reduce, output and memory."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def stage_figures(
         count: microbatches of one pipeline.
     """
     return tuple(
-        replace(stage, figures=_figures(states, problem, stages, number, max(count, 1)))
+        replace(stage, figures=_figures_of_stage(states, problem, stages, number, max(count, 1)))
         for number, stage in enumerate(stages)
     )
 
 
-def _figures(
+def _figures_of_stage(
     states: States, problem: LayerwiseProblem, stages: Sequence[LayerStage], number: int, count: int
 ) -> tuple[Figure, ...]:
     stage, cluster = stages[number], problem.cluster

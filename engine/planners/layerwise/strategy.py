@@ -1,4 +1,4 @@
-"""Plans as files for those who run them: JSON, Megatron's layout string, and a graph."""
+"""Plans as files for training frameworks: JSON, Megatron's layout string, and a graph."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ EMBEDDING: Final = "embedding"
 BLOCK: Final = "block"
 PREDICTION: Final = "prediction"
 HEAD: Final = "head"
-"""How the layers of a profile of a library model are named: the embedding, `block 0` and on, `prediction 0` and on
-where such layers are trained, and the head."""
+"""Names of layers in a profile of a library model: the embedding, `block 0` and on, `prediction 0` and on where such
+layers are trained, and the head."""
 
 
 def strategy(plan: LayerwisePlan) -> dict[str, Any]:
@@ -70,20 +70,20 @@ def megatron_layout(plan: LayerwisePlan) -> str | None:
     """Returns Megatron-LM's `--pipeline-model-parallel-layout`: `E` the embedding, `t` a block, `m` a layer for
     multi-token prediction, `L` the loss, `|` between stages.
 
-    None for profiles whose layers are not those of a transformer of the library.
+    None for profiles whose layers are not a library transformer's.
 
     Args:
         plan: one that `solve` returned.
     """
     layers = plan.problem.profile.layers
-    letters = [_letter(layer.id) for layer in layers]
+    letters = [_layout_letter(layer.id) for layer in layers]
     if None in letters or letters.count("E") != 1 or letters.count("L") != 1:
         return None
     inside = [[letters[at] for at in plan.layers(stage)] for stage in plan.stages]
     return list_of_layers([each.count("t") for each in inside], [each.count("m") for each in inside])
 
 
-def _letter(name: str) -> str | None:
+def _layout_letter(name: str) -> str | None:
     if name.startswith(BLOCK):
         return "t"
     if name.startswith(PREDICTION):
@@ -111,7 +111,7 @@ def graph_text(plan: LayerwisePlan) -> str:
 
 
 def user_stages(document: Any, devices: int, states: int) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Returns the stages of a plan that somebody gives: a document as `strategy` makes it, or its list of stages.
+    """Returns a user's stages: a document as `strategy` makes it, or its list of stages.
 
     Args:
         document: parsed JSON: a mapping with `stages`, or their list.

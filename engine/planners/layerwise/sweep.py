@@ -1,4 +1,4 @@
-"""Plans over many batches or many numbers of devices, with the baselines beside them."""
+"""Plans over many batches or many numbers of devices, with the baselines."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def batch_sweep(
     progress: Progress = unheard,
     cancel: Cancel = never,
 ) -> pd.DataFrame:
-    """Plans the problem at many batches: one row per batch with the speedups of the baselines, of the best plan and
-    its stages.
+    """Plans the problem at many batches: one row per batch with the speedups of the baselines, of the best plan and its
+    stages.
 
-    The graph is cut once for all of them. Batches at which nothing can run have no plan, and say why.
+    The graph is cut once for all of them. Batches at which nothing can run have a reason instead of a plan.
 
     Args:
         problem: profile, cluster, batch and choices.
         batches: samples of a step, one plan for each.
-        progress: is told the share that is done and what is being done.
-        cancel: is asked often whether to stop.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: called often; True stops the search.
 
-    Raises `engine.planners.contract.PlanError` where the problem itself makes no sense.
+    Raises `engine.planners.contract.PlanError` where the problem itself is invalid.
     """
-    return _table(BATCH_COLUMNS, list(batch_rows(problem, batches, progress, cancel)))
+    return _build_sweep_table(BATCH_COLUMNS, list(batch_rows(problem, batches, progress, cancel)))
 
 
 def batch_rows(
@@ -80,7 +80,7 @@ def batch_rows(
         except PlanError as error:
             yield {"global_batch": batch, "reason": str(error)}
             continue
-        yield {"global_batch": batch, **_row(found)}
+        yield {"global_batch": batch, **_plan_row(found)}
 
 
 def scalability(
@@ -90,17 +90,17 @@ def scalability(
     cancel: Cancel = never,
 ) -> pd.DataFrame:
     """Plans the problem on the first devices of its cluster: one row per number of devices, with the best straight
-    pipeline and the best plan of several stages beside the best of all.
+    pipeline, the best plan of several stages, and the best of all.
 
     Args:
         problem: profile, cluster, batch and choices.
         sizes: numbers of devices, one plan for each that the cluster has; every one from 2 where None.
-        progress: is told the share that is done and what is being done.
-        cancel: is asked often whether to stop.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: called often; True stops the search.
 
-    Raises `engine.planners.contract.PlanCancelledError` where `cancel` says so, and PlanError as `checked` does.
+    Raises `engine.planners.contract.PlanCancelledError` where `cancel` returns True, and PlanError as `checked` does.
     """
-    return _table(DEVICE_COLUMNS, list(device_rows(problem, sizes, progress, cancel)))
+    return _build_sweep_table(DEVICE_COLUMNS, list(device_rows(problem, sizes, progress, cancel)))
 
 
 def device_rows(
@@ -131,7 +131,7 @@ def device_rows(
         alone = [each for each in several if all(stage.units == 1 for stage in each.stages)]
         yield {
             "devices": size,
-            **_row(found),
+            **_plan_row(found),
             "straight": max((each.value or 0.0 for each in alone), default=None),
             "several_stages": max((each.value or 0.0 for each in several), default=None),
         }
@@ -152,7 +152,7 @@ def first_devices(cluster: Cluster, size: int) -> Cluster:
     return replace(cluster, machines=tuple(machines))
 
 
-def _row(found: LayerwisePlan) -> dict[str, Any]:
+def _plan_row(found: LayerwisePlan) -> dict[str, Any]:
     baselines = found.baselines
     assert baselines is not None
     return {
@@ -175,6 +175,6 @@ def stages_text(candidate: Candidate) -> str:
     return " | ".join(f"{stage.start}-{stage.stop} x{len(stage.devices)}" for stage in candidate.stages)
 
 
-def _table(columns: Sequence[str], rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _build_sweep_table(columns: Sequence[str], rows: list[dict[str, Any]]) -> pd.DataFrame:
     further = [name for name in OF_DEVICES if not any(name in row for row in rows)]
     return pd.DataFrame(rows, columns=[name for name in columns if name not in further])

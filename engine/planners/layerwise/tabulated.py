@@ -40,8 +40,8 @@ def stages_table(plan: LayerwisePlan) -> pd.DataFrame:
 
 
 def candidates_table(plan: LayerwisePlan) -> pd.DataFrame:
-    """Returns one row per candidate, the best first: how it was found, its speedup, stages and why it is not the
-    answer.
+    """Returns one row per candidate, the best first: its search, its speedup, stages, and the reason why it was not
+    chosen.
 
     Args:
         plan: one that `solve` returned.

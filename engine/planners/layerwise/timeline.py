@@ -1,4 +1,4 @@
-"""When every stage does what: early backward scheduling, with transfers as stages of their own.
+"""Timeline of all stages: early backward scheduling, with transfers as stages of their own.
 
 Stage x of S starts with K = S - x forward passes, then alternates. Fan et al., "DAPPLE" (PPoPP 2021), section 3, in the
 recurrences of HPGO's simulator (commit a40c6cf).
@@ -34,10 +34,10 @@ class Timeline:
 
 
 def timeline(works: Sequence[Work], count: int) -> Timeline:
-    """Returns the passes of `count` microbatches through stages, transfers between them included.
+    """Returns the passes of `count` microbatches through stages, including the transfers between them.
 
     Args:
-        works: seconds of the passes of each stage, those of network stages between them.
+        works: seconds of the passes of each stage, with network stages in between.
         count: microbatches of a step.
     """
     stages = len(works)

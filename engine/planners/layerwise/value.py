@@ -1,4 +1,4 @@
-"""What a plan is worth by HPGO's closed form: the time of a step, from the plan's largest block."""
+"""Value of a plan by HPGO's closed form: the time of a step, from the plan's largest block."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """A step and its parts [s]: blocks after the first, the fill, transfers between stages, and what no block hides of
-    the all-reduce. `microbatches` are those of one copy of the pipeline."""
+    """A step and its parts [s]: blocks after the first, the fill, transfers between stages, and the exposed all-reduce.
+    `microbatches` is the number per copy of the pipeline."""
 
     blocks: float
     fill: float
@@ -64,8 +64,8 @@ def step_time(
 ) -> StepTime:
     """Returns the step of a plan: beta (M - 1) + T / (copies M) + transfers + max(0, all-reduce of stage i - i beta).
 
-    A stage's parameters are those of the states from its start to its `end`, the next stage's first state included, as
-    in HPGO 0.9.2; `end` of the last stage is the last state. The fill is not divided by the units of the stages there.
+    A stage's parameters belong to the states from its start to its `end`, the next stage's first state included, as in
+    HPGO 0.9.2; `end` of the last stage is the last state. The fill is not divided by the units of the stages there.
 
     Args:
         states: at the batch of the step.
@@ -83,7 +83,7 @@ def step_time(
     reduces = [
         cluster.reduce_time(group.devices, states.span(states.parameters, group.start, group.end)) for group in groups
     ]
-    return _parts(block, count, states.total * share, transfers, reduces)
+    return _step_parts(block, count, states.total * share, transfers, reduces)
 
 
 def two_stage_times(
@@ -111,11 +111,11 @@ def two_stage_times(
     held = states.parameters[cuts + 1]
     rest = states.parameters[-1] - states.parameters[cuts]
     reduces = [cluster.reduce_time(front, 1.0) * held, cluster.reduce_time(back, 1.0) * rest]
-    made = _parts(block, count, states.total / count, moved, reduces)
+    made = _step_parts(block, count, states.total / count, moved, reduces)
     return np.asarray(made.total)
 
 
-def _parts(block: Any, count: int, fill: float, transfers: Any, reduces: Sequence[Any]) -> StepTime:
+def _step_parts(block: Any, count: int, fill: float, transfers: Any, reduces: Sequence[Any]) -> StepTime:
     """The parts of a step; blocks, transfers and all-reduces [s] may be arrays."""
     beta = block / count
     exposed = 0.0

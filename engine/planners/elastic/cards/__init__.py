@@ -1,4 +1,4 @@
-"""Model cards: what the elastic planner knows of a model, as documents that people edit and keep."""
+"""Model cards: documents on models for the elastic planner, which people edit and keep."""
 
 from engine.planners.elastic.cards.loader import (
     FORMAT,

@@ -70,13 +70,12 @@ def card_names() -> list[str]:
 
 
 def load_card(card: ModelCard | Mapping[str, Any] | str | os.PathLike[str]) -> ModelCard:
-    """Returns the model card that is given: one already, a parsed document, a name of the library, or the path of a
-    JSON file.
+    """Returns a model card from a card, a parsed document, a name of the library, or the path of a JSON file.
 
     Args:
         card: any of these.
 
-    Raises `CardError` where it is none of them.
+    Raises `CardError` for anything else, or an invalid card.
     """
     if isinstance(card, ModelCard):
         return card
@@ -86,9 +85,8 @@ def load_card(card: ModelCard | Mapping[str, Any] | str | os.PathLike[str]) -> M
 
 
 def sent_card(document: object, where: str = "the model card") -> ModelCard:
-    """Returns the card of a document that somebody sent, whose names are looked up and never opened as paths: its model
-    and system have to be of the library, and a card that is called as one of the library gets another name, so that no
-    trace of the library stands for what was measured of it.
+    """Returns the card of an uploaded document. Its model and system must be library names, never paths, and a card
+    named like one of the library is renamed, so that no library trace counts as its measurements.
 
     Args:
         document: a parsed JSON value of any kind.
@@ -135,8 +133,8 @@ def save_card(card: ModelCard, path: str | os.PathLike[str]) -> None:
     """Writes the card as a JSON file, which `load_card` reads.
 
     Args:
-        card: one that was read or made.
-        path: of the file; what is there is replaced.
+        card: to write.
+        path: of the file; an existing file is replaced.
 
     Raises `CardError` where it cannot be written.
     """

@@ -1,8 +1,8 @@
-"""What a model card holds: a model's size, its forward time, seven fitted parameters, two bandwidths, and the plans
-that it allows.
+"""Schema of a model card: a model's size, its forward time, seven fitted parameters, two bandwidths, and its allowed
+plans.
 
-Symbols in brackets are those of the artifact of Morphling/Rubick (AlibabaPAI/reconfigurable-dl-scheduler, Apache-2.0),
-whose keys are accepted beside the spelt-out ones.
+Symbols in brackets come from the artifact of Morphling/Rubick (AlibabaPAI/reconfigurable-dl-scheduler, Apache-2.0),
+whose keys are accepted too.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ class CardError(PlanError, DocumentError):
     """A model card that cannot be used; the message is one sentence for the person who wrote it."""
 
 
-class _Document(BaseModel):
+class _CardDocument(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
 
-class PerformanceParameters(_Document):
+class PerformanceParameters(_CardDocument):
     """The seven fitted parameters."""
 
     k_bwd: Annotated[float, Number(0, 1e6)]
     """Backward time over forward time."""
     k_sync: Annotated[float, Number(1e-3, 1e9)]
-    """Exponent of the p-norm that overlaps gradient exchange with backward: 1 is none, large is perfect overlap."""
+    """Exponent of the p-norm that overlaps gradient exchange with backward: 1 means no overlap, large values perfect
+    overlap."""
     k_opt: Annotated[float, Number(0, 1e6)]
     """Optimizer on the GPU [ms per Mi-parameters]."""
     k_os_offload: Annotated[float, Number(0, 1e6)]
@@ -61,7 +62,7 @@ class PerformanceParameters(_Document):
         return tuple(float(getattr(self, name)) for name in PARAMETERS)
 
 
-class Environment(_Document):
+class Environment(_CardDocument):
     """Bandwidths of the machines on which the card's times were taken [MiB/ms, about GiB/s]."""
 
     pcie: Annotated[float, Number(1e-6, 1e6)] = Field(validation_alias=AliasChoices("pcie", "B_pcie"))
@@ -70,7 +71,7 @@ class Environment(_Document):
     """Between GPUs of one node (B_nvlink)."""
 
 
-class AtomBatchLimits(_Document):
+class AtomBatchLimits(_CardDocument):
     """The most samples that one GPU holds at once [samples]; 0 says that such a plan cannot run at all."""
 
     recompute: Annotated[int, Whole(0, 10**9)] = Field(default=0, validation_alias=AliasChoices("recompute", "gc"))
@@ -79,7 +80,7 @@ class AtomBatchLimits(_Document):
     """Without (other)."""
 
 
-class AtomBatches(_Document):
+class AtomBatches(_CardDocument):
     """Limits for each strategy of the data-parallel family: the only memory model that the artifact has."""
 
     dp: AtomBatchLimits = Field(default=AtomBatchLimits(), validation_alias=AliasChoices("dp", "DP"))
@@ -89,10 +90,10 @@ class AtomBatches(_Document):
     )
 
 
-def _texts(value: Any) -> Any:
-    """Placements written as whole numbers, as the artifact does, become text."""
+def _placements_as_text(value: Any) -> Any:
+    """Convert placements written as whole numbers, as in the artifact, to text."""
     if isinstance(value, list | tuple):
-        return [_texts(each) for each in value]
+        return [_placements_as_text(each) for each in value]
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -113,18 +114,20 @@ def _a_plan(text: str) -> str:
 
 
 PlanText = Annotated[str, Text(40, shortest=1), AfterValidator(_a_plan)]
-PlacementText = Annotated[str, Text(20_000, shortest=1), BeforeValidator(_texts), AfterValidator(_a_placement)]
+PlacementText = Annotated[
+    str, Text(20_000, shortest=1), BeforeValidator(_placements_as_text), AfterValidator(_a_placement)
+]
 Placements = tuple[PlacementText, ...]
 
 
-class ModelCard(_Document):
-    """A model as the elastic planner sees it. The card's times are those of one global batch, which stays the same
-    whatever the resources are."""
+class ModelCard(_CardDocument):
+    """A model for the elastic planner. The card's times belong to one global batch, which is the same for all
+    resources."""
 
     name: Annotated[str, Text(255, shortest=1)]
     title: Annotated[str, Text(255)] = ""
     source: Annotated[str, Text(2_000)] = ""
-    """Where the figures come from."""
+    """Origin of the figures."""
     parameters_mi: Annotated[float, Number(1e-6, 1e9)] = Field(
         validation_alias=AliasChoices("parameters_mi", "params_M")
     )
@@ -146,21 +149,22 @@ class ModelCard(_Document):
         default=AtomBatches(), validation_alias=AliasChoices("atom_batches", "max_dp_atom_bsz")
     )
     three_dimensional: bool = True
-    """Whether the model can be run with tensor and pipeline parallelism at all."""
+    """True if the model can run with tensor and pipeline parallelism."""
     allowed_plans: dict[PlanText, Placements] = Field(
         default={}, validation_alias=AliasChoices("allowed_plans", "avail_placement")
     )
     """Placements on which each tensor, pipeline and data parallel plan may run, the plans in order of preference."""
-    placements_of_gpus: dict[Annotated[int, Whole(1, 10**6), BeforeValidator(lambda key: _whole(key))], Placements] = (
-        Field(default={}, validation_alias=AliasChoices("placements_of_gpus", "gpu_to_placements"))
-    )
+    placements_of_gpus: dict[
+        Annotated[int, Whole(1, 10**6), BeforeValidator(lambda key: _parse_numeric_key(key))], Placements
+    ] = Field(default={}, validation_alias=AliasChoices("placements_of_gpus", "gpu_to_placements"))
     """For each number of GPUs the placements that a scheduler tries, both in order of preference."""
     plan_of_placement: dict[PlacementText, PlanText] = Field(
         default={}, validation_alias=AliasChoices("plan_of_placement", "placements_to_plan")
     )
     """The plan that a scheduler takes on each of these placements."""
     forward_speedup: dict[
-        Annotated[int, Whole(1, 10**6), BeforeValidator(lambda key: _whole(key))], Annotated[float, Number(1e-6, 1e6)]
+        Annotated[int, Whole(1, 10**6), BeforeValidator(lambda key: _parse_numeric_key(key))],
+        Annotated[float, Number(1e-6, 1e6)],
     ] = {}
     """Forward time on one GPU over that on so many; where it is given, other numbers of GPUs gain nothing. Where it is
     empty, n GPUs take one n-th of the time."""
@@ -176,12 +180,12 @@ class ModelCard(_Document):
         "none",
         "full",
     )
-    """What plans with degrees may recompute, for the physical variant: it takes the fastest."""
+    """Recomputation allowed for plans with degrees in the physical variant, which takes the fastest."""
     microbatches: Annotated[int, Whole(1, 10**6)] | None = None
-    """Microbatches of a pipeline in plans with degrees, for the physical variant; what is fastest where None."""
+    """Microbatches of a pipeline in plans with degrees, for the physical variant; None: the fastest number."""
     slowdown: Annotated[float, Number(1e-3, 1e3)] = 1.0
-    """How many times longer GPUs took than the calibrated cost model says, from one measured iteration; 1 where nothing
-    is known of the software that ran. For the physical variant."""
+    """Measured over calibrated time of one iteration, for the physical variant; 1 if the software that ran is not
+    known."""
     cpu_strategy: dict[str, float] = {}
     """CPUs that the artifact notes for each strategy; nothing reads them."""
     mem_strategy: dict[str, float] = {}
@@ -193,6 +197,6 @@ class ModelCard(_Document):
         return self.sequence * self.hidden
 
 
-def _whole(key: Any) -> Any:
-    """Keys of JSON objects are text; those that stand for numbers become numbers."""
+def _parse_numeric_key(key: Any) -> Any:
+    """Keys of JSON objects are text: convert decimal ones to numbers."""
     return int(key) if isinstance(key, str) and key.isdecimal() and len(key) <= 9 else key

@@ -1,4 +1,4 @@
-"""Replay of workloads on a cluster: jobs that arrive, schedulers that give them GPUs, and what becomes of them."""
+"""Replay of workloads on a cluster: jobs that arrive, schedulers that give them GPUs, and their completion times."""
 
 from engine.planners.elastic.cluster.cluster import Cluster
 from engine.planners.elastic.cluster.comparison import compared, policy_titles, summaries

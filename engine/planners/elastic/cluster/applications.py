@@ -1,4 +1,4 @@
-"""What a scheduler knows of a model: its speed on placements, its curve over the GPUs of a node, and its table of
+"""Scheduler's view of a model: its speed on placements, its curve over the GPUs of a node, and its table of
 placements."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Application:
 
 
 def application(card: CardLike, measured: Measurements | str | None = None) -> Application:
-    """Returns what schedulers know of a model: the curve and the tables of its card, and the speeds that were measured.
+    """Returns a scheduler's view of a model: the curve and the tables of its card, and its measured speeds.
 
     Args:
         card: a model card, a document of one, a name of the library, or the path of a file.
@@ -85,7 +85,6 @@ def application(card: CardLike, measured: Measurements | str | None = None) -> A
 
 @lru_cache(maxsize=1)
 def applications() -> Mapping[str, Application]:
-    """Returns the models that come with a card and its measurements, by name; those of the published replays are among
-    them."""
+    """Returns the models that have a card and measurements, by name, including the models of the published replays."""
     measured = set(measurement_names())
     return {name: application(name) for name in card_names() if name in measured}

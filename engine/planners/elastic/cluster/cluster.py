@@ -18,7 +18,7 @@ MOST_GPUS_PER_NODE: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes of equal size; eight nodes of eight GPUs are those of the published replays."""
+    """Nodes of equal size; the published replays use eight nodes of eight GPUs."""
 
     nodes: int = 8
     gpus_per_node: int = 8
@@ -33,13 +33,13 @@ ClusterSource: TypeAlias = "Cluster | Mapping[str, Any] | Sequence[int] | str | 
 
 
 def cluster_of(source: ClusterSource) -> Cluster:
-    """Returns the cluster that is given.
+    """Returns a cluster from a cluster, text, numbers or a mapping.
 
     Args:
         source: a cluster; `8x8`, nodes and GPUs of each; a placement such as `8888`; nodes with eight GPUs each as a
             number; a pair of both; or a mapping with `nodes` and `gpus_per_node`.
 
-    Raises `engine.planners.contract.PlanError` for what is no cluster, or too large.
+    Raises `engine.planners.contract.PlanError` for an invalid or too large cluster.
     """
     nodes: Any
     each: Any
@@ -53,7 +53,7 @@ def cluster_of(source: ClusterSource) -> Cluster:
     elif isinstance(source, int):
         nodes, each = source, 8
     elif isinstance(source, str):
-        nodes, each = _text(source)
+        nodes, each = _parse_cluster_text(source)
     else:
         pair = tuple(source)
         nodes, each = pair if len(pair) == 2 else (None, None)
@@ -66,7 +66,7 @@ def cluster_of(source: ClusterSource) -> Cluster:
     return Cluster(nodes, each)
 
 
-def _text(source: str) -> tuple[int | None, int | None]:
+def _parse_cluster_text(source: str) -> tuple[int | None, int | None]:
     text = source.strip().lower()
     if match := re.fullmatch(r"(\d{1,6})\s*[x\u00d7*]\s*(\d{1,6})", text):
         return int(match[1]), int(match[2])

@@ -22,7 +22,7 @@ MEANS: Final = (
 
 
 def policy_titles() -> dict[str, str]:
-    """Returns what every policy is called, by its name, in the order in which they are listed."""
+    """Returns the title of every policy, by its name, in the listed order."""
     cluster = cluster_of("1x1")
     return {name: policy_of(name, cluster, PAUSE).title for name in POLICIES}
 
@@ -38,13 +38,13 @@ def compared(
     progress: Progress = unheard,
     cancel: Cancel = never,
 ) -> dict[str, ReplayResult]:
-    """Returns what becomes of a workload under each of several policies, by the name of the policy.
+    """Returns the replay of a workload under each of several policies, by the name of the policy.
 
     Args:
         workload, cluster, pause, interval, models: see `engine.planners.elastic.replay`.
-        policies: their names; all where not told.
-        progress: is told the share that is done and what is being done.
-        cancel: says whether the replays shall stop.
+        policies: their names; all by default.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: True stops the replays.
 
     Raises as `engine.planners.elastic.replay` does.
     """
@@ -67,7 +67,7 @@ def compared(
 
 def summaries(results: Mapping[str, ReplayResult]) -> pd.DataFrame:
     """Returns one row per policy: `policy`, mean, median and 90 % completion time, makespan [s], mean GPUs in use, mean
-    waiting jobs, restarts, and mean completion times of guaranteed and best-effort jobs [s], NaN where there are none.
+    waiting jobs, restarts, and mean completion times of guaranteed and best-effort jobs [s], NaN without such jobs.
 
     Args:
         results: by policy.

@@ -26,8 +26,8 @@ class CurvePoint:
 
 
 def trace_word(plan: PlanName) -> str:
-    """Returns what the artifact's scheduler and traces call a plan of the data-parallel family: its kind of ZeRO, or
-    whether it recomputes where it has none.
+    """Returns the name in the artifact's scheduler and traces of a plan of the data-parallel family: its kind of ZeRO,
+    or whether it recomputes where it has none.
 
     Args:
         plan: of that family.

@@ -1,4 +1,4 @@
-"""One job while a workload is replayed: where it runs, what it has done, and when it is through."""
+"""State of one job during the replay of a workload: its placement, progress and completion."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["ReplayedJob"]
 class ReplayedJob:
     """A job and its state.
 
-    `placement` is what it runs on, empty while it waits; `pause` is what is left of the stop after a change [s];
-    `progress` the seconds done of the iteration under way; `clock` its own time [s]. `restarts` is None until it was
-    placed once.
+    `placement` is empty while the job waits; `pause` is the rest of the downtime after a change [s]; `progress` the
+    elapsed time of the current iteration [s]; `clock` its own time [s]. `restarts` counts placements, None before the
+    first.
     """
 
     job: Job
@@ -39,11 +39,11 @@ class ReplayedJob:
 
     @property
     def changes(self) -> int:
-        """Returns how often the job was placed anew, 0 before it first was."""
+        """Returns the number of placements after the first one."""
         return self.restarts or 0
 
     def seconds(self) -> float:
-        """Returns its seconds per iteration where it is.
+        """Returns its seconds per iteration on its placement.
 
         Raises `engine.planners.contract.PlanError` where nothing like it was measured.
         """
@@ -61,7 +61,7 @@ class ReplayedJob:
         return max(self.steps + 1 - self.done, 0)
 
     def run(self, seconds: float) -> None:
-        """Runs the job for an interval, in which it waits, stands still after a change, or does iterations.
+        """Advances the job by an interval, in which it waits, pauses after a change, or does iterations.
 
         A job is through with one iteration more than its steps, as in the published simulator.
 
@@ -92,8 +92,8 @@ class ReplayedJob:
         self.progress += seconds - number * each
 
     def place(self, now: float, placement: Placement, plan: str, pause: float) -> None:
-        """Places the job, which then stands still for a pause unless it is where it was; an equal placement on other
-        nodes is the same one, and keeps the plan.
+        """Places the job, which then pauses unless its placement is unchanged; an equal placement on other nodes is the
+        same one, and keeps the plan.
 
         Args:
             now: the time [s].

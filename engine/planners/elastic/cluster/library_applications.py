@@ -53,14 +53,14 @@ def library_applications(
     progress: Progress = unheard,
     cancel: Cancel = never,
 ) -> dict[str, Application]:
-    """Returns what schedulers know of models of the library, by name.
+    """Returns the scheduler's view of models of the library, by name.
 
     Args:
-        asked: each model with its global batch, by the name that jobs have for it.
+        asked: each model with its global batch, by its name in the jobs.
         system: whose GPUs the cluster has.
         cluster: that is scheduled.
-        progress: is told the share that is done and what is being done.
-        cancel: is asked whether to stop.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: True stops the search.
 
     Raises as `engine.planners.elastic.model_curve` does, and `engine.planners.contract.PlanError` for a model that runs
     nowhere on the cluster.
@@ -85,21 +85,23 @@ def model_application(
     progress: Progress = unheard,
     cancel: Cancel = never,
 ) -> Application:
-    """Returns what schedulers know of a model of the library: its best iteration on 1, 2, 4, ... GPUs of a node and on
+    """Returns the scheduler's view of a model of the library: its best iteration on 1, 2, 4, ... GPUs of a node and on
     1, 2, 4, ... and all nodes.
 
     Args:
-        name: that jobs have for it.
+        name: in the jobs.
         model, system, batch: see `engine.planners.elastic.model_curve`.
         cluster: that is scheduled, whose nodes have no more GPUs than the system joins.
-        progress: is told the share that is done and what is being done.
-        cancel: is asked whether to stop.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: True stops the search.
 
     Raises as `library_applications` does.
     """
     node = cluster.gpus_per_node
-    inside = _doubling(node)
-    placements = [(gpus,) for gpus in inside] + [(node,) * nodes for nodes in _doubling(cluster.nodes) if nodes > 1]
+    inside = _powers_of_two(node)
+    placements = [(gpus,) for gpus in inside] + [
+        (node,) * nodes for nodes in _powers_of_two(cluster.nodes) if nodes > 1
+    ]
     curve = model_curve(model, system, batch=batch, placements=placements, progress=progress, cancel=cancel)
     runs = curve[curve["raw_best"].notna()]
     if not len(runs):
@@ -123,6 +125,6 @@ def model_application(
     return Application(name, float(batch), float(runs["raw_best"].max()), tuple(points), table, plans, speeds)
 
 
-def _doubling(most: int) -> Iterable[int]:
+def _powers_of_two(most: int) -> Iterable[int]:
     """1, 2, 4, ... and the largest."""
     return sorted({2**power for power in range(most.bit_length()) if 2**power <= most} | {most})

@@ -28,12 +28,12 @@ MOST_ROUNDS: Final = 200_000
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What a replay gives.
+    """Result of a replay.
 
     `jobs` has a row per job in the order of submission; `utilisation` a row per round, with `gpus_allocated` by the
-    scheduler and `gpus_occupied` by jobs that run, which under the artifact's may be more; `placements` a row per
-    change of a job's placement; and `summary` averages, by name; seconds everywhere. `notes` are sentences that whoever
-    reads the figures has to know.
+    scheduler and `gpus_occupied` by running jobs, which may be more under the artifact's policy; `placements` a row per
+    change of a job's placement; and `summary` averages, by name; seconds everywhere. `notes` are caveats on the
+    figures.
     """
 
     policy: str
@@ -56,21 +56,21 @@ def replay(
     progress: Progress = unheard,
     cancel: Cancel = never,
 ) -> ReplayResult:
-    """Returns what becomes of a workload on a cluster under a policy.
+    """Replays a workload on a cluster under a policy.
 
     Args:
         workload: jobs, as `engine.planners.elastic.cluster.workload.workload_from` takes them.
         cluster: its nodes, as `engine.planners.elastic.cluster.cluster.cluster_of` takes them.
         policy: `artifact`, `published`, `first-come` or `equal-share`.
-        pause: how long a job stands still when it is placed first and at every change [s].
-        interval: how long a round takes [s].
-        models: what is known of the workload's models, by name; those of the published replays where None.
-        progress: is told which share of the jobs is through.
-        cancel: says whether the replay shall stop.
+        pause: downtime of a job at its start and at every change [s].
+        interval: length of a round [s].
+        models: scheduler's view of the workload's models, by name; the published replays' where None.
+        progress: called with the share of finished jobs.
+        cancel: True stops the replay.
 
     Raises:
-        engine.planners.contract.PlanError: a job, the cluster or the policy cannot be right, or a job never runs.
-        engine.planners.contract.PlanCancelledError: `cancel` said so.
+        engine.planners.contract.PlanError: invalid job, cluster or policy, or a job that never runs.
+        engine.planners.contract.PlanCancelledError: `cancel` returned True.
     """
     made = workload_from(workload)
     on = cluster_of(cluster)
@@ -78,25 +78,27 @@ def replay(
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 86_400:
             raise PlanError(f"The {title} is {str(value)[:40]}; it must be {least:g} to 86,400 seconds.")
     chosen = policy_of(policy, on, float(pause))
-    jobs = _jobs(made, applications() if models is None else models)
+    jobs = _prepare_jobs(made, applications() if models is None else models)
     rounds = _Rounds(on, chosen, jobs, float(pause), float(interval))
     rounds.run(progress, cancel)
-    return _result(made, rounds)
+    return _build_result(made, rounds)
 
 
-def _jobs(workload: Workload, models: Mapping[str, Application]) -> list[ReplayedJob]:
+def _prepare_jobs(workload: Workload, models: Mapping[str, Application]) -> list[ReplayedJob]:
     made = []
     for at, job in enumerate(workload.jobs, start=1):
         if job.application not in models:
             listed = ", ".join(sorted(models)[:12])
             raise PlanError(f"Job {at}: there is no model {job.application[:40]!r}; there are {listed}.")
         model = models[job.application]
-        made.append(ReplayedJob(job, model, job.steps or _steps(job.duration or 0.0, model, job.gpus, job.plan)))
+        made.append(
+            ReplayedJob(job, model, job.steps or _steps_of_duration(job.duration or 0.0, model, job.gpus, job.plan))
+        )
     return made
 
 
-def _steps(duration: float, model: Application, gpus: int, plan: str) -> int:
-    """Returns the steps of a job that is given by its duration on the GPUs and the plan that it asks for."""
+def _steps_of_duration(duration: float, model: Application, gpus: int, plan: str) -> int:
+    """Returns the steps of a job from its duration on the GPUs and the plan that it requests."""
     nodes, rest = divmod(gpus, 8)
     seconds = model.speeds.seconds((8,) * nodes + ((rest,) if rest else ()), plan)
     if seconds is None:
@@ -105,7 +107,7 @@ def _steps(duration: float, model: Application, gpus: int, plan: str) -> int:
 
 
 class _Rounds:
-    """The rounds of a replay, and what is kept of them."""
+    """Rounds of a replay and the records of each."""
 
     def __init__(
         self, cluster: Cluster, policy: Policy, jobs: list[ReplayedJob], pause: float, interval: float
@@ -169,7 +171,7 @@ class _Rounds:
         self.running.append(sum(bool(each.placement) for each in active))
 
 
-def _result(workload: Workload, rounds: _Rounds) -> ReplayResult:
+def _build_result(workload: Workload, rounds: _Rounds) -> ReplayResult:
     jobs = pd.DataFrame(
         {
             "name": [each.job.name for each in rounds.jobs],
@@ -205,13 +207,13 @@ def _result(workload: Workload, rounds: _Rounds) -> ReplayResult:
         ],
         columns=["name", "time_s", "placement", "gpus", "plan"],
     )
-    notes = _notes(rounds.cluster, utilisation)
-    summary = _summary(workload, jobs, utilisation)
+    notes = _note_overcommitment(rounds.cluster, utilisation)
+    summary = _summarise_jobs(workload, jobs, utilisation)
     return ReplayResult(rounds.policy.name, rounds.cluster, jobs, utilisation, placements, summary, notes)
 
 
-def _notes(cluster: Cluster, utilisation: pd.DataFrame) -> tuple[str, ...]:
-    """Says of a policy that lets jobs run on without GPUs of their own how far that goes."""
+def _note_overcommitment(cluster: Cluster, utilisation: pd.DataFrame) -> tuple[str, ...]:
+    """Returns a note if jobs run on more GPUs than the cluster has, as the artifact's policy allows."""
     over = utilisation["gpus_occupied"] > cluster.gpus
     if not over.any():
         return ()
@@ -223,7 +225,7 @@ def _notes(cluster: Cluster, utilisation: pd.DataFrame) -> tuple[str, ...]:
     )
 
 
-def _summary(workload: Workload, jobs: pd.DataFrame, utilisation: pd.DataFrame) -> dict[str, Any]:
+def _summarise_jobs(workload: Workload, jobs: pd.DataFrame, utilisation: pd.DataFrame) -> dict[str, Any]:
     times = sorted(jobs["jct_s"])
     until = utilisation[utilisation["time_s"] <= workload.last_submission]
 
@@ -247,10 +249,10 @@ def _summary(workload: Workload, jobs: pd.DataFrame, utilisation: pd.DataFrame) 
         "max_restarts": int(jobs["last_seen_restarts"].max()),
         "total_restarts": int(jobs["last_seen_restarts"].sum()),
         "jobs_restarted": int((jobs["last_seen_restarts"] > 0).sum()),
-        "avg_jct_by_app_s": _means(jobs, "application"),
-        "avg_jct_by_is_sla_s": _means(jobs, "is_sla"),
+        "avg_jct_by_app_s": _mean_completion_by(jobs, "application"),
+        "avg_jct_by_is_sla_s": _mean_completion_by(jobs, "is_sla"),
     }
 
 
-def _means(jobs: pd.DataFrame, by: str) -> dict[str, float]:
+def _mean_completion_by(jobs: pd.DataFrame, by: str) -> dict[str, float]:
     return {str(key): float(value) for key, value in jobs.groupby(by)["jct_s"].mean().items()}

@@ -1,7 +1,7 @@
-"""How fast a job runs on a placement: seconds per iteration out of measured runs.
+"""Speed of a job on a placement: seconds per iteration from measured runs.
 
 Rules of the published simulator (Morphling/Rubick artifact, AlibabaPAI/reconfigurable-dl-scheduler, `applications.py`):
-a placement is read from the rotation of its digits that is smallest; a run of the very plan counts first, then one of
+a placement is read from the rotation of its digits that is smallest; a run of the same plan counts first, then one of
 plain data parallelism there, then the mean of all plans with as many nodes and GPUs.
 """
 
@@ -46,7 +46,7 @@ class Option:
 
 
 def rotated(placement: Iterable[int]) -> Placement:
-    """Returns the rotation of a placement's digits that is smallest, without empty nodes.
+    """Returns the smallest rotation of a placement's digits, without empty nodes.
 
     Args:
         placement: GPUs on each node.
@@ -76,7 +76,7 @@ class MeasuredSpeeds:
         return {key: sum(values) / len(values) for key, values in sums.items()}
 
     def exact(self, placement: Placement, plan: str) -> float | None:
-        """Returns the seconds per iteration of a run of that very plan there, None where there is none.
+        """Returns the seconds per iteration of a measured run of this plan there, or None.
 
         Args:
             placement: GPUs on each node, in any rotation.

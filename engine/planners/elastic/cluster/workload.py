@@ -30,8 +30,8 @@ BYTE_ORDER_MARK: Final = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job: its name, its model, when it is submitted [s], the GPUs and the plan that it asks for, its steps, and
-    whether its performance is guaranteed. Without `steps` there is its `duration` [s] on what it asks for."""
+    """One job: its name, model, submission time [s], requested GPUs and plan, steps, and whether its performance is
+    guaranteed. Without `steps`, `duration` [s] is given for the requested GPUs and plan."""
 
     name: str
     application: str
@@ -58,7 +58,7 @@ class Workload:
         return max(each.submission for each in self.jobs)
 
 
-WorkloadSource: TypeAlias = "Workload | pd.DataFrame | str | os.PathLike[str] | Sequence[Job | Mapping[str, Any]]"
+WorkloadSource: TypeAlias = Workload | pd.DataFrame | str | os.PathLike[str] | Sequence[Job | Mapping[str, Any]]
 
 
 @lru_cache(maxsize=1)
@@ -68,8 +68,8 @@ def workload_names() -> tuple[str, ...]:
 
 
 def workload_from(source: WorkloadSource) -> Workload:
-    """Returns the workload that is given: checked already, a table, rows, the text of a CSV file, its path, or the name
-    of one that comes with the planner.
+    """Returns a workload from a checked one, a table, rows, the text of a CSV file, its path, or the name of one that
+    comes with the planner.
 
     A table has the columns `name`, `submission_time` [s], `application`, `num_gpus`, `exec_plan`, and `steps`, or else
     `duration` [s]; `is_sla` is 1 for jobs whose performance is guaranteed. Other columns are not read.
@@ -82,20 +82,20 @@ def workload_from(source: WorkloadSource) -> Workload:
     if isinstance(source, Workload):
         return source
     if isinstance(source, pd.DataFrame):
-        _counted(len(source))
+        _check_job_count(len(source))
         rows: Iterable[Mapping[Any, Any]] = source.to_dict("records")
     elif isinstance(source, str | os.PathLike):
-        table = _table(source)
-        _counted(len(table))
+        table = _read_workload_table(source)
+        _check_job_count(len(table))
         rows = table.to_dict("records")
     else:
         given = list(source)
-        _counted(len(given))
+        _check_job_count(len(given))
         if all(isinstance(each, Job) for each in given):
-            rows = [_row(each) for each in given if isinstance(each, Job)]
+            rows = [_row_of_job(each) for each in given if isinstance(each, Job)]
         else:
             rows = [each if isinstance(each, Mapping) else {} for each in given]
-    jobs = [_job(at, row) for at, row in enumerate(rows, start=1)]
+    jobs = [_job_of_row(at, row) for at, row in enumerate(rows, start=1)]
     seen: set[str] = set()
     for at, job in enumerate(jobs, start=1):
         if job.name in seen:
@@ -104,14 +104,14 @@ def workload_from(source: WorkloadSource) -> Workload:
     return Workload(tuple(sorted(jobs, key=lambda job: job.submission)))
 
 
-def _counted(number: int) -> None:
+def _check_job_count(number: int) -> None:
     if number == 0:
         raise PlanError("The workload has no jobs; it needs one row per job.")
     if number > MOST_JOBS:
         raise PlanError(f"The workload has {number:,} jobs; a replay takes {MOST_JOBS:,} at most.")
 
 
-def _table(source: str | os.PathLike[str]) -> pd.DataFrame:
+def _read_workload_table(source: str | os.PathLike[str]) -> pd.DataFrame:
     if isinstance(source, str) and "\n" in source:
         text = source
         if len(text) > MOST_BYTES:
@@ -139,7 +139,7 @@ def _table(source: str | os.PathLike[str]) -> pd.DataFrame:
         raise PlanError(f"The workload is no CSV table ({' '.join(str(error).split())[:120]}).") from None
 
 
-def _row(job: Job) -> dict[str, Any]:
+def _row_of_job(job: Job) -> dict[str, Any]:
     return {
         "name": job.name,
         "submission_time": job.submission,
@@ -152,33 +152,33 @@ def _row(job: Job) -> dict[str, Any]:
     }
 
 
-def _job(at: int, row: Mapping[Any, Any]) -> Job:
+def _job_of_row(at: int, row: Mapping[Any, Any]) -> Job:
     missing = [name for name in COLUMNS if name not in row]
     if missing:
         raise PlanError(f"The workload has no column {missing[0]!r}; it needs {', '.join(COLUMNS)} and steps.")
-    guaranteed = _number(at, row, "is_sla", least=0, most=1)
-    steps = _number(at, row, "steps", least=0, most=MOST_STEPS, whole=True)
-    duration = _number(at, row, "duration", least=0, most=MOST_SECONDS)
+    guaranteed = _number_field(at, row, "is_sla", least=0, most=1)
+    steps = _number_field(at, row, "steps", least=0, most=MOST_STEPS, whole=True)
+    duration = _number_field(at, row, "duration", least=0, most=MOST_SECONDS)
     if not steps and duration is None:
         raise PlanError(f"Row {at}: there are neither steps nor a duration; a job needs one of them.")
-    submission = _number(at, row, "submission_time", least=0, most=MOST_SECONDS)
-    gpus = _number(at, row, "num_gpus", least=1, most=1_000_000, whole=True)
+    submission = _number_field(at, row, "submission_time", least=0, most=MOST_SECONDS)
+    gpus = _number_field(at, row, "num_gpus", least=1, most=1_000_000, whole=True)
     if submission is None or gpus is None:
         name = "submission_time" if submission is None else "num_gpus"
         raise PlanError(f"Row {at}: {name} is empty; it must be a number.")
     return Job(
-        name=_text(at, row, "name"),
-        application=_text(at, row, "application"),
+        name=_text_field(at, row, "name"),
+        application=_text_field(at, row, "application"),
         submission=submission,
         gpus=int(gpus),
-        plan=_text(at, row, "exec_plan"),
+        plan=_text_field(at, row, "exec_plan"),
         steps=int(steps) if steps else None,
         duration=duration,
         guaranteed=bool(guaranteed),
     )
 
 
-def _text(at: int, row: Mapping[Any, Any], name: str) -> str:
+def _text_field(at: int, row: Mapping[Any, Any], name: str) -> str:
     value = row[name]
     text = "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value).strip()
     if not text or len(text) > 200 or not text.isprintable():
@@ -186,7 +186,7 @@ def _text(at: int, row: Mapping[Any, Any], name: str) -> str:
     return text
 
 
-def _number(
+def _number_field(
     at: int, row: Mapping[Any, Any], name: str, *, least: float, most: float, whole: bool = False
 ) -> float | None:
     value = row.get(name)

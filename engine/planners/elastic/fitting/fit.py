@@ -18,7 +18,7 @@ from engine.planners.elastic.performance.artifact import IterationTerms, data_pa
 __all__ = ["BOUNDS", "START", "Fit", "fit_parameters", "held_out", "objective", "predicted_profile"]
 
 START: Final = (1.5, 0.1, 0.001, 1.0, 1.0, 1.0, 1.0)
-"""Where the artifact begins; k_sync is below its bound there and starts at it."""
+"""Starting point of the artifact; its k_sync is below its own bound and is moved onto it."""
 
 BOUNDS: Final = ((1.0, 10.0), (1.0, np.inf), *(((1e-8, np.inf),) * 3), *(((0.0, np.inf),) * 2))
 """Least and most of each parameter, as in the artifact."""
@@ -48,11 +48,11 @@ class _Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fit found.
+    """Result of a fit.
 
     `objective` is the sum of three root mean squared logarithmic errors; `starts` are the objectives that each start
-    reached, the artifact's own first; `at_bound` names parameters at a bound, `unused` those on which the objective
-    does not depend. `table` has measured and predicted times of each run [ms] and errors [%]; `warnings` are sentences.
+    reached, the artifact's own first; `at_bound` names parameters at a bound, `unused` parameters without effect on the
+    objective. `table` has measured and predicted times of each run [ms] and errors [%]; `warnings` are sentences.
     """
 
     parameters: PerformanceParameters
@@ -88,7 +88,7 @@ def predicted_profile(profile: Profile, environment: Environment, parameters: Fl
     )
     backward = columns.k_bwd * forward
     return {
-        # The forward factor stands here where the backward's was meant; the artifact is followed.
+        # The artifact uses the forward factor where it means the backward's; we follow it.
         "overlap_sync": backward * (factor - 1.0) + backward + terms.synchronisation + terms.to_host,
         "optimize": terms.optimizer + terms.to_gpu,
         "iteration": terms.iteration,
@@ -136,13 +136,13 @@ def fit_parameters(profile: Profile, environment: Environment, *, starts: int = 
             np.maximum(lower, np.log(1e-4)), np.minimum(upper, np.log(1e4)), (DRAWN, len(PARAMETERS))
         )
         begins += list(drawn[np.argsort(function(drawn))[: count - 1]])
-    found = [_minimise(function, begin, lower, upper) for begin in begins]
-    best, value = _polish(function, *min(found, key=lambda each: each[1]), lower, upper)
-    vector, value = _settled(profile, environment, np.exp(best), value)
-    return _described(profile, environment, vector, value, tuple(each[1] for each in found))
+    found = [_minimise_in_box(function, begin, lower, upper) for begin in begins]
+    best, value = _polish_minimum(function, *min(found, key=lambda each: each[1]), lower, upper)
+    vector, value = _snap_to_bounds(profile, environment, np.exp(best), value)
+    return _build_fit(profile, environment, vector, value, tuple(each[1] for each in found))
 
 
-def _minimise(
+def _minimise_in_box(
     function: Callable[[Floats], Floats], start: Floats, lower: Floats, upper: Floats
 ) -> tuple[Floats, float]:
     """Return (point, value) of a local minimum inside a box, by sequential quadratic programming.
@@ -169,7 +169,7 @@ def _minimise(
     return point, value_at(point)
 
 
-def _polish(
+def _polish_minimum(
     function: Callable[[Floats], Floats], point: Floats, value: float, lower: Floats, upper: Floats
 ) -> tuple[Floats, float]:
     """Return a minimum no worse than `point`, by a simplex search, which does not stall at kinks as gradients do."""
@@ -182,12 +182,12 @@ def _polish(
     found = minimize(
         value_at, point, method="Nelder-Mead", bounds=box, tol=1e-9, options={"maxiter": most, "adaptive": True}
     )
-    again = _minimise(function, np.clip(found.x, lower, upper), lower, upper)
+    again = _minimise_in_box(function, np.clip(found.x, lower, upper), lower, upper)
     return min((point, value), again, key=lambda each: each[1])
 
 
-def _settled(profile: Profile, environment: Environment, vector: Floats, value: float) -> tuple[Floats, float]:
-    """Parameters near a bound are put onto it where the objective is no worse there."""
+def _snap_to_bounds(profile: Profile, environment: Environment, vector: Floats, value: float) -> tuple[Floats, float]:
+    """Move parameters near a bound onto it where the objective gets no worse."""
     for at, (low, high) in enumerate(BOUNDS):
         for bound in (low, high):
             if np.isfinite(bound):
@@ -199,7 +199,7 @@ def _settled(profile: Profile, environment: Environment, vector: Floats, value: 
     return vector, value
 
 
-def _described(
+def _build_fit(
     profile: Profile, environment: Environment, vector: Floats, value: float, starts: tuple[float, ...]
 ) -> Fit:
     parameters = PerformanceParameters(**dict(zip(PARAMETERS, map(float, vector), strict=True)))
@@ -225,10 +225,12 @@ def _described(
         warnings.append(f"The artifact's start ends at {starts[0]:.4f}, others at {value:.4f}.")
     if value > 1:
         warnings.append(f"The objective is {value:.2f}: the formulas do not describe these runs.")
-    return Fit(parameters, value, starts, at_bound, unused, _errors(profile, environment, vector), tuple(warnings))
+    return Fit(
+        parameters, value, starts, at_bound, unused, _build_error_table(profile, environment, vector), tuple(warnings)
+    )
 
 
-def _errors(profile: Profile, environment: Environment, vector: Floats) -> pd.DataFrame:
+def _build_error_table(profile: Profile, environment: Environment, vector: Floats) -> pd.DataFrame:
     table = profile.table[["gpus", "cpu_threads", "zero"]].copy()
     for name, found in predicted_profile(profile, environment, vector[None]).items():
         table[f"{name}_ms"] = profile.floats(f"{name}_ms")
@@ -254,7 +256,7 @@ def held_out(profile: Profile, environment: Environment, *, starts: int = 4, see
     for at in range(len(profile)):
         fit = fit_parameters(profile.without({at}), environment, starts=starts, seed=seed)
         vector = np.array(fit.parameters.vector())
-        error = float(_errors(profile, environment, vector)["iteration_error_pct"].iloc[at])
+        error = float(_build_error_table(profile, environment, vector)["iteration_error_pct"].iloc[at])
         rows.append(
             {
                 **profile.table[["gpus", "cpu_threads", "zero", "iteration_ms"]].iloc[at].to_dict(),

@@ -23,7 +23,7 @@ NOTES: Final = (
     "ZeRO-DP of ViT, RoBERTa and BERT is predicted as plain data parallelism.",
     "Several cases are runs from which the parameters were fitted.",
 )
-"""What whoever reads the table has to know."""
+"""Caveats on the table."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Table2Model:
     name: str
     title: str
     profile: str
-    """Of its runs, empty where they are another model's."""
+    """Profile of its runs, empty where the runs belong to another model."""
     parameters_mi: float
     global_batch: int
     tokens_hidden: float
@@ -41,7 +41,7 @@ class Table2Model:
     environment: Environment
     performance: PerformanceParameters
     fitted: bool
-    """Whether the parameters are those of a fit rather than set by hand."""
+    """True if the parameters are fitted, False if set by hand."""
 
 
 @lru_cache(maxsize=1)
@@ -66,7 +66,7 @@ def table_2_models() -> Mapping[str, Table2Model]:
 
 
 @lru_cache(maxsize=1)
-def _cases() -> pd.DataFrame:
+def _read_cases() -> pd.DataFrame:
     return pd.read_csv(FOLDER / "table_2_cases.csv")
 
 
@@ -75,9 +75,9 @@ def table_2_cases(parameters: Mapping[str, PerformanceParameters] | None = None)
     and `error_pct` without sign.
 
     Args:
-        parameters: to predict with, by model; the artifact's where there are none.
+        parameters: to predict with, by model; the artifact's where missing.
     """
-    cases, given = _cases(), dict(parameters or {})
+    cases, given = _read_cases(), dict(parameters or {})
     parts = []
     for name, rows in cases.groupby("model", sort=False):
         model = table_2_models()[str(name)]
@@ -125,7 +125,7 @@ def table_2(parameters: Mapping[str, PerformanceParameters] | None = None) -> pd
     """Returns the table: `model`, `plan`, mean and largest error [%] and the number of `cases`.
 
     Args:
-        parameters: to predict with, by model; the artifact's where there are none.
+        parameters: to predict with, by model; the artifact's where missing.
     """
     groups = table_2_cases(parameters).groupby(["model", "plan"], sort=False)["error_pct"]
     return groups.agg(avg_pct="mean", max_pct="max", cases="count").reset_index()

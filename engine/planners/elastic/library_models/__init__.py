@@ -1,5 +1,5 @@
-"""Models of the library under changing resources: the proven optimum at every size, what moves between two of them, and
-what to do when nodes are lost. No parameters are fitted; everything is the cost model's."""
+"""Models of the library under changing resources: the proven optimum at every size, the traffic of a change, and the
+options after a loss of nodes. No parameters are fitted; everything is the cost model's."""
 
 from engine.planners.elastic.library_models.curves import ModelPoint, model_curve, model_job, model_point
 from engine.planners.elastic.library_models.failures import after_failure

@@ -41,7 +41,7 @@ TOLD: Final = (
     ("weight_offload", "weights offloaded", False),
     ("activations_offload", "activations offloaded", False),
 )
-"""Fields of an execution that are told beside its degrees, how, and the value at which they are not."""
+"""Fields of an execution that its description names after its degrees: format, and the value that is left out."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,16 @@ class ModelPoint:
 
     @property
     def chosen(self) -> str:
-        """Returns what else distinguishes the execution, in words."""
+        """Returns the other choices of the execution in words."""
         words = [
             text.format(self.execution[name])
             for name, text, plain in TOLD
-            if name in self.execution and self.execution[name] != plain and not _absent(self.execution[name])
+            if name in self.execution and self.execution[name] != plain and not _is_absent(self.execution[name])
         ]
         return ", ".join(words)
 
 
-def _absent(value: Any) -> bool:
+def _is_absent(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
@@ -97,7 +97,7 @@ def model_point(
     bandwidth: float = 0.0,
     limits: Mapping[str, Any] | None = None,
 ) -> ModelPoint:
-    """Returns the proven optimum of a model on a placement, with the global batch as it is.
+    """Returns the proven optimum of a model on a placement, with an unchanged global batch.
 
     Args:
         model: name, path or model itself.
@@ -114,7 +114,7 @@ def model_point(
     """
     nodes = gpus_on_nodes(placement)
     samples = checked_whole(batch, "Samples of an iteration are", 1, 10**9)
-    placed = _on(system_of(system), nodes, checked_bandwidth(bandwidth))
+    placed = _limit_system(system_of(system), nodes, checked_bandwidth(bandwidth))
     found = best(
         model_of(model),
         placed,
@@ -127,8 +127,8 @@ def model_point(
     return ModelPoint(nodes, placed, dict(found), never)
 
 
-def _on(system: System, nodes: tuple[int, ...], bandwidth: float) -> System:
-    """The system with nodes of these sizes, and a limit of bandwidth between them."""
+def _limit_system(system: System, nodes: tuple[int, ...], bandwidth: float) -> System:
+    """Returns the system with nodes of these sizes, and a limit of bandwidth between them."""
     wide = system.node_size
     full = set(nodes[:-1]) or {nodes[0]}
     size = min(nodes) if len(full) > 1 or nodes[-1] > min(full) else nodes[0]
@@ -151,14 +151,14 @@ def model_curve(
     progress: Progress = unheard,
     cancel: Cancel = never,
 ) -> pd.DataFrame:
-    """Returns the best throughput of a model over GPUs, and what moves from each size to the next.
+    """Returns the best throughput of a model over GPUs, and the bytes moved from each size to the next.
 
     One row per size, rising: `gpus`, `placement`; `raw_best` [samples/s] and `raw_plan`, the proven optimum at exactly
-    this size, NaN and empty where nothing runs; `chosen`, what else is chosen; `stored_best`, `stored_plan`,
-    `stored_gpus` after the keep-smaller rule; `gain` [samples/s per GPU]; `iteration_s`; `memory_gib`, `weights_gib`,
-    `optimizer_gib` of the fullest GPU; `not_measured`, what the optimum rests on that was never measured, separated by
-    semicolons; `moves_gib`, what the GPU that gets most has to receive of both when the job
-    comes from the last smaller size that runs, and `moves_s`, how long that takes at least.
+    this size, NaN and empty where nothing runs; `chosen`, the other choices of the execution; `stored_best`,
+    `stored_plan`, `stored_gpus` after the keep-smaller rule; `gain` [samples/s per GPU]; `iteration_s`; `memory_gib`,
+    `weights_gib`, `optimizer_gib` of the fullest GPU; `not_measured`, effects in the optimum without any measurement,
+    separated by semicolons; `moves_gib`, the most that one GPU receives of weights and optimizer when the job comes
+    from the next smaller size that runs, and `moves_s`, the least time for it.
 
     Args:
         model: name, path or model itself.
@@ -168,13 +168,13 @@ def model_curve(
         placements: instead of sizes.
         datatype, bandwidth, limits: see `model_point`.
         keep_smaller: share by which a larger size has to be better.
-        progress: is told the share that is done and what is being done.
-        cancel: is asked after every size whether to stop.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: called after every size; True stops the search.
 
-    Raises as `model_point` does, and `engine.planners.contract.PlanCancelledError` where `cancel` said so.
+    Raises as `model_point` does, and `engine.planners.contract.PlanCancelledError` where `cancel` returned True.
     """
     network, whole = model_of(model), system_of(system)
-    asked = _placements(whole, gpus, placements)
+    asked = _placements_of_sizes(whole, gpus, placements)
     points: list[ModelPoint] = []
     for at, nodes in enumerate(asked):
         if cancel():
@@ -191,10 +191,10 @@ def model_curve(
                 limits=limits,
             )
         )
-    return _table(points, keep_smaller)
+    return _build_curve_table(points, keep_smaller)
 
 
-def _placements(
+def _placements_of_sizes(
     system: System, gpus: Iterable[int] | None, placements: Iterable[PlacementLike] | None
 ) -> list[tuple[int, ...]]:
     if gpus is not None and placements is not None:
@@ -210,7 +210,7 @@ def _placements(
     return sorted(dict.fromkeys(found), key=lambda nodes: (sum(nodes), -nodes[0]))
 
 
-def _table(points: Sequence[ModelPoint], share: float) -> pd.DataFrame:
+def _build_curve_table(points: Sequence[ModelPoint], share: float) -> pd.DataFrame:
     rates = np.array([point.throughput for point in points], np.float64)
     kept = kept_smaller(rates, share)
     there = kept >= 0

@@ -1,4 +1,4 @@
-"""Nodes are lost: what a job can do then, and what each way costs."""
+"""Loss of nodes: the options of a job, and the cost of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from models.documents import shown
 __all__ = ["after_failure"]
 
 RESTART: Final = 260.0
-"""Standstill of a restart [s] where none is told: that of a reallocation in the artifact of Morphling/Rubick."""
+"""Default downtime of a restart [s]: that of a reallocation in the artifact of Morphling/Rubick."""
 
 MOST_SHRUNK: Final = 32
 """Numbers of nodes that are tried, from all that are left to half of them."""
@@ -41,7 +41,7 @@ def after_failure(
     datatype: str = "bfloat16",
     limits: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
-    """Returns what a job can do when its last nodes are lost, the best first.
+    """Returns the options of a job that loses its last nodes, the best first.
 
     Ways: `spares`, the same plan with as many spare nodes in their place; `shrink`, the best plan on the nodes that are
     left, or on some of them; `wait`, standing still until they are repaired. Columns: `way`, `placement`, `plan`,
@@ -69,18 +69,18 @@ def after_failure(
     gone = checked_whole(lost, "Lost nodes are", 1, len(nodes))
     standing_by = checked_whole(spares, "Spare nodes are", 0, 10_000)
     for what, value in (("repair_s", repair_s), ("restart_s", restart_s), ("checkpoint_gb_per_s", checkpoint_gb_per_s)):
-        _positive(what, value)
+        _check_positive(what, value)
     network, machine = model_of(model), system_of(system)
     asked: dict[str, Any] = {"batch": batch, "datatype": datatype, "limits": limits}
     before = model_point(network, machine, placement=nodes, **asked)
     if not before.execution:
         raise PlanError(f"Nothing of {network.name} runs on {placement_text(nodes)} with {batch} samples.")
     kept = sum(nodes[: len(nodes) - gone])
-    rows = [_row("wait", before, None, math.inf, repair_s, checkpoint_gb_per_s)]
+    rows = [_recovery_row("wait", before, None, math.inf, repair_s, checkpoint_gb_per_s)]
     rows[0] |= {"throughput": 0.0, "placement": placement_text(nodes)}
     if standing_by >= gone:
         moved = movement(before, before, [*range(kept), *([-1] * (before.gpus - kept))])
-        rows.append(_row("spares", before, moved, restart_s, repair_s, checkpoint_gb_per_s))
+        rows.append(_recovery_row("spares", before, moved, restart_s, repair_s, checkpoint_gb_per_s))
     left = len(nodes) - gone
     # Fewer nodes may do more: a batch divides among some numbers of GPUs better than among others.
     counts = range(left, max(left // 2, left - MOST_SHRUNK), -1)
@@ -89,17 +89,17 @@ def after_failure(
     if running:
         shrunk = max(running, key=lambda point: point.throughput)
         moved = movement(before, shrunk, range(shrunk.gpus), range(kept))
-        rows.append(_row("shrink", shrunk, moved, restart_s, repair_s, checkpoint_gb_per_s))
+        rows.append(_recovery_row("shrink", shrunk, moved, restart_s, repair_s, checkpoint_gb_per_s))
     table = pd.DataFrame(rows).sort_values("samples", ascending=False, kind="stable")
     return table.reset_index(drop=True)
 
 
-def _positive(what: str, value: Any) -> None:
+def _check_positive(what: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1e15:
         raise PlanError(f"{what} is {shown(value)}; give a number above 0.")
 
 
-def _row(
+def _recovery_row(
     way: str, point: ModelPoint, moved: Movement | None, restart_s: float, repair_s: float, rate: float
 ) -> dict[str, Any]:
     read = moved.lost if moved else 0.0

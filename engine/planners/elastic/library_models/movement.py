@@ -1,10 +1,10 @@
-"""What has to move when a job changes from one execution on some GPUs to another on others.
+"""Bytes that move when a job changes from one execution on some GPUs to another on others.
 
 A GPU holds a box of the model: a range of the layers, by its pipeline stage; a range of every layer's width, by its
-tensor rank; and of optimizer states, and of weights in ZeRO stage 3, a range of that, by its replica. What it holds
-already of its new box stays; the rest comes from GPUs that hold it, or from a checkpoint where none is left that does.
-Ranks are numbered tensor first, then data, then pipeline. Experts and context parallelism cut what is held further, as
-the cost model's bytes say, and nothing stays where they change.
+tensor rank; and of optimizer states, and of weights in ZeRO stage 3, a range of that, by its replica. The part of its
+new box that it already holds stays; the rest comes from GPUs that hold it, or else from a checkpoint. Ranks are
+numbered tensor first, then data, then pipeline. Experts and context parallelism divide the box further, as the cost
+model's bytes say, and nothing stays where they change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Placed(Protocol):
 
 @dataclass(frozen=True)
 class Held:
-    """Ranges that each rank holds, [ranks, 2] each, as shares of the whole: layers, width, and what replicas share."""
+    """Ranges that each rank holds, [ranks, 2] each, as shares of the whole: layers, width, and the part that replicas
+    share."""
 
     layers: Floats
     width: Floats
@@ -54,11 +55,11 @@ class Held:
 
 @dataclass(frozen=True)
 class Movement:
-    """What moves in one change.
+    """Traffic of one change.
 
     `received` are bytes that each rank of the new execution gets, weights and optimizer states together; `seconds` is
-    how long the one that gets most takes at least, over the outermost network that the job uses; `lost` are
-    bytes of the whole that no surviving GPU held, which only a checkpoint has.
+    the least time of the rank that gets most, over the outermost network of the job; `lost` are bytes of the model that
+    no surviving GPU held and only a checkpoint has.
     """
 
     received: Floats
@@ -79,58 +80,63 @@ class Movement:
 def movement(
     before: Placed, after: Placed, kept: Sequence[int] | None = None, survivors: Sequence[int] | None = None
 ) -> Movement:
-    """Returns what moves from one execution to another.
+    """Returns the traffic of a change from one execution to another.
 
     Args:
         before: on its GPUs, numbered from 0.
         after: on its own.
         kept: for each GPU of `after` its number in `before`, -1 for a new one; the first ones stay in order where None.
-        survivors: numbers in `before` of the GPUs that can send what they hold; those of `kept` where None.
+        survivors: numbers in `before` of the GPUs that can send; the GPUs in `kept` where None.
     """
     ranks = np.arange(after.gpus)
     old = np.where(ranks < before.gpus, ranks, -1) if kept is None else np.array(kept, np.int64)
     alive = old[old >= 0] if survivors is None else np.array(survivors, np.int64)
     same_cut = all(
-        _whole(before.execution, name) == _whole(after.execution, name) for name in ("context_par", "expert_par")
+        _degree_of(before.execution, name) == _degree_of(after.execution, name)
+        for name in ("context_par", "expert_par")
     )
     received = np.zeros(after.gpus)
     lost = 0.0
     for space, stage in (("weight_space", FULLY_SHARDED), ("optimizer_space", OPTIMIZER_SHARDED)):
-        there, here = _held(before.execution, before.gpus, stage), _held(after.execution, after.gpus, stage)
+        there, here = _held_boxes(before.execution, before.gpus, stage), _held_boxes(after.execution, after.gpus, stage)
         size = float(after.execution[space])
-        stays = np.where(old >= 0, _overlap(here, there, np.maximum(old, 0)), 0.0) if same_cut else np.zeros(after.gpus)
+        stays = (
+            np.where(old >= 0, _overlap_shares(here, there, np.maximum(old, 0)), 0.0)
+            if same_cut
+            else np.zeros(after.gpus)
+        )
         received += size * (1.0 - stays)
-        lost += _lost(there, alive) * _total(before.execution, space, stage, before.gpus)
-    return Movement(received, float(received.max(initial=0.0)) / _bandwidth(after), lost)
+        lost += _lost_share(there, alive) * _model_bytes(before.execution, space, stage, before.gpus)
+    return Movement(received, float(received.max(initial=0.0)) / _receive_bandwidth(after), lost)
 
 
-def _whole(execution: Mapping[str, Any], name: str) -> int:
+def _degree_of(execution: Mapping[str, Any], name: str) -> int:
     value = execution.get(name)
     return 1 if value is None or value != value else int(value)
 
 
-def _held(execution: Mapping[str, Any], gpus: int, stage: int) -> Held:
-    """What each GPU holds of something that replicas share from a ZeRO stage on."""
-    tp, pp, dp = (_whole(execution, name) for name in ("tensor_par", "pipeline_par", "data_par"))
-    cp = _whole(execution, "context_par")
+def _held_boxes(execution: Mapping[str, Any], gpus: int, stage: int) -> Held:
+    """Returns the box of each GPU for state that replicas share from a ZeRO stage on."""
+    tp, pp, dp = (_degree_of(execution, name) for name in ("tensor_par", "pipeline_par", "data_par"))
+    cp = _degree_of(execution, "context_par")
     ranks: Ints = np.arange(gpus)
     replica = ranks // (tp * cp) % dp
     # Cost models without stages of ZeRO say only whether the optimizer is sharded.
     zero = execution.get("zero_stage", OPTIMIZER_SHARDED if execution.get("optimizer_sharding") else 0)
     sharded = int(zero) >= stage
     return Held(
-        _range(ranks // (tp * cp * dp) % pp, pp),
-        _range(ranks % tp, tp),
-        _range(replica, dp) if sharded else _range(np.zeros(gpus, np.int64), 1),
+        _unit_interval(ranks // (tp * cp * dp) % pp, pp),
+        _unit_interval(ranks % tp, tp),
+        _unit_interval(replica, dp) if sharded else _unit_interval(np.zeros(gpus, np.int64), 1),
     )
 
 
-def _range(position: Ints, parts: int) -> Floats:
+def _unit_interval(position: Ints, parts: int) -> Floats:
     return np.stack([position / parts, (position + 1) / parts], axis=1)
 
 
-def _overlap(here: Held, there: Held, old: Ints) -> Floats:
-    """The share of each rank's new box that lies in the box of the GPU's old rank."""
+def _overlap_shares(here: Held, there: Held, old: Ints) -> Floats:
+    """Returns the share of each rank's new box that lies in the box of the GPU's old rank."""
     share = np.ones(len(old))
     for name in ("layers", "width", "shard"):
         mine, theirs = getattr(here, name), getattr(there, name)[old]
@@ -139,8 +145,8 @@ def _overlap(here: Held, there: Held, old: Ints) -> Floats:
     return share
 
 
-def _lost(there: Held, alive: Ints) -> float:
-    """The share of the model that no surviving GPU holds: boxes are equal or apart, so it is told by counting them."""
+def _lost_share(there: Held, alive: Ints) -> float:
+    """Returns the share of the model that no surviving GPU holds, by counting boxes, which are equal or disjoint."""
     boxes = np.concatenate([there.layers, there.width, there.shard], axis=1)
     distinct, which = np.unique(boxes.round(12), axis=0, return_inverse=True)
     survives = np.zeros(len(distinct), np.bool_)
@@ -148,14 +154,14 @@ def _lost(there: Held, alive: Ints) -> float:
     return float(1.0 - survives.mean())
 
 
-def _total(execution: Mapping[str, Any], space: str, stage: int, gpus: int) -> float:
-    """Bytes of the whole, from those of a rank."""
-    boxes = _held(execution, gpus, stage)
+def _model_bytes(execution: Mapping[str, Any], space: str, stage: int, gpus: int) -> float:
+    """Returns the bytes of the whole model, from the bytes of one rank."""
+    boxes = _held_boxes(execution, gpus, stage)
     volume = np.prod([getattr(boxes, name)[0, 1] - getattr(boxes, name)[0, 0] for name in ("layers", "width", "shard")])
     return float(execution[space]) / float(volume)
 
 
-def _bandwidth(after: Placed) -> float:
-    """Bytes per second that a GPU can receive over the outermost network that the job uses."""
+def _receive_bandwidth(after: Placed) -> float:
+    """Returns the bytes per second that a GPU can receive over the outermost network of the job."""
     network = after.system.network_spanning(after.gpus)
     return network.bandwidth_gb_per_s * 1e9 * network.efficiency

@@ -1,4 +1,4 @@
-"""A model of the library over phases in which its resources change: the best plan of each, and what changes cost."""
+"""A model of the library over phases in which its resources change: the best plan of each, and the cost of changes."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def model_phases(
     cancel: Cancel = never,
 ) -> pd.DataFrame:
     """Returns one row per phase: `start_s`, `end_s`, `placement`, `gpus`, `plan`, `chosen`, `throughput` [samples/s], 0
-    where nothing runs; `moves_gib`, what the GPU that gets most receives at its begin; `paused_s`, restart and
-    movement; and `samples` trained. A job that has had no GPUs comes from a checkpoint, whose reading is not counted.
+    where nothing runs; `moves_gib`, the most that one GPU receives at its start; `paused_s`, restart and movement; and
+    `samples` trained. A job that has had no GPUs comes from a checkpoint, whose reading is not counted.
 
     Args:
         model: name, path or model itself.
         system: name, path or system itself; its innermost network is a node.
         phases: see `engine.planners.elastic.over_time.phases_of`; lost nodes and spares are phases of their own.
         batch: samples of an iteration.
-        restart_s: standstill at each change of plan or placement [s].
+        restart_s: downtime at each change of plan or placement [s].
         datatype, limits: see `engine.planners.elastic.library_models.model_point`.
-        progress: is told the share that is done and what is being done.
-        cancel: is asked after every phase whether to stop.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: called after every phase; True stops the search.
 
-    Raises as `model_point` and `phases_of` do, and `engine.planners.contract.PlanCancelledError` where `cancel` said
-    so.
+    Raises as `model_point` and `phases_of` do, and `engine.planners.contract.PlanCancelledError` where `cancel`
+    returned True.
     """
     if isinstance(restart_s, bool) or not isinstance(restart_s, int | float) or not 0 <= restart_s < 1e15:
         raise PlanError(f"restart_s is {shown(restart_s)}; give seconds from 0 on.")

@@ -1,6 +1,6 @@
-"""What was measured: iterations of plans on placements, and profiles from which parameters are fitted.
+"""Measurements: iterations of plans on placements, and profiles from which parameters are fitted.
 
-In every file a zero or an absent time says that a plan does not run, or was not measured: it is never a time of 0.
+In every file a zero or an absent time means that a plan does not run or was not measured, never a time of 0.
 """
 
 from engine.planners.elastic.measured.library import measurement_names, measurements, measurements_of

@@ -1,4 +1,4 @@
-"""Rows of CSV files that people bring: size, encoding, header and numbers checked, each fault told with its row."""
+"""Rows of users' CSV files: checks of size, encoding, header and numbers, each fault reported with its row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MeasurementError(PlanError):
 
 
 def csv_text(source: str | os.PathLike[str]) -> tuple[str, str]:
-    """Returns (text, what to call it) of CSV that is given as text of several lines or as the path of a file.
+    """Returns (text, name for messages) of CSV, from a text of several lines or the path of a file.
 
     Args:
         source: text or path.
@@ -98,9 +98,9 @@ def number(row: Mapping[str, str], name: str, where: str, *, low: float = 0.0, a
         name: of the column.
         where: file and line in messages.
         low: least number that is accepted.
-        absent: what an empty field means; an error where None.
+        absent: value of an empty field; an error where None.
 
-    Raises `MeasurementError` for what is no finite number from `low` on.
+    Raises `MeasurementError` for a value that is not a finite number of at least `low`.
     """
     text = row.get(name, "")
     if not text and absent is not None:

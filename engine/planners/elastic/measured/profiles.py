@@ -31,10 +31,10 @@ COLUMNS: Final = (
     "iteration_ms",
 )
 """Columns of a profile: GPUs, CPU threads per GPU, parameters / 2^20, kind (0 plain, 1 ZeRO-Offload, 2 ZeRO-DP),
-multipliers of forward and backward, and what was measured [ms]."""
+multipliers of forward and backward, and measured times [ms]."""
 
 WHOLE: Final = ("gpus", "cpu_threads", "zero")
-"""Those of them that are whole numbers."""
+"""Columns of whole numbers."""
 
 MOST_RUNS: Final = 500
 """Runs of a profile at most: sets of parameters are tried on all of them at once."""
@@ -101,13 +101,13 @@ def profile_table(source: pd.DataFrame | str | os.PathLike[str], name: str = "pr
         source = source.to_csv(index=False) or "\n"
     text, where = csv_text(source)
     rows = [
-        {column: _number(row, column, f"{where}, line {line}") for column in COLUMNS}
+        {column: _number_field(row, column, f"{where}, line {line}") for column in COLUMNS}
         for line, row in csv_rows(text, where, COLUMNS)
     ]
-    return _profile(name, rows, where)
+    return _build_profile(name, rows, where)
 
 
-def _number(row: Mapping[str, str], column: str, where: str) -> float:
+def _number_field(row: Mapping[str, str], column: str, where: str) -> float:
     value = number(row, column, where, low=LEAST.get(column, 1e-9))
     if column in WHOLE and value != int(value):
         raise MeasurementError(f"{where}: {column!r} is {shown(row[column])}; it must be a whole number.")
@@ -153,10 +153,10 @@ def joined_profile(config: str | os.PathLike[str], data: str | os.PathLike[str],
             "optimize_ms": number(row, "Topt", there, low=1e-9),
             "iteration_ms": number(row, "iter_time", there, low=1e-9),
         }
-    return _profile(name, list(runs.values()), configs[1], len(first))
+    return _build_profile(name, list(runs.values()), configs[1], len(first))
 
 
-def _profile(name: str, rows: list[dict[str, Any]], where: str, read: int | None = None) -> Profile:
+def _build_profile(name: str, rows: list[dict[str, Any]], where: str, read: int | None = None) -> Profile:
     if not 1 <= len(rows) <= MOST_RUNS:
         raise MeasurementError(
             f"{where} has {'more than ' + str(MOST_RUNS) if rows else 'no'} rows; a profile has a few."
@@ -182,12 +182,12 @@ def profile_names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def profile_of(name: str) -> Profile:
-    """Returns the profile of that name.
+    """Returns the profile of a name.
 
     Args:
         name: of a profile that comes with the planner.
 
-    Raises `MeasurementError` where there is none of that name.
+    Raises `MeasurementError` for an unknown name.
     """
     if name not in profile_names():
         hint = did_you_mean(name, profile_names())

@@ -37,10 +37,9 @@ UNITS: Final = {"s": 1e3, "ms": 1.0}
 class Measurements:
     """Measured iterations.
 
-    `table` has one row per measurement: `plan` by its one name, `exec_plan` as it was written, `placement`, `gpus`,
-    `nodes`, `cpu_threads` per GPU (NaN where not told), `iteration_s` (NaN where the plan does not run or was not
-    measured), `runnable`, and `forward_ms`, `overlap_sync_ms`, `optimize_ms` (NaN where not told). `notes` say what was
-    made of the file.
+    `table` has one row per measurement: `plan` by its one name, `exec_plan` as written, `placement`, `gpus`, `nodes`,
+    `cpu_threads` per GPU (NaN where missing), `iteration_s` (NaN where the plan does not run or was not measured),
+    `runnable`, and `forward_ms`, `overlap_sync_ms`, `optimize_ms` (NaN where missing). `notes` are remarks on the file.
     """
 
     name: str
@@ -51,12 +50,12 @@ class Measurements:
     notes: tuple[str, ...] = ()
 
     def iteration_s(self, plan: str, placement: PlacementLike, cpu_threads: int | None = None) -> float:
-        """Returns the measured iteration [s], the shortest where there are several; NaN where there is none.
+        """Returns the measured iteration [s], the shortest of several; NaN without a measurement.
 
         Args:
-            plan: in any of the names that are understood.
+            plan: in any accepted notation.
             placement: GPUs on each node.
-            cpu_threads: per GPU; any where None. Rows that do not tell theirs are those of every number.
+            cpu_threads: per GPU; any where None. Rows without a number of threads match every number.
         """
         nodes = gpus_on_nodes(placement)
         name = parse_plan(plan, sum(nodes)).text
@@ -111,25 +110,27 @@ def read_measurements(
     rows: list[dict[str, Any]] = []
     unknown: set[str] = set()
     for line, row in csv_rows(text, where, ("exec_plan", "placement")):
-        rows.append(_row(row, f"{where}, line {line}", given, unknown))
+        rows.append(_measurement_of_row(row, f"{where}, line {line}", given, unknown))
     if not rows:
         raise MeasurementError(f"{where} has no rows.")
     table = pd.DataFrame(rows)
     stem = "" if where == "the table" else Path(where).stem
-    notes = _notes(table, unknown)
+    notes = _note_faults(table, unknown)
     return Measurements(name or stem or "measured", table, notes=notes, **about)
 
 
-def _row(row: Mapping[str, str], where: str, units: Mapping[str, str], unknown: set[str]) -> dict[str, Any]:
+def _measurement_of_row(
+    row: Mapping[str, str], where: str, units: Mapping[str, str], unknown: set[str]
+) -> dict[str, Any]:
     try:
         nodes = gpus_on_nodes(row["placement"])
         plan = parse_plan(row["exec_plan"], sum(nodes))
     except PlanError as error:
         raise MeasurementError(f"{where}: {error}") from None
     kind = row["exec_plan"].split("+")[0]
-    iteration = _time(row, "iter_time", where, kind, {"iter_time": "s", **units}, unknown)
+    iteration = _time_in_ms(row, "iter_time", where, kind, {"iter_time": "s", **units}, unknown)
     if math.isnan(iteration):
-        iteration = _time(row, "iteration", where, kind, units, unknown)
+        iteration = _time_in_ms(row, "iteration", where, kind, units, unknown)
     threads = number(row, "cpu_threads", where, absent=math.nan)
     return {
         "plan": plan.text,
@@ -140,11 +141,11 @@ def _row(row: Mapping[str, str], where: str, units: Mapping[str, str], unknown: 
         "cpu_threads": threads,
         "iteration_s": iteration / 1e3,
         "runnable": not math.isnan(iteration),
-        **{f"{part}_ms": _time(row, part, where, kind, units, unknown) for part in PARTS},
+        **{f"{part}_ms": _time_in_ms(row, part, where, kind, units, unknown) for part in PARTS},
     }
 
 
-def _time(
+def _time_in_ms(
     row: Mapping[str, str], name: str, where: str, kind: str, units: Mapping[str, str], unknown: set[str]
 ) -> float:
     """A time in milliseconds, NaN where it is zero, absent, or of unknown unit."""
@@ -163,7 +164,7 @@ def _time(
     return math.nan
 
 
-def _notes(table: pd.DataFrame, unknown: set[str]) -> tuple[str, ...]:
+def _note_faults(table: pd.DataFrame, unknown: set[str]) -> tuple[str, ...]:
     notes = []
     if count := int((~table["runnable"]).sum()):
         notes.append(

@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 SLOW_NETWORK: Final = 2.0
-"""Bandwidth of gradient exchange at any bandwidth level but 0, whatever the level [MiB/ms]."""
+"""Bandwidth of gradient exchange at every bandwidth level except 0 [MiB/ms]."""
 
 BETWEEN_NODES: Final = 20.0
 """Bandwidth between nodes that the 3D family counts with [MiB/ms]."""
 
 TENSOR_PENALTY: Final = 1.15
-"""By what a forward pass is divided for each tensor parallel rank."""
+"""Divisor of a forward pass for each tensor parallel rank."""
 
 
 class Parameters(Protocol):
@@ -81,7 +81,7 @@ class IterationTerms:
     backward: Floats
     """The backward pass alone, as if nothing overlapped with it."""
     synchronisation: Floats
-    """What gradient exchange adds to it."""
+    """Time that gradient exchange adds to it."""
     tensor: Floats
     """Exchange of tensor parallel ranks."""
     pipeline: Floats
@@ -102,7 +102,7 @@ class IterationTerms:
 
 
 def gradient_volume(parameters_mi: Floats | float, ranks: Ints | Floats) -> Floats:
-    """Returns what each rank sends of a ring all-reduce of gradients in fp32 [MiB]: 8 P (n - 1) / n.
+    """Returns the volume that each rank sends in a ring all-reduce of gradients in fp32 [MiB]: 8 P (n - 1) / n.
 
     Args:
         parameters_mi: parameters / 2^20.
@@ -112,8 +112,8 @@ def gradient_volume(parameters_mi: Floats | float, ranks: Ints | Floats) -> Floa
 
 
 def forward_data_parallel(card: ModelCard, gpus: Ints) -> Floats:
-    """Returns the forward time that the planner counts with for the data-parallel family [ms]: one n-th of the time on
-    one GPU, or what the card says of its speedup.
+    """Returns the planner's forward time for the data-parallel family [ms]: one n-th of the time on one GPU, or by the
+    card's speedup.
 
     Args:
         card: of the model.

@@ -1,4 +1,4 @@
-"""What a variant of the performance model says of plans."""
+"""Figures of plans by a variant of the performance model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["PlanFigures"]
 
 @dataclass(frozen=True)
 class PlanFigures:
-    """What a variant says of plans, [plans] each. Times of plans that may not run mean nothing."""
+    """Figures of plans by one variant, [plans] each. Times of infeasible plans are undefined."""
 
     terms: IterationTerms
     iteration_ms: Floats
     reasons: tuple[str, ...]
-    """Why a plan may not run, empty where it may: the table's reasons and the variant's own."""
+    """Reason why each plan is infeasible, empty for feasible ones: the table's reasons and the variant's own."""
     memory: Floats
     """Memory of a GPU [bytes], NaN where the variant does not know it."""
     choices: tuple[str, ...] = ()
-    """What the variant chose for each plan beyond its name, such as the microbatch."""
+    """The variant's choices for each plan beyond its name, such as the microbatch."""

@@ -39,10 +39,9 @@ MICROBATCH: Final = 8
 class PhysicalVariant:
     """The calibrated cost model as a variant of the performance model.
 
-    `recompute`, `microbatches`, `slowdown`, `model` and `system` replace those of the card: kinds of recomputation that
-    plans with degrees may choose from, microbatches of their pipelines, the factor on all time that GPUs and networks
-    take, the model and the system of the library. `overlap` is whether gradient exchange hides behind the backward
-    pass.
+    `recompute`, `microbatches`, `slowdown`, `model` and `system` replace the card's values: kinds of recomputation that
+    plans with degrees may choose from, microbatches of their pipelines, the factor on all time of GPUs and networks,
+    the model and the system of the library. `overlap`: gradient exchange hides behind the backward pass.
     """
 
     recompute: tuple[str, ...] | None = None
@@ -74,11 +73,11 @@ class PhysicalVariant:
         Raises `engine.planners.contract.PlanError` where the card names no model or system.
         """
         model, system = self._model(card), self._system(card)
-        rows = _Rows.of(card, plans, self)
+        rows = _ExecutionRows.of(card, plans, self)
         reasons = list(plans.reasons)
         cells: list[pd.DataFrame] = []
         wide = system.node_size
-        for (domain, bandwidth), at in _groups(plans, rows, wide):
+        for (domain, bandwidth), at in _group_by_system(plans, rows, wide):
             if domain > wide:
                 for row in at:
                     reasons[rows.plan[row]] = reasons[rows.plan[row]] or (
@@ -91,7 +90,9 @@ class PhysicalVariant:
                 )
             )
         found = pd.concat(cells).sort_values("row") if cells else pd.DataFrame()
-        return _chosen(card, plans, rows, found, reasons, card.slowdown if self.slowdown is None else self.slowdown)
+        return _choose_fastest(
+            card, plans, rows, found, reasons, card.slowdown if self.slowdown is None else self.slowdown
+        )
 
     def _model(self, card: ModelCard) -> Model:
         name = self.model or card.library_model
@@ -119,7 +120,7 @@ def _model_of(name: str, sequence: int) -> Model:
     return model if model.seq_size == sequence else edited_model(model, {"seq_size": sequence})
 
 
-def _groups(plans: PlanTable, rows: _Rows, wide: int) -> list[tuple[tuple[int, float], Ints]]:
+def _group_by_system(plans: PlanTable, rows: _ExecutionRows, wide: int) -> list[tuple[tuple[int, float], Ints]]:
     """Rows of executions that share a system: GPUs of a node, bandwidth between nodes. Of unequal nodes the smallest
     counts; a job on one node has the system's own."""
     keys = [
@@ -131,8 +132,8 @@ def _groups(plans: PlanTable, rows: _Rows, wide: int) -> list[tuple[tuple[int, f
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Executions that stand for plans, several for each: `plan` is whose, the least demanding one of a plan last."""
+class _ExecutionRows:
+    """Executions that represent plans, several for each: `plan` is whose, the least demanding one of a plan last."""
 
     card: ModelCard
     plans: PlanTable
@@ -141,7 +142,7 @@ class _Rows:
     recompute: Sequence[str]
 
     @classmethod
-    def of(cls, card: ModelCard, plans: PlanTable, variant: PhysicalVariant) -> _Rows:
+    def of(cls, card: ModelCard, plans: PlanTable, variant: PhysicalVariant) -> _ExecutionRows:
         recompute = card.recompute if variant.recompute is None else variant.recompute
         count = card.microbatches if variant.microbatches is None else variant.microbatches
         sizes = [2**power for power in range(MICROBATCH.bit_length() - 1, -1, -1)]
@@ -197,15 +198,15 @@ class _Rows:
         )
 
 
-def _chosen(
-    card: ModelCard, plans: PlanTable, rows: _Rows, found: pd.DataFrame, reasons: list[str], slowdown: float
+def _choose_fastest(
+    card: ModelCard, plans: PlanTable, rows: _ExecutionRows, found: pd.DataFrame, reasons: list[str], slowdown: float
 ) -> PlanFigures:
-    """The fastest execution of every plan."""
+    """Returns the fastest execution of every plan."""
     count = len(plans)
     parts = {name: np.full(count, np.nan) for name in IterationTerms.__dataclass_fields__}
     memory, choices = np.full(count, np.nan), [""] * count
     if len(found):
-        terms = _terms(card, plans, rows.plan[found["row"].to_numpy(np.int64)], found, slowdown)
+        terms = _iteration_terms(card, plans, rows.plan[found["row"].to_numpy(np.int64)], found, slowdown)
         runs = (found["status"] == "ok").to_numpy()
         total = np.where(runs, terms.iteration, np.inf)
         plan = rows.plan[found["row"].to_numpy(np.int64)]
@@ -216,7 +217,7 @@ def _chosen(
         for at in firsts:
             mine = int(plan[at])
             if not np.isfinite(total[at]):
-                reasons[mine] = reasons[mine] or _clause(str(told[mine]))
+                reasons[mine] = reasons[mine] or _as_clause(str(told[mine]))
                 continue
             for name, values in parts.items():
                 values[mine] = getattr(terms, name)[at]
@@ -227,8 +228,10 @@ def _chosen(
     return PlanFigures(made, made.iteration, tuple(reasons), memory, tuple(choices))
 
 
-def _terms(card: ModelCard, plans: PlanTable, plan: Ints, found: pd.DataFrame, slowdown: float) -> IterationTerms:
-    """Parts of the iteration of executions [ms]."""
+def _iteration_terms(
+    card: ModelCard, plans: PlanTable, plan: Ints, found: pd.DataFrame, slowdown: float
+) -> IterationTerms:
+    """Returns the parts of the iteration of executions [ms]."""
 
     def ms(*names: str) -> Floats:
         return np.asarray(1e3 * slowdown * found[list(names)].to_numpy(np.float64).sum(axis=1), np.float64)
@@ -250,7 +253,7 @@ def _terms(card: ModelCard, plans: PlanTable, plan: Ints, found: pd.DataFrame, s
     )
 
 
-def _clause(sentence: str) -> str:
-    """A sentence as part of another."""
+def _as_clause(sentence: str) -> str:
+    """Returns a sentence as part of another."""
     text = sentence.rstrip(".")
     return text[:1].lower() + text[1:] if text else "the cost model knows no such execution"

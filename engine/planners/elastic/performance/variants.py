@@ -1,4 +1,4 @@
-"""The named variants of the performance model: what each says of every plan at once."""
+"""The named variants of the performance model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Variant(Protocol):
 
     @property
     def restricted(self) -> bool:
-        """Returns whether it needs the card's table to tell what may run."""
+        """Returns whether it needs the card's table of feasible plans."""
 
     def node_size(self, card: ModelCard) -> int | None:
         """Returns the GPUs of a node where nothing else is said, None for a variant that needs no nodes.
@@ -48,7 +48,7 @@ class Variant(Protocol):
         """
 
     def figures(self, card: ModelCard, plans: PlanTable) -> PlanFigures:
-        """Returns what it says of plans.
+        """Returns figures of plans.
 
         Args:
             card: of the model.
@@ -127,7 +127,7 @@ VARIANTS: Final[dict[str, Variant]] = {each.name: each for each in (ARTIFACT, PH
 
 
 def variant_of(variant: str | Variant) -> Variant:
-    """Returns the variant of a name, or the one that is given.
+    """Returns the variant of a name, or the given variant.
 
     Args:
         variant: a name of `VARIANTS`, or a variant of one's own.

@@ -1,4 +1,4 @@
-"""What a job does with any number of GPUs of a node: predictions, and the basis on which splits are compared."""
+"""Throughput of a job on any number of GPUs of a node: predictions, and the basis on which splits are compared."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def job_curves(job: Job, gpus: int, basis: str, cpu_threads: int, model: Variant
         cpu_threads: per GPU.
         model: variant of the performance model.
 
-    Raises `engine.planners.contract.PlanError` where measurements are asked for and there are none.
+    Raises `engine.planners.contract.PlanError` where measurements are requested but missing.
     """
     if job.rates or job.card is None:
         rates = np.full(gpus + 1, np.nan)
         rates[1 : 1 + len(job.rates[:gpus])] = job.rates[:gpus]
         plans = ["", *job.plans[:gpus], *([""] * gpus)][: gpus + 1]
-        return JobCurves(job, rates, plans, _kept(rates), rates, plans, ())
+        return JobCurves(job, rates, plans, _kept_counts(rates), rates, plans, ())
     card = job.card
     size = model.node_size(card) or gpus
     limits = [Limits(placements_filling(number_, size), cpu_threads) for number_ in range(1, gpus + 1)]
@@ -60,7 +60,7 @@ def job_curves(job: Job, gpus: int, basis: str, cpu_threads: int, model: Variant
     predicted = np.append(np.nan, alone.throughput)
     names = ["", *alone.names()]
     entries = [
-        (sum(gpus_on_nodes(placement)), _entry(card, placement))
+        (sum(gpus_on_nodes(placement)), _plan_on_placement(card, placement))
         for placements in card.placements_of_gpus.values()
         for placement in placements
         if len(gpus_on_nodes(placement)) == 1
@@ -74,16 +74,16 @@ def job_curves(job: Job, gpus: int, basis: str, cpu_threads: int, model: Variant
         best = [fastest.get(count, ("", np.nan)) for count in range(1, gpus + 1)]
         rates = np.array([np.nan, *(card.global_batch / seconds for _, seconds in best)])
         plans = ["", *(plan for plan, _ in best)]
-    return JobCurves(job, predicted, names, _kept(predicted), rates, plans, entries)
+    return JobCurves(job, predicted, names, _kept_counts(predicted), rates, plans, entries)
 
 
-def _entry(card: ModelCard, placement: str) -> str:
-    """The plan that the card's table takes on a placement, empty where it tells none."""
+def _plan_on_placement(card: ModelCard, placement: str) -> str:
+    """Returns the plan of the card's table for a placement, or an empty text."""
     plan = card.plan_of_placement.get(placement, "")
     return parse_plan(plan, sum(gpus_on_nodes(placement))).text if plan else ""
 
 
-def _kept(rates: Floats) -> list[int]:
+def _kept_counts(rates: Floats) -> list[int]:
     return [0, *(int(at) + 1 for at in kept_smaller(rates[1:]))]
 
 
@@ -98,8 +98,8 @@ def alone(curves: JobCurves) -> float:
 
 
 def curve_table(curves: JobCurves) -> pd.DataFrame:
-    """Returns the curves as one row per number of GPUs, from 0: `predicted` and `predicted_plan`, what the scheduler
-    counts with, and `throughput`, `plan` and `normalised` on the basis that was asked for.
+    """Returns the curves as one row per number of GPUs, from 0: `predicted` and `predicted_plan`, the scheduler's view,
+    and `throughput`, `plan` and `normalised` on the requested basis.
 
     Args:
         curves: of one job.

@@ -25,7 +25,7 @@ MOST_JOBS: Final = 200
 
 @dataclass(frozen=True)
 class Job:
-    """A job: its model, what was measured of it, and what it was promised.
+    """A job: its model, measurements and guarantee.
 
     `guarantee` is a throughput that it must reach [samples/s], None for a best-effort job. `rates` may give a curve of
     one's own, throughput by GPUs from 1 on [samples/s], NaN where nothing runs; `plans` its plans, `batch` the samples
@@ -42,8 +42,8 @@ class Job:
 
 
 def jobs_of(given: Iterable[Job | Mapping[str, Any] | CardLike] | pd.DataFrame | str) -> tuple[Job, ...]:
-    """Returns jobs that are given as such, as model cards or their names, as documents or rows with `card`, `name`,
-    `measured` and `guarantee`, as a table, or as a CSV file with these columns.
+    """Returns jobs from jobs, model cards or their names, documents or rows with `card`, `name`, `measured` and
+    `guarantee`, a table, or a CSV file with these columns.
 
     A job measured by a trace of its card's name needs no `measured`.
 
@@ -73,13 +73,13 @@ def jobs_of(given: Iterable[Job | Mapping[str, Any] | CardLike] | pd.DataFrame |
         raise PlanError(f"There are 1 to {MOST_JOBS:,} jobs; {'more' if rows else 'none'} were given.")
     jobs: list[Job] = []
     for row in rows:
-        job = _job(row)
+        job = _job_of(row)
         same = sum(each.name == job.name or each.name.startswith(f"{job.name} (") for each in jobs)
         jobs.append(replace(job, name=f"{job.name} ({same + 1})") if same else job)
     return tuple(jobs)
 
 
-def _job(row: Any) -> Job:
+def _job_of(row: Any) -> Job:
     if isinstance(row, Job):
         return row
     asked = row if isinstance(row, Mapping) and "card" in row else {"card": row}

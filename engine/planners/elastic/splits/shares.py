@@ -27,12 +27,12 @@ BASES: Final = ("measured", "predicted")
 
 @dataclass(frozen=True)
 class Split:
-    """What each way of splitting gives each job.
+    """Share of each job under each way of splitting.
 
-    `table` has one row per way and job: `way` (`equal`, `greedy` or `exact`), `job`, `gpus`, `plan` that was chosen,
-    `planned`, the throughput on which the choice was made, and on the basis that was asked for `best_plan`,
-    `throughput` [samples/s], `iteration_s`, `normalised`, that over the throughput of the job alone on all GPUs, and
-    `kept`, whether a guarantee is kept. `notes` say where a way could not do what it should.
+    `table` has one row per way and job: `way` (`equal`, `greedy` or `exact`), `job`, `gpus`, the chosen `plan`,
+    `planned`, the throughput on which the choice was made, and on the requested basis `best_plan`, `throughput`
+    [samples/s], `iteration_s`, `normalised`, that over the throughput of the job alone on all GPUs, and `kept`, whether
+    a guarantee is kept. `notes` name the failures of a way.
     """
 
     table: pd.DataFrame
@@ -87,21 +87,22 @@ def split(
 ) -> Split:
     """Returns how jobs can share the GPUs of one node.
 
-    `equal` gives all as many, the last one what is left. `greedy` is the artifact's policy on one node: guaranteed
-    jobs first, then the one that gains least of its first GPU; a model with a table of placements takes the first entry
-    that is free, in the table's order, others all that is free, cut back to the least that reaches its throughput; then
-    what is left goes to who gains most, and models with a table take the largest entry that they can. `exact` is the
-    best of all splits by dynamic programming: the largest sum of normalised throughputs that keeps every guarantee.
+    `equal` gives all jobs the same number, the last one the rest. `greedy` is the artifact's policy on one node:
+    guaranteed jobs first, then the one that gains least of its first GPU; a model with a table of placements takes the
+    first entry that is free, in the table's order, others all free GPUs, reduced to the fewest that reach the same
+    throughput; then the rest goes to the job that gains most, and models with a table take the largest entry that fits.
+    `exact` is the best of all splits by dynamic programming: the largest sum of normalised throughputs that keeps every
+    guarantee.
 
     Args:
         jobs: see `jobs_of`.
         gpus: of the node.
-        basis: `measured`, the fastest measurement on as many GPUs, or `predicted`; measured where all jobs have
-            measurements and None.
+        basis: `measured`, the fastest measurement on as many GPUs, or `predicted`; where None, measured if all jobs
+            have measurements.
         cpu_threads: per GPU.
         variant: of the performance model.
 
-    Raises `engine.planners.contract.PlanError` where something is not understood, or no split keeps the guarantees.
+    Raises `engine.planners.contract.PlanError` for an invalid argument, or where no split keeps the guarantees.
     """
     found = jobs_of(jobs)
     number_ = checked_whole(gpus, "GPUs are", 1, MOST_GPUS)
@@ -118,7 +119,9 @@ def split(
         "greedy": greedy_split(curves, number_, notes),
         "exact": [(n, "") for n in best_split(curves, number_)],
     }
-    rows = [_row(way, each, *given) for way, all_ in ways.items() for each, given in zip(curves, all_, strict=True)]
+    rows = [
+        _share_row(way, each, *given) for way, all_ in ways.items() for each, given in zip(curves, all_, strict=True)
+    ]
     shown_curves = {each.job.name: curve_table(each) for each in curves}
     return Split(pd.DataFrame(rows), chosen, tuple(notes), shown_curves)
 
@@ -127,7 +130,7 @@ def _has_measurements(job: Job) -> bool:
     return job.measured is not None or bool(job.rates)
 
 
-def _row(way: str, curves: JobCurves, gpus: int, plan: str) -> dict[str, Any]:
+def _share_row(way: str, curves: JobCurves, gpus: int, plan: str) -> dict[str, Any]:
     used = gpus
     if way == "exact":
         rates = np.nan_to_num(curves.basis[: gpus + 1], nan=0.0)

@@ -17,7 +17,7 @@ SCHEDULER_NODE: Final = 8
 """GPUs that the artifact's scheduler gives a job of one node at most when it grows it."""
 
 SLACK: Final = 1.5
-"""By which the artifact's scheduler multiplies a prediction before it compares it with what was guaranteed."""
+"""Factor by which the artifact's scheduler multiplies a prediction before it compares it with a guarantee."""
 
 
 def greedy_split(curves: Sequence[JobCurves], gpus: int, notes: list[str]) -> list[tuple[int, str]]:
@@ -30,7 +30,7 @@ def greedy_split(curves: Sequence[JobCurves], gpus: int, notes: list[str]) -> li
 
     Source: artifact of Morphling/Rubick, `policy/morphling.py`: order by slope, placement of jobs, growth.
     """
-    base = [_baseline(each) for each in curves]
+    base = [_baseline_throughput(each) for each in curves]
 
     def slope(at: int) -> float:
         rate = curves[at].predicted[1]
@@ -40,13 +40,13 @@ def greedy_split(curves: Sequence[JobCurves], gpus: int, notes: list[str]) -> li
     taken: list[tuple[int, str]] = [(0, "")] * len(curves)
     free = gpus
     for at in order:
-        taken[at] = _first(curves[at], free)
+        taken[at] = _first_share(curves[at], free)
         free -= taken[at][0]
         if not taken[at][0]:
             ends = "" if curves[at].entries else "; the artifact ends there with an error"
             notes.append(f"The scheduler has no GPUs for {curves[at].job.name}{ends}.")
     if free:
-        free = _grown(curves, taken, free)
+        free = _grow_best_share(curves, taken, free)
     for at in order:
         own = taken[at][0]
         for count, plan in sorted(curves[at].entries, key=lambda entry: -entry[0]):
@@ -57,13 +57,13 @@ def greedy_split(curves: Sequence[JobCurves], gpus: int, notes: list[str]) -> li
     return taken
 
 
-def _baseline(curves: JobCurves) -> float:
+def _baseline_throughput(curves: JobCurves) -> float:
     card = curves.job.card
-    # In figure 8 the artifact's scheduler is told 1 for every job; cards without a baseline follow it.
+    # For figure 8 the artifact's scheduler gets 1 for every job; cards without a baseline do the same.
     return 1.0 if card is None or not card.baseline_throughput else card.baseline_throughput
 
 
-def _first(curves: JobCurves, free: int) -> tuple[int, str]:
+def _first_share(curves: JobCurves, free: int) -> tuple[int, str]:
     if curves.entries:
         return next(((count, plan) for count, plan in curves.entries if count <= free), (0, ""))
     count = max(curves.kept[free], 0)
@@ -73,15 +73,15 @@ def _first(curves: JobCurves, free: int) -> tuple[int, str]:
     return (count, curves.predicted_plans[count]) if count else (0, "")
 
 
-def _grown(curves: Sequence[JobCurves], taken: list[tuple[int, str]], free: int) -> int:
-    """Gives what is left to who gains most of it, if it is a job without a table; returns what is left then."""
+def _grow_best_share(curves: Sequence[JobCurves], taken: list[tuple[int, str]], free: int) -> int:
+    """Give the remaining GPUs to the job that gains most, if it has no table; returns the number of GPUs still free."""
     gains = {}
     for at, each in enumerate(curves):
         own = taken[at][0]
         more = min(own + free, max(SCHEDULER_NODE, own), len(each.predicted) - 1)
         if own:
             kept = [each.predicted[max(each.kept[count], 0)] for count in (own, more)]
-            gains[at] = abs(float(kept[1] - kept[0])) / _baseline(each)
+            gains[at] = abs(float(kept[1] - kept[0])) / _baseline_throughput(each)
     if not gains:
         return free
     best = max(gains, key=lambda at: gains[at])
@@ -106,7 +106,7 @@ def best_split(curves: Sequence[JobCurves], gpus: int) -> list[int]:
     best = np.zeros(gpus + 1)
     choices: list[list[int]] = []
     for each in curves:
-        value = _values(each)
+        value = _share_values(each)
         grown = np.full(gpus + 1, -np.inf)
         chosen = [0] * (gpus + 1)
         for total in range(gpus + 1):
@@ -117,7 +117,7 @@ def best_split(curves: Sequence[JobCurves], gpus: int) -> list[int]:
         choices.append(chosen)
     if not np.isfinite(best[gpus]):
         promised = ", ".join(each.job.name for each in curves if each.job.guarantee is not None)
-        raise PlanError(f"No split of {gpus} GPUs keeps the guarantees of {promised}{_beyond(curves)}.")
+        raise PlanError(f"No split of {gpus} GPUs keeps the guarantees of {promised}{_explain_unreachable(curves)}.")
     left, found = gpus, []
     for chosen in reversed(choices):
         found.append(chosen[left])
@@ -125,7 +125,7 @@ def best_split(curves: Sequence[JobCurves], gpus: int) -> list[int]:
     return found[::-1]
 
 
-def _values(curves: JobCurves) -> Floats:
+def _share_values(curves: JobCurves) -> Floats:
     """Normalised throughput by GPUs, minus infinity where a guarantee is not kept."""
     rates = np.nan_to_num(curves.basis, nan=0.0)
     # A job may leave GPUs idle that it cannot use.
@@ -135,8 +135,8 @@ def _values(curves: JobCurves) -> Floats:
     return np.asarray(value, np.float64)
 
 
-def _beyond(curves: Sequence[JobCurves]) -> str:
-    """Says which job cannot keep its guarantee even alone, if one cannot."""
+def _explain_unreachable(curves: Sequence[JobCurves]) -> str:
+    """Explains which job cannot keep its guarantee even alone on the node; empty if all can."""
     for each in curves:
         most = float(np.nan_to_num(each.basis, nan=0.0).max())
         if each.job.guarantee is not None and most < each.job.guarantee:

@@ -1,2 +1,2 @@
-"""What strategies cost: states of tensors and what collectives of them move, strategies on a mesh, the accounts of a
-layer, and what their kernels take."""
+"""Costs of strategies: states of tensors, volumes of collectives, strategies on a mesh, accounts of layers, and
+kernels."""

@@ -1,4 +1,4 @@
-"""The factors of a layer: which tensors its blocks convert, add up, keep, and what their kernels take."""
+"""The factors of a layer: tensors that its blocks convert, add up and store, and seconds of their kernels."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def accounted(
         blocks: its ParallelBlocks.
         options: the strategies of each.
         mesh: that shares it.
-        widths: of elements and parameters, and what is kept and split.
+        widths: bytes of elements and parameters, stored tensors and sharding.
         first: whether nothing is before it, so that its input needs no gradient.
     """
-    made = _Layer(graph, tuple(blocks), tuple(options), mesh, widths, first, done_again(mesh, widths))
+    made = _LayerAccounts(graph, tuple(blocks), tuple(options), mesh, widths, first, done_again(mesh, widths))
     return made.factors()
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _LayerAccounts:
     graph: LayerGraph
     blocks: tuple[ParallelBlock, ...]
     options: tuple[BlockOptions, ...]
@@ -78,11 +78,11 @@ class _Layer:
         step = Account(self.mesh.shape)  # what is done once, and not for every microbatch
         for at, option in enumerate(self.options):
             weights = self._bytes([each.weight for each in self._weighted(at)])
-            _gradients(account if self.widths.fsdp else step, at, option, weights, self.mesh, self.widths)
+            _add_gradient_traffic(account if self.widths.fsdp else step, at, option, weights, self.mesh, self.widths)
             again = self._repeated(at)
             keys = [each for each in self._weighted(at) if each.name in ("k", "v")]
             more = self._bytes([each.weight for each in keys]) * again
-            _parameters(account, at, option, (weights + more) / self.widths.element, self.widths)
+            _add_parameter_memory(account, at, option, (weights + more) / self.widths.element, self.widths)
             if keys:
                 split = account.parts(np.ones_like(option.ids, bool))
                 account.hold((at,), self._bytes([each.out for each in keys]) * again / split, needed=True)
@@ -102,23 +102,23 @@ class _Layer:
         return [*account.factors, *step.factors]
 
     def _ends(self, account: Account) -> None:
-        """Memory of what a model has once: embedding and head, logits, and the cost model's reserve.
+        """Memory that a model needs once: embedding and head, logits, and the cost model's reserve.
 
         Both matrices are split or whole as the weights of the first block are: by words where these are split, on every
         device where it splits tokens. Either way a device has an equal part of the logits.
         """
         option = self.options[0]
-        _parameters(account, 0, option, np.asarray(float(self.graph.vocabulary)), self.widths)
+        _add_parameter_memory(account, 0, option, np.asarray(float(self.graph.vocabulary)), self.widths)
         if (kernels := self.mesh.kernels) is not None:
             logits = kernels.logit_bytes * self.graph.logits / float(np.prod(self.mesh.shape))
             account.hold((0,), np.full(len(option.ids), kernels.reserve + logits))
 
     def _inputs(self, account: Account, at: int) -> None:
-        """What a block reads: brought forward twice, its gradient back once, and kept.
+        """Adds the input of a block: converted in both forward passes, its gradient once, and stored.
 
-        Under sequence parallelism it is kept as its devices' parts. What it then takes to gather it again is hidden
-        behind the gradient of the input (Korthikanti et al. 2022, section 4.2.2), so that it counts once. Where the
-        forward pass is done again, what is brought forward then serves the gradients of weights, too.
+        Under sequence parallelism each device stores its part. Gathering it again is hidden behind the gradient of the
+        input (Korthikanti et al. 2022, section 4.2.2), so that it counts once. Where the forward pass is repeated, that
+        conversion also serves the gradients of weights.
         """
         option, scattered = self.options[at], self.widths.sequence
         for size, source in self._reads(at):
@@ -134,7 +134,8 @@ class _Layer:
             account.convert(keys, wants, states, size)
 
     def _results(self, account: Account, at: int) -> None:
-        """What a block gives: added up where rows are split, and what an activation function keeps of it."""
+        """Adds the result of a block: its reduction where rows are split, and the input that an activation function
+        stores."""
         option, scattered = self.options[at], self.widths.sequence
         weighted = self._weighted(at)
         last = [each for each in weighted if each.name in self.graph.joined]
@@ -158,25 +159,25 @@ class _Layer:
         """The hidden tensors of two products in one block: added up where rows of the first are split."""
         option = self.options[at]
         rows = option.uses(ROWS)
-        hidden, read = self._bytes([each.out for each in ahead]), self._bytes([_activation(last)])
+        hidden, read = self._bytes([each.out for each in ahead]), self._bytes([_activation_operand(last)])
         for size, count in ((hidden, 1.0 + self.again.tensor), (read, 1.0)):
             account.reduce((at,), rows, ~rows, size, count=count)
         account.keep((at,), ~rows, hidden + read)
 
     def _experts(self, account: Account, at: int) -> None:
-        """What tokens take on their way to the experts and back.
+        """Adds the traffic of tokens on their way to the experts and back.
 
-        What is converted for an expert is kept for its gradients, so that it counts once forward and once back: a split
-        of the experts has four all-to-alls of all places. Where masks choose, both products with them are split by
-        groups. Where tokens are sorted and no axis splits the experts, tokens are gathered before they are copied to
-        their places, and places are weighed before they are added up. A sorted token goes once to each device that has
+        A conversion for an expert is stored for its gradients, so that it counts once forward and once back: a split of
+        the experts has four all-to-alls of all places. Where masks choose, both products with them are split by groups.
+        Where tokens are sorted and no axis splits the experts, tokens are gathered before they are copied to their
+        places, and places are weighed before they are added up. A sorted token goes once to each device that has
         experts for it: of n devices k draws reach n (1 - (1 - 1/n)^k), as the calibrated cost model has it.
         """
         option, scattered = self.options[at], self.widths.sequence
         weighted = self._weighted(at)
         ahead, last = weighted[:-1], weighted[-1]
         twice = 1.0 + self.again.experts
-        sent, back = self._bytes([_activation(ahead[0])]), self._bytes([last.out])
+        sent, back = self._bytes([_activation_operand(ahead[0])]), self._bytes([last.out])
         stream = self._stream
         inside, tokens = option.wants, np.full_like(option.wants, TOKENS)
         for size, there, home in ((sent, twice, 1.0), (back, 1.0, twice)):
@@ -213,7 +214,7 @@ class _Layer:
         return np.asarray(devices * (1.0 - (1.0 - 1.0 / devices) ** self.graph.visits))
 
     def _residual(self, account: Account) -> None:
-        """What is added to the residual stream, and norms."""
+        """Adds the additions to the residual stream, and norms."""
         stream, out = self._stream, self._out
         giver = next((at for at, each in enumerate(self.options) if each.experts), len(self.options) - 1)
         behind = self.options[giver].behind
@@ -248,7 +249,7 @@ class _Layer:
                 account.spend((source,), norm_seconds(self.mesh, here, self.again))
 
     def _repeated(self, at: int) -> Floats:
-        """How often more each head of keys and values is there than once, for every strategy of a block."""
+        """Returns the number of copies of each key and value head beyond the first, for every strategy of a block."""
         columns = self.options[at].uses(COLUMNS)
         devices = np.prod(np.where(columns, np.array(self.mesh.shape), 1), axis=-1)
         return np.array([float(max(repeated_heads(self.graph.sizes, int(each)) - 1, 0)) for each in devices])
@@ -274,7 +275,7 @@ class _Layer:
         return [each.contraction for each in self.blocks[at].members if each.contraction.weight is not None]
 
     def _reads(self, at: int) -> list[tuple[float, int]]:
-        """What a block reads from elsewhere: bytes, and the block that makes it."""
+        """Returns the tensors that a block reads from others: bytes, and the block that makes each."""
         found: dict[tuple[str, int], float] = {}
         for each in self._weighted(at):
             if each.name in self.graph.joined:
@@ -288,7 +289,7 @@ class _Layer:
         return [(size, source) for (_, source), size in found.items()]
 
     def _states(self, source: int, at: int) -> tuple[Ints, tuple[int, int]]:
-        """The states of what a block reads, with axes for source and block."""
+        """The states of a block's inputs, with axes for source and block."""
         if source != BEFORE:
             return self.options[source].gives[:, None], (source, at)
         states = all_states(len(self.mesh.shape))
@@ -298,12 +299,14 @@ class _Layer:
         return sum(each.elements(self.graph.sizes) for each in operands if each is not None) * self.widths.element
 
 
-def _activation(contraction: Contraction) -> Operand:
-    """The tensor of a product that is no weight."""
+def _activation_operand(contraction: Contraction) -> Operand:
+    """Returns the operand of a product that is not a weight."""
     return contraction.right if contraction.left.weight else contraction.left
 
 
-def _gradients(account: Account, at: int, option: BlockOptions, size: float, mesh: Mesh, widths: Widths) -> None:
+def _add_gradient_traffic(
+    account: Account, at: int, option: BlockOptions, size: float, mesh: Mesh, widths: Widths
+) -> None:
     """All-reduce of the gradients of weights that an axis does not split; with FSDP a reduce-scatter, and an all-gather
     of the weights before each pass, for every microbatch.
 
@@ -322,7 +325,7 @@ def _gradients(account: Account, at: int, option: BlockOptions, size: float, mes
         account.gather((at,), tokens, ~tokens, size)
 
 
-def _parameters(account: Account, at: int, option: BlockOptions, number: Floats, widths: Widths) -> None:
+def _add_parameter_memory(account: Account, at: int, option: BlockOptions, number: Floats, widths: Widths) -> None:
     """Memory of parameters that are split over the devices, or whole on each.
 
     Gradients that ZeRO adds up over microbatches are whole on each device until they are exchanged.

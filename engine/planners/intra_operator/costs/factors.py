@@ -1,13 +1,13 @@
-"""What collectives of strategies move, as tables over the few choices that each depends on.
+"""Volumes of the collectives of strategies, as tables over the few choices that each depends on.
 
 A tensor is, along every mesh axis, replicated, split by tokens, split by its last dimension, or, inside experts, by
 expert. The last axis of states and volumes is the mesh axis, the outer one first.
 
 On one mesh axis an all-reduce of b bytes moves 2 (n-1)/n b, an all-gather or a reduce-scatter half of that, an
-all-to-all a quarter (Alpa: half an all-gather). On two, what an axis moves is divided by the devices of the other one
-where that splits the tensor as well. What both axes have to add up is scattered inside, added up outside and gathered
-inside; what both have to gather comes over the outer axis first. Where both split one dimension, they cut it in the
-order that suits.
+all-to-all a quarter (Alpa: half an all-gather). On two, the volume of an axis is divided by the devices of the other
+one where that splits the tensor as well. A sum over both axes is scattered inside, added up outside and gathered
+inside; a gather over both axes uses the outer axis first. Where both split one dimension, they cut it in the order that
+suits.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ BEFORE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What depends on the strategies of some blocks: axes of the arrays are those blocks, in `keys`, then mesh axis and
-    collective for volumes [bytes] and counts; seconds of kernels [s], memory, and what of it is there only while the
-    layer is at work [bytes] have the blocks only."""
+    """Costs that depend on the strategies of some blocks: axes of the arrays are those blocks, in `keys`, then mesh
+    axis and collective for volumes [bytes] and counts; seconds of kernels [s], memory, and the share of it in use only
+    while the layer is at work [bytes] have the blocks only."""
 
     keys: tuple[int, ...]
     volumes: Floats | None = None
@@ -53,7 +53,7 @@ class Account:
     Args:
         shape: devices along every mesh axis, the outer one first.
         times: how often everything but memory is done in a step.
-        forgets: whether what is kept is there only while the layer is at work, because it is computed again.
+        forgets: whether stored tensors exist only while the layer is at work, because they are computed again.
     """
 
     def __init__(self, shape: Sequence[int], times: float = 1.0, *, forgets: bool = False) -> None:
@@ -65,7 +65,7 @@ class Account:
     def convert(
         self, keys: tuple[int, ...], source: Ints, target: Ints, size: Floats | float, count: float = 1.0
     ) -> None:
-        """Adds what it takes to bring a tensor from one state to another.
+        """Adds the collectives that bring a tensor from one state to another.
 
         Args:
             keys: the blocks that the axes of both states belong to, which broadcast.
@@ -101,7 +101,7 @@ class Account:
         count: float = 1.0,
         scattered: Flags | bool = False,
     ) -> None:
-        """Adds what it takes to add up a tensor whose parts are on all devices of an axis.
+        """Adds the collectives that add up a tensor whose parts are on all devices of an axis.
 
         Args:
             keys: the blocks that the axes belong to.
@@ -126,7 +126,7 @@ class Account:
         self._add(keys, volumes, counts)
 
     def gather(self, keys: tuple[int, ...], apart: Flags, split: Flags, size: float, count: float = 1.0) -> None:
-        """Adds what it takes to gather a tensor that devices of an axis have parts of.
+        """Adds the collectives that gather a tensor from the parts on the devices of an axis.
 
         Args:
             keys: the blocks that the axes belong to.

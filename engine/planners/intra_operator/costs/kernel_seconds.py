@@ -1,4 +1,4 @@
-"""What the kernels of a block take on one device, by the calibrated rates of a system, for every strategy."""
+"""Seconds of the kernels of a block on one device, by the calibrated rates of a system, for every strategy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def norm_seconds(mesh: Mesh, elements: Floats, again: Again) -> Floats:
     Args:
         mesh: with a system.
         elements: of the residual stream on a device [elements].
-        again: what of the forward pass is done again.
+        again: repeated shares of the forward pass.
     """
     kernels = mesh.kernels
     if kernels is None:
@@ -39,23 +39,24 @@ def block_seconds(
 ) -> Floats:
     """Returns the seconds of the kernels of a block, forward and backward, for every strategy [s].
 
-    Products of weights with the same tensor are one kernel; fused attention is that of the calibrated model.
+    Products of weights with the same tensor are one kernel; fused attention comes from the calibrated model.
 
     Args:
         graph: of the layer.
         block: whose kernels they are.
         option: its strategies.
         mesh: with a system.
-        again: what of the forward pass is done again.
+        again: repeated shares of the forward pass.
         first: whether the input of the layer needs no gradient.
     """
     kernels = mesh.kernels
     if kernels is None:
         return np.zeros(len(option.ids))
-    return np.array([_seconds(graph, block, row, mesh.shape, kernels, again, first) for row in option.ids.tolist()])
+    rows = option.ids.tolist()
+    return np.array([_kernel_seconds(graph, block, row, mesh.shape, kernels, again, first) for row in rows])
 
 
-def _seconds(
+def _kernel_seconds(
     graph: LayerGraph,
     block: ParallelBlock,
     row: Sequence[int],
@@ -70,17 +71,17 @@ def _seconds(
     acted |= {"up"} if option_is_masked(block) else set()
     gates = [each for each in block.contractions if each in acted]
     for member in block.members:
-        sizes = _local(graph.sizes, member, row, shape)
+        sizes = _local_sizes(graph.sizes, member, row, shape)
         each = member.contraction
         if each.name in ("qk", "av"):
             if each.name == "qk":
-                found += _attention(graph, sizes, kernels, again)
+                found += _attention_seconds(graph, sizes, kernels, again)
             continue
         spare = first and graph.reads.get(each.name) == ""
         products = together.setdefault((each.left.name, spare), [])
-        products.append(_shape(each, sizes))
+        products.append(_product_shape(each, sizes))
         if each.name in acted and each.name == gates[-1]:
-            results = math.prod(_sizes(each.out.dims, sizes))
+            results = math.prod(_dim_sizes(each.out.dims, sizes))
             ahead, back = kernels.activation(results, gated=len(gates) > 1)
             found += float((1.0 + again.elementwise) * ahead + back)
     for (_, spare), products in together.items():
@@ -99,7 +100,7 @@ def option_is_masked(block: ParallelBlock) -> bool:
     return "up" in block.contractions
 
 
-def _attention(graph: LayerGraph, sizes: Mapping[str, float], kernels: KernelTimes, again: Again) -> float:
+def _attention_seconds(graph: LayerGraph, sizes: Mapping[str, float], kernels: KernelTimes, again: Again) -> float:
     heads = sizes["a"] * sizes.get("r", 1)
     ahead, back = kernels.attention(
         sizes["b"], heads, int(graph.sizes["s"]), int(graph.sizes["d"]),
@@ -108,7 +109,7 @@ def _attention(graph: LayerGraph, sizes: Mapping[str, float], kernels: KernelTim
     return float((1.0 + again.attention) * ahead + back)
 
 
-def _local(
+def _local_sizes(
     sizes: Mapping[str, int], member: Member, row: Sequence[int], shape: Sequence[int]
 ) -> dict[str, float]:
     """Sizes of all labels on one device."""
@@ -121,12 +122,12 @@ def _local(
     return found
 
 
-def _shape(contraction: Contraction, sizes: Mapping[str, float]) -> tuple[float, float, float, float]:
+def _product_shape(contraction: Contraction, sizes: Mapping[str, float]) -> tuple[float, float, float, float]:
     """Rows, columns, inner dimension and number of the products of a contraction on one device."""
     parts = (contraction.rows, contraction.columns, contraction.contracted, contraction.batch)
-    m, n, k, count = (math.prod(_sizes(dims, sizes)) for dims in parts)
+    m, n, k, count = (math.prod(_dim_sizes(dims, sizes)) for dims in parts)
     return m, n, k, count
 
 
-def _sizes(dims: Sequence[Dim], sizes: Mapping[str, float]) -> list[float]:
+def _dim_sizes(dims: Sequence[Dim], sizes: Mapping[str, float]) -> list[float]:
     return [sizes[label] for dim in dims for label in dim]

@@ -40,7 +40,7 @@ class Widths:
     are split over the axis where the weight is not (ZeRO), which changes no volume; whether scores are kept, which
     fused attention computes again; whether weights are split there too and gathered in both passes (FSDP, ZeRO stage
     3); whether what rows add up is split by tokens (sequence parallelism); bytes of an element of a gradient that is
-    added up, 0 for those of any element; what the backward pass computes again, one of
+    added up, 0 for the bytes of any element; the recomputation of the backward pass, one of
     `engine.planners.intra_operator.costs.recomputation.RECOMPUTES`; microbatches of a step, whose gradients are added
     up before they are exchanged."""
 
@@ -87,7 +87,7 @@ def block_options(
     Args:
         block: of a layer.
         shape: devices along every mesh axis, the outer one first.
-        widths: for what is split.
+        widths: for the sharding.
         joined: contractions that end a block of two products, whose columns are the rows of the second.
     """
     ids = np.array(list(product(range(block.space), repeat=len(shape))), np.int64)
@@ -98,7 +98,7 @@ def block_options(
     table = GIVES_ATTENTION if core else plain[[ROWS, SPLIT_TOKENS, COLUMNS]] if both else plain
     gives = table[ids]
     words = tuple(row[0] if len(row) == 1 else tuple(row) for row in ids.tolist())
-    reasons = tuple(_reason(block, row, shape) for row in ids.tolist())
+    reasons = tuple(_explain_indivisible(block, row, shape) for row in ids.tolist())
     behind = np.full_like(ids, TOKENS) if experts else gives
     return BlockOptions(ids, WANTS[ids], gives, behind, words, reasons, experts, both)
 
@@ -117,8 +117,8 @@ def repeated_heads(sizes: Mapping[str, int], devices: int) -> int:
     return devices // heads if whole else 0
 
 
-def _reason(block: ParallelBlock, row: Sequence[int], shape: Sequence[int]) -> str:
-    """Why a strategy cannot be: something that it splits is no multiple of the devices."""
+def _explain_indivisible(block: ParallelBlock, row: Sequence[int], shape: Sequence[int]) -> str:
+    """Returns why a strategy is impossible: a dimension that it splits is no multiple of the devices."""
     for member in block.members:
         parts: dict[str, int] = {}
         for number, devices in zip(row, shape, strict=True):

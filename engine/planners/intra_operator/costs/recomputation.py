@@ -1,6 +1,6 @@
-"""What the backward pass computes again, as shares of a layer's forward pass.
+"""Recomputation in the backward pass, as shares of a layer's forward pass.
 
-On a system the shares are those of the calibrated cost model; elsewhere full recomputation repeats all of the forward
+On a system the shares come from the calibrated cost model; elsewhere full recomputation repeats all of the forward
 pass, selective recomputation attention alone, whose scores are then not kept (Korthikanti et al. 2022), as in Alpa's
 count of operations with rematerialisation, 96 per weight and token instead of 72.
 """

@@ -1,8 +1,9 @@
-"""Measured points beside predicted ones, and bandwidths and matrix rate fitted to them.
+"""Comparison of measured and predicted points, and bandwidths and matrix rate fitted to them.
 
-Of a point the seconds of computation are operations / (devices x rate), those of collectives the sum over kinds of
-volume / bandwidth; where only the whole step was measured, both together. The unknowns 1 / rate and 1 / bandwidth enter
-linearly, so that the best ones that are not negative come from linear least squares over every set of them.
+The seconds of computation of a point are operations / (devices x rate), the seconds of its collectives the sum over
+kinds of volume / bandwidth; where only the whole step was measured, both together. The unknowns 1 / rate and 1 /
+bandwidth enter linearly, so that the best ones that are not negative come from linear least squares over every set of
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ PREDICTED: Final = ("seconds", "compute_seconds", "communication_seconds", "volu
 @dataclass(frozen=True)
 class FittedRates:
     """Rates that fit measured points best: of a device's products [FLOP/s], of a ring and of an all-to-all [bytes/s],
-    None where the points do not tell; `points` are those that were fitted, and `notes` what has to be known."""
+    None where the points do not determine one; `points` are the fitted points, and `notes` caveats."""
 
     matrix_rate: float | None
     bandwidth: float | None
@@ -42,7 +43,7 @@ class FittedRates:
     notes: tuple[str, ...]
 
     def mesh(self, mesh: Mesh | Mapping[str, Any]) -> Mesh:
-        """Returns a mesh with the fitted rates in place of its own; what was not fitted stays, and so does the rest.
+        """Returns a mesh with the fitted rates in place of its own; everything else stays.
 
         Args:
             mesh: of one axis, or its document.
@@ -59,7 +60,8 @@ class _Steps:
         self.known: dict[tuple[Any, ...], tuple[list[LayerGraph], dict[str, LayerCosts]]] = {}
 
     def of(self, point: Mapping[str, Any], mesh: Mesh) -> tuple[Chosen, float] | None:
-        """What a point's step takes, and its operations on one device [FLOP]; None where its vector is not known."""
+        """Returns the costs of a point's step, and its operations on one device [FLOP]; None where its vector is not
+        known."""
         if point["vector"] is None:
             return None
         where = f"Line {point['line']}"
@@ -72,8 +74,8 @@ class _Steps:
         graphs, kinds = self.known[key]
         order = [each.name for each in graphs]
         if point["kind"] == "segment":
-            order = _segment(order, point, where)
-        vectors = _split(point["vector"], order, kinds, where)
+            order = _layers_of_segment(order, point, where)
+        vectors = _split_vector(point["vector"], order, kinds, where)
         try:
             found = step_of(kinds, order, mesh, vectors, widths)
         except PlanError as error:
@@ -94,7 +96,7 @@ class _Steps:
         return mesh if given is None or given != given else replace(mesh, devices=int(given))
 
 
-def _segment(order: Sequence[str], point: Mapping[str, Any], where: str) -> list[str]:
+def _layers_of_segment(order: Sequence[str], point: Mapping[str, Any], where: str) -> list[str]:
     kinds = list(dict.fromkeys(order))
     at = point["segment"]
     if at is None or at != at or not 0 <= int(at) < len(kinds):
@@ -102,8 +104,10 @@ def _segment(order: Sequence[str], point: Mapping[str, Any], where: str) -> list
     return [kinds[int(at)]]
 
 
-def _split(vector: Sequence[int], order: Sequence[str], kinds: Mapping[str, LayerCosts], where: str) -> list[Vector]:
-    """A printed vector as one for each layer: it has those of all layers, or those of all different ones."""
+def _split_vector(
+    vector: Sequence[int], order: Sequence[str], kinds: Mapping[str, LayerCosts], where: str
+) -> list[Vector]:
+    """Splits a printed vector into one for each layer: it lists all layers, or each different layer once."""
     blocks = {name: len(kinds[name].options) for name in order}
     different = list(dict.fromkeys(order))
     for names in (order, different):
@@ -127,13 +131,13 @@ def overlay(
     layers: int | None = None,
     **counted: Any,
 ) -> pd.DataFrame:
-    """Returns measured points with what is predicted of them.
+    """Returns measured points with their predictions.
 
     Args:
-        points: what `measured_points` returned.
-        mesh: of one axis, or its document; its devices are those of a point where that says how many.
-        model, batch, layers: of all points, in place of what they say.
-        counted: what `widths_of` takes.
+        points: from `measured_points`.
+        mesh: of one axis, or its document; a point's own number of devices replaces the mesh's.
+        model, batch, layers: of all points, in place of their own.
+        counted: arguments of `widths_of`.
 
     Returns:
         The points with predicted_seconds, predicted_compute_seconds, predicted_communication_seconds,
@@ -141,12 +145,12 @@ def overlay(
         where a point has no vector.
 
     Raises:
-        PlanError: a point does not say what it is of, or its vector is none of the model.
+        PlanError: a point does not name its model, or the model does not have its vector.
     """
     machine = _one_axis(mesh)
     steps = _Steps({"model": model, "batch": batch, "layers": layers}, counted)
     rows = []
-    for point in _records(points):
+    for point in _point_records(points):
         found = steps.of(point, steps.devices(point, machine))
         if found is None:
             rows.append({**{f"predicted_{name}": np.nan for name in PREDICTED}, "solution": "", "error": np.nan})
@@ -173,15 +177,15 @@ def fit_rates(
     """Returns the matrix rate and bandwidths that fit measured points best, by least squares of their seconds.
 
     Args:
-        points: what `measured_points` returned.
+        points: from `measured_points`.
         devices: of points that do not say how many.
-        model, batch, layers: of all points, in place of what they say.
+        model, batch, layers: of all points, in place of their own.
         published_volumes: whether collectives moved the volume that a point prints, over one bandwidth, and not the
             volumes that are counted here, over one for rings and one for all-to-alls.
-        counted: what `widths_of` takes.
+        counted: arguments of `widths_of`.
 
     Raises:
-        PlanError: a point does not say what it is of, or none tells a rate.
+        PlanError: a point does not name its model, or no point determines a rate.
     """
     steps = _Steps({"model": model, "batch": batch, "layers": layers}, counted)
     plain = mesh_of({"devices": devices or 1, "matrix_rate": 1.0, "bandwidth": 1.0})
@@ -189,7 +193,7 @@ def fit_rates(
     measured: list[float] = []
     notes: list[str] = []
     used: list[dict[str, Any]] = []
-    for point in _records(points):
+    for point in _point_records(points):
         if devices is None and (point["devices"] is None or point["devices"] != point["devices"]):
             raise PlanError(f"Line {point['line']} does not say on how many devices it ran; give devices.")
         found = steps.of(point, steps.devices(point, plain))
@@ -211,7 +215,7 @@ def fit_rates(
             used.append(dict(point))
     if not rows:
         raise PlanError("No measured point has a vector and seconds from which a rate could be told.")
-    values = _nonnegative(np.array(rows), np.array(measured))
+    values = _nonnegative_least_squares(np.array(rows), np.array(measured))
     rates = {name: float(1.0 / value) if value > 0 else None for name, value in zip(UNKNOWN, values, strict=True)}
     for name, value in rates.items():
         column = UNKNOWN.index(name)
@@ -222,8 +226,8 @@ def fit_rates(
     return FittedRates(**rates, points=pd.DataFrame(used), notes=tuple(notes))
 
 
-def _nonnegative(matrix: Floats, values: Floats) -> Floats:
-    """The least-squares solution among those that are not negative, by all sets of columns."""
+def _nonnegative_least_squares(matrix: Floats, values: Floats) -> Floats:
+    """Returns the nonnegative least-squares solution, by trying all sets of columns."""
     best, least = np.zeros(matrix.shape[1]), float((values**2).sum())
     columns = [at for at in range(matrix.shape[1]) if np.any(matrix[:, at] > 0)]
     scale = np.maximum(np.abs(matrix).max(axis=0), 1e-300)
@@ -247,6 +251,6 @@ def _one_axis(mesh: Mesh | Mapping[str, Any]) -> Mesh:
     return found
 
 
-def _records(points: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows with their own values; what pandas made of an absent one is None or not a number."""
+def _point_records(points: pd.DataFrame) -> list[dict[str, Any]]:
+    """Returns rows as dictionaries with their own values; pandas represents an absent one by None or NaN."""
     return [{str(name): value for name, value in row.items()} for row in points.to_dict("records")]

@@ -11,8 +11,8 @@ The forms of a log, anywhere in a line, so that what a logger puts before them d
     searched training cost: [0.29 0.29 0.29], memory_cost: 11.5
     TFLOP_COUNT: 59.37 / tflops: [203.3, 203.2, 202.9]
 
-Source: CFP (published README). Whatever else stands in a log is passed over; what has one of these forms and is wrong
-is an error that names the line and the field.
+Source: CFP (published README). Other lines of a log are ignored; an invalid line in one of these forms is an error that
+names the line and the field.
 """
 
 from __future__ import annotations
@@ -128,32 +128,32 @@ class _Log:
     def _line(self, number: int, line: str) -> None:
         where = f"{self.name}, line {number:,}"
         if found := TITLE.search(line):
-            self.title, self.space = _title(found, where), None
+            self.title, self.space = _parse_title(found, where), None
         elif found := SPACE.search(line):
-            self.space = _integers(found[1], f"{where}, search space", 1)
+            self.space = _parse_integers(found[1], f"{where}, search space", 1)
         elif found := SEGMENT.search(line):
-            vector = _integers(found[2], f"{where}, ParallelBlock Strategy")
+            vector = _parse_integers(found[2], f"{where}, ParallelBlock Strategy")
             self._check(vector, where)
             self._point(
-                number, "segment", segment=_whole(found[1], f"{where}, SegmentIdx"), vector=vector,
-                seconds=_number(found[3], f"{where}, avgcost", infinite=True),
-                memory=_number(found[4], f"{where}, mem_cost(GB)") * GIB,
+                number, "segment", segment=_parse_whole(found[1], f"{where}, SegmentIdx"), vector=vector,
+                seconds=_parse_number(found[3], f"{where}, avgcost", infinite=True),
+                memory=_parse_number(found[4], f"{where}, mem_cost(GB)") * GIB,
             )  # fmt: skip
         elif found := OVERHEAD.search(line):
             self.pending.setdefault("line", number)
-            self.pending[FIELD[found[1]]] = _number(found[2], f"{where}, {found[1]}")
+            self.pending[FIELD[found[1]]] = _parse_number(found[2], f"{where}, {found[1]}")
         elif found := ENUMERATED.search(line):
             self._enumerated(number, found[1], where)
         elif found := SOLUTION.search(line):
-            self._point(number, "searched", vector=_integers(found[1], f"{where}, solution"))
+            self._point(number, "searched", vector=_parse_integers(found[1], f"{where}, solution"))
         elif found := COST.search(line):
             self._cost(found[1], where, number)
         elif found := COUNT.search(line):
-            count = _number(found[1], f"{where}, TFLOP_COUNT")
+            count = _parse_number(found[1], f"{where}, TFLOP_COUNT")
             if self.points:
                 self.points[-1]["tflop"] = count
         elif (found := TIMES.match(line)) and self.title.get("system") == "Alpa":
-            self._point(number, "run", **_times(found[1], f"{where}, times"))
+            self._point(number, "run", **_parse_times(found[1], f"{where}, times"))
 
     def _check(self, vector: Sequence[int], where: str) -> None:
         if self.space is None:
@@ -169,17 +169,17 @@ class _Log:
         if found is None:
             raise PlanError(f"{where}: sval is followed by a vector, its times and the bytes of memory.")
         self.pending.pop("line", None)
-        values = {**self.pending, **_times(found[2], f"{where}, times")}
+        values = {**self.pending, **_parse_times(found[2], f"{where}, times")}
         self.pending = {}
-        vector = _integers(f"[{found[1]}]", f"{where}, sval")
-        self._point(number, "enumerated", vector=vector, memory=_number(found[3], f"{where}, memory"), **values)
+        vector = _parse_integers(f"[{found[1]}]", f"{where}, sval")
+        self._point(number, "enumerated", vector=vector, memory=_parse_number(found[3], f"{where}, memory"), **values)
 
     def _cost(self, rest: str, where: str, number: int) -> None:
         found = re.fullmatch(rf"\s*{LIST}\s*,\s*memory_cost:\s*(\S+)\s*", rest)
         if found is None:
             raise PlanError(f"{where}: a searched training cost is a list of times and a memory_cost.")
-        values = {**_times(found[1], f"{where}, training cost"),
-                  "memory": _number(found[2], f"{where}, memory_cost") * GIB}  # fmt: skip
+        values = {**_parse_times(found[1], f"{where}, training cost"),
+                  "memory": _parse_number(found[2], f"{where}, memory_cost") * GIB}  # fmt: skip
         if self.points and self.points[-1]["kind"] == "searched" and self.points[-1]["seconds"] is None:
             self.points[-1].update(values)
         else:
@@ -190,15 +190,16 @@ class _Log:
         self.points.append({**empty, "line": line, "kind": kind, "system": "CFP", **self.title, **values})
 
 
-def _title(found: re.Match[str], where: str) -> dict[str, Any]:
-    """What the line above a test says: family, configuration, batch, layers, devices."""
+def _parse_title(found: re.Match[str], where: str) -> dict[str, Any]:
+    """Returns the contents of the line above a test: family, configuration, batch, layers, devices."""
     pairs = dict(re.findall(r"(\w+):(\S+)", found[3]))
     family = FAMILIES.get(found[2].lower())
     config = pairs.get("config", "")
     model = None if family is None else "llama" if family == "llama" else f"{family} {config}"[:20].strip()
     names = {"batch": "batchsize", "layers": "layers", "devices": "devices"}
     counts = {
-        name: _whole(pairs[key], f"{where}, {key}", least=1) if key in pairs else None for name, key in names.items()
+        name: _parse_whole(pairs[key], f"{where}, {key}", least=1) if key in pairs else None
+        for name, key in names.items()
     }
     return {"system": "Alpa" if found[1] else "CFP", "model": model, **counts}
 
@@ -231,28 +232,28 @@ def _of_rows(rows: Sequence[Mapping[Any, Any]], name: str) -> list[dict[str, Any
             raise PlanError(f"{where}: kind {point['kind']!r} is none of segment, enumerated, searched, run.")
         for field in COUNTS:
             if row.get(field) not in (None, ""):
-                point[field] = _whole(row[field], f"{where}, {field}", least=0 if field == "segment" else 1)
+                point[field] = _parse_whole(row[field], f"{where}, {field}", least=0 if field == "segment" else 1)
         for field in NUMBERS:
-            if row.get(field) not in (None, "") and not _absent(row[field]):
-                point[field] = _number(row[field], f"{where}, {field}", infinite=field == "seconds")
-        if row["vector"] not in (None, "") and not _absent(row["vector"]):
-            point["vector"] = _integers(row["vector"], f"{where}, vector")
+            if row.get(field) not in (None, "") and not _is_absent(row[field]):
+                point[field] = _parse_number(row[field], f"{where}, {field}", infinite=field == "seconds")
+        if row["vector"] not in (None, "") and not _is_absent(row["vector"]):
+            point["vector"] = _parse_integers(row["vector"], f"{where}, vector")
         found.append(point)
     return found
 
 
-def _absent(value: object) -> bool:
+def _is_absent(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _times(text: str, where: str) -> dict[str, Any]:
-    times = tuple(_number(each, where, infinite=True) for each in re.split(r"[\s,]+", text.strip()) if each)
+def _parse_times(text: str, where: str) -> dict[str, Any]:
+    times = tuple(_parse_number(each, where, infinite=True) for each in re.split(r"[\s,]+", text.strip()) if each)
     if not times or len(times) > LONGEST:
         raise PlanError(f"{where}: there is no list of 1 to {LONGEST:,} times.")
     return {"times": times, "seconds": sum(times) / len(times)}
 
 
-def _integers(value: object, where: str, least: int = 0) -> tuple[int, ...]:
+def _parse_integers(value: object, where: str, least: int = 0) -> tuple[int, ...]:
     """A vector as a list, or as text such as "[0, 2, 0, 2]" or "0,2,0,2"."""
     parts: Sequence[object]
     if isinstance(value, (list, tuple)):
@@ -261,17 +262,17 @@ def _integers(value: object, where: str, least: int = 0) -> tuple[int, ...]:
         parts = re.split(r"[\s,;]+", str(value)[: 8 * LONGEST].strip().strip("[]()").strip())
     if not 1 <= len(parts) <= LONGEST or parts == [""]:
         raise PlanError(f"{where}: {str(value)[:40]!r} is no list of 1 to {LONGEST:,} strategies.")
-    return tuple(_whole(each, where, least=least) for each in parts)
+    return tuple(_parse_whole(each, where, least=least) for each in parts)
 
 
-def _whole(value: object, where: str, least: int = 0) -> int:
+def _parse_whole(value: object, where: str, least: int = 0) -> int:
     text = str(value).strip()
     if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}(\.0+)?", text) or int(float(text)) < least:
         raise PlanError(f"{where}: {text[:40]!r} is no whole number of {least} or more.")
     return int(float(text))
 
 
-def _number(value: object, where: str, *, infinite: bool = False) -> float:
+def _parse_number(value: object, where: str, *, infinite: bool = False) -> float:
     text = str(value).strip()
     try:
         number = math.nan if isinstance(value, bool) else float(text)

@@ -1,8 +1,8 @@
-"""What CFP published of its runs, and its communication volumes beside those that are counted here.
+"""Published results of CFP's runs, and its communication volumes compared with the counted ones.
 
-The volumes are of Alpa's cost model in CFP's branch. Those of three of four vectors are about 1.57 times what the
-specified state machine counts: its heuristics reshard more inside chains of elementwise operations. They are not
-reproduced, and both numbers are told.
+The volumes are of Alpa's cost model in CFP's branch. For three of four vectors they are about 1.57 times the count of
+the specified state machine: its heuristics reshard more inside chains of elementwise operations. They are not
+reproduced; both numbers are reported.
 
 Source: CFP (published README, github.com/huwf1220/ptp_parallel), performance test and communication volume test.
 """
@@ -46,7 +46,7 @@ def published_runs() -> pd.DataFrame:
 
 
 def published_volumes() -> pd.DataFrame:
-    """Returns the published volumes of gpt F (batch 16, two layers, four devices) beside those counted here.
+    """Returns the published volumes of gpt F (batch 16, two layers, four devices) and our counts.
 
     Returns:
         One row per vector: vector (of each layer), published_volume and counted_volume [bytes], ratio (counted over

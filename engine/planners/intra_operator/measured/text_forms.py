@@ -1,6 +1,6 @@
-"""Plans in the text forms that CFP prints, so that whatever reads its logs reads these.
+"""Plans in the text forms that CFP prints, for programs that read its logs.
 
-Seconds are predicted; where a log has three measurements, the same prediction stands three times. Source: CFP
+Seconds are predicted; where a log has three measurements, the same prediction is printed three times. Source: CFP
 (published README): its forms, without its words on passes and times of its own.
 """
 
@@ -41,12 +41,17 @@ def log_text(plan: IntraOperatorPlan, form: str = "search") -> str:
         raise PlanError(f"There is no text form {form[:40]!r}; there are {', '.join(TEXT_FORMS)}.")
     if plan.mesh.outer is not None:
         raise PlanError("The text forms number the strategies of one mesh axis; leave the outer axis.")
-    lines = {"analysis": _analysis, "profile": _profile, "search": _search, "enumeration": _enumeration}[form]
-    return "\n".join([*_title(plan), *lines(plan)]) + "\n"
+    lines = {
+        "analysis": _analysis_lines,
+        "profile": _profile_lines,
+        "search": _search_lines,
+        "enumeration": _enumeration_lines,
+    }[form]
+    return "\n".join([*_title_lines(plan), *lines(plan)]) + "\n"
 
 
-def _title(plan: IntraOperatorPlan) -> Iterator[str]:
-    """The line above a test; models of the library have none, because no log names them."""
+def _title_lines(plan: IntraOperatorPlan) -> Iterator[str]:
+    """Yield the line above a test; models of the library have none, because no log names them."""
     if is_suite(plan.model):
         family, _, letter = plan.model.strip().lower().replace("_", " ").replace("-", " ").partition(" ")
         called = {"gpt": "GPT", "moe": "MoE", "llama": "LLAMA"}[family]
@@ -55,7 +60,7 @@ def _title(plan: IntraOperatorPlan) -> Iterator[str]:
         yield f"============ {called} test: parallel_block_opt:True{config} {sizes} ============"
 
 
-def _analysis(plan: IntraOperatorPlan) -> Iterator[str]:
+def _analysis_lines(plan: IntraOperatorPlan) -> Iterator[str]:
     number = 0
     for graph in {each.name: each for each in plan.layers}.values():
         for block in layer_blocks(graph):
@@ -68,7 +73,7 @@ def _analysis(plan: IntraOperatorPlan) -> Iterator[str]:
         yield f"ParallelBlocks sequence: {row['printed']} mapped to  {row['printed_as']}"
 
 
-def _profile(plan: IntraOperatorPlan) -> Iterator[str]:
+def _profile_lines(plan: IntraOperatorPlan) -> Iterator[str]:
     yield f"NUM SEGMENT is {len(plan.layers)}"
     for number, graph in enumerate({each.name: each for each in plan.layers}.values()):
         yield ""
@@ -82,22 +87,22 @@ def _profile(plan: IntraOperatorPlan) -> Iterator[str]:
             cost = float("inf") if reason else float(seconds)
             yield (
                 f"SegmentIdx: {number} ParallelBlock Strategy: {list(vector)} avgcost: {cost} "
-                f"mem_cost(GB): {_quantised(float(memory))}"
+                f"mem_cost(GB): {_round_to_half_gib(float(memory))}"
             )
 
 
-def _search(plan: IntraOperatorPlan) -> Iterator[str]:
+def _search_lines(plan: IntraOperatorPlan) -> Iterator[str]:
     chosen = plan.chosen
     if chosen is None:
         raise PlanError(plan.infeasible)
     seconds = np.full(3, chosen.seconds)
     yield f"searched ParallelBlock Strategies solution: {[one for each in chosen.vectors for one in each]}"
-    yield f"searched training cost: {_times(chosen.seconds)}, memory_cost: {_quantised(chosen.memory)}"
+    yield f"searched training cost: {_times_text(chosen.seconds)}, memory_cost: {_round_to_half_gib(chosen.memory)}"
     yield f"TFLOP_COUNT: {plan.tflop}"
     yield f"tflops: {[float(plan.tflop / each) for each in seconds]}"
 
 
-def _enumeration(plan: IntraOperatorPlan) -> Iterator[str]:
+def _enumeration_lines(plan: IntraOperatorPlan) -> Iterator[str]:
     kinds = list({each.name: each for each in plan.layers}.values())
     blocks = {each.name: layer_blocks(each) for each in kinds}
     spaces = [block.space for each in plan.layers for block in blocks[each.name]]
@@ -115,14 +120,14 @@ def _enumeration(plan: IntraOperatorPlan) -> Iterator[str]:
         yield f"Comm Volume: {row['volume']:g}"
         yield f"Comm Overhead: {row['communication_seconds']:g}"
         yield f"Comp Overhead: {row['compute_seconds']:g}"
-        yield f"sval {vector} {_times(float(row['seconds']))} {round(row['memory'])}"
+        yield f"sval {vector} {_times_text(float(row['seconds']))} {round(row['memory'])}"
 
 
-def _times(seconds: float) -> str:
-    """Three times as numpy prints them, to eight digits."""
+def _times_text(seconds: float) -> str:
+    """Return three equal times as numpy prints them, to eight digits."""
     return np.array2string(np.full(3, seconds), precision=8, floatmode="maxprec", max_line_width=200)
 
 
-def _quantised(memory: float) -> float:
-    """Memory in halves of a GiB, the nearest."""
+def _round_to_half_gib(memory: float) -> float:
+    """Return memory in GiB, rounded to halves."""
     return round(memory / GIB * 2.0) / 2.0

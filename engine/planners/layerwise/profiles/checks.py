@@ -1,4 +1,4 @@
-"""What looks wrong about the units or the batch of a profile; the known profiles have all of these faults."""
+"""Likely faults in the units or the batch of a profile; the known profiles have all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST: Final = 3_600.0
 
 
 def suspicions(profile: LayerProfile, batch: float) -> tuple[str, ...]:
-    """Returns sentences about times and sizes that are probably in another unit or of another batch than it seems.
+    """Returns sentences about times and sizes that are probably in another unit or of another batch than stated.
 
     Args:
         profile: times and sizes of layers, in order.

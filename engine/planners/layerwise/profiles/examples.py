@@ -20,7 +20,7 @@ SOURCE: Final = "LER0ever/HPGO 0.9.2, profiles (BSD 3-Clause)"
 @dataclass(frozen=True, slots=True)
 class Example:
     """A profile of the package: its name, title, the batch at which it was taken, the batch of a step that its authors
-    planned [samples], and what is to know about its figures."""
+    planned [samples], and remarks on its figures."""
 
     name: str
     title: str
@@ -41,12 +41,12 @@ def examples() -> tuple[Example, ...]:
 
 @lru_cache(maxsize=32)
 def example(name: str) -> LayerProfile:
-    """Returns the example of that name, at its batch.
+    """Returns the example of a name, at its batch.
 
     Args:
         name: of an example that the package has.
 
-    Raises `engine.planners.layerwise.profiles.profile.ProfileError` where there is none of that name.
+    Raises `engine.planners.layerwise.profiles.profile.ProfileError` for an unknown name.
     """
     for each in examples():
         if each.name == name:

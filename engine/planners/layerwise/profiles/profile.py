@@ -1,4 +1,4 @@
-"""Profiles of layers: what each layer of a model takes, as measured or computed at one batch, and who feeds whom."""
+"""Profiles of layers: times and sizes of each layer of a model, measured or computed at one batch, and its edges."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ProfileError(PlanError):
 class Layer:
     """One layer at the batch of its profile.
 
-    `forward` and `backward` are times [s], `activation` is what it hands on, `parameters` what it holds, and `kept`
-    what it keeps for the backward pass [bytes], None where that is what it hands on.
+    `forward` and `backward` are times [s], `activation` is the size of its output, `parameters` the size of its
+    weights, and `kept` the bytes stored for the backward pass, None where they equal the output [bytes].
     """
 
     id: str
@@ -41,7 +41,7 @@ class Layer:
 
     @property
     def stored(self) -> float:
-        """Returns what it keeps for the backward pass [bytes]."""
+        """Returns the bytes stored for the backward pass [bytes]."""
         return self.activation if self.kept is None else self.kept
 
 
@@ -76,7 +76,7 @@ class LayerProfile:
 
     @property
     def parameters(self) -> float:
-        """Returns what all layers hold [bytes]."""
+        """Returns the parameters of all layers [bytes]."""
         return sum(layer.parameters for layer in self.layers)
 
     def kind(self, name: str) -> LayerProfile:
@@ -92,15 +92,15 @@ def profile_of(
     batch: float | None = None,
     source: str = "",
 ) -> LayerProfile:
-    """Returns a checked profile without what takes no part in planning: sources called `Input...` and sinks
+    """Returns a checked profile without the layers that planning ignores: sources called `Input...` and sinks
     `__getitem__...`.
 
     Args:
-        name: what it is called.
+        name: of the profile.
         layers: in the order of the file.
         edges: pairs of layers' ids, from the one that feeds to the one that is fed; repeated pairs count once.
         batch: the samples at which it was taken [samples].
-        source: where its figures come from.
+        source: origin of its figures.
 
     Raises:
         ProfileError: no layers, a layer twice, an edge to nowhere or to itself, a cycle, a size or time that is
@@ -113,9 +113,9 @@ def profile_of(
     for pair in pairs:
         for end in pair:
             if end not in position:
-                raise ProfileError(f"An edge names {_shown(end)}, but the profile has no such layer.")
+                raise ProfileError(f"An edge names {_shorten_text(end)}, but the profile has no such layer.")
         if pair[0] == pair[1]:
-            raise ProfileError(f"{_shown(pair[0])} feeds itself; edges must lead to other layers.")
+            raise ProfileError(f"{_shorten_text(pair[0])} feeds itself; edges must lead to other layers.")
     fed = {second for _, second in pairs}
     feeding = {first for first, _ in pairs}
     dropped = {
@@ -141,7 +141,7 @@ def profile_of(
 
 
 def joined(base: LayerProfile, others: Sequence[tuple[str, LayerProfile]]) -> LayerProfile:
-    """Returns a profile that also says what its layers take on other kinds of device.
+    """Returns a profile that also has the times of its layers on other kinds of device.
 
     Args:
         base: profile of the first kind of device.
@@ -163,14 +163,14 @@ def _told_apart(layers: list[Layer]) -> list[Layer]:
     seen: set[str] = set()
     for layer in layers:
         if layer.id in seen:
-            raise ProfileError(f"The profile has {_shown(layer.id)} twice.")
+            raise ProfileError(f"The profile has {_shorten_text(layer.id)} twice.")
         seen.add(layer.id)
         for title, field in FIELDS:
             value = getattr(layer, field)
             if not math.isfinite(value):
-                raise ProfileError(f"The {title} of {_shown(layer.id)} is {value}; it must be a finite number.")
+                raise ProfileError(f"The {title} of {_shorten_text(layer.id)} is {value}; it must be a finite number.")
             if value < 0:
-                raise ProfileError(f"The {title} of {_shown(layer.id)} is {value:g}; it cannot be negative.")
+                raise ProfileError(f"The {title} of {_shorten_text(layer.id)} is {value:g}; it cannot be negative.")
     return layers
 
 
@@ -190,10 +190,10 @@ def _check_acyclic(layers: list[Layer], edges: tuple[tuple[int, int], ...]) -> N
             if not waiting[b]:
                 ready.append(b)
     if done < len(layers):
-        stuck = [_shown(layers[number].id) for number, count in enumerate(waiting) if count]
+        stuck = [_shorten_text(layers[number].id) for number, count in enumerate(waiting) if count]
         more = f" and {len(stuck) - 4} more" if len(stuck) > 4 else ""
         raise ProfileError(f"Layers feed each other in a cycle: {', '.join(stuck[:4])}{more} wait for one another.")
 
 
-def _shown(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."

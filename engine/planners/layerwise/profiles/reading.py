@@ -16,7 +16,7 @@ MOST_BYTES = 16 * 2**20
 
 
 def profile_from(source: LayerProfile | str | os.PathLike[str], batch: float | None = None) -> LayerProfile:
-    """Returns the profile that is given: parsed already, the text of one, or the path of a file.
+    """Returns a profile from a parsed one, a text, or the path of a file.
 
     A text of one line is a path.
 

@@ -26,12 +26,12 @@ layers."""
 
 @dataclass(frozen=True)
 class States:
-    """States in topological order, arrays [states]; a state has computed all that its figures count.
+    """States in topological order, arrays [states]; the figures of a state sum over the layers computed so far.
 
-    `time`, `forward` [s], `activation` (what is kept) and `out` (what crosses a cut after the state) [bytes] are for
-    the batch at hand, `parameters` [bytes] for any. `before` [states, states] says which state is in the past of
-    which. `past` has the layers of each state as the bits of a number. `linearised` says that only one order of the
-    layers was considered.
+    `time`, `forward` [s], `activation` (stored) and `out` (crossing a cut after the state) [bytes] are for the batch at
+    hand, `parameters` [bytes] for any. `before` [states, states] says which state is in the past of which. `past` has
+    the layers of each state as the bits of a number. `linearised` says that only one order of the layers was
+    considered.
     """
 
     time: Floats
@@ -65,8 +65,8 @@ class States:
         if kind not in dict(self.profile.kinds):
             return self.forward, self.time
         layers = self.profile.kind(kind).layers
-        forward = _summed([layer.forward for layer in layers], self.past)
-        return forward * self.scale, _summed([layer.time for layer in layers], self.past) * self.scale
+        forward = _sum_by_set([layer.forward for layer in layers], self.past)
+        return forward * self.scale, _sum_by_set([layer.time for layer in layers], self.past) * self.scale
 
     @cached_property
     def total(self) -> float:
@@ -74,7 +74,7 @@ class States:
         return float(self.time[-1])
 
     def span(self, values: Floats, start: int, last: int) -> float:
-        """Returns what states from `start` to `last`, both included, add to cumulated `values`."""
+        """Returns the part of cumulated `values` that states from `start` to `last`, both included, add."""
         return float(values[last] - (values[start - 1] if start else 0.0))
 
     def layers(self, start: int, stop: int) -> tuple[int, ...]:
@@ -82,22 +82,22 @@ class States:
         if stop <= start:
             return ()
         added = self.past[stop - 1] & ~(self.past[start - 1] if start else 0)
-        return _bits(added)
+        return _set_bits(added)
 
     @cached_property
     def nested(self) -> bool:
-        """Returns whether every state contains the one before, so that what one adds to the other is what it
-        computes."""
+        """Returns whether every state contains the one before, so that the layers between two states are their
+        difference."""
         return all(not a & ~b for a, b in zip(self.past, self.past[1:], strict=False))
 
     def by_layer(self) -> tuple[Floats, Floats]:
-        """Returns time [s] and parameters [bytes] of what each state adds where states are nested; where they branch,
-        of each layer, in the order in which states reach them."""
+        """Returns time [s] and parameters [bytes] of the layers that each state adds if states are nested; if they
+        branch, of each layer, in the order in which states reach them."""
         if self.nested:
             return np.diff(self.time, prepend=0.0), np.diff(self.parameters, prepend=0.0)
         seen, order = 0, list[int]()
         for past in self.past:
-            order.extend(_bits(past & ~seen))
+            order.extend(_set_bits(past & ~seen))
             seen |= past
         layers = [self.profile.layers[position] for position in order]
         scale = self.total / self.profile.time
@@ -122,9 +122,9 @@ def states_of(profile: LayerProfile, most: int = MOST_STATES) -> States:
             seen |= 1 << layer
             past[number] = seen
         live = [graph.live(each) | 1 << layer for each, layer in zip(past, order, strict=True)]
-        return _states(profile, past, live, np.triu(np.ones((len(past), len(past)), bool), 1), linearised=True)
+        return _build_states(profile, past, live, np.triu(np.ones((len(past), len(past)), bool), 1), linearised=True)
     past, live, before = found
-    return _states(profile, past, live, before, linearised=False)
+    return _build_states(profile, past, live, before, linearised=False)
 
 
 class _Graph:
@@ -169,7 +169,7 @@ class _Graph:
 
     def live_beside(self, past: int, done: int) -> int:
         """Returns the layers of a past that feed something that is not done."""
-        return sum(1 << layer for layer in _bits(past & self.feeding) if self.fed[layer] & ~done)
+        return sum(1 << layer for layer in _set_bits(past & self.feeding) if self.fed[layer] & ~done)
 
     def _past(self, layers: tuple[int, ...]) -> int:
         past = 0
@@ -180,7 +180,7 @@ class _Graph:
     def frontiers(self, most: int) -> tuple[list[int], list[int], Flags] | None:
         """Returns pasts, live layers and precedence of all frontiers in topological order; None where there are too
         many."""
-        start: tuple[int, ...] = (_bits(self.sources)[0],)
+        start: tuple[int, ...] = (_set_bits(self.sources)[0],)
         number = {start: 0}
         after: list[list[int]] = []
         live: list[int] = []
@@ -190,7 +190,7 @@ class _Graph:
             past, held = self._past(frontier), self.held(frontier)
             live.append(held)
             following: dict[tuple[int, ...], None] = {}
-            for layer in _bits(held):
+            for layer in _set_bits(held):
                 for new in self.after[layer]:
                     if not past >> new & 1:
                         # The frontier moves one edge on, and what lies behind the new layer leaves it.
@@ -205,7 +205,7 @@ class _Graph:
             after.append([number[each] for each in following])
         pasts = [0] * len(number)
         for frontier, position in number.items():
-            pasts[position] = self._past(tuple(_bits(live[position] | sum(1 << x for x in frontier))))
+            pasts[position] = self._past(tuple(_set_bits(live[position] | sum(1 << x for x in frontier))))
         if not any(past == self.whole for past in pasts):
             return None  # parts that the first source does not lead to: no frontier has seen everything
         names = [f"antichain_{position}" for position in range(len(number))]
@@ -219,15 +219,17 @@ class _Graph:
         return [pasts[position] for position in order], [live[position] for position in order], before
 
 
-def _states(profile: LayerProfile, past: list[int], live: list[int], before: Flags, *, linearised: bool) -> States:
+def _build_states(
+    profile: LayerProfile, past: list[int], live: list[int], before: Flags, *, linearised: bool
+) -> States:
     layers = profile.layers
     activations = [layer.activation for layer in layers]
     return States(
-        time=_summed([layer.time for layer in layers], past),
-        forward=_summed([layer.forward for layer in layers], past),
-        activation=_summed([layer.stored for layer in layers], past),
-        parameters=_summed([layer.parameters for layer in layers], past),
-        out=_summed(activations, live),
+        time=_sum_by_set([layer.time for layer in layers], past),
+        forward=_sum_by_set([layer.forward for layer in layers], past),
+        activation=_sum_by_set([layer.stored for layer in layers], past),
+        parameters=_sum_by_set([layer.parameters for layer in layers], past),
+        out=_sum_by_set(activations, live),
         before=before,
         past=tuple(past),
         profile=profile,
@@ -235,12 +237,12 @@ def _states(profile: LayerProfile, past: list[int], live: list[int], before: Fla
     )
 
 
-def _summed(values: list[float], sets: Sequence[int]) -> Floats:
+def _sum_by_set(values: list[float], sets: Sequence[int]) -> Floats:
     """The sum of the values of the layers of each set [sets]."""
-    return np.array([sum(values[layer] for layer in _bits(each)) for each in sets])
+    return np.array([sum(values[layer] for layer in _set_bits(each)) for each in sets])
 
 
-def _bits(number: int) -> tuple[int, ...]:
+def _set_bits(number: int) -> tuple[int, ...]:
     """The positions of the bits that are set, in rising order."""
     found = []
     while number:

@@ -25,7 +25,7 @@ FURTHER: Final = ("kept_bytes", "name", "after")
 
 
 class _Row(pydantic.BaseModel):
-    """A layer as it is written."""
+    """A layer in a table or document."""
 
     model_config = pydantic.ConfigDict(extra="forbid", coerce_numbers_to_str=True)
     layer: str = pydantic.Field(min_length=1, max_length=200)
@@ -38,8 +38,8 @@ class _Row(pydantic.BaseModel):
     after: list[str] | None = None
 
 
-class _Document(pydantic.BaseModel):
-    """A profile as it is written."""
+class _ProfileDocument(pydantic.BaseModel):
+    """A profile as a document."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
     name: str = pydantic.Field(default="", max_length=200)
@@ -74,8 +74,8 @@ def csv_profile(text: str, *, name: str = "profile", batch: float | None = None)
         values: dict[str, Any] = {str(key).strip(): (value or "").strip() for key, value in line.items()}
         values["after"] = values["after"].split() if "after" in values else None
         values["kept_bytes"] = values.get("kept_bytes") or None
-        rows.append(_checked(values, f"Line {number}"))
-    return _made(rows, name, batch, "")
+        rows.append(_check_row(values, f"Line {number}"))
+    return _profile_of_rows(rows, name, batch, "")
 
 
 def json_profile(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
@@ -95,11 +95,11 @@ def json_profile(text: str, *, name: str = "profile", batch: float | None = None
     if not isinstance(data, dict) or not isinstance(data.get("layers"), list):
         raise ProfileError("The document has no list `layers`.")
     try:
-        found = _Document.model_validate({**data, "layers": []})
+        found = _ProfileDocument.model_validate({**data, "layers": []})
     except pydantic.ValidationError as error:
-        raise ProfileError(f"The document: {_first(error)}.") from None
-    rows = [_checked(row, f"Layer {number}") for number, row in enumerate(data["layers"], start=1)]
-    return _made(rows, found.name or name, found.batch if batch is None else batch, found.source)
+        raise ProfileError(f"The document: {_first_fault(error)}.") from None
+    rows = [_check_row(row, f"Layer {number}") for number, row in enumerate(data["layers"], start=1)]
+    return _profile_of_rows(rows, found.name or name, found.batch if batch is None else batch, found.source)
 
 
 def csv_text(profile: LayerProfile) -> str:
@@ -111,7 +111,7 @@ def csv_text(profile: LayerProfile) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, [*COLUMNS, *FURTHER], lineterminator="\n")
     writer.writeheader()
-    for row in _rows(profile):
+    for row in _rows_of_profile(profile):
         writer.writerow({**row, "after": " ".join(row["after"])})
     return out.getvalue()
 
@@ -123,10 +123,10 @@ def json_text(profile: LayerProfile) -> str:
         profile: times and sizes of layers, in order.
     """
     head = {"name": profile.name, "batch": profile.batch, "source": profile.source}
-    return json.dumps({**head, "layers": _rows(profile)}, indent=1)
+    return json.dumps({**head, "layers": _rows_of_profile(profile)}, indent=1)
 
 
-def _rows(profile: LayerProfile) -> list[dict[str, Any]]:
+def _rows_of_profile(profile: LayerProfile) -> list[dict[str, Any]]:
     after: list[list[str]] = [[] for _ in profile.layers]
     for a, b in profile.edges:
         after[b].append(profile.layers[a].id)
@@ -145,15 +145,15 @@ def _rows(profile: LayerProfile) -> list[dict[str, Any]]:
     ]
 
 
-def _checked(values: Mapping[str, Any], where: str) -> _Row:
+def _check_row(values: Mapping[str, Any], where: str) -> _Row:
     try:
         return _Row.model_validate(values)
     except pydantic.ValidationError as error:
-        raise ProfileError(f"{where}: {_first(error)}.") from None
+        raise ProfileError(f"{where}: {_first_fault(error)}.") from None
 
 
-def _first(error: pydantic.ValidationError) -> str:
-    """What the first fault is."""
+def _first_fault(error: pydantic.ValidationError) -> str:
+    """Returns the first fault as a clause."""
     fault = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in fault["loc"]) or "the row"
     given = fault.get("input")
@@ -162,7 +162,7 @@ def _first(error: pydantic.ValidationError) -> str:
     return f"{field}: {told}"
 
 
-def _made(rows: Sequence[_Row], name: str, batch: float | None, source: str) -> LayerProfile:
+def _profile_of_rows(rows: Sequence[_Row], name: str, batch: float | None, source: str) -> LayerProfile:
     layers = [
         Layer(
             row.layer,

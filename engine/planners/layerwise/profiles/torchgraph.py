@@ -25,12 +25,12 @@ MILLI = 1e-3
 
 
 def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:
-    """Returns the profile in a text, whatever its line ends and whether or not a byte order mark leads it.
+    """Returns the profile in a text, with any line ends, with or without a byte order mark.
 
     Args:
         text: content of a file.
-        name: what to call the profile; in messages too.
-        batch: samples at which it was taken; what the text says where None.
+        name: of the profile, in messages too.
+        batch: samples at which it was taken; the text's own where None.
 
     Raises `ProfileError` naming the line at fault.
     """
@@ -45,7 +45,7 @@ def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None 
                 raise ProfileError(f"Line {number} is indented, but is no edge: it should read `layer -- layer`.")
             edges.append((parts[0].strip(), parts[1].strip()))
         else:
-            layers.append(_layer(parts, number))
+            layers.append(_parse_layer(parts, number))
     if not layers:
         raise ProfileError(
             "The text has no layers. A layer's line reads `node1 -- Conv2d -- forward_compute_time=1.2, "
@@ -54,7 +54,7 @@ def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None 
     return profile_of(name, layers, edges, batch=batch)
 
 
-def _layer(parts: list[str], number: int) -> Layer:
+def _parse_layer(parts: list[str], number: int) -> Layer:
     if len(parts) < 3:
         raise ProfileError(
             f"Line {number} is no layer: it should read `id -- description -- forward_compute_time=..., ...`; edges "
@@ -65,12 +65,12 @@ def _layer(parts: list[str], number: int) -> Layer:
     for field, title in FIELDS.items():
         if field not in found:
             raise ProfileError(f"Line {number}: the layer {parts[0][:60]} has no {field} ({title}).")
-        values.append(_number(found[field], field, number))
+        values.append(_parse_figure(found[field], field, number))
     forward, backward, activation, parameters = values
     return Layer(parts[0].strip(), parts[1].strip(), forward * MILLI, backward * MILLI, activation, parameters)
 
 
-def _number(text: str, field: str, number: int) -> float:
+def _parse_figure(text: str, field: str, number: int) -> float:
     """A figure, or the sum of several in brackets."""
     several = text.startswith("[")
     try:

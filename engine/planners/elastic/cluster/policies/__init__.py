@@ -28,11 +28,11 @@ def policy_of(policy: str | Policy, cluster: Cluster, pause: float) -> Policy:
     """Returns a policy for a cluster.
 
     Args:
-        policy: its name, or a policy, which is returned as it is.
+        policy: its name, or a policy, which is returned unchanged.
         cluster: that it schedules.
-        pause: that a change costs a job [s].
+        pause: downtime of a job at a change [s].
 
-    Raises `engine.planners.contract.PlanError` where there is none of that name.
+    Raises `engine.planners.contract.PlanError` for an unknown name.
     """
     if not isinstance(policy, str):
         return policy

@@ -1,7 +1,7 @@
-"""The scheduler of the Morphling/Rubick artifact as it behaves, with its dead code and its tables' order.
+"""The scheduler of the Morphling/Rubick artifact, including the effects of its dead code and of its tables' order.
 
 Source: AlibabaPAI/reconfigurable-dl-scheduler at 80e8524 (Apache-2.0), `sched/morphling_sched/policy/morphling.py` and
-`simulator/simulator.py`, restated in our own words. What follows from the code and from no description:
+`simulator/simulator.py`, restated in our own words. Behaviour that only the code shows:
 
 - A job's slope is taken at the GPUs it had before the round. One that was considered and never placed has an entry of
   no GPUs, whose throughput is written -1, so its slope is too large by 1 / baseline.
@@ -10,7 +10,7 @@ Source: AlibabaPAI/reconfigurable-dl-scheduler at 80e8524 (Apache-2.0), `sched/m
   simulator compares its new allocation with itself; placing them on the same shape again is no change.
 - Nodes for large jobs come off a list that is popped as a heap and never was made one; each gives one digit at most.
 - Scaling up a node counts its free GPUs before the last job of the round was placed, and a job's GPUs as before the
-  round; so a job may be given anew what it has, or less.
+  round; so a job may get the same GPUs again, or fewer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ UNKNOWN: Final = "3D"
 
 @dataclass
 class ArtifactPolicy:
-    """The artifact's scheduler; see this module for what it really does."""
+    """The artifact's scheduler; the module's docstring lists its actual behaviour."""
 
     cluster: Cluster
     name: str = "artifact"
@@ -49,7 +49,7 @@ class ArtifactPolicy:
 
     def allocate(self, now: float, active: Sequence[ReplayedJob], held: Allocations) -> Allocations:
         """Returns who has which GPUs from now on; see `engine.planners.elastic.cluster.policies.policy.Policy`."""
-        return _Round(self.cluster, now, active, held, self._queue(active)).solved()
+        return _ArtifactRound(self.cluster, now, active, held, self._queue(active)).solved()
 
     def _queue(self, active: Sequence[ReplayedJob]) -> list[str]:
         known = set(self._seen)
@@ -59,7 +59,7 @@ class ArtifactPolicy:
         return self._seen
 
 
-class _Round:
+class _ArtifactRound:
     """One round of the scheduler."""
 
     def __init__(
@@ -120,7 +120,8 @@ class _Round:
         return abs(gain / model.baseline / more)
 
     def _place_small(self, name: str, free: Mapping[int, int]) -> None:
-        """One node, with most free GPUs first; all its free GPUs, cut back to those of the stored curve."""
+        """Place a small job on the node with most free GPUs: all its free GPUs, reduced to the count on the stored
+        curve."""
         job, model = self.jobs[name].job, self.jobs[name].application
         own = self.plan.gpus[name]
         for node in sorted(range(self.cluster.nodes), key=lambda each: -free.get(each, 0)):
@@ -134,7 +135,7 @@ class _Round:
                 return
 
     def _required(self, name: str) -> float:
-        """Returns the throughput that is guaranteed: that of the plan and GPUs asked for, as measured."""
+        """Returns the guaranteed throughput: as measured for the requested plan and GPUs."""
         job, model = self.jobs[name].job, self.jobs[name].application
         seconds = model.speeds.seconds((job.gpus,), job.plan)
         return float("inf") if seconds is None else model.batch / seconds
@@ -183,7 +184,7 @@ class _Round:
         if sum(free.values()) < gpus:
             return False
         for digits in placements:
-            nodes = _nodes(sorted(map(int, digits), reverse=True), gpus, free)
+            nodes = _pop_nodes(sorted(map(int, digits), reverse=True), gpus, free)
             if nodes is not None:
                 self.plan.gpus[name] = nodes
                 plan = self.jobs[name].application.plans[digits]
@@ -192,7 +193,7 @@ class _Round:
         return False
 
 
-def _nodes(digits: list[int], gpus: int, free: Mapping[int, int]) -> list[int] | None:
+def _pop_nodes(digits: list[int], gpus: int, free: Mapping[int, int]) -> list[int] | None:
     """Returns the nodes that hold the digits of a placement, one digit at most each, None where they do not fit."""
     queue = [(left, node) for node, left in free.items()]
     taken: list[int] = []

@@ -1,4 +1,4 @@
-"""Equal share: every job gets as many GPUs as every other, up to what it can use."""
+"""Equal share: all jobs get the same number of GPUs, up to the most that they can use."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["EqualSharePolicy"]
 
 @dataclass
 class EqualSharePolicy:
-    """GPUs divided by jobs, at every arrival and completion anew.
+    """GPUs divided by jobs, recomputed at every arrival and completion.
 
-    A job runs on the largest number of GPUs within its share that makes it faster. Whoever cannot run on its share
-    takes the fewest GPUs on which it runs while there are any, in the order of submission.
+    A job runs on the largest number of GPUs within its share that makes it faster. A job that cannot run on its share
+    takes the fewest GPUs on which it runs while any are free, in the order of submission.
     """
 
     cluster: Cluster

@@ -31,7 +31,7 @@ class Level:
 
 
 def levels(model: Application, most: int) -> tuple[Level, ...]:
-    """Returns the numbers of GPUs that are worth having, in rising order.
+    """Returns the useful numbers of GPUs, rising: each is faster than the one before by at least `GAIN`.
 
     Args:
         model: with its measured options.
@@ -70,8 +70,8 @@ def asked_options(job: ReplayedJob) -> tuple[Option, ...]:
 
 
 def nodes_for(option: Option, free: Mapping[int, int]) -> list[int] | None:
-    """Returns the node of each GPU, None where the placement does not fit: the largest digit first, each on the node
-    whose free GPUs are fewest of those that suffice, and no node twice.
+    """Returns the node of each GPU, None where the placement does not fit. The largest digit is placed first, each
+    digit on the fitting node with the fewest free GPUs, and no node twice.
 
     Args:
         option: with its placement.
@@ -89,7 +89,7 @@ def nodes_for(option: Option, free: Mapping[int, int]) -> list[int] | None:
 
 
 def put(plan: Allocations, name: str, options: Sequence[Option], free: Mapping[int, int]) -> Option | None:
-    """Gives a job the first of the options that fits, and returns it; None where none does.
+    """Allocates the first option that fits to a job and returns it; None if none fits.
 
     Args:
         plan: is changed.

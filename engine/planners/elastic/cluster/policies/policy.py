@@ -1,4 +1,4 @@
-"""What a scheduling policy is asked, and what it answers."""
+"""Contract of scheduling policies: state of the cluster in, allocations out."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class Policy(Protocol):
     keeps_running: bool
 
     def allocate(self, now: float, active: Sequence[ReplayedJob], held: Allocations) -> Allocations:
-        """Returns who has which GPUs from now on.
+        """Returns the allocation of GPUs to jobs from now on.
 
         Args:
             now: the time [s].
-            active: jobs that are submitted and not through, in the order of the workload.
-            held: what they have.
+            active: submitted and unfinished jobs, in the order of the workload.
+            held: their current GPUs.
         """

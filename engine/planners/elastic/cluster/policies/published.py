@@ -1,19 +1,19 @@
-"""The scheduler with the rules that were published: fewest GPUs for what is guaranteed, then growth by sensitivity.
+"""The published scheduler: fewest GPUs that keep each guarantee, then growth by sensitivity.
 
-The rules, by the specification's account of Rubick (Zhang et al., MLSys 2025) and of what its artifact means to do:
+The rules follow the specification of Rubick (Zhang et al., MLSys 2025) and the intent of its artifact:
 
-- It runs when a job is submitted or through.
-- Guaranteed jobs come first, then the most sensitive: those that gain most throughput per GPU over their own baseline.
-  Who was submitted `STARVED_AGE` ago is the most sensitive of its class.
+- It runs when a job is submitted or finishes.
+- Guaranteed jobs come first, then the most sensitive, which gain most throughput per GPU over their own baseline. A job
+  submitted `STARVED_AGE` ago is the most sensitive of its class.
 - A guaranteed job gets the fewest GPUs on which `LENIENCE` times its throughput reaches that of the plan and GPUs that
   it asked for, any other job the fewest on which it runs.
-- Where these are not free, jobs that lose least make room, as long as they keep what is guaranteed to them, lose less
-  than is gained, and were moved fewer than `MOST_MOVES` times. For a guaranteed job best-effort jobs make room whatever
-  they lose, and wait if they must.
-- What is left goes to whoever gains most per GPU.
+- Where these are not free, jobs that lose least make room, as long as they keep their own guarantee, lose less than is
+  gained, and were moved fewer than `MOST_MOVES` times. For a guaranteed job best-effort jobs make room at any loss, and
+  wait if necessary.
+- The remaining GPUs go to the jobs that gain most per GPU.
 
-Ours, because no source tells it: who makes room goes to other nodes first, then to fewer GPUs; and a running job only
-grows if that saves more time than the pause that a move costs.
+Ours, because no source specifies it: a job that makes room moves to other nodes first, then to fewer GPUs; and a
+running job only grows if that saves more time than the pause that a move costs.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ STARVED_AGE: Final = 200_000.0
 """Since when a job was submitted for it to be the most sensitive [s]."""
 STARVED_SLOPE: Final = 1e9
 LENIENCE: Final = 1.5
-"""By how much the throughput of a guaranteed job may fall short of what it asked for, as the artifact admits it."""
+"""Factor by which the throughput of a guaranteed job may fall short of its request, as in the artifact."""
 LAST: Final = 1e3
-"""What a guaranteed job's making room for another counts more than any throughput, so that it comes last."""
+"""Penalty for displacing a guaranteed job, larger than any throughput, so that such jobs are displaced last."""
 MOST_MOVES: Final = 5
 """Moves from which a job does not make room any more."""
 
@@ -66,7 +66,7 @@ class PublishedPolicy:
             model = job.application
             if model.name not in self._levels:
                 self._levels[model.name] = levels(model, self.cluster.gpus)
-        return _Round(self, now, active, held).solved()
+        return _PublishedRound(self, now, active, held).solved()
 
     def levels(self, model: Application) -> tuple[Level, ...]:
         """Returns the levels of a model on this cluster.
@@ -77,7 +77,7 @@ class PublishedPolicy:
         return self._levels[model.name]
 
 
-class _Round:
+class _PublishedRound:
     """One round: who is at which level, -1 for jobs that wait."""
 
     def __init__(self, policy: PublishedPolicy, now: float, active: Sequence[ReplayedJob], held: Allocations) -> None:
@@ -142,7 +142,7 @@ class _Round:
         return name not in self.running or self.jobs[name].changes < MOST_MOVES
 
     def _admit(self, name: str) -> None:
-        """Starts a job at its least level: on free GPUs, on those of others, or not at all."""
+        """Start a job at its smallest level, on free GPUs or on the GPUs of other jobs, if possible."""
         if self._set(name, self.least[name]):
             return
         for option in self.levels[name][self.least[name]].options:
@@ -173,8 +173,8 @@ class _Round:
         return False
 
     def _cheapest(self, option: Option, urgent: bool) -> tuple[list[int], list[str]] | None:
-        """Returns the node of each GPU of a placement and the jobs that have to go from there, those that lose least;
-        None where it does not fit whoever goes."""
+        """Returns the node of each GPU of a placement and the jobs to displace, which lose least; None where it does
+        not fit even so."""
         free = self.plan.free(self.policy.cluster)
         gone: list[str] = []
         taken: list[int] = []
@@ -198,7 +198,8 @@ class _Round:
     def _offer(
         self, node: int, digit: int, free: dict[int, int], gone: Sequence[str], urgent: bool
     ) -> tuple[float, list[str]] | None:
-        """What is lost at most, and by whom, for so many GPUs of a node."""
+        """Returns the loss of freeing a number of GPUs on a node, and the jobs that lose them; None where it is
+        impossible."""
         left, loss = free.get(node, 0), 0.0
         victims: list[str] = []
         costs: dict[str, tuple[float, int]] = {}
