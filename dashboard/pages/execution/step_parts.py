@@ -1,4 +1,4 @@
-"""The parts of an execution's step that are finer than the waterfall's, and the rates that they rest on."""
+"""The parts of an execution's step, finer than in the waterfall, and the sustained rates that they use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["parts_of_step"]
 
 
 def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
-    """Draws the step in finer parts than the waterfall, and the rates that they rest on."""
+    """Draws the parts of the step, finer than in the waterfall, and the sustained rates that they use."""
     scenario = exploration.scenario
     cost_model, parts = cost_model_of(scenario), account_of(scenario, row).parts()
     if not parts:
@@ -57,8 +57,8 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
         table = pd.DataFrame(
             {
                 "Rate": [rate.name for rate in rates],
-                "peak": [_rate(rate.peak, rate.unit) for rate in rates],
-                "sustained": [_rate(rate.sustained, rate.unit) for rate in rates],
+                "peak": [_format_rate(rate.peak, rate.unit) for rate in rates],
+                "sustained": [_format_rate(rate.sustained, rate.unit) for rate in rates],
                 "share": [percent(rate.share, 0) for rate in rates],
                 "label": [rate.provenance for rate in rates],
             }
@@ -78,8 +78,8 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
         st.caption("Rates of long operations; short ones reach less. The Library page has the source of each.")
 
 
-def _rate(value: float, unit: str) -> str:
-    """A rate with its unit: "676 TFLOP/s", "2.75 TB/s"."""
+def _format_rate(value: float, unit: str) -> str:
+    """Return a rate with its unit: "676 TFLOP/s", "2.75 TB/s"."""
     if unit == "FLOP/s":
         return f"{format_value('useful_flops', value)}/s"
     return format_value("offload_mem_bw_req", value) if unit == "bytes/s" else f"{plain(value)} {unit}"

@@ -1,4 +1,4 @@
-"""What is scheduled: the inputs of the Schedules page, which are part of the link."""
+"""Inputs of the Schedules page, which are part of the link."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _LAYOUT: Final = re.compile(r"[\w|*(), ]{1,300}", re.ASCII)
 
 
 def shown() -> str:
-    """Draws what the page shows; returns "schedules" or "grid"."""
+    """Draws the choice of the page's subject; returns "schedules" or "grid"."""
     return segments("Show", _SHOWN, "schedules_show")
 
 
 def source() -> str:
-    """Draws where times come from; returns "scenario" or "numbers"."""
+    """Draws the choice of the source of times; returns "scenario" or "numbers"."""
     return segments("Times from", _FROM, "schedules_from")
 
 
 def chosen(first: str) -> tuple[str, str]:
-    """Draws the two schedules; returns their names."""
+    """Draws the choice of two schedules; returns their names."""
     options = titles()
     second = "zbv" if first != "zbv" else "1f1b"
     return (
@@ -51,7 +51,7 @@ def chosen(first: str) -> tuple[str, str]:
 
 
 def first_schedule(times: ExecutionTimes | None) -> str:
-    """Returns the schedule that stands first: the execution's own."""
+    """Returns the default first schedule: the execution's own."""
     if times is None:
         return "1f1b"
     name = rule(times.schedule).name
@@ -59,7 +59,7 @@ def first_schedule(times: ExecutionTimes | None) -> str:
 
 
 def question(times: ExecutionTimes | None) -> tuple[Question, int]:
-    """Draws the numbers; returns them, and how many microbatches were asked for, which may be more than are replayed.
+    """Draws the numbers; returns them, and the number of microbatches asked for, which may exceed the replayed ones.
 
     times: of the scenario's best execution; None for plain numbers.
     """
@@ -111,7 +111,7 @@ def question(times: ExecutionTimes | None) -> tuple[Question, int]:
 
 
 def _own_stages(times: ExecutionTimes, ranks: int, chunks: int) -> tuple[Cut, ...]:
-    """Draws whether stages are the model's, and how blocks are cut; returns the cuts, none where stages are equal."""
+    """Draw the choice of the model's or equal stages, and the layout; return the cuts, empty for equal stages."""
     if segments("Stages", _STAGES, "schedules_stages") == "equal":
         st.caption("Every rank takes what the execution's slowest does; half of a backward is gradient of the weights.")
         return ()
@@ -123,7 +123,7 @@ def _own_stages(times: ExecutionTimes, ranks: int, chunks: int) -> tuple[Cut, ..
 
 
 def layout(times: ExecutionTimes) -> str:
-    """Returns how blocks are cut into stages: as the link says, or as the execution does."""
+    """Returns the stage layout: the link's, otherwise the execution's."""
     text = state.url_value("schedules_layout", "", _LAYOUT)
     try:
         return canonical(text) if text else times.layout
@@ -133,7 +133,7 @@ def layout(times: ExecutionTimes) -> str:
 
 
 def _layout_field(own: str) -> None:
-    """Draws the field of the stage layout."""
+    """Draw the field of the stage layout."""
     text = state.url_value("schedules_layout", "", _LAYOUT)
     key = key_for("_schedules_layout", text)
 
@@ -149,9 +149,9 @@ def _layout_field(own: str) -> None:
 
 
 def sliders(send_time: float, *, own: bool = False) -> tuple[float, float, float]:
-    """Draws the sliders; returns send time, imbalance and what pairs hide, as shares.
+    """Draws the sliders; returns send time, imbalance and the hidden part of overlapped pairs, as shares.
 
-    send_time: what it is where the link says nothing, a share of a forward. own: whether pairs hide something already.
+    send_time: default, as a share of a forward. own: True if the stages' times already include hiding.
     """
     nearest = min(100, math.floor(100 * send_time + 0.5))
     left, middle, right = st.columns(3, gap="medium")
@@ -174,7 +174,7 @@ def sliders(send_time: float, *, own: bool = False) -> tuple[float, float, float
 
 
 def shortened(asked: Question, wanted: int) -> str:
-    """Returns a sentence about microbatches that are left out; nothing where all are replayed."""
+    """Returns a sentence about microbatches that are left out; empty if all are replayed."""
     if wanted <= asked.microbatches:
         return ""
     return (
@@ -194,7 +194,7 @@ def _optional_whole(label: str, name: str, help: str) -> int | None:
 
 
 def decimal_input(label: str, name: str, default: float | None, help: str) -> float | None:
-    """Draws a field for a positive number; returns it, or nothing where it is empty and there is no default."""
+    """Draws a field for a positive number; returns it, or the default if the field is empty."""
     parameter = f"schedules_{name}"
     text = state.url_value(parameter, "", DECIMAL)
     value = float(text) if text else default

@@ -1,4 +1,4 @@
-"""All schedules in a table: which run with these numbers, what they take and hold, and why others do not."""
+"""All schedules in a table: whether they run with these numbers, their times and memory, and the reasons if not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["feasibility", "feasibility_table"]
 
 
 def feasibility_table(found: Sequence[Outcome]) -> pd.DataFrame:
-    """Returns a row per schedule: what comes of it, and who offers it."""
+    """Returns a row per schedule: its result, and the frameworks that offer it."""
     first = next((each.step for each in found if each.runs), float("nan"))
     rows = []
     for each in found:

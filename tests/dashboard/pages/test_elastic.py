@@ -23,8 +23,8 @@ from dashboard.link.own_studies import packed_study, unpacked_study
 from dashboard.link.scenario_parameters import parameters_of, read_scenario
 from dashboard.link.text_encoding import folded
 from dashboard.link.user_files import UserFiles
-from dashboard.pages.elastic.cards import _allowed
-from dashboard.pages.elastic.tables import _csv
+from dashboard.pages.elastic.cards import _parse_allowed_plans
+from dashboard.pages.elastic.tables import _table_csv
 from dashboard.words.numbers import plain
 from engine import Scenario, codesign
 from engine.planners.contract import PlanError
@@ -314,13 +314,13 @@ def test_files_of_a_plan_come_back() -> None:
         columns = ["exec_plan", "placement", "iteration_s"]
         pd.testing.assert_frame_equal(again[columns], written[columns].reset_index(drop=True))
     whole = measurements(measurement_names()[0]).table
-    read = pd.read_csv(io.StringIO(_csv(whole)))
+    read = pd.read_csv(io.StringIO(_table_csv(whole)))
     assert read["iteration_s"].tolist() == pytest.approx(whole["iteration_s"].tolist(), rel=0, nan_ok=True)
 
 
 def test_rows_that_are_added_and_left_empty_are_no_plans() -> None:
     rows = pd.DataFrame({"allowed plan": ["DP", None, "241"], "placements": ["4 8", None, None]}, dtype=str)
-    assert _allowed(rows) == {"DP": ["4", "8"], "241": []}
+    assert _parse_allowed_plans(rows) == {"DP": ["4", "8"], "241": []}
 
 
 @pytest.mark.parametrize("text", ["a" * 50_000, "minibatch,loss_" + "b" * 50_000])

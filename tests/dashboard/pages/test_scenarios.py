@@ -369,7 +369,7 @@ def test_opening_a_launch_script(place: Place) -> None:
     assert stands.faster is not None
     for flags in launch.flag_changes(stands, framework="megatron"):
         assert all(each.flag in told for each in flags)
-    link = launch_file.parameters(stands)
+    link = launch_file.link_parameters(stands)
     opened = scenario_parameters.read_scenario(link).scenario
     assert (opened.model.name, opened.num_procs, opened.max_batch_size) == ("llama-3-8B", 16, 32)
     assert link["cell"] == "2x2"
