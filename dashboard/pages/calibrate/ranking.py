@@ -20,7 +20,7 @@ from hardware import Calibration, System
 
 __all__ = ["rank_by_both", "ranking", "same_accelerator"]
 
-_HELP: Final = "Proves the best executions by both calibrations; some seconds for large spaces."
+_HELP: Final = "Finds the best executions by both calibrations. Takes seconds for large spaces."
 
 
 def ranking(outcome: Outcome) -> None:

@@ -62,7 +62,7 @@ def runs(checked: Checked, outcome: Outcome | None) -> None:
     )
     empty = [name for name in ("why", "missing", "assumed") if (shown[name] == "").all()]
     shown = shown.drop(columns=[*empty, *(name for name in ("before", "after", "fitted") if shown[name].isna().all())])
-    # Refused runs come first: they are what a person has to mend.
+    # Refused runs come first: the user has to mend them.
     shown = shown.iloc[np.argsort(accepted, kind="stable")]
     st.dataframe(
         signed(shown.head(LISTED), ("before", "after", "fitted")), hide_index=True,
@@ -72,14 +72,14 @@ def runs(checked: Checked, outcome: Outcome | None) -> None:
         column_config={
             "run": st.column_config.TextColumn("Run", width=110, help="Row below the header, from 1; or the log"),
             "used": st.column_config.TextColumn("Used", width=70),
-            "why": st.column_config.TextColumn("Why not, or how it was read", width=360),
+            "why": st.column_config.TextColumn("Reason or remark", width=360),
             "missing": st.column_config.TextColumn("Missing", width=130, help="Needed fields that the run lacks"),
             "model": st.column_config.TextColumn("Model", width=150),
             "measured": _number_column("Measured, s", "%.3f", 94),
             "before": _number_column("Before, %", None, 80, "Predicted over measured, before the fit"),
             "after": _number_column("Unseen, %", None, 84, "Predicted over measured, by a fit that left the run out"),
             "fitted": _number_column("Fitted, %", None, 80, "Predicted over measured, by the fit to all runs"),
-            "assumed": st.column_config.TextColumn("Assumed", width=300, help="What the run does not say"),
+            "assumed": st.column_config.TextColumn("Assumed", width=300, help="Values that the run does not state"),
         },
     )  # fmt: skip
     if len(shown) > LISTED:
@@ -124,7 +124,7 @@ def parameters(outcome: Outcome) -> None:
         "after": ("After", 74, None), "change": ("Change", 70, None),
         "range": ("90 % range", 130, "Holds the value with 90 % probability, if errors are independent"),
         "learned": ("From runs", 76, "Share of the uncertainty beforehand that the runs took away"),
-        "meaning": ("What it is", 300, None),
+        "meaning": ("Meaning", 300, None),
     }  # fmt: skip
     st.dataframe(
         pd.DataFrame(rows), hide_index=True, key="calibrate_values", height="content",
@@ -166,9 +166,9 @@ def template_fields(fields: dict[str, str]) -> None:
     """Draws the meaning of each column of the template."""
     st.dataframe(
         pd.DataFrame({"field": list(fields), "meaning": list(fields.values())}), hide_index=True, height=240,
-        key="calibrate_fields", alt=f"{len(fields)} fields of a run, and what each is.",
+        key="calibrate_fields", alt=f"{len(fields)} fields of a run, and the meaning of each.",
         column_config={"field": st.column_config.TextColumn("Field", width=150),
-                       "meaning": st.column_config.TextColumn("What it is", width=380)},
+                       "meaning": st.column_config.TextColumn("Meaning", width=380)},
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def offer(outcome: Outcome, key: str) -> None:
         )  # fmt: skip
         st.button(
             "Keep", on_click=_keep_calibration, args=(found,), icon=":material/save:", key="calibrate_keep",
-            disabled=user_files().folder is None, help="Keep it on this server; everybody who uses it sees it.",
+            disabled=user_files().folder is None, help="Keep it on this server, visible to all its users.",
         )  # fmt: skip
         st.button(
             "Use for the scenario",
@@ -49,15 +49,15 @@ def offer(outcome: Outcome, key: str) -> None:
             key="calibrate_use",
             type="primary" if outcome.helps is not False and fitting else "secondary",
             disabled=not fitting,
-            help="Explore the scenario with it: all pages then show its figures, and links carry it."
+            help="Use it on all pages and in links."
             if fitting
-            else "The scenario is on another accelerator than the runs.",
+            else "The scenario and the runs have different accelerators.",
         )
     now = scenario.calibration
     if now is not None:
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.caption(f"The scenario uses **{literal(now.name)}**, of {literal(now.system or 'all systems')}.")
-            st.button("Give it up", on_click=_use_calibration, args=(None,), key="calibrate_drop", type="tertiary")
+            st.button("Remove", on_click=_use_calibration, args=(None,), key="calibrate_drop", type="tertiary")
             if page_links.exists("explore"):
                 st.page_link(page_links.target("explore"), label="Map", icon=":material/arrow_forward:")
 

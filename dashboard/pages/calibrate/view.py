@@ -105,7 +105,7 @@ def _choose_runs(bar: Any) -> data.Prepared:
             key = choose("Example runs, published", labels, "calibrate_example", width=400, gone=(_PARAMETERS,))
         start = choose(
             "Start from", {name: _calibration_title(base) for name, base in bases.items()}, "calibrate_base", width=214,
-            help="The calibration whose values the fit starts from; it leaves them for a reason only.",
+            help="Starting values of the fit; it changes them only if the runs demand it.",
         )  # fmt: skip
     base = bases[start]
     try:
@@ -138,7 +138,7 @@ def _draw_upload() -> tuple[list[Any], str]:
     )  # fmt: skip
     files = files_field("Measured runs", ["csv", "log", "txt", "out"], "calibrate_upload", MOST_MEGABYTES)
     given = st.text_input(
-        "Where a run does not say", key="calibrate_given", placeholder="vocab=128256 dtype=bf16", max_chars=400,
+        "For missing fields", key="calibrate_given", placeholder="vocab=128256 dtype=bf16", max_chars=400,
         help="Fields for all runs that lack them, as FIELD=VALUE with spaces between.",
     )  # fmt: skip
     tables.template_fields(dict(calibrate.FIELDS))
@@ -152,7 +152,7 @@ def _choose_parameters(prepared: data.Prepared, bar: Any, wanted: tuple[str, ...
     strange = [name[:40] for name in wanted if name not in labels]
     if strange:
         named = ", ".join(strange[:3])
-        sentence = f"The link's parameters to fit name {named}, which these runs do not tell about; left out."
+        sentence = f"The link's parameters to fit name {named}, which these runs cannot determine; left out."
         state.complain(_PARAMETERS, sentence)
     key = key_for(f"_calibrate_parameters_{prepared.checked.system.name}", list(known))
 
@@ -162,9 +162,9 @@ def _choose_parameters(prepared: data.Prepared, bar: Any, wanted: tuple[str, ...
     with bar:
         st.multiselect(
             "Parameters to fit", list(labels), list(known), format_func=lambda name: labels[name], key=key,
-            on_change=changed, placeholder="those that the runs tell most about", width=400,
+            on_change=changed, placeholder="the best-determined ones", width=400,
             max_selections=calibrate.MOST_PARAMETERS,
-            help="One to six; left empty, the three to six that these runs tell most about.",
+            help="Parameters to fit (1 to 6). Empty: the best-determined three to six.",
         )  # fmt: skip
     return known or None
 

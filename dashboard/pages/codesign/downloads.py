@@ -36,7 +36,7 @@ def downloads(study: Study, found: Results, asked: Question, sentence: str, chos
     how: dict[str, Any] = {"on_click": "ignore", "icon": ":material/download:", "type": "tertiary"}
     with st.popover("Download", icon=":material/download:", help="Designs, the front, a report, and the study."):
         if asked.stretches:
-            st.caption("Tables have the designs that are kept.")
+            st.caption("Tables contain the filtered designs.")
         for title, part in (("All designs", "all_designs"), ("Front", "front")):
             for kind, ending in ENDINGS.items():
                 st.download_button(

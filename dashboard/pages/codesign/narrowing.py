@@ -107,7 +107,7 @@ def menu(found: Results, question: Question, designs: pd.DataFrame) -> None:
     figures = {name: f"{one.label} [{one.unit}]" if one.unit else one.label for name, one in QUANTITIES.items()
                if name in designs}  # fmt: skip
     named = {**figures, **question.names}
-    about = "Designs with a stretch of a choice or figure; so does a box drawn over the front, or a brushed axis."
+    about = "Filters designs by an interval, as does a box drawn over the front or a brushed axis."
     with st.popover("Keep only", icon=":material/filter_alt:", type="tertiary", help=about, key=menu_key(_MENU)):
         first = [name for name in (question.up.name, question.across.name if question.across else "") if name]
         options = list(dict.fromkeys([*first, *question.names, *figures]))
@@ -135,7 +135,7 @@ def _add_filter(question: Question, name: str, words: list[str] | None, key: str
         least, most = (st.session_state[f"{key}_{end}"] for end in ("least", "most"))
         ends = (-math.inf if least is None else float(least), math.inf if most is None else float(most))
         if ends[0] > ends[1]:
-            st.toast("At least is above at most, so that no design would be kept.", icon=":material/error:")
+            st.toast("At least must not exceed at most.", icon=":material/error:")
             return
     _set_interval(now, name, ends)
     _write_intervals(now)

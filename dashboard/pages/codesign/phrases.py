@@ -64,7 +64,7 @@ def _parse_number(text: str) -> float | int:
     try:
         return int(plain) if re.fullmatch(r"[+-]?\d+", plain) else float(plain)
     except ValueError:
-        raise StudyError(f"{shown(text.strip())} is no number; write one such as 40 or 2.5e6.") from None
+        raise StudyError(f"{shown(text.strip())} is not a number; write one such as 40 or 2.5e6.") from None
 
 
 def _split_list(text: str) -> list[str]:
@@ -150,7 +150,8 @@ def _edits_read(said: Document, text: str, study: Study) -> None:
         name, colon, values = line.partition(":")
         if not colon:
             raise StudyError(
-                f"{shown(line)} is no change; write one such as hbm_capacity: 40, 80 or hbm_capacity: 20 to 160 in 8."
+                f"{shown(line)} is not a change; write one such as hbm_capacity: 40, 80 or "
+                "hbm_capacity: 20 to 160 in 8."
             )
         relative = values.rstrip().endswith(_RELATIVE)
         values = values.rstrip().removesuffix(_RELATIVE).strip()
@@ -180,7 +181,7 @@ def _bounds_read(said: Document, text: str, study: Study) -> None:
     for line in filter(None, map(str.strip, text.splitlines())):
         match = _BOUND.fullmatch(line)
         if match is None or (match[2] is None and match[3] is None):
-            raise StudyError(f"{shown(line)} is no constraint; write one such as usd at most 2e7.")
+            raise StudyError(f"{shown(line)} is not a constraint; write one such as usd at most 2e7.")
         ends = {"at_least": match[2], "at_most": match[3]}
         said["constraints"].append({"quantity": match[1]} | {
             end: _parse_number(value) for end, value in ends.items() if value is not None})  # fmt: skip
@@ -196,13 +197,13 @@ def _list_phrase(key: str) -> tuple[Callable[[Document, Study], str], Callable[[
 
 
 _PARTS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "models": ("Train", "Models", "Names, with × and a weight in the mix that is not 1.", False,
+    "models": ("Train", "Models", "Names, with × and a weight in the mix if it is not 1.", False,
                _models_text, _models_read),
     "sizes": ("on", "Processors", "Sizes of the machine.", False, *_list_phrase("sizes")),
     "systems": ("×", "Systems", "Names of systems.", False,
                 lambda said, study: ", ".join(_document_names(said["systems"], study.systems)), _systems_read),
     "datatypes": ("in", "Datatypes", "Names of datatypes.", False, *_list_phrase("datatypes")),
-    "batches": ("with batches of", "Batches", "Samples of a step, or so many per processor: 2 per processor.", False,
+    "batches": ("with batches of", "Batches", "Samples of a step, or a number per processor: 2 per processor.", False,
                 _batches_text, _batches_read),
     "edits": ("changing", "Changes", "One a line. hbm_capacity: 40, 80 or net1_bandwidth: 25 to 400 in 5 log; several "
               "at once host_capacity/host_bandwidth: 0/450, 512/900; multiples of what a system has with times own at "

@@ -79,7 +79,7 @@ def link(study: Study) -> str | None:
 def share(study: Study) -> None:
     """Draws the menu with a link to the current page."""
     file = "the file of the study instead: Edit study opens it on any Shardscape server."
-    with st.popover("Share", icon=":material/link:", help="A link to exactly what is shown.", key="codesign_share"):
+    with st.popover("Share", icon=":material/link:", help="A link to this page as it is.", key="codesign_share"):
         address = link(study)
         if address is not None:
             offer_link(address, holds="study", instead=file)
@@ -94,13 +94,13 @@ def keeper(study: Study) -> None:
     with st.popover("Save", icon=":material/bookmark:", help="Keep this study on the server.",
                     key=menu_key("codesign_keep")):  # fmt: skip
         if user_files().folder is None:
-            st.caption("This server keeps nothing. Share has the study as a file.")
+            st.caption("This server does not keep files. Share offers the study as a file.")
             return
         key = f"codesign_title_{study.key[:12]}"
         with st.form("codesign_keep_form", border=False):  # so that Enter saves
             title = (study.document.name or "Study")[:LONGEST_TITLE]
             st.text_input("Title", title, key=key, max_chars=LONGEST_TITLE)
-            st.caption("It appears here and on the Scenarios page, for everybody who uses this server.")
+            st.caption("Listed here and on the Scenarios page for all users of this server.")
             st.form_submit_button(
                 "Save",
                 key="codesign_keep_now",

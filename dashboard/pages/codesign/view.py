@@ -221,14 +221,14 @@ def _draw_run(study: Study, there: Results | None, expected: Estimate) -> None:
         return
     longest = shared.settings.longest_seconds
     if (expected.seconds if expected.timed else expected.seconds_low) > longest:
-        told = f"It takes longer than the {longest:,.0f} s that this server gives a search."
+        told = f"It takes longer than the {longest:,.0f} s that this server allows for a search."
         st.info(f"{told} Run it with shardscape codesign, on as many machines as you like.", icon=":material/block:")
         return
     if isinstance(job, CodesignJob) and job.state == "failed":
         st.error(literal(job.problem), icon=":material/error:")
     word = "Search the designs"
     if there is not None:
-        word = f"Go on: {len(there.rows):,} of {study.points:,} points are there"
+        word = f"Continue: {len(there.rows):,} of {study.points:,} points are computed"
     if st.button(word, type="primary", icon=":material/play_arrow:", key="codesign_run"):
         if job is not None:
             shared.board.forget(job)
@@ -307,7 +307,7 @@ def _draw_strip(asked: Asked) -> None:
     tiles.append(markup.Tile("Points", f"{len(found.rows):,}", f"{len(found.rows):,} of {found.study.points:,}"))
     st.html(markup.figure_strip(tiles, basis_of(found, asked.front[NUMBER].tolist()[:MOST_TOLD], asked.of)))
     if not found.complete:
-        st.markdown(f"Answers are about the {counted(len(asked.designs), 'design')} that are there so far.")
+        st.markdown(f"Answers cover the {counted(len(asked.designs), 'design')} searched so far.")
 
 
 def _describe_objectives(asked: Asked) -> str:
@@ -379,7 +379,7 @@ def _draw_design(asked: Asked) -> None:
     row = asked.designs[asked.designs[NUMBER] == number].iloc[0]
     on = number in set(asked.front[NUMBER])
     skipped = row["status"] == "skipped"
-    standing = "skipped: bounds prove that it loses" if skipped else "on the front" if on else "others beat it"
+    standing = "skipped: bounds prove it is not best" if skipped else "on the front" if on else "not on the front"
     if row.get("refused"):
         standing = f"refused by {row['refused']}"
     if row["status"] not in ("ok", "skipped"):
@@ -416,7 +416,7 @@ def _draw_tables(asked: Asked, study: Study) -> None:
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             title = "Front" if across is not None else "The best design"
-            among = "; of these, the ones that are kept" if question.stretches else ""
+            among = "; filtered" if question.stretches else ""
             st.html(markup.head(title, f"{_describe_objectives(asked)}{among}"))
             downloads(study, found, question, _study_sentence(study), _chosen_design(asked))
         _draw_designs(question.kept(study, asked.front), columns, asked, "codesign_front_table", f"{title}.")
@@ -425,10 +425,10 @@ def _draw_tables(asked: Asked, study: Study) -> None:
         kept = kept[kept["status"] == "ok"].sort_values(asked.up.name, ascending=asked.up.better == "lower",
                                                         kind="stable")  # fmt: skip
         with st.container(border=True):
-            st.html(markup.head("Designs that are kept", "the best first"))
+            st.html(markup.head("Filtered designs", "the best first"))
             more = ["refused"] if "refused" in kept else []
             _draw_designs(
-                kept, [*columns, *more], asked, "codesign_kept_table", "Designs that are kept, the best first."
+                kept, [*columns, *more], asked, "codesign_kept_table", "Filtered designs, the best first."
             )
     if across is not None and across.better == "lower" and asked.up.better == "higher":
         steps = found.best_per_budget(budget=across.name, objective=asked.up.name, of=asked.of, at=question.at)
@@ -440,7 +440,7 @@ def _draw_tables(asked: Asked, study: Study) -> None:
                 ["budget", *columns, "more per unit"],
                 asked,
                 "codesign_budget_table",
-                "The best design from each budget on.",
+                "The best design above each budget.",
             )
 
 

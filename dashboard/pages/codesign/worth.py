@@ -35,7 +35,7 @@ def worth_of_more(found: Results, question: Question, design: int) -> None:
         design: number of the design.
     """
     with st.container(border=True, key="codesign_worth"):
-        st.html(markup.head("Where one more dollar goes", f"from design {design:,}, in {question.up.label.lower()}"))
+        st.html(markup.head("Where to spend more", f"from design {design:,}, in {question.up.label.lower()}"))
         if not switch(
             "Search around this design",
             "codesign_worth",
@@ -45,11 +45,11 @@ def worth_of_more(found: Results, question: Question, design: int) -> None:
             return  # fmt: skip
         row = found.rows[found.rows["point"] // len(found.study.models) == design]
         if row["status"].isin(["infeasible", "problem"]).any():
-            st.markdown("The design does not run, so nothing can be better by a share.")
+            st.markdown("The design does not run, so there is no gain to compute.")
             return
         longest = server().settings.longest_seconds
         if SEARCHES * estimate(found.study, 1).seconds_low / found.study.designs > longest:
-            st.info(f"It takes longer than the {longest:,.0f} s that this server gives a search. Run "
+            st.info(f"It takes longer than the {longest:,.0f} s that this server allows for a search. Run "
                     f"shardscape codesign with --sensitivity {design}.", icon=":material/block:")  # fmt: skip
             return
         asked = SensitivityQuestion(found.study, design, question.up.name, question.of, question.at)
@@ -72,7 +72,7 @@ def _draw_worth(worth: pd.DataFrame, design: int) -> None:
     })  # fmt: skip
     formats = {name: st.column_config.NumberColumn(format="localized") for name in shown.columns[3:]}
     st.dataframe(shown, hide_index=True, column_config=formats, height=height_of(len(shown), 420), placeholder="–",
-                 key="codesign_worth_table", alt=f"What more of everything is worth to design {design}, the best use "
-                 "of money first.")  # fmt: skip
+                 key="codesign_worth_table", alt=f"Gain of design {design} from more of each rate and capacity, the "
+                 "best use of money first.")  # fmt: skip
     if free := [str(label) for label in worth["label"][worth["gain_per_usd"].isna()]]:
         st.caption(literal(f"No price given for {', '.join(free)}: last, without a gain per dollar."))

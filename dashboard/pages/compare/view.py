@@ -44,7 +44,7 @@ __all__ = ["View", "parse", "render"]
 
 DOMAINS: Final = {"near best": "near the best", "from zero": "from zero", "logarithmic": "logarithmic"}
 _LEGEND: Final = (
-    '<div class="ss-legend"><span>Each cell is {which} of every hidden choice{unit}.</span>{colours}'
+    '<div class="ss-legend"><span>Each cell: {which} setting with this TP and PP{unit}.</span>{colours}'
     f"<span>★ best of the scenario</span><span>{markup.NOT_FITTING}</span><span>· no execution</span></div>"
 )
 
@@ -107,7 +107,7 @@ def _draw_cards(found: list[Member]) -> None:
                 with st.container(horizontal=True, gap="small"):
                     st.button("Make it A", key=f"compare_open_{member.slot}", type="tertiary", on_click=_make_current,
                               args=(member, found), icon=":material/swap_horiz:",
-                              help="It becomes the scenario of all pages; what was A takes its place.")  # fmt: skip
+                              help="It becomes the scenario of all pages and changes places with A.")  # fmt: skip
                     st.button("Remove", key=f"compare_remove_{member.slot}", type="tertiary", on_click=_remove_member,
                               args=(member,), icon=":material/close:")  # fmt: skip
     if len(found) < 4:
@@ -170,7 +170,7 @@ def _describe_basis(sides: list[Side]) -> str:
 
 def _draw_differences(sides: list[Side]) -> None:
     table = differing(sides)
-    st.html(markup.head("What differs", "between the documents; only what results depend on"))
+    st.html(markup.head("What differs", "fields that results depend on"))
     if not len(table):
         st.caption("Nothing: all scenarios are the same.")
         return
@@ -179,7 +179,7 @@ def _draw_differences(sides: list[Side]) -> None:
         alt=f"{len(table)} fields differ: {', '.join(table['Field'].head(6))}.",
         column_config={
             "Part": st.column_config.TextColumn(width=60), "Field": st.column_config.TextColumn(width=170),
-            # What is not told grows with the others, and names of systems need the room.
+            # A column without a width grows with the others, and names of systems need the room.
             **{side.letter: st.column_config.TextColumn(width=940 // len(sides)) for side in sides},
         },
     )  # fmt: skip
@@ -254,7 +254,7 @@ def _draw_difference_map(sides: list[Side]) -> None:
     tables = [cells_of(side.exploration, _metric_of(side, key)) for side in (first, second)]
     chart = difference_map(tables[0], tables[1], metric.column, state.theme_mode(), names=(first.letter, second.letter))
     show(chart, "compare_difference")
-    st.caption(f"{metric.column.label}: by how many percent {second.letter} is better or worse; hatched where only one "
+    st.caption(f"{metric.column.label}: percentage by which {second.letter} is better or worse; hatched where only one "
                "of them, or none, runs.")  # fmt: skip
 
 

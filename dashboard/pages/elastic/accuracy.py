@@ -65,7 +65,7 @@ def accuracy(mode: str) -> None:
         worded(classes, _CLASSES, "elastic_classes", "Mean and largest error of each class of plans.")
     every = _join_variants(rows, lambda table: table)
     with st.container(border=True, gap="xsmall"):
-        st.html(markup.head("Does it pick the fastest plan", "of those that were measured there"))
+        st.html(markup.head("Does it pick the fastest plan", "among the plans measured there"))
         worded(_join_variants(rows, ranking), {"variant": "model", **_RANKING}, "elastic_ranking",
                "Every placement with the fastest plan and the one picked.")  # fmt: skip
     with st.container(border=True, gap="xsmall"):

@@ -72,9 +72,9 @@ def _describe_error(card: Chosen, variant: str) -> str:
     except PlanError:
         errors = pd.Series()
     if not len(errors):
-        return "Nothing was measured that says how far they may be off."
+        return "No measured run shows their error."
     mean, most = (percent(float(each) / 100) for each in (errors.mean(), errors.max()))
-    return f"Of {counted(len(errors), 'measured run')} they are {mean} off in the mean, {most} at most."
+    return f"Error against {counted(len(errors), 'measured run')}: {mean} on average, at most {most}."
 
 
 def of_models(jobs: Iterable[tuple[Model, int]], system: System, gpus: int) -> str:

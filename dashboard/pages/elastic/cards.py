@@ -139,8 +139,8 @@ def _draw_uploads() -> None:
     """Draw the uploads of a card and a trace; errors appear below each field."""
     st.markdown(
         "A card as JSON, as downloaded here or with the artifact’s keys; measurements as CSV with `exec_plan`, "
-        "`placement` and `iter_time` in seconds or `iteration_ms`. No time, or 0, says that a plan does not run. "
-        "What is short enough travels in the link."
+        "`placement` and `iter_time` in seconds or `iteration_ms`. No time, or 0, marks a plan that does not run. "
+        "Short cards and measurements are part of the link."
     )
     for label, kind, key, take in (
         ("Model card (JSON)", "json", "elastic_card_file", _take_card),
@@ -178,7 +178,7 @@ def _card_in(content: bytes, name: str) -> OwnCard:
 
 
 def _trace_in(content: bytes, name: str) -> str:
-    # A line end makes it text: never the path of a file of the server.
+    # A line end makes it text, so that it is never opened as a path on the server.
     text = content.decode("utf-8-sig") + "\n"
     elastic.read_measurements(text, name=name)
     return text
@@ -233,7 +233,7 @@ def _draw_keeping(found: Chosen, name: str) -> None:
         icon=":material/save:",
         key="elastic_card_keep",
         disabled=files.folder is None,
-        help="With its measurements; everybody who uses the server sees it.",
+        help="With its measurements, visible to all users of this server.",
     )
 
 
@@ -241,7 +241,7 @@ def _keep_on_server(found: Chosen, called: str) -> None:
     name = " ".join(called.split()) or found.card.name
     try:
         if name == OWN:
-            raise Refused(f"{OWN!r} is how links call a card that is not kept; give it another name.")
+            raise Refused(f"{OWN!r} is reserved for cards that are not kept; choose another name.")
         user_files().keep_card(OwnCard(found.card.model_copy(update={"name": name}), found.trace))
     except Refused as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
@@ -285,7 +285,7 @@ def _draw_editor(found: Chosen) -> None:
     if measured is not None:
         times = pd.read_csv(io.StringIO(measurements_text(measured)), dtype=str, keep_default_na=False)
     taken = runs.data_editor(times, hide_index=True, num_rows="dynamic", key=f"elastic_times_{told}", height=300)
-    runs.markdown("No time, or 0, says that a plan does not run.")
+    runs.markdown("No time, or 0, marks a plan that does not run.")
     if not st.button("Use as my card", icon=":material/check:", key="elastic_take"):
         return
     changes: dict[str, Any] = {

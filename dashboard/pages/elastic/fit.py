@@ -121,7 +121,7 @@ def _draw_fitted(found: Fitted, asked: FitQuestion) -> None:
 
 
 def _describe_parameter(name: str, at_bound: tuple[str, ...], unused: tuple[str, ...]) -> str:
-    return "runs say nothing of it" if name in unused else "at a bound" if name in at_bound else ""
+    return "not determined by the runs" if name in unused else "at a bound" if name in at_bound else ""
 
 
 def _draw_use(found: Fitted, asked: FitQuestion) -> None:

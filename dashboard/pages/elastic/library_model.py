@@ -37,22 +37,22 @@ MOST_PHASES: Final = 24
 _STEPS: Final = re.compile(r"[\d@., ;]{1,300}")
 _STEP: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@(\d{1,7})")
 _WAYS: Final = {
-    "spares": "Spare nodes take over", "shrink": "Go on with fewer nodes", "wait": "Wait for the repair",
+    "spares": "Use spare nodes", "shrink": "Continue with fewer nodes", "wait": "Wait for the repair",
 }  # fmt: skip
 _CURVE: Final = {
-    "gpus": "GPUs", "raw_best": "samples/s", "error": "may be off", "gain": "gain, samples/s per GPU",
+    "gpus": "GPUs", "raw_best": "samples/s", "error": "error", "gain": "gain, samples/s per GPU",
     "raw_plan": "plan", "iteration_s": "iteration, s", "memory_gib": "memory, GiB", "weights_gib": "weights, GiB",
     "optimizer_gib": "optimizer, GiB", "moves_gib": "a GPU receives, GiB", "moves_s": "in at least, s",
-    "chosen": "what else is chosen",
+    "chosen": "other choices",
 }  # fmt: skip
 _FAILURE: Final = {
-    "way": "way", "samples": "samples", "throughput": "samples/s", "pause_s": "standstill, s", "plan": "plan",
+    "way": "way", "samples": "samples", "throughput": "samples/s", "pause_s": "downtime, s", "plan": "plan",
     "moves_gib": "a GPU receives, GiB", "checkpoint_gib": "from a checkpoint, GiB",
 }  # fmt: skip
 _PHASES: Final = {
     "phase": "phase", "gpus": "GPUs", "plan": "plan", "throughput": "samples/s",
-    "moves_gib": "a GPU receives, GiB", "paused_s": "standstill, s", "samples": "samples",
-    "chosen": "what else is chosen",
+    "moves_gib": "a GPU receives, GiB", "paused_s": "downtime, s", "samples": "samples",
+    "chosen": "other choices",
 }  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def library_model(mode: str) -> None:
     with right.container(border=True, gap="xsmall", height="stretch"):
         _draw_failure(found, asked)
     with st.container(border=True, gap="xsmall"):
-        st.html(markup.head("What every size does and what moves to it", "per GPU; from the last smaller size"))
+        st.html(markup.head("Plan and moved data per size", "per GPU; from the last smaller size"))
         worded(curve, _CURVE, "elastic_model_sizes", "Every size with its plan, memory and what has to move.")
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Through phases", "a restart of 260 s and the movement at every change"))
@@ -120,7 +120,7 @@ def _ask_curves() -> ModelCurvesQuestion:
         batch = whole_in_link("elastic_batch", "Global batch", 64, 10**6, "Samples of a step, the same at every size.")
         gpus = whole_in_link("elastic_gpus", "GPUs", 64, MOST_GPUS, "The most that the job may get.")
         lost = whole_in_link("elastic_lost", "Lost nodes", 1, 64, "Nodes that fail at once.")
-        spares = _choose_count("elastic_spares", "Spare nodes", 1, "Nodes that stand by.")
+        spares = _choose_count("elastic_spares", "Spare nodes", 1, "Idle nodes kept in reserve.")
         repair = whole_in_link("elastic_repair", "Repair, min", 60, 100_000, "Until lost nodes are back.")
         steps = _steps_field(gpus, size * lost)
     nodes = max(math.ceil(gpus / size), 1)
@@ -182,7 +182,11 @@ def _curve_tiles(curve: pd.DataFrame, found: ModelCurves, asked: ModelCurvesQues
         markup.Tile(
             "Fewest GPUs", f"{int(first['gpus']):,}", f"{plain(first['raw_best'], 3)} samples/s", error=first["error"]
         ),
-        markup.Tile("Last size", f"{plain(runs['gain'].iloc[-1], 3)} samples/s", "gain of each further GPU"),
+        markup.Tile(
+            "Gain per GPU",
+            f"{plain(runs['gain'].iloc[-1], 3)} samples/s",
+            f"at {counted(int(runs['gpus'].iloc[-1]), 'GPU')}",
+        ),
     ]
     moved = runs.dropna(subset=["moves_s"])
     if len(moved):
@@ -192,25 +196,28 @@ def _curve_tiles(curve: pd.DataFrame, found: ModelCurves, asked: ModelCurvesQues
     if found.failure is not None:
         way = str(found.failure["way"].iloc[0])
         told = f"{counted(asked.lost, 'node')} lost, repaired in {span(asked.repair_s)}"
-        tiles.append(markup.Tile("What now", _WAYS[way], told))
+        tiles.append(markup.Tile("Best response", _WAYS[way], told))
     return tiles
 
 
 def _draw_failure(found: ModelCurves, asked: ModelCurvesQuestion) -> None:
     """Draw the ways to continue when nodes are lost."""
     told = f"{counted(asked.lost, 'node')} of {max(asked.sizes):,} GPUs lost, {counted(asked.spares, 'spare')}"
-    st.html(markup.head("A node is lost: what now", told))
+    st.html(markup.head("When nodes are lost", told))
     if found.failure is None:
         st.markdown(literal(found.why_not))
         return
     table = found.failure.assign(way=[_WAYS[way] for way in found.failure["way"]])
-    worded(table, _FAILURE, "elastic_model_failure", "Each way to go on with its throughput, standstill and samples.")
+    worded(table, _FAILURE, "elastic_model_failure", "Each way to continue with its throughput, downtime and samples.")
     best, *others = found.failure.to_dict("records")
-    sentence = f"{_WAYS[best['way']]}: {plain(best['samples'], 3)} samples in {span(asked.repair_s)}"
+    samples, time = plain(best["samples"], 3), span(asked.repair_s)
+    sentence = f"{_WAYS[best['way']]}: {samples} samples in {time}"
     if others:
         second = max(others, key=lambda row: float(row["samples"]))
         more = best["samples"] / second["samples"] - 1 if second["samples"] else math.inf
-        sentence += f", {plain(100 * more, 3)} % more than: {_WAYS[second['way']].lower()}" if more < 100 else ""
+        if more < 100:  # a larger ratio says only that the alternative hardly works
+            other = _WAYS[second["way"]].lower()
+            sentence += f", {plain(100 * more, 2)} % more than the next best ({other})"
     st.markdown(literal(sentence + "."))
     changed = best["plan"] != found.curve["raw_plan"].iloc[-1] and best["way"] == "shrink"
     if changed:

@@ -260,7 +260,7 @@ def _draw_curve(
     chart = resource_curve(curve, over, _LABELS[over], mode, measured)
     show(chart, "elastic_curve")
     st.markdown(literal(chart.alt))
-    with st.expander("What each further unit brings"):
+    with st.expander("Gain of each added unit"):
         worded(curve, {over: _LABELS[over], **_GAINS}, "elastic_gains", "Best plan and gain at every value.")
 
 
@@ -275,9 +275,9 @@ def _draw_other_cards(chosen: Chosen, over: str, variant: str, around: elastic.P
         state.set_url_value("elastic_beside", joined(given(key)) or None)
 
     st.multiselect(
-        "Beside it", list(titles), value, format_func=lambda name: titles[name], key=key, on_change=changed,
+        "Compare with", list(titles), value, format_func=lambda name: titles[name], key=key, on_change=changed,
         max_selections=_MOST_BESIDE, placeholder="Other cards",
-        help="How much more each job does with more of the resource.",
+        help="Gain of each job from more of the resource.",
     )  # fmt: skip
     if not value:
         return
@@ -305,7 +305,7 @@ def _draw_plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> No
         + (f", bandwidth {phase.bandwidth:g}" if phase.bandwidth else "")
         for number, phase in enumerate(phases, 1) if phase.nodes
     }  # fmt: skip
-    st.html(markup.head("Every plan of a phase", "fastest first, with what speaks against the others"))
+    st.html(markup.head("Every plan of a phase", "fastest first, with reasons against the others"))
     if not names:
         st.markdown("No phase has a GPU.")
         return

@@ -68,14 +68,14 @@ def several_jobs(mode: str) -> None:
         st.markdown(literal(note))
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("What each split gives", f"by {found.basis} times; the best split keeps all guarantees"))
+        st.html(markup.head("Throughput of each split", f"by {found.basis} times; the best split keeps all guarantees"))
         chart = split_bars(found.table, mode)
         show(chart, "elastic_split")
         st.markdown(literal(chart.alt))
         shown = found.table[list(_TABLE)].assign(way=[WAYS[way] for way in found.table["way"]])
-        worded(shown, _TABLE, "elastic_split_table", "Every way to split the GPUs with what each job gets and does.")
+        worded(shown, _TABLE, "elastic_split_table", "Every way to split the GPUs with each job's GPUs and throughput.")
     with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("What one more GPU brings a job", "the curves on which the best split is made"))
+        st.html(markup.head("Gain of one more GPU", "the curves on which the best split is made"))
         names = {"all": "All jobs", **{str(number): name for number, name in enumerate(found.curves, 1)}}
         job = choose("Job", names, "elastic_curve", width=230)
         if job == "all":

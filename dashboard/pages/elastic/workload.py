@@ -49,7 +49,7 @@ _SUMMARY: Final = {
 _JOBS: Final = {
     "name": "job", "application": "model", "submission_s": "submitted, s", "requested_gpus": "GPUs asked for",
     "requested_plan": "plan asked for", "is_sla": "guaranteed", "first_alloc_seen_s": "started, s",
-    "jct_s": "completion, s", "n_placements": "placements", "paused_s": "standstill, s", "gpu_s": "GPU-seconds",
+    "jct_s": "completion, s", "n_placements": "placements", "paused_s": "downtime, s", "gpu_s": "GPU-seconds",
 }  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def workload(mode: str) -> None:
         return
     found = answer
     table = summaries(found)
-    basis = "Simulated with throughputs of the published model cards; no replay was measured, so no range stands here."
+    basis = "Simulated with throughputs of the published model cards; no replay was measured, so no error is given."
     if asked.models:
         times = of_models(asked.models.values(), asked.system, next(iter(found.values())).cluster.gpus)
         basis = f"Simulated; no replay was measured. Times of models of the library: {times}"
@@ -104,7 +104,7 @@ def workload(mode: str) -> None:
     chosen = found[policy]
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Every job", f"under: {titles[policy]}"))
-        worded(chosen.jobs, _JOBS, "elastic_replayed", "Every job with when it was submitted, started and through.")
+        worded(chosen.jobs, _JOBS, "elastic_replayed", "Every job with its times of submission, start and completion.")
     tables = {"Policies": table, "Jobs": chosen.jobs, "Rounds": chosen.utilisation, "Changes": chosen.placements}
     downloads(tables, f"elastic_{policy}")
 
@@ -115,7 +115,7 @@ def _ask_replay(policies: tuple[str, ...]) -> ReplayQuestion | None:
         nodes = whole_in_link("elastic_nodes", "Nodes", 8, MOST_NODES, "Of the cluster.")
         each = whole_in_link("elastic_node", "GPUs of each", 8, MOST_NODE, "Of a node.")
         pause = choose("Pause at a change", PAUSES, "elastic_stop", width=140,
-                       help="For which a job stands still when it starts and at every change.")  # fmt: skip
+                       help="Downtime at start and at each reconfiguration.")  # fmt: skip
         text = _upload_workload() if name == OWN else name
         models = {} if text is None else asked_models(workload_from(text), _library_model)
         system = system_of(asked_system() if models else ANY_SYSTEM)

@@ -89,7 +89,7 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     if facts["chunks"] > 1:
         notes.append("Fainter is a later chunk.")
     if row.get("overhead_time") is not None:
-        alike = "Stages take what their blocks and the ends of the model take" if uneven else "Stages are alike"
+        alike = "Stage times follow from their blocks and the ends of the model" if uneven else "Stages are alike"
         notes.append(f"{alike}; the end of the step waits for stragglers and the host.")
     if (found.tasks["pair"] >= 0).any():
         notes.append("A box split in two is a forward and a backward that overlap.")
@@ -112,7 +112,7 @@ def _describe_idle(row: Mapping[Any, Any], share: float) -> str:
     if told == f"idle {bubble}":
         return told
     host = float(row.get("overhead_time") or 0.0) / step
-    rest = f"stragglers and host {percent(host)}" if host > 0 else "the rest since stages are not equal"
+    rest = f"stragglers and host {percent(host)}" if host > 0 else "rest from unequal stages"
     return f"{told}: bubble {bubble}, {rest}"
 
 
@@ -139,7 +139,7 @@ def _inside_bars(row: Mapping[Any, Any]) -> str:
     """Return a sentence on the exposed parts of a chunk's bar."""
     parts = [word for word, names in _EXPOSED_PARTS.items() if _has_time(row, *names)]
     if not parts:
-        return "Each bar: one chunk of one microbatch; nothing else of it is exposed."
+        return "Each bar: one chunk of one microbatch; nothing is exposed."
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
     return f"Each bar: one chunk of one microbatch, with its exposed {listed}."
 
@@ -221,8 +221,8 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
         alt="Bandwidths that would hide offload and overlapped communication",
         column_config={
             "Bandwidth": st.column_config.TextColumn(width=215),
-            "needed": st.column_config.TextColumn(width=72, help="Bandwidth at which nothing would wait for it."),
-            "available": st.column_config.TextColumn(width=72, help="Peak of the link that it goes over."),
+            "needed": st.column_config.TextColumn(width=72, help="Bandwidth that would hide the transfer."),
+            "available": st.column_config.TextColumn(width=72, help="Peak of the link used."),
             "enough": st.column_config.TextColumn(width=62),
         },
     )  # fmt: skip
@@ -237,7 +237,7 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
         exploration: the exploration of the execution.
         row: fields and statistics of the execution by name, in the register's base units.
     """
-    st.html(markup.head("How a figure comes about", "expression, numbers, source"))
+    st.html(markup.head("Formula of a figure", "expression, numbers, source"))
     scenario = exploration.scenario
     account, further = account_of(scenario, row), derived_metrics(scenario)
     columns = [
@@ -327,7 +327,7 @@ def parts_explained(found: Formula, known: Container[str]) -> None:
             st.button(
                 by_name(part).short, key=f"execution_why_{part}", type="tertiary", icon=":material/function:",
                 on_click=state.set_url_value, args=("execution_figure", part),
-                help=f"How {by_name(part).label} comes about",
+                help=f"Formula of {by_name(part).label}",
             )  # fmt: skip
 
 
@@ -337,14 +337,14 @@ def made_of(found: Formula) -> None:
     Args:
         found: the formula, its numbers and parts.
     """
-    parts = pd.DataFrame(found.parts, columns=["name", "value", "what it is"])
+    parts = pd.DataFrame(found.parts, columns=["name", "value", "meaning"])
     parts["value"] = parts["value"].replace("", ABSENT)
     st.dataframe(
         parts, hide_index=True, height="content", row_height=28, key="execution_parts",
         alt=f"Everything that {found.column.label} is made of",
         column_config={
             "name": st.column_config.TextColumn(width=200), "value": st.column_config.TextColumn(width=90),
-            "what it is": st.column_config.TextColumn(width=250),
+            "meaning": st.column_config.TextColumn(width=250),
         },
     )  # fmt: skip
 

@@ -51,7 +51,7 @@ def for_reference(scenario: Scenario, row: Mapping[Any, Any], other: CostModel) 
     if unsupported := other.unsupported(scenario.model):
         return ForReference(None, f"{refused} {' '.join(unsupported)}")
     if missing := _not_expressed(row, other):
-        return ForReference(None, f"{refused} it does not have {' and '.join(missing)}.")
+        return ForReference(None, f"{refused} it does not support {' and '.join(missing)}.")
     text = execution_json(row, other.name)
     table = pd.DataFrame([json.loads(text)])
     found = engine.evaluate(scenario.model, scenario.system, table, cost_model=other.name).iloc[0]

@@ -24,13 +24,13 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
         return
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("What the step is made of", "the slowest stage; every term of the cost model"))
+        st.html(markup.head("Parts of the step", "the slowest stage; every term of the cost model"))
         shown = pd.DataFrame(
             {
                 "Part": [part.name for part in parts],
                 "time": [format_value("total_time", part.seconds) for part in parts],
                 "share": [100.0 * part.seconds / float(row["total_time"]) for part in parts],
-                "What it is": [part.what for part in parts],
+                "Meaning": [part.what for part in parts],
                 "module": [part.source for part in parts],
             }
         )
@@ -43,7 +43,7 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
                 "share": st.column_config.ProgressColumn(
                     format="%.1f %%", min_value=0, max_value=max(1.0, float(shown["share"].max())), width=86
                 ),
-                "What it is": st.column_config.TextColumn(width=318),
+                "Meaning": st.column_config.TextColumn(width=318),
                 "module": st.column_config.TextColumn(
                     help="Module of the cost model that has the formula and its source.", width=86
                 ),
@@ -53,7 +53,7 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
     if not rates:
         return
     with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("What a GPU sustains", f"calibration {scenario.used_calibration.name}"))
+        st.html(markup.head("Sustained rates of a GPU", f"calibration {scenario.used_calibration.name}"))
         table = pd.DataFrame(
             {
                 "Rate": [rate.name for rate in rates],
@@ -66,12 +66,12 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
         about = st.column_config.TextColumn
         st.dataframe(
             table, hide_index=True, height="content", row_height=28, key="execution_rates",
-            alt="Peak and sustained rates of one GPU, and what they rest on",
+            alt="Peak and sustained rates of one GPU, and their basis",
             column_config={
-                "peak": about(help="What the datasheet says."),
-                "sustained": about(help="What long operations reach by the calibration."),
+                "peak": about(help="From the datasheet."),
+                "sustained": about(help="Rate of long operations by the calibration."),
                 "share": about(help="Sustained rate over peak."),
-                "label": about(help="What the sustained rate rests on: fitted to measured runs, measured by a "
+                "label": about(help="Basis of the sustained rate: fitted to measured runs, measured by a "
                                     "benchmark, or stated without either."),
             },
         )  # fmt: skip

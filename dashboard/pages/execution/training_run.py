@@ -123,7 +123,7 @@ def _draw_field(one: Input, default: float | None, system: System) -> float | No
     text = state.url_value(link, "", _NUMBER)
     value = float(text) if text else None
     if value is not None and not one.accepts(value):
-        st.caption(f":orange[The link's {literal(one.label)} is out of range; the default stands.]")
+        st.caption(f":orange[The link's {literal(one.label)} is out of range; using the default.]")
         value = None
     shown = None if value is None and default is None else ((default if value is None else value) or 0.0) / scale
     key = key_for(f"_{link}", shown, clearable=True)

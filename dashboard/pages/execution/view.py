@@ -90,7 +90,7 @@ def render(view: View) -> None:
     refusal(exploration, chosen)
     st.html(markup.chips(choices(row, exploration.scenario.system)))
     if not chosen.has_figures:
-        st.caption("An execution that is rejected for another reason than memory has no figures.")
+        st.caption("An execution rejected for a reason other than memory has no figures.")
         return
     tiles = accuracy.marked(_headline_tiles(exploration, row, other), exploration.scenario, row)
     st.html(markup.figure_strip(tiles, accuracy.basis(exploration.scenario, row)))
@@ -202,7 +202,7 @@ def _find_other(exploration: Exploration, chosen: Subject, which: str) -> tuple[
         where = [Condition("activation_recompute", "=", "none")]
     best = _best_id(exploration, exploration.key, tuple(tuple(condition) for condition in where))
     if best is None:
-        return None, "no such one runs"
+        return None, "no such execution runs"
     found = evaluated(exploration, exploration.key, best)
     ours = chosen.runs and all(chosen.row[condition.column] == condition.value for condition in where)
     if ours and found["sample_rate"] == chosen.row["sample_rate"]:  # of several that tie, it may be another
@@ -231,7 +231,7 @@ def _draw_json(exploration: Exploration, chosen: Subject) -> None:
             if found.text is not None:
                 program, fewer = other.reference.split()[0], len(own.columns.fields) - len(other.columns.fields)
                 if fewer > 0:
-                    st.caption(f"{program} has no place for the last {fewer} fields; its file goes without them.")
+                    st.caption(f"{program} does not have the last {fewer} fields; its file leaves them out.")
                 files[f"_{program.lower()}"] = (f"Download for {program}", found.text)
         st.code(text, language="json", height=330)
         with st.container(horizontal=True, gap="small"):

@@ -295,8 +295,8 @@ def best_rates(exploration: Exploration, where: data.Where) -> Rates:
 def pair_legend(axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[int, int], *, filtered: bool) -> str:
     """Returns the caption line under a map along any axes."""
     unit = scale_for(metric.column, cells["value"]).unit
-    among = "the executions that meet the filters" if filtered else "every other choice"
-    parts = [f"Each cell is the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
+    among = "the executions that meet the filters" if filtered else "all other choices"
+    parts = [f"Each cell: the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
     if not numbered(cells, narrow=is_narrow()):
         parts.append(NOT_NUMBERED)
     if axes.of_datatypes:
@@ -313,7 +313,7 @@ def pair_legend(axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[i
             parts.append(f"{ABSENT} or grey: some fit, none of them {what}")
         parts.append("· no execution")
     else:
-        parts.append("· none that runs; how far those that exist are from fitting is known for TP × PP only")
+        parts.append("· nothing runs; distances from fitting are known for TP × PP only")
     return f'<div class="ss-legend">{"".join(f"<span>{part}</span>" for part in parts)}</div>'
 
 

@@ -38,7 +38,7 @@ def costs(exploration: Exploration, metric: Metric, where: explorations.Where = 
     """
     metric = metrics(exploration.scenario)[metric.ranked_by] if metric.of_fastest else metric
     scope = f"best {in_sentence(metric.column.label)} with the choice fixed, everything else free; % of the best"
-    st.html(head("What each choice costs", scope))
+    st.html(head("Cost of each choice", scope))
     if not exploration.feasible:
         st.caption("No execution runs, so no choice can be compared.")
         return
@@ -128,7 +128,7 @@ def _describe_infeasible(exploration: Exploration) -> str:
     if len(short):
         nearest = short.sort_values("shortfall_bytes", kind="stable").iloc[0]
         sentences.append(
-            f"In {counted(len(short), 'cell')} nothing fits for want of memory alone; the nearest lacks "
+            f"In {counted(len(short), 'cell')} only memory is missing; the nearest lacks "
             f"{lacking(nearest)}."
         )
     elif (pairs["feasible"] > 0).all():

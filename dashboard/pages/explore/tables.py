@@ -69,7 +69,7 @@ def pairs_table(
             },
             name: cells["value"] / scale.factor,
             "executions": cells["rows"],
-            "why there is none": cells["why"],
+            "why nothing runs": cells["why"],
         }
     )
 

@@ -64,7 +64,7 @@ __all__ = ["View", "draw_headline", "parse", "render"]
 
 _NOTHING_FITS: Final = (
     "Nothing fits: none of the executions can run on this system. "
-    "The map says how far each cell is from fitting; click one for the nearest change that would help."
+    "The map shows how much memory each cell lacks; click one for the nearest remedy."
 )
 
 _ABOVE: Final = 3
@@ -121,13 +121,13 @@ def draw_headline(
         Tile("Feasible", count(exploration.feasible),
              f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}",
              formula="Executions that this system can run, of all in the space."),
-        Tile("Within 5 % of best" if exact else "Within the error",
-             "–" if untold else counted(near, "execution"),
-             f"{counted(fitting, 'cell')} {'left' if where else 'fit'}, not measured" if untold
-             else f"in {cells:,} of {counted(fitting, 'cell')} {'left' if where else 'that fit'}",
-             formula="How far the best may be off is not known: it rests on what was never measured." if untold
+        Tile("Within 5 % of best" if exact else "As good as the best",
+            "–" if untold else counted(near, "setting"),
+             f"{counted(fitting, 'layout')} {'left' if where else 'fit'}, not measured" if untold
+             else f"in {cells:,} of {counted(fitting, 'layout')}{' left' if where else ''}",
+             formula="The error of the best is unknown: no measured run has its features." if untold
              else f"Feasible executions with at least {percent(share, 0)} of the best throughput."
-                  f"{'' if exact else ' Predictions are not sharp enough to tell them from the best.'}"),
+                  f"{'' if exact else ' Within the error of predictions they are as good as the best.'}"),
     ]  # fmt: skip
     marked = accuracy.marked(tiles, scenario, best)
     first = _ABOVE if is_narrow() else len(marked)

@@ -109,7 +109,7 @@ def question(place: Place) -> Question:
         )  # fmt: skip
         size = whole_in_link("intra_operator_batch", "Batch", batch, 10**6, "Sequences of a step.")
         layers = whole_in_link("intra_operator_layers", "Layers", min(layers, depth), depth, f"The model has {depth}.")
-    with place.popover("Rates and memory", icon=":material/tune:", help="Rates of devices, what a parameter takes."):
+    with place.popover("Rates and memory", icon=":material/tune:", help="Rates of devices, bytes of a parameter."):
         mesh, datatype = _ask_mesh(chosen, devices)
         width = choose("Width of an element", WIDTHS, "intra_operator_width",
                        default="4" if source == "published" else "2")  # fmt: skip
@@ -160,8 +160,8 @@ def _ask_mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
             default=_first_datatype(there),
         )  # fmt: skip
         return on_system(chosen, devices, datatype), datatype
-    rate = _decimal_field("Matrix rate, TFLOP/s", "rate", RATE, "Of a device, as it is reached.")
-    bandwidth = _decimal_field("Bandwidth, GB/s", "bandwidth", BANDWIDTH, "That a device sends in a ring.")
+    rate = _decimal_field("Matrix rate, TFLOP/s", "rate", RATE, "Sustained rate of a device.")
+    bandwidth = _decimal_field("Bandwidth, GB/s", "bandwidth", BANDWIDTH, "Sent by a device in a ring.")
     exchange = _decimal_field("All-to-all, GB/s", "exchange", bandwidth, "The same in an all-to-all.")
     alpha = _decimal_field("Time of a collective, µs", "alpha", 0.0, "Besides its bytes.")
     document: dict[str, Any] = {"devices": devices, "matrix_rate": rate * 1e12,
@@ -176,7 +176,7 @@ def _ask_mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
     )  # fmt: skip
     if groups > 1:
         between = _decimal_field(
-            "Bandwidth between groups, GB/s", "outer", OUTER, "That a device sends in a ring of groups."
+            "Bandwidth between groups, GB/s", "outer", OUTER, "Sent by a device in a ring of groups."
         )
         document["outer"] = {"devices": groups, "bandwidth": between * 1e9}
     return mesh_of(document), "float32"

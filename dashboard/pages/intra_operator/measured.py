@@ -103,7 +103,7 @@ def measured_marks(asked: Question, found: IntraOperatorPlan, points: pd.DataFra
 def draw_measured(asked: Question, points: pd.DataFrame) -> None:
     """Draws measured points with their predictions, and the rates that fit them best."""
     with st.container(border=True, gap="xsmall"):
-        st.html(markup.head("Measured beside predicted", f"{counted(len(points), 'point')} of your file"))
+        st.html(markup.head("Measured and predicted", f"{counted(len(points), 'point')} of your file"))
         try:
             mesh = replace(asked.mesh, outer=None)
             table = overlay(points, mesh, **counted_as(asked))
@@ -158,7 +158,7 @@ def _use_rates(fitted: FittedRates) -> None:
 
 def draw_published() -> None:
     """Draws published volumes and runs next to computed ones."""
-    st.html(markup.head("Published beside computed", "CFP on A100; rates fitted to its first and third vector"))
+    st.html(markup.head("Published and computed", "CFP on A100; rates fitted to its first and third vector"))
     left, right = st.columns(2, gap="medium")
     volumes = _published_volumes()
     shown = pd.DataFrame({

@@ -89,7 +89,7 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
     """Draws the chosen vectors, with downloads."""
     table = plan.vectors
     possible = int((table["reason"] == "").sum())
-    st.html(markup.head("Every vector", f"{possible:,} of {len(table):,} can be, {int(table['fits'].sum()):,} fit"))
+    st.html(markup.head("Every vector", f"{possible:,} of {len(table):,} possible, {int(table['fits'].sum()):,} fit"))
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         which = segments("Vectors", SHOWN, "intra_operator_shown")
         like = _pattern_field()

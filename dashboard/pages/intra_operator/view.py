@@ -87,7 +87,7 @@ def render(view: View) -> None:
     if found.chosen is None:
         st.warning(literal(_too_little(asked, found)), icon=":material/memory_alt:")
     else:
-        basis = "Modelled with what stands under Rates and memory; what was measured is marked so."
+        basis = "Modelled with the inputs under Rates and memory; measured values are marked."
         st.html(markup.figure_strip(_plan_tiles(asked, found, found.chosen), basis))
         name = found.chosen.solution
         named = "" if name == MIXED else f"{name[:1].upper()}{name[1:]}. "
@@ -196,7 +196,7 @@ def _draw_vectors(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
     with left.container(border=True, gap="xsmall", height="stretch"):
         vectors_table(found)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("Where the time goes", "the fastest that fit, and those with a name"))
+        st.html(markup.head("Where the time goes", "the fastest that fit, and named ones"))
         chart = time_bars(_time_rows(found), mode)
         show(chart, "intra_operator_times")
         st.caption(literal(chart.alt))
@@ -240,9 +240,9 @@ def _draw_sweeps(asked: Question, found: IntraOperatorPlan, took: float, mode: s
         with st.container(border=True, gap="xsmall"):
             st.html(markup.head("What changes the answer", "sweeps and other systems"))
             if took > SLOW:
-                st.caption(f"A search took {took:.0f} s, and these are some twenty: take fewer devices or layers.")
+                st.caption(f"A search took {took:.0f} s, and this takes about twenty: use fewer devices or layers.")
                 return
-            on = switch(f"Compute them, which may take {20 * took:.0f} s", "intra_operator_sweeps")
+            on = switch(f"Compute them (about {20 * took:.0f} s)", "intra_operator_sweeps")
         if not on:
             return
     left, right = st.columns(2, gap="medium")
@@ -268,7 +268,7 @@ def _draw_comparison(asked: Question, found: IntraOperatorPlan) -> None:
     if found.chosen is None or asked.system_id == OWN:
         return
     with st.container(border=True, gap="xsmall"):
-        st.html(markup.head("Beside the best of all executions", "the calibrated cost model on as many devices"))
+        st.html(markup.head("Next to the best of all executions", "the calibrated cost model on as many devices"))
         if not switch("Look through all executions", "intra_operator_beside"):
             return
         rows = beside_table(asked, found)

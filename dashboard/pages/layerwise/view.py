@@ -77,7 +77,7 @@ def render(view: View) -> None:
         show(chart, "layerwise_memory")
         st.caption(literal(chart.alt))
         if found.told:
-            st.html(markup.head("Beside the cost model", "the same model and GPUs by all executions"))
+            st.html(markup.head("Next to the cost model", "the same model and GPUs by all executions"))
             for line in found.told:
                 st.caption(literal(line))
         _draw_exports(found)

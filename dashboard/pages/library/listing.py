@@ -88,7 +88,7 @@ def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
         "Name": st.column_config.TextColumn(width=170 if kind == "models" else 300),
         "Params, bn": st.column_config.NumberColumn(format="%.2f", width=86, help="Parameters, in billions."),
         "Kind": st.column_config.TextColumn(width=72, help="Dense, or a mixture of experts."),
-        "GiB": st.column_config.NumberColumn(format="compact", width=56, help="HBM capacity; – where it is unlimited."),
+        "GiB": st.column_config.NumberColumn(format="compact", width=56, help="HBM capacity; –: unlimited."),
         "TFLOP/s": st.column_config.NumberColumn(format="%,d", width=70, help="Dense 16-bit matrix peak."),
     }
     st.dataframe(

@@ -151,7 +151,7 @@ def _draw_actions(item: Item, kind: str) -> None:
             _draw_downloads(thing)
         if item.own:
             with st.popover("Delete", icon=":material/delete:"):
-                st.caption("Scenarios that were saved with it keep their own copy.")
+                st.caption("Saved scenarios keep their own copy.")
                 st.button(
                     "Delete it", key="library_delete", on_click=_toast_refusal, args=(lambda: _delete_item(thing),)
                 )

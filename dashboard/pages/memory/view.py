@@ -145,7 +145,7 @@ def _draw_execution(exploration: Exploration, chosen: Subject, mode: str) -> Non
         st.space("stretch")
         _another_cell(exploration, (int(row["tensor_par"]), int(row["pipeline_par"])))
     if not chosen.has_figures:
-        st.caption("An execution that is rejected for another reason than memory has no memory figures.")
+        st.caption("An execution rejected for a reason other than memory has no memory figures.")
         st.html(markup.chips(choices(row, exploration.scenario.system)))
         return
     bars = [("", row)]
@@ -203,9 +203,9 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
         st.markdown(
             f"**{gained} more cell{'s' if gained != 1 else ''}** would have an execution."
             if gained
-            else "No further cell would have an execution."
+            else "No other cell would have an execution."
         )
-        st.caption("How fast they would be takes an exploration with that capacity: change the system to find out.")
+        st.caption("Their speed needs an exploration with that capacity: change the system.")
         return
     found = _best_within(exploration, exploration.key, wanted)
     if found is None:
@@ -310,7 +310,7 @@ def _pick_cell() -> None:
 
 def _draw_needs(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
     """Draw the least HBM with which each cell would have an execution."""
-    st.html(markup.head("Minimum HBM per cell", "over every hidden choice; hatched does not fit"))
+    st.html(markup.head("Minimum HBM per cell", "over all settings; hatched does not fit"))
     fits = int(needs["fits"].sum())
     if len(needs) and fits == len(needs):
         which = "The one cell has" if fits == 1 else f"All {fits:,} cells have"

@@ -46,7 +46,7 @@ def chooser(first: Scenario) -> None:
                 on_click=remove, args=(member.slot,), help=literal(f"Remove it. {more}"), width="stretch",
             )  # fmt: skip
         if len(others) == len(SLOTS):
-            st.caption("Three others are as many as can be told apart; remove one to add another.")
+            st.caption("At most three scenarios can be overlaid. Remove one first.")
             return
         compared, _ = members()
         if len(compared) > 1 and not others:

@@ -56,7 +56,7 @@ def table_of(
         every = switch(
             "All columns",
             "pareto_columns",
-            help="Also what is the same in all rows, and all stored results. Downloads have them anyway.",
+            help="Adds columns with equal values and all stored results. Downloads always have them.",
         )
         for kind in ("csv", "parquet", "json"):
             st.download_button(

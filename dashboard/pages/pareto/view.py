@@ -45,7 +45,7 @@ wide; in one of 1,920 all pickers fit in one line.
 _SCALES: Final = {"linear": "linear", "log": "log"}
 _BETTER: Final = {"lower": "less", "higher": "more"}
 """Less is the default: the figures without a direction in the register are operations, which take time."""
-_ABOUT: Final = f"Every result there is. {ABOUT}"
+_ABOUT: Final = f"All results. {ABOUT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _draw_page(exploration: Exploration, view: View) -> None:
     if others is None:
         return
     if not len(found):
-        st.info("No execution has a value of all of these figures; choose others.", icon=":material/info:")
+        st.info("No execution has values for all selected metrics.", icon=":material/info:")
         return
     chosen = _chosen_id(found)
     with answer or nullcontext():
@@ -152,7 +152,7 @@ def _draw_pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picke
         with st.container(horizontal=True, gap="small", vertical_alignment="center", key="pareto_directions"):
             for place, key in open_ones.items():
                 label = known[key].column.label
-                st.markdown(f"{literal(label)}: neither way is better in itself. Better here is", width="content")
+                st.markdown(f"{literal(label)}: neither direction is better by itself. Better is", width="content")
                 if segments(f"What is better of {in_sentence(label)}", _BETTER, f"pareto_{place}better") == "higher":
                     upward.append(key)
     directed = axes_of(exploration, tuple(upward)) if upward else known
@@ -189,7 +189,7 @@ def _draw_strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Me
                         error=error)
         )  # fmt: skip
     degrees = found[["tensor_par", "pipeline_par"]].drop_duplicates()
-    tiles.append(markup.Tile("In cells", f"{len(degrees)}", "TP × PP pairs have a part of it"))
+    tiles.append(markup.Tile("In cells", f"{len(degrees)}", "TP × PP pairs"))
     best = {str(name): value for name, value in found.iloc[0].items()}
     st.html(markup.figure_strip(tiles, accuracy.basis(exploration.scenario, best)))
 

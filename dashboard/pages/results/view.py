@@ -258,7 +258,7 @@ def _columns_in_link(wanted: tuple[str, ...], register: _Register, first: tuple[
     strange = [name[:40] for name in wanted if name not in known]
     if strange:
         more = f" and {len(strange) - 3:,} more" if len(strange) > 3 else ""
-        sentence = f"The link's columns name {', '.join(strange[:3])}{more}, which there is not; left out."
+        sentence = f"The link's columns name {', '.join(strange[:3])}{more}, which do not exist; left out."
         state.complain("results_columns", sentence)
     return list(dict.fromkeys(given)) or list(first)
 
@@ -337,8 +337,8 @@ def _export_menu(
             )  # fmt: skip
             if full:
                 st.caption(
-                    f"An Excel sheet ends after {exports.MOST_ROWS:,} rows under its header: filter further, or choose "
-                    "another format."
+                    f"An Excel sheet holds at most {exports.MOST_ROWS:,} rows under its header: filter further, or "
+                    "choose another format."
                 )
             elif kind == "excel":
                 st.caption("The download begins once the workbook is complete.")
@@ -357,7 +357,7 @@ def _files_being_made(offered: dict[str, str], content: str, left: int) -> None:
         elif problem := downloads.problem(name, content):
             st.error(f"{label}: {problem}", icon=":material/error:")
     if left > _LARGE:
-        st.caption("A file is sent while it is made; the browser shows how much of it has come.")
+        st.caption("The file is sent while it is made; the browser shows the progress.")
 
 
 def _page_number(wanted: int, pages: int, view: tuple[Any, ...]) -> int:
@@ -409,7 +409,7 @@ def _draw_spread(exploration: Exploration, where: list[Condition], by: str, left
     figures, counts, edges = found
     among = "the one execution that is" if left == 1 else f"the {count(left)} executions that are"
     scope = f"{in_sentence(by_name(by).label)} over {among} selected"
-    st.html(markup.head("How they spread", scope))
+    st.html(markup.head("Distribution", scope))
     plot, numbers = st.columns([1.2, 1], gap="medium", vertical_alignment="center")
     with plot:
         show(histogram(counts, edges, by, mode, height=120), "results_spread")

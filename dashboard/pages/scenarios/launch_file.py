@@ -179,22 +179,22 @@ def link_parameters(stands: Standing) -> dict[str, str]:
 
 def _draw_reading_summary(reading: Reading, file: str) -> None:
     framework = launch.FRAMEWORKS[reading.framework]
-    gpus = f"{count(reading.num_procs)} GPUs" if reading.num_procs else "GPUs not said"
+    gpus = f"{count(reading.num_procs)} GPUs" if reading.num_procs else "number of GPUs not stated"
     named = launch.named_shape(reading.model)
     of = named or (f"{reading.model['layers']} layers" if "layers" in reading.model else "model not described")
     st.markdown(f"**{reading.title or framework.title}** · {literal(of)} · {gpus}")
     if reading.refused:
         st.warning(literal(f"The framework would not start it: {reading.refused}."), icon=":material/block:")
     for heading, sentences in (
-        ("Left open, or to other sources", [_describe_open_field(reading, each) for each in reading.left]),
-        ("Set there, not modelled here", reading.not_modelled),
-        ("Set there, without effect on a prediction", [", ".join(reading.without_effect) or ""]),
+        ("Not specified", [_describe_open_field(reading, each) for each in reading.left]),
+        ("Set, but without effect on the prediction", reading.not_modelled),
+        ("Set, irrelevant to speed", [", ".join(reading.without_effect) or ""]),
         ("Not read", reading.unread), ("Remarks", reading.remarks),
     ):  # fmt: skip
         _draw_list(heading, sentences)
-    with st.expander("What states each value"):
+    with st.expander("Source of each value"):
         rows = launch.origin_rows(reading, file)
-        st.dataframe(pd.DataFrame(rows, columns=["Field", "Value", "Said by"]), hide_index=True, height=330)
+        st.dataframe(pd.DataFrame(rows, columns=["Field", "Value", "Source"]), hide_index=True, height=330)
 
 
 def _describe_open_field(reading: Reading, name: str) -> str:
@@ -234,7 +234,7 @@ def _draw_standing(stands: Standing, framework: str) -> None:
     if not stands.steps:
         return
     far = "" if stands.distance is None else f", {percent(stands.distance)} more"
-    st.markdown(f"The best reaches {format_value('sample_rate', best['sample_rate'])}{far}. What leads there:")
+    st.markdown(f"The best reaches {format_value('sample_rate', best['sample_rate'])}{far}. Steps to it:")
     lines = []
     for step, flags in zip(stands.steps, launch.flag_changes(stands, framework=framework), strict=True):
         gain = "makes it run" if step.gain == float("inf") else signed_percent(step.gain)

@@ -56,7 +56,7 @@ def _draw_paste_field() -> None:
     )  # fmt: skip
     if not text or not text.strip():
         return
-    _draw_file("What was pasted", text.encode(), can_be_document=text.lstrip().startswith("{"))
+    _draw_file("The pasted text", text.encode(), can_be_document=text.lstrip().startswith("{"))
 
 
 def _draw_file(name: str, content: bytes, *, can_be_document: bool) -> None:
@@ -107,7 +107,7 @@ def _draw_part(found: Model | System) -> None:
     st.caption(literal(" · ".join(f"{label} {value}" for label, value in key_facts(found))))
     st.caption(
         literal(
-            f"A {noun}, which says nothing of how anything is trained{known}. It opens in place of the "
+            f"A {noun}, without a training configuration{known}. It replaces the "
             f"{noun} of the scenario above; the Library keeps it."
         )
     )

@@ -145,7 +145,7 @@ def _draw_list(here: Sequence[Entry], picked: Sequence[str]) -> None:
         selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
         height=min(738, ROW + 2 + _TWO_LINES * len(here)), row_height=_TWO_LINES, placeholder="–",
         column_config={
-            "Title": st.column_config.TextColumn(width=266, help="Given by whoever saved it, else model and system."),
+            "Title": st.column_config.TextColumn(width=266, help="Title given when saved, otherwise model and system."),
             "Scenario": st.column_config.TextColumn(
                 width=188, help="What was edited in model and system, datatype, largest batch, limits, cost model."
             ),
@@ -153,8 +153,8 @@ def _draw_list(here: Sequence[Entry], picked: Sequence[str]) -> None:
             "Best": st.column_config.TextColumn(
                 width=128, help="Degrees of the best execution; outdated: of an older version of the cost model."
             ),
-            "Size": st.column_config.TextColumn(width=68, help="Room that the results take in the store."),
-            "Age": st.column_config.TextColumn(width=80, help="Since it was saved, else explored."),
+            "Size": st.column_config.TextColumn(width=68, help="Size of the results in the store."),
+            "Age": st.column_config.TextColumn(width=80, help="Time since it was saved, otherwise explored."),
         },
         alt=f"{len(here)} scenarios with their best throughput, size and age",
     )  # fmt: skip
@@ -198,7 +198,7 @@ def _draw_tally(found: Sequence[Entry], shown: Sequence[Entry]) -> None:
     saved = sum(entry.saved is not None or entry.study is not None for entry in found)
     words = f"{len(shown):,} of {len(found):,} shown · " if len(shown) < len(found) else ""
     st.caption(f"{words}{saved:,} saved · {counted(len(records), 'exploration')} in the store, {room}. "
-               "Everybody who uses this server sees this list.")  # fmt: skip
+               "All users of this server see this list.")  # fmt: skip
 
 
 def _draw_entry(entry: Entry) -> None:
@@ -348,7 +348,7 @@ def _duplicate_entry(entry: Entry) -> None:
 def _draw_delete(entry: Entry) -> None:
     with st.popover("Delete", icon=":material/delete:"):
         if entry.study is not None:
-            st.caption("The study goes; the points that it found stay, for whoever asks the same again.")
+            st.caption("Deletes the study. Computed points stay cached.")
             st.button(
                 "Delete the study",
                 key="scenarios_forget",
@@ -357,7 +357,7 @@ def _draw_delete(entry: Entry) -> None:
             )
             return
         if entry.saved is not None:
-            st.caption("The title goes; results in the store stay.")
+            st.caption("Deletes the title. Results stay in the store.")
             st.button("Delete the saved scenario", key="scenarios_forget", on_click=_toast_refusal,
                       args=(lambda: _delete_saved(entry),))  # fmt: skip
         if entry.record is not None:
@@ -369,7 +369,7 @@ def _draw_delete(entry: Entry) -> None:
                 args=(lambda: _delete_results(entry),),
             )
         if entry.saved is None and entry.record is None:
-            st.caption("It is in memory only and goes when the server stops.")
+            st.caption("Not saved: lost when the server stops.")
 
 
 def _delete_saved(entry: Entry) -> None:

@@ -119,11 +119,11 @@ def _draw_inputs(scenario: Scenario) -> tuple[Stack, Machine, int, float | None,
         batch = whole_input(
             "Batch, rows", "grid_batch", 8192, 2**22, "Rows of a step: samples, or tokens of sequences."
         )
-        bandwidth = decimal_input("Links, Gbps", "grid_gbps", machine.bandwidth_gbps, "As the revision understands it.")
-        limit = decimal_input("Memory, GiB", "grid_limit", None, "Of a device; empty for any.")
+        bandwidth = decimal_input("Links, Gbps", "grid_gbps", machine.bandwidth_gbps, "In the units of the revision.")
+        limit = decimal_input("Memory, GiB", "grid_limit", None, "Of a device; empty for no limit.")
     placed = revision == "R3" or switch(
         "Weights in place", "schedules_grid_placed",
-        help="Counts a step with its weights on their devices. Otherwise one replica pays for sending them, as in the "
+        help="Assumes that weights are on their devices. Otherwise one replica pays for sending them, as in the "
         "paper’s figure, which makes two replicas more than twice as fast.",
     )  # fmt: skip
     if model == _SCENARIO:
@@ -175,9 +175,9 @@ def _describe_basis(revision: str) -> str:
     everything = agreement(table).iloc[-1]
     off = percent(everything["mean_absolute_percentage_error"] / 100)
     return (
-        f"Modelled: simulated by DistIR, revision {revision}; nothing of this grid was measured, so no range stands "
-        f"beside it. The {count(int(everything['rows']))} steps of data parallelism that were are {off} off in the "
-        "mean with constants fitted to them."
+        f"Modelled: simulated by DistIR, revision {revision}; nothing of this grid was measured, so no error is "
+        f"given. The {count(int(everything['rows']))} measured steps of data parallelism are {off} off in the mean, "
+        "with constants fitted to them."
     )
 
 
@@ -196,7 +196,7 @@ def _main_rejection(table: pd.DataFrame) -> str:
 
 def _draw_measured(revision: str, mode: str) -> None:
     """Draw 81 published measured steps, and the same steps simulated."""
-    st.html(markup.head("Measured beside simulated", "81 steps of data parallelism, PCIe, FP32"))
+    st.html(markup.head("Measured and simulated", "81 steps of data parallelism, PCIe, FP32"))
     which = segments("Constants", {"own": "Its authors’", "fit": f"Fitted to them, {revision}"}, "schedules_grid_fit")
     constants = MEASURED_CONSTANTS if which == "own" else fit_steps(measured_steps(), revision)
     table = overlay(measured_steps(), constants)
@@ -217,7 +217,7 @@ def _draw_step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mo
     """Draw the step of the fastest configuration: its lanes, and the time of each stage."""
     st.html(markup.head("A step of the fastest", f"{_describe_degrees(best)}; stages of one replica and shard"))
     if best["P"] * best["m"] > MOST_ITEMS:
-        st.caption(f"Its {2 * int(best['P']) * int(best['m']):,} items are more than a picture shows.")
+        st.caption(f"Its {2 * int(best['P']) * int(best['m']):,} items are too many for a picture.")
         return
     degrees = {name: int(best[name]) for name in ("D", "H", "P", "m")}
     found = timeline(
@@ -261,7 +261,7 @@ def _draw_fastest(table: pd.DataFrame, runs: pd.DataFrame) -> None:
         st.download_button(
             "All as CSV", lambda: table.to_csv(index=False), "grid.csv", "text/csv", key="schedules_grid_csv",
             on_click="ignore", icon=":material/download:", type="tertiary",
-            help="Every configuration, those that do not run with their reason.",
+            help="Every configuration, with the reason if it does not run.",
         )  # fmt: skip
     number = st.column_config.NumberColumn
     columns = ["style", "devices", "D", "H", "P", "m"]

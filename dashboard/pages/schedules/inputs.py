@@ -118,7 +118,7 @@ def _own_stages(times: ExecutionTimes, ranks: int, chunks: int) -> tuple[Cut, ..
     _layout_field(times.layout)
     found = cuts_of(times.account, ranks, chunks, layout(times))
     if not found:
-        st.caption("The cost model does not tell stages apart; they are equal.")
+        st.caption("The cost model does not distinguish stages; they are equal.")
     return found
 
 
@@ -128,7 +128,7 @@ def layout(times: ExecutionTimes) -> str:
     try:
         return canonical(text) if text else times.layout
     except StageLayoutError as problem:
-        state.complain("schedules_layout", f"{problem} The execution's own is taken.")
+        state.complain("schedules_layout", f"{problem} Using the execution's own.")
         return times.layout
 
 
@@ -158,17 +158,17 @@ def sliders(send_time: float, *, own: bool = False) -> tuple[float, float, float
     with left:
         send = whole_number(
             "Send time, % of a forward", 0, 100, "schedules_send", default=nearest,
-            help="Of a rank's forward for one microbatch. A send starts when the result is there.",
+            help="Share of a rank's forward for one microbatch. A send starts when the result is ready.",
         )  # fmt: skip
     with middle:
         uneven = whole_number(
             "Last stage heavier, %", 0, 100, "schedules_uneven", default=0,
-            help="As a head or loss makes it: of a rank's whole share.",
+            help="Extra time for head or loss, as a share of a rank's time.",
         )  # fmt: skip
     with right:
         hidden = whole_number(
             f"Overlapped pairs hide{' further' * own}, %", 0, 40, "schedules_pair", default=0,
-            help="Share of a forward and a backward that run together which they hide of each other.",
+            help="Share of an overlapped forward-backward pair that is hidden.",
         )  # fmt: skip
     return send_time if send == nearest else send / 100, uneven / 100, hidden / 100
 
@@ -178,7 +178,7 @@ def shortened(asked: Question, wanted: int) -> str:
     if wanted <= asked.microbatches:
         return ""
     return (
-        f"Replayed are {asked.microbatches:,} of {wanted:,} microbatches; times of a step count all of them, the "
+        f"{asked.microbatches:,} of {wanted:,} microbatches are replayed; times of a step count all of them, the "
         "others at the pace of the last rounds."
     )
 

@@ -44,7 +44,7 @@ def measured(name: str, question: Question, chunks: int, placement: Placement, m
         placement: placement of that schedule, used for an uploaded order, too.
         mode: "light" or "dark".
     """
-    st.html(markup.head("A measured run, or an order of your own", f"beside {titles()[name]}"))
+    st.html(markup.head("A measured run or your own order", f"next to {titles()[name]}"))
     files = files_field(f"Traces, tables of events or an order, up to {MOST_MEGABYTES} MB", ["json", "csv"],
                         "schedules_measured", MOST_MEGABYTES, help=_HELP)  # fmt: skip
     if not files:

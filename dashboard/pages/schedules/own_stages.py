@@ -79,7 +79,7 @@ def bytes_of_ranks(
 
     cut: of the replay's stages. sharded: True if replicas share the optimizer's state; both directions of a pipeline
     are two replicas. offloads: parts in host memory, except for two blocks (`engine.cost_models.account.StageHeld`).
-    growth: activations over those of the replay, if that has fewer microbatches.
+    growth: ratio of a step's activations to the replay's, if that has fewer microbatches.
     """
     held = [stage.held for stage in cut.stages if stage.held is not None]
     order = found.order

@@ -1,7 +1,7 @@
 """Replays of the Schedules page: the numbers shared by all schedules, and each schedule's inputs derived from them.
 
-Schedules are compared at equal devices, tokens and model: a rank's share of the model takes the same time whatever the
-number of its chunks, so a chunk of v takes 1/v of it, and memory is counted in activations of a rank's whole share for
+Schedules are compared at equal devices, tokens and model: a rank's share of the model takes the same time with any
+number of chunks, so a chunk of v takes 1/v of it, and memory is counted in activations of a rank's whole share for
 one microbatch.
 """
 
@@ -136,7 +136,7 @@ class Outcome:
 
     @property
     def growth(self) -> float:
-        """Activations of all microbatches over those of the replayed ones: 1 unless ranks hold every microbatch."""
+        """Ratio of all microbatches' activations to the replayed ones': 1 unless ranks hold every microbatch."""
         if self.found is None or self.repeated == 1.0:
             return 1.0
         order = self.found.order

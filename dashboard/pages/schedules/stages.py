@@ -125,7 +125,7 @@ def _draw_table(table: pd.DataFrame) -> None:
     scale = scale_for("total_time", table["forward"] + table["backward"])
     shown = table.assign(
         forward=table["forward"] / scale.factor, backward=table["backward"] / scale.factor,
-        over=table["over"].round(1) + 0.0,  # or a rank that is as long as the mean is told to be -0.0 over it
+        over=table["over"].round(1) + 0.0,  # no rank is shown as -0.0 over the mean
     )  # fmt: skip
     number = st.column_config.NumberColumn
     st.dataframe(
@@ -139,6 +139,6 @@ def _draw_table(table: pd.DataFrame) -> None:
             "activations": number("Act. [GiB]", format="%.1f", width=72, help="Most activations that it holds."),
             "memory": number("Memory [GiB]", format="%.1f", width=86, help="All that it holds in HBM then: weights, "
                              "gradients, optimizer state, activations, temporaries, less what is offloaded."),
-            "why": st.column_config.TextColumn("What makes it so", width=252),
+            "why": st.column_config.TextColumn("Reason", width=252),
         },
     )  # fmt: skip

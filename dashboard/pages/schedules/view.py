@@ -111,7 +111,7 @@ def _load_times(scenario: Scenario) -> ExecutionTimes | None:
     """Return the scenario's times; None, with a complaint, without any: plain numbers replace them."""
     found = scenario_times(scenario, state.selected_id())
     if isinstance(found, str):
-        state.complain("schedules_from", f"{found} Plain numbers stand in for the scenario's times.")
+        state.complain("schedules_from", f"{found} Using plain numbers instead.")
         return None
     return found
 
@@ -237,7 +237,7 @@ def _is_wide(question: Question) -> bool:
 
 def _draw_curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
     """Draw the times of all schedules along one of the sliders."""
-    st.html(markup.head("Where the best schedule changes", "everything else as it is"))
+    st.html(markup.head("Where the best schedule changes", "everything else unchanged"))
     which = segments("Along", ALONG, "schedules_along")
     labels = {
         "send": "Send time, share of a forward", "uneven": "Last stage heavier, share of a rank",

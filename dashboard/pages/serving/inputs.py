@@ -86,7 +86,7 @@ def inputs() -> Inputs:
         )
         first = _decimal_field("First token, ms", "ttft", "Limit on the time to first token; empty for none.", 50)
         later = _decimal_field("Per token, ms", "tpot", "Limit on the time per output token; empty for none.", 5)
-        with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes that are tried; price."):
+        with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes to try; price."):
             limits = _draw_choices()
             empty = "Empty for the middle of the recorded prices."
             price = _decimal_field("USD per GPU-hour", "price", empty, 0.5, "stretch")

@@ -55,8 +55,11 @@ def deployments(question: Inputs, found: Found) -> None:
         scope = f"{found.feasible:,} that run; all figures are modelled; pick one to see it above"
         st.html(markup.head("Deployments", scope))
         by = choose("Best by", SORTS, "serving_by", default="tokens_per_s_per_processor", width=220)
-        only = switch("Frontier only", "serving_only", help="Those that none beats in output per GPU and per user.")
-        every = switch("All columns", "serving_columns", help="Also what is the same in all rows, and all figures.")
+        only = switch(
+            "Frontier only", "serving_only",
+            help="Pareto-optimal deployments: throughput per GPU against speed per user.",
+        )  # fmt: skip
+        every = switch("All columns", "serving_columns", help="Adds columns with equal values, and all figures.")
         rows = found.frontier.sort_values(by, ascending=by_name(by).better == "lower", kind="stable") if only else None
         for kind in _ENDINGS:
             st.download_button(

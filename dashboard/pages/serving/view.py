@@ -29,7 +29,7 @@ ANY_ID: Final = re.compile(r"\d{1,9}")
 CHARTS_KEPT: Final = 32
 """Most cached charts of each kind."""
 _BASIS: Final = (
-    "Modelled with the rates of the calibrated cost model, which rest on measured training runs; no measured serving "
+    "Modelled with the rates of the calibrated cost model, fitted to measured training runs; no measured serving "
     "run was used."
 )
 

@@ -95,7 +95,7 @@ def _describe_accuracy(row: pd.Series[Any]) -> str:
             f"{literal(around.rests_on)}."
         )
     words.append(
-        f"What the run does not say of its software is taken as usual for {_describe_software(row['software_rule'])}."
+        f"Missing software settings: as usual for {_describe_software(row['software_rule'])}."
     )
     if row["assumptions"]:
         words.append(f"Assumed: {literal(assumed(str(row['assumptions'])[:300]))}.")

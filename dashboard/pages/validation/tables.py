@@ -117,7 +117,7 @@ def errors(checked: Checked, filters: Filters) -> None:
             column_config=_column_settings(list(table.columns), "Memory"),
             alt=f"Errors of modelled memory for {len(table)} sources.",
         )  # fmt: skip
-        st.caption("Memory of the fullest GPU is modelled, not calibrated; one factor for what the framework reserves.")
+        st.caption("Memory of the fullest GPU is modelled, not calibrated; one factor for the framework's reserve.")
         return
     table = error_rows(checked, checked.key, filters, calculon)
     if not len(table):
@@ -135,7 +135,7 @@ def errors(checked: Checked, filters: Filters) -> None:
 
 def not_supported(gone: pd.DataFrame, total: int) -> None:
     """Draws the runs without a prediction and the reasons, by reason and by row."""
-    st.html(markup.head("What is not supported, and why", f"{count(len(gone))} of {count(total)} runs"))
+    st.html(markup.head("Runs without a prediction", f"{count(len(gone))} of {count(total)} runs"))
     if not len(gone):
         st.caption("Every run here is predicted.")
         return

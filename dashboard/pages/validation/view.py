@@ -124,8 +124,8 @@ def _draw_no_runs(filters: data.Filters) -> None:
 def _describe_coverage(checked: data.Checked) -> str:
     """Return a sentence on the runs that errors are counted on."""
     if checked.is_packaged:
-        return "Counted are the last complete measurement of each configuration; the six fitted parameters saw them."
-    return "Counted are all runs of the file with a prediction and a measured time, or those it marks as complete."
+        return "Counted: the last complete measurement of each configuration; the six parameters were fitted to them."
+    return "Counted: all runs of the file with a prediction and a measured time, or the ones marked as complete."
 
 
 def _choose_runs(bar: Any) -> data.Checked:
@@ -191,7 +191,7 @@ def _draw_strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame
                     formula="median of |predicted / measured − 1|"),
         markup.Tile("Bias", share("bias", signed=True), side,
                     formula="median of predicted / measured − 1; negative: predicted faster than measured"),
-        markup.Tile("Within 10 %", share("within_10"), f"{off:,} further off"),
+        markup.Tile("Within 10 %", share("within_10"), f"{off:,} beyond"),
     ]  # fmt: skip
     if checked.is_packaged and filters == data.Filters():
         tiles += [

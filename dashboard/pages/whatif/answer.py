@@ -118,7 +118,7 @@ def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
         markup.Tile(
             FIXED.capitalize(), format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,
             "" if unchanged else f"{signed_percent(found.kept_gain)} kept as it is" if same
-            else "does not run any more",
+            else "no longer runs",
             "" if tied and same else gain_tone(found.kept_gain) if same else "worse",
             formula=FIXED_MEANS, **(accuracy.founded(after, found.kept, "rate") if same and found.kept else {}),
         ),
@@ -184,7 +184,7 @@ def _draw_reasons(scenario: Scenario, found: Answer) -> None:
             st.markdown(line)
         rows = differences(base, best, found.scenario.system) if base is not None else []
         if rows and found.changes:
-            st.caption("What was chosen differently")
+            st.caption("Changed choices")
             st.html(markup.chips((label, f"{old} → {new}") for label, old, new in rows))
         else:
             st.html(markup.chips(choices(best, found.scenario.system)))
@@ -195,7 +195,7 @@ def explain_answer(found: Answer) -> list[str]:
     best, base, kept = found.best, found.base, found.kept
     assert best is not None
     if base is None:
-        return ["Nothing ran before; now this execution is the best of those that do."]
+        return ["Nothing ran before; now this execution is the best."]
     if not found.changes:
         return [
             "This is the base: the best execution of the scenario above. Move a slider, and the whole space of "
@@ -229,13 +229,13 @@ def _draw_nothing_runs(scenario: Scenario, found: Answer, again: Callable[[], No
     if found.total == 0:
         why = "There is no way to divide the model among the GPUs."
     elif least is None:
-        why = "More HBM would not help: host memory, networks or stages stand in the way."
+        why = "More HBM would not help: host memory, networks or stages are the obstacle."
     else:
         need, (tensor, pipeline) = least
         why = (
             f"With no more host memory than there is, the least demanding needs **{gibibytes(need)}** of HBM, "
             f"{gibibytes(need - there)} more than the "
-            f"{gibibytes(there)} there are. It is in TP\u00a0{tensor}\u00a0×\u00a0PP\u00a0{pipeline}."
+            f"{gibibytes(there)} available. It is in TP\u00a0{tensor}\u00a0×\u00a0PP\u00a0{pipeline}."
         )
     if found.kept is not None and found.kept["reason_text"]:
         why += f" The old best: {literal(str(found.kept['reason_text']))}"

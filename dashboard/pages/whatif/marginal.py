@@ -86,16 +86,16 @@ def draw(board: Board, swings: Sequence[Swing], factor: float) -> None:
             texts=(0,),
         ))  # fmt: skip
         told = "" if price is None else (
-            f" A gain is worth what it may add to the {plain(price)} USD of a GPU-hour before a token costs more."
+            f" Worth: the increase of the GPU-hour price of {plain(price)} USD at which a token costs the same."
         )  # fmt: skip
         within = "" if error is None else (
             f" {_WITHIN} marks a gain below {percent(error.width)}, half the width of the interval of measured runs: "
-            "below the error of one prediction; two predictions for the same GPUs err alike, so their order is better "
-            "known."
+            "below the error of one prediction; two predictions for the same GPUs have similar errors, so their "
+            "order is more certain."
         )  # fmt: skip
-        st.markdown(f":small[Gain per unit is as if it grew in proportion.{told}{within}]")
+        st.markdown(f":small[Gain per unit assumes linear scaling.{told}{within}]")
 
 
 def _format_small_gain(gain: float) -> str:
-    """A gain that may be small: two digits of it in percent, with its sign."""
+    """Return a small gain with two digits, in percent, with its sign."""
     return f"{gain * 100:+.2g}\u00a0%".replace("-", "\u2212")

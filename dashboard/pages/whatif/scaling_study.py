@@ -129,7 +129,7 @@ def _describe_sizes(board: Board, run: StudyJob, sizes: list[Size]) -> str:
     """Return a summary of the sizes, once all are known."""
     total = len(board.asked.counts)
     if run.state != "done":
-        return f" So far {len(sizes):,} of {total:,} sizes: what is best may change." if sizes else ""
+        return f" So far {len(sizes):,} of {total:,} sizes: the best may change." if sizes else ""
     if not board.centre_rate > 0:
         enough = min((size.procs for size in sizes if math.isfinite(size.rate)), default=None)
         # Not "from so many on": a larger number may divide into nothing that fits.

@@ -48,7 +48,7 @@ def card(again: Callable[[], None]) -> None:
         title.html(head("Hardware", f"{changed} changed" if changed else ""))
         button.button(
             "Reset", icon=":material/restart_alt:", type="tertiary", key="whatif_reset", disabled=not changes,
-            on_click=_reset_changes, args=(again,), width="stretch", help="Take all changes back.",
+            on_click=_reset_changes, args=(again,), width="stretch", help="Undo all changes.",
         )  # fmt: skip
         for problem in problems:
             st.warning(literal(problem), icon=":material/link_off:")
@@ -145,16 +145,16 @@ def _draw_save_menu(scenario: Scenario, changes: Mapping[str, float]) -> None:
         origin = called(scenario.system.derived_from or scenario.system.name, System)
         st.text_input("Name", _suggest_name(scenario), key=key, max_chars=LONGEST_TITLE)
         st.caption(
-            f"A copy of {literal(origin)} that remembers what was changed in it."
+            f"A copy of {literal(origin)} with its changes recorded."
             if to_system
-            else "Nothing of the system is changed; the model or the machine are."
+            else "The system is unchanged; the model or the machine is not."
         )
         if to_system and user_files().folder is not None:
             st.button("Save to the library", key="whatif_save", icon=":material/bookmark_add:", on_click=_keep_system,
                       args=(scenario, dict(changes), key), width="stretch")  # fmt: skip
         st.button("Make this the scenario", key="whatif_adopt", icon=":material/check:", on_click=_adopt_changes,
                   args=(scenario, dict(changes), key), width="stretch",
-                  help="The whole dashboard is then about the changed scenario.")  # fmt: skip
+                  help="All pages then use the changed scenario.")  # fmt: skip
         if to_system:
             system = _changed_system(scenario, changes, key)
             st.download_button(

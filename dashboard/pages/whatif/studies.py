@@ -55,7 +55,7 @@ def draw(again: Callable[[], None]) -> bool:
         st.download_button(
             "Download", data=lambda: whatif_files.file(board), file_name=name, mime=exports.FORMATS["csv"].mime,
             key="whatif_studies_file", on_click="ignore", type="tertiary", icon=":material/download:",
-            help="What the four studies found so far: CSV files and the scenario, in a zip archive.",
+            help="Results of the four studies so far: CSV files and the scenario, in a zip archive.",
         )  # fmt: skip
     first, second = st.columns(2, gap="medium")
     with first.container(border=True, gap="xsmall", height="stretch"):
@@ -87,7 +87,7 @@ def _draw_tornado(board: Board) -> None:
     if base > 0:
         together = " Compute grows with power, at the same energy per operation." if "compute" in board.every else ""
         st.caption(
-            "Best model FLOP per second when one parameter changes: for hardware that is throughput, and another model "
+            "Best model FLOP per second when one parameter changes: for hardware that is throughput; another model "
             "is not better for having less to compute. Bars: the whole space searched again. Lines: the layout "
             f"fixed. Click a bar to sweep it.{together}"
         )

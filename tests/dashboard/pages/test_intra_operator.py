@@ -127,7 +127,7 @@ def test_a_library_model_goes_on_its_system_and_on_others() -> None:
     with patch.object(view, "COMPARED", COMPARED):
         told = said(run({"from": "library", "model": "llama-3-8B", "system": "h200_141g_sxm", "batch": "16"}))
     assert "NVIDIA B200 180 GB SXM × 8 comes first" in told
-    assert "Published beside computed" not in told
+    assert "Published and computed" not in told
 
 
 def test_a_mesh_of_two_networks_is_searched_off_the_page() -> None:
