@@ -1,8 +1,9 @@
 """All pages; navigation, links between pages and labels of link parameters are derived from them.
 
-from dashboard.pages.registry import PAGES, page
+Example:
+    from dashboard.pages.registry import PAGES, page
 
-page("pareto").parameters["pareto_x"]   # "axis across"
+    page("pareto").parameters["pareto_x"]   # "axis across"
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def downloads(study: Study, found: Results, asked: Question, sentence: str, chos
                     key=f"codesign_{part}_{kind}",
                     **how,
                 )
-        address = link(study) or ""  # of this session, so not where the file is made
+        address = link(study) or ""  # from this session: the file is made in another thread
         address = address if len(address) <= LONGEST else ""
         st.download_button("Report", partial(codesign_report.build, found, asked, sentence, chosen, address),
                            "codesign.html", "text/html", key="codesign_report",
@@ -87,7 +87,7 @@ def table_file(found: Results, table: pd.DataFrame, kind: str) -> bytes:
         "study": found.study.to_document(),
     }  # fmt: skip
     target = io.BytesIO()
-    # A workbook knows one kind of text.
+    # A workbook has only one type of text.
     texts = {name: "string[pyarrow]" for name in table if table[name].dtype.kind not in "iufb"}
     rows = pa.Table.from_pandas(table.astype(texts), preserve_index=False)
     rows = rows.cast(pa.schema([(each.name, pa.string() if each.name in texts else each.type) for each in rows.schema]))

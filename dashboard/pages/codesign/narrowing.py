@@ -115,7 +115,7 @@ def menu(found: Results, question: Question, designs: pd.DataFrame) -> None:
         words = stretches.words_of(found.study).get(name)
         with st.form(f"{_MENU}_form", border=False):
             least, most = question.stretches.get(name, (-math.inf, math.inf))
-            key = f"{_MENU}_{name}_{least}_{most}"  # other fields once others have set it
+            key = f"{_MENU}_{name}_{least}_{most}"  # new fields once the filter was set elsewhere
             if words is not None:
                 st.selectbox("Only", words, key=f"{key}_word")
             else:

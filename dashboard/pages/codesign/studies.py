@@ -183,7 +183,7 @@ def sentence(study: Study, words: Mapping[str, str]) -> None:
 
 def _change_study(study: Study, name: str, key: str) -> None:
     try:
-        made = changed(study, name, str(st.session_state[key]))  # which stays there where it cannot be
+        made = changed(study, name, str(st.session_state[key]))  # an invalid text stays in the field
     except ValueError as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
         return

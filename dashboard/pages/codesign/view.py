@@ -256,7 +256,7 @@ def _ask_designs(found: Results) -> Asked:
     first = objectives[0] if objectives else next(iter(known))
     second = next((name for name in [*objectives[1:], "usd"] if name != first), "usd")
     words = {name: f"{one.label} [{one.unit}]" if one.unit else one.label for name, one in known.items()}
-    # Where all that may be asked is one thing in several units, nothing stands against it but the choices.
+    # If all quantities are one in several units, only the choices are left for the other axis.
     alone = len({one.rests_on for one in known.values()}) == 1
     choices = _differing_choices(found)
     asking = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="codesign_asked")
@@ -325,7 +325,7 @@ def _draw_picture(asked: Asked, mode: str) -> None:
     if shown == "front":
         brushes = {"x": question.across.name if question.across is not None else question.choice,
                    "y": asked.up.name}  # fmt: skip
-        if brushes["x"] in ("system", "datatype"):  # whose places on the axis are not those in the study
+        if brushes["x"] in ("system", "datatype"):  # whose order on the axis differs from the study's
             del brushes["x"]
         show(question.picture(asked.found, asked.designs, asked.front, _chosen_design(asked), mode), "codesign_front",
              on_click=_pick_design, brushes={} if is_narrow() else brushes,
@@ -333,8 +333,8 @@ def _draw_picture(asked: Asked, mode: str) -> None:
         if question.across is None:
             edge = "most" if asked.up.better == "higher" else "least"
             st.caption(
-                f"Only the best was asked for. Hollow marks are designs that were skipped, where bounds leave "
-                f"them at {edge}; the best found at a value is proven only where no hollow mark is better."
+                f"Only the best was searched. Hollow marks are skipped designs, drawn at the {edge} that bounds allow; "
+                "the best at a value is proven only if no hollow mark is better."
             )
     elif shown == "parallel":
         show(question.parallel(asked.found, asked.designs, mode), "codesign_parallel",
@@ -350,8 +350,8 @@ def _draw_picture(asked: Asked, mode: str) -> None:
         show(choices_map(asked.designs, skipped, (across, asked.names[across]), (up, others[up]), asked.up, mode,
                          is_narrow()), "codesign_map")  # fmt: skip
         if len(skipped):
-            st.caption("A number with a sign is what bounds leave designs that were all skipped. Skipping asks for the "
-                       "best of all, not of every cell: point at a cell for what it may still hold.")  # fmt: skip
+            st.caption("A number with a sign is the bound of a cell whose designs were all skipped. Only the best of "
+                       "all is proven, not the best of every cell: hover over a cell for its bound.")  # fmt: skip
 
 
 def _pick_design() -> None:

@@ -116,7 +116,7 @@ def _draw_cards(found: list[Member]) -> None:
 
 
 def _remove_member(member: Member) -> None:
-    remove(member.slot, ["compare_pair"])  # those that follow move up by a letter
+    remove(member.slot, ["compare_pair"])  # the following ones move up by a letter
 
 
 def _make_current(member: Member, found: list[Member]) -> None:
@@ -130,7 +130,7 @@ def _make_current(member: Member, found: list[Member]) -> None:
 def _headline_tiles(sides: list[Side]) -> list[markup.Tile]:
     tiles = []
     first = sides[0].best
-    what = "best throughput" if len(sides) < 3 else "throughput"  # with the mark of its origin there is no more room
+    what = "best throughput" if len(sides) < 3 else "throughput"  # the mark of origin takes the rest of the room
     for side in sides:
         best = side.best
         if best is None:

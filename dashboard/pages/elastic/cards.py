@@ -160,7 +160,7 @@ def _draw_uploads() -> None:
 
 def _take_card(content: bytes, name: str) -> None:
     own = read_file(_card_in, content, name)
-    trace = st.session_state.pop(_TRACE, None)  # of a file that came before its card
+    trace = st.session_state.pop(_TRACE, None)  # uploaded before its card
     _use_card(own if own.measurements is not None or trace is None else OwnCard(own.card, trace))
 
 

@@ -116,7 +116,7 @@ def _draw_fitted(found: Fitted, asked: FitQuestion) -> None:
         _draw_use(found, asked)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Every run", "its error with the run in the fit, and with it left out"))
-        worded(runs, _RUNS, "elastic_fitted", "Every run with what is predicted of it.")
+        worded(runs, _RUNS, "elastic_fitted", "Every run with its prediction.")
     downloads({"Parameters": rows, "Runs": runs, "Table 2": table_2()}, "elastic_fit")
 
 

@@ -318,11 +318,11 @@ def _draw_plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> No
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
-    # Parts that no plan has are left out.
+    # Leave out parts that no plan has.
     kept = [name for name in _COLUMNS if table[name].dtype.kind != "f" or (table[name].fillna(0) != 0).any()]
     named = table.assign(gpus=sum(phase.nodes))
     shown = table[kept].assign(plan=plan_titles(named, "plan")).rename(columns=_COLUMNS).round(2)
-    shown.attrs.clear()  # how plans are written, for the engine
+    shown.attrs.clear()  # metadata for the engine only
     st.dataframe(
         shown, hide_index=True, height=height_of(len(shown), 360), key="elastic_plans", placeholder="–",
         alt="Every plan of the phase, with throughput, iteration time and the reason for which it is not chosen.",

@@ -187,7 +187,7 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
         row: fields and statistics of the execution by name, in the register's base units.
     """
     system = exploration.scenario.system
-    st.html(markup.head("Bandwidth that would hide it", "per GPU; what is available is the peak"))
+    st.html(markup.head("Bandwidth that would hide it", "per GPU; available is the peak"))
     host = system.mem2.bandwidth_gb_per_s * 1e9 if system.mem2.capacity_gib > 0 else 0.0
     rows = [
         (by_name(name), float(row[name]), host)

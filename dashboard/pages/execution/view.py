@@ -205,7 +205,7 @@ def _find_other(exploration: Exploration, chosen: Subject, which: str) -> tuple[
         return None, "no such execution runs"
     found = evaluated(exploration, exploration.key, best)
     ours = chosen.runs and all(chosen.row[condition.column] == condition.value for condition in where)
-    if ours and found["sample_rate"] == chosen.row["sample_rate"]:  # of several that tie, it may be another
+    if ours and found["sample_rate"] == chosen.row["sample_rate"]:  # one of several that tie
         return None, _SELF
     return found, ""
 
@@ -307,7 +307,7 @@ def _main_finding(row: dict[str, Any], other: dict[str, Any] | None) -> str:
         return "A and B take the same time."
     every = sorted(((mine[key] - theirs[key], key) for key in mine), key=lambda pair: -abs(pair[0]))
     terms, left = [], change
-    for size, key in every:  # as many as the account needs to add up, nearly
+    for size, key in every:  # until the terms nearly add up to the difference
         if abs(left) <= _UNTOLD * abs(change) or size == 0:
             break
         terms.append((size, key))

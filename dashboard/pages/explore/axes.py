@@ -90,7 +90,7 @@ def axes_in_link(exploration: Exploration) -> Axes:
     first = _Y[1] if x != _Y[1] else _X[1]
     y = state.url_value(_Y[0], first, {*offered, first} - {x})
     facet = state.url_value(_FACET, "none", {*_facets_offered(exploration), "none"} - {x, y})
-    none = facet == "none" or (facet != _DATATYPE and not exploration.feasible)  # without executions it has no values
+    none = facet == "none" or (facet != _DATATYPE and not exploration.feasible)  # no values without executions
     return Axes(x, y, None if none else facet)
 
 
@@ -131,7 +131,7 @@ def pick(exploration: Exploration, axes: Axes) -> None:
 
     def changed() -> None:
         x, y, facet = (given(keys[name]) for name in (_X[0], _Y[0], _FACET))
-        if x == y:  # the field of one axis was chosen for the other: they change places
+        if x == y:  # swap the axes
             x, y = (axes.y, axes.x)
         put(x, y, None if facet in ("none", x, y) else facet)
 
@@ -175,7 +175,7 @@ def cells_for(
         parts = []
         for one in (exploration, *others):
             known = metrics(one.scenario) | unstored_metrics(one.scenario)
-            own = known[metric.key]  # a utilisation is one of the datatype's own peak
+            own = known[metric.key]  # utilisation is relative to the datatype's own peak
             part, _ = cells_for(one, replace(axes, facet=None), own, where)
             parts.append(part.assign(**{_DATATYPE: one.scenario.datatype}))
         cells = pd.concat(parts, ignore_index=True)
@@ -214,7 +214,7 @@ def _best_facets(cells: pd.DataFrame, axes: Axes, metric: Metric) -> tuple[list[
 
 def _empty_cells(exploration: Exploration, cells: pd.DataFrame, axes: Axes, shown: Sequence[Any]) -> list[pd.DataFrame]:
     """Return the cells of the space that have no matching execution, with the known reasons, once per panel."""
-    known = data.cells_of(exploration, metrics(exploration.scenario)[QUICK[0]])  # whatever the metric
+    known = data.cells_of(exploration, metrics(exploration.scenario)[QUICK[0]])  # any metric will do
     pairs = ["tensor_par", "pipeline_par"]
     parts = []
     for panel in shown or [None]:
@@ -263,7 +263,7 @@ def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric) -> str | None:
         wanted = text(filters)
         if problems or (wanted and wanted not in set(cells["at"])):
             state.complain(_AT, f"The link's cell {given[:40]!r} is not on this map. Showing the best instead.")
-    if axes.of_datatypes:  # the page is about one datatype: the others' maps are beside its own to be chosen from
+    if axes.of_datatypes:  # other datatypes' maps are only there to be chosen
         cells = cells[cells[_DATATYPE] == state.current_scenario().datatype]
     if wanted and wanted in set(cells["at"]):
         return wanted

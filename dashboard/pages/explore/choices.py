@@ -33,7 +33,7 @@ def metric_in_link(exploration: Exploration) -> Metric:
 def domain_of(metric: Metric) -> Domain:
     """Returns the range of the map's colours for a metric."""
     domain = state.url_value("map_domain", next(iter(DOMAINS)), tuple(DOMAINS))
-    # A share of the step is no better for being near the least one: what matters is how far from zero it is.
+    # For a share of the step the distance from zero matters, not from the least one.
     return "from zero" if metric.of_fastest and domain == "near" else DOMAINS[domain][0]
 
 

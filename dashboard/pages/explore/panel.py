@@ -245,9 +245,9 @@ def _draw_executions(
     """Draw the best executions of the group, its representative first; choosing one shows it above."""
     top = prefetch.top(exploration, group, metric.ranked_by, _table_columns(exploration, metric))
     top = sorted(top, key=lambda row: row["id"] != group.id)
-    # Lists: for some tens of rows a table of pandas takes several times as long.
+    # Lists: for a few dozen rows pandas takes several times as long.
     found = {name: [row[name] for row in top] for name in top[0]}
-    # One column says what is computed again, in the words that stand above the table.
+    # One column describes recomputation, in the words used above the table.
     found["activation_recompute"] = [recomputed(row, brief=True) for row in top]
     usual = ("total_time", "proc_mem_tier1_cap_req")
     fields = [
@@ -282,12 +282,12 @@ def _draw_executions(
 
     numbers = [row["id"] for row in top]
 
-    def picked() -> None:  # it holds no more than it needs: Streamlit keeps it for every key there ever was
+    def picked() -> None:  # small closure: Streamlit keeps it for every key
         rows = st.session_state[key]["selection"]["rows"]
         state.select(numbers[rows[0]] if rows else None)
         again()
 
-    # Another table for other executions: the browser keeps by number which row is marked.
+    # A new key for other executions: the browser remembers the marked row by number.
     key = f"explore_top_{hash((exploration.key, group.where, metric.key)):x}"
     st.dataframe(
         pd.DataFrame(shown), key=key, on_select=picked, selection_mode="single-row", hide_index=True,
@@ -336,7 +336,7 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int], again: 
     nearest = explorations.least_demanding(exploration, cell)
     capacity = scenario.system.mem1.capacity_gib * GIB
     execution = None if nearest is None else evaluated(exploration, exploration.key, nearest[0])
-    other = float(row["shortfall_host_bytes"]) > 0  # the nearest execution of all is another than the one shown
+    other = float(row["shortfall_host_bytes"]) > 0  # the nearest execution is not the one shown
     st.markdown(f"**{literal(str(row['reason_text']) or 'Nothing fits.')}**")
     if execution is not None:
         first, second = tier_pieces(execution)
@@ -387,7 +387,7 @@ def _draw_remedies(
         ]
         st.markdown(f":small[:material/arrow_forward: GPUs with at least {' and '.join(needs)}]")
         for (kind, have, _), name in zip(tiers, ("hbm_alone_bytes", "host_alone_bytes"), strict=True):
-            if float(row[name]) > float(row["shortfall_bytes"]):  # not where it is NaN, or what was just said
+            if float(row[name]) > float(row["shortfall_bytes"]):  # not NaN, and not the requirement above
                 alone = format_value("proc_mem_tier1_cap_req", have.capacity_gib * GIB + float(row[name]))
                 st.markdown(f":small[:material/arrow_forward: or with at least {alone} of {kind} alone]")
         ways += 1

@@ -128,7 +128,7 @@ def another_metric() -> None:
 
 def _draw_again(parts: tuple[str, ...]) -> None:
     """Redraw fragments. parts: fragments that change; empty for the whole page."""
-    # Menus elsewhere on the page may have told of what was shown before.
+    # Menus elsewhere on the page may show the former selection.
     stale = menus.forget()
     if parts:
         run_again((OVERVIEW,) if stale else parts)
@@ -213,7 +213,7 @@ def _draw_panel(exploration: Exploration, view: View) -> None:
 
 def _draw_download(exploration: Exploration, view: View) -> None:
     download(exploration, view.filters)
-    # Somebody clicks cells: what the panels of the others show is read when nothing of the page is waited for any more.
+    # A user who clicks cells will click more: read the other panels once the page is complete.
     if st.session_state.pop(_CLICKED, False) and view.every:
         read_ahead(exploration, view.metric)
 

@@ -105,7 +105,7 @@ def _finished_panels(exploration: Exploration, of: tuple[str, tuple[str, ...]] |
 def _read_or_log(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panels:
     try:
         return _read_panels(exploration, rank, names)
-    except StoreError:  # deleted meanwhile, which the page says when it is drawn next
+    except StoreError:  # deleted meanwhile: the page says so at its next run
         raise
     except Exception:
         logging.getLogger(__name__).exception("Panels of %s were not read ahead.", exploration.key)

@@ -188,12 +188,12 @@ def _draw_overview(exploration: Exploration, others: Sequence[Exploration] = ())
             relaxations(exploration, filters)
         return
     view = view_of(exploration, others, metric, axes, filters, drawn)
-    rest = [] if whole else _draw_strip(strip, exploration, where, number, whole=False)  # nothing moves when it comes
+    rest = [] if whole else _draw_strip(strip, exploration, where, number, whole=False)  # keeps the page still
     with left:
         if not view.every:
             sentence(exploration, metric, axes, filters, number)
         map_part(exploration, view)
-    if whole:  # after the map, which is what a change of metric or filter is waited for
+    if whole:  # after the map, which the user waits for
         rest = _draw_strip(strip, exploration, where, number)
     if rest:
         left.html(figure_strip(rest, marks=False))
@@ -256,7 +256,7 @@ def _draw_toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axe
     """Draws the row above the map: metric, filter, help, view."""
     known, key = known_metrics(exploration), metric.key
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
-    # A button that is gone once another is chosen is for the whole row to draw.
+    # A button that vanishes once another is chosen needs the whole row redrawn.
     alone = key in QUICK and is_alone(exploration, axes, filters, metric)
     with st.container(horizontal=True, vertical_alignment="center", key="explore_toolbar"):
         segments("Metric", offered, "metric", then=another_metric if alone else None)

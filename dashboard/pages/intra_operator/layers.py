@@ -51,7 +51,7 @@ def chosen_words(plan: IntraOperatorPlan, chosen: Chosen) -> str:
         at = [number for number, each in enumerate(pairs, 1) if each == pair]
         which = "all layers" if len(at) == len(pairs) else f"layer {at[0]}" if len(at) == 1 else _describe_layers(at)
         parts.append(f"{which}: {_vector_words(kinds[pair[0]], pair[1])}")
-    more = f"; {counted(len(order) - 3, 'further kind')} of layers" if len(order) > 3 else ""
+    more = f"; {counted(len(order) - 3, 'more kind')} of layers" if len(order) > 3 else ""
     text = "; ".join(parts) + more
     return f"{text[:1].upper()}{text[1:]}."
 

@@ -122,7 +122,7 @@ def draw_measured(asked: Question, points: pd.DataFrame) -> None:
         })  # fmt: skip
         st.dataframe(
             shown.round(4), hide_index=True, height=height_of(len(shown), 360), placeholder="–",
-            key="intra_operator_overlay", alt="Every measured point with what is predicted of it.",
+            key="intra_operator_overlay", alt="Every measured point with its prediction.",
         )  # fmt: skip
         if len(errors):
             st.caption(literal(

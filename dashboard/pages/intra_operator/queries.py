@@ -84,7 +84,7 @@ def _plans_at_value(asked: Question, over: str, value: int, limit: float) -> lis
         changed = _change_question(asked, over, value)
         found = planned(changed, limit)
     except PlanError:
-        return []  # groups of tokens that the batch does not fill, devices that divide nothing
+        return []  # the batch or the layers cannot be divided
     number = changed.mesh.devices
     named = [
         {"value": value, "name": row["solution"], "solution": row["solution"],

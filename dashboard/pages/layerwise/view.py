@@ -69,7 +69,7 @@ def render(view: View) -> None:
         stages = stages_table(plan)
         st.dataframe(
             stages, hide_index=True, height=height_of(len(stages), 320), key="layerwise_stages",
-            alt="Every stage with its layers, devices, times, what it hands on, and memory.",
+            alt="Every stage with its layers, devices, times, output and memory.",
         )  # fmt: skip
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Memory of a device", "parameters with optimizer, and activations in flight"))
@@ -172,7 +172,7 @@ def _draw_tables(found: Planned, mode: str) -> None:
     drawn = [(title, name, rows, here) for title, name, rows, here in sweeps if rows is not None]
     for place, (title, name, rows, here) in zip(st.columns(len(drawn) or 1, gap="medium"), drawn, strict=False):
         with place.container(border=True, gap="xsmall"):
-            st.html(markup.head(title, "released searches beside data parallelism, each by its own model"))
+            st.html(markup.head(title, "released searches and data parallelism, each by its own model"))
             chart = plan_curves(rows, here, mode)
             show(chart, f"layerwise_{name}")
             st.caption(literal(chart.alt))

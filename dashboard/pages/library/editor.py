@@ -58,7 +58,7 @@ def _draw_fields(thing: Model | System) -> tuple[dict[str, Any], list[str]]:
         wide = 2 if any(field.kind == "table" for field in inside) and len(inside) > 3 else 3
         for index, field in enumerate(inside):
             if index % wide == 0:
-                columns = st.columns(wide, gap="medium")  # a row of their own, so that fields stay aligned
+                columns = st.columns(wide, gap="medium")  # one row at a time, so that fields stay aligned
             base = value_at(thing, field.path)
             with columns[index % wide]:
                 try:

@@ -106,7 +106,7 @@ def _best_per_cell(_exploration: Exploration, key: str) -> pd.DataFrame:
     cells = _exploration.by_cell()
     cells = cells[cells["feasible"] > 0].sort_values("value", ascending=False, kind="stable")
     cells = cells.drop_duplicates(["tensor_par", "pipeline_par"])
-    # Of executions that tie the same stands for a cell here as in Explore, and in the bar above when it is picked.
+    # The same one of tied executions represents a cell here, in Explore, and in the bar above when picked.
     ids = [plainest(_exploration, key, int(found), "sample_rate").id for found in cells["id"]]
     return _exploration.evaluate_ids(ids)
 
@@ -326,8 +326,8 @@ def _draw_needs(exploration: Exploration, needs: pd.DataFrame, mode: str) -> Non
     others = len(exploration.by_cell().drop_duplicates(["tensor_par", "pipeline_par"])) - len(needs)
     if others > 0:
         fail = "cell fails" if others == 1 else "cells fail"
-        st.caption(f"{others:,} further {fail} for reasons other than HBM; the map names them.")
-    # Long lists scroll; short ones take the room that they need.
+        st.caption(f"{others:,} other {fail} for reasons besides HBM; the map names them.")
+    # Long lists scroll; short ones are as high as their rows.
     with st.container(height=430 if len(needs) > _FEW else "content", border=False, key="memory_needs_scroll"):
         chart = _needs_chart(exploration, exploration.key, mode)
         show(chart, "memory_needs", on_click=_pick_cell)
@@ -339,4 +339,4 @@ def _describe_remedies(needs: pd.DataFrame) -> str:
     if without == int((~needs["fits"]).sum()):
         return "Only more memory would make any of them fit." if without > 1 else "Only more memory would make it fit."
     told = "At each bar: what would make it fit besides more memory"
-    return f"{told}; where there is nothing, only more memory." if without else f"{told}."
+    return f"{told}; no remedy named: only more memory helps." if without else f"{told}."

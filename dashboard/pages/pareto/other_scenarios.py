@@ -73,7 +73,7 @@ def frontiers(
         name = told(member, exploration.scenario)[0]
         keys = tuple(axis.key for axis in axes)
         missing = set(keys) - set(axes_of(other))
-        # The same words, but a figure may follow by another factor there.
+        # The same text, but figures may be derived with another factor there.
         theirs, unread = parse(text(filters), derived_of(other.scenario))
         why = _why_not(exploration, member, missing) if missing or not other.feasible else " ".join(unread)
         if not why:

@@ -105,7 +105,7 @@ def _describe_prices(found: pd.DataFrame, axes: Sequence[Metric], extents: Mappi
     """Return a sentence on the lowest and the highest price along a frontier of two figures."""
     y, x = axes[0], axes[1]
     cost = prices(found, y.key, x.key)["price"].to_numpy()
-    # Where two figures differ by rounding alone, their ratio means nothing.
+    # The ratio of rounding differences means nothing.
     apart = [np.abs(np.diff(found[axis.key].to_numpy())) > _APART * extents[axis.key] for axis in axes]
     known = np.flatnonzero(np.isfinite(cost) & np.append(apart[0] & apart[1], False))
     if len(known) < 2:
@@ -117,4 +117,4 @@ def _describe_prices(found: pd.DataFrame, axes: Sequence[Metric], extents: Mappi
         return f"{words} ({f'{ends[0]} to {ends[1]}' if ends[0] != ends[1] else f'near {ends[0]}'})"
 
     least, most = int(known[np.argmin(cost[known])]), int(known[np.argmax(cost[known])])
-    return f"Along the whole frontier the price runs from {told(least)} to {told(most)}; the table has every stretch."
+    return f"Along the whole frontier the price runs from {told(least)} to {told(most)}; the table has every step."

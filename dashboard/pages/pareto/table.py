@@ -113,7 +113,7 @@ def _order_columns(
     others = [name for name in others if name not in unread]
     if every:
         return [*first, *others]
-    # One column has all about recompute.
+    # One column describes all recomputation.
     return fitting(shown, settings, first, [name for name in others if name != "selective_recompute"])
 
 

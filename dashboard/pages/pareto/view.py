@@ -74,7 +74,7 @@ def _draw_page(exploration: Exploration, view: View) -> None:
     if exploration.feasible == 0:
         nothing_runs(exploration, "pareto")
         return
-    answer = st.container() if is_narrow() else None  # the figures come first where everything stands in one column
+    answer = st.container() if is_narrow() else None  # figures come first in a single column
     picked = _draw_pickers(exploration, filters)
     axes, where = picked.axes, where_of(filters)
     if not there(exploration, asked_of(filters, *axes)):

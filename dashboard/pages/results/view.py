@@ -365,7 +365,7 @@ def _page_number(wanted: int, pages: int, view: tuple[Any, ...]) -> int:
     it.
     """
     former, page = st.session_state.get(_SEEN, (view, wanted))
-    if former != view and page == wanted:  # such as where another cell was selected elsewhere
+    if former != view and page == wanted:  # such as another cell selected on another page
         state.set_url_value(PAGE, None)
         wanted = 1
     st.session_state[_SEEN] = view, wanted

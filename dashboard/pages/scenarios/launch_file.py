@@ -137,7 +137,7 @@ def _ask_open_fields(
                     if value is not None:
                         stated[field] = value
             except (launch.LaunchError, Refused):
-                return stated, None  # said where it stands on the system is asked for
+                return stated, None  # reported when the standing is computed
             else:
                 return stated, None
 

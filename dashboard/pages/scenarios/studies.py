@@ -73,7 +73,7 @@ def open_study(study: Study) -> None:
     st.markdown(f"**{literal(study.document.name or 'Study')}**")
     st.caption(literal(told_of(study)))
     if st.button("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
-        st.session_state[OWN_TEXT] = document_of(study)  # for one that is too long for a link
+        st.session_state[OWN_TEXT] = document_of(study)  # in case it is too long for a link
         _open_page({"codesign_study": OWN, "codesign_own": packed_study(study), "codesign_design": None})
 
 

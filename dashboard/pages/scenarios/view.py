@@ -76,7 +76,7 @@ def render(view: View) -> None:
     if not found:
         st.info(
             "Nothing here yet. Every exploration appears on this page by itself; Save, above any map, gives one a "
-            "title. A file of a scenario or a comparison that somebody sent you opens with Open a file.",
+            "title. Open a file opens a scenario or comparison that you received.",
             icon=":material/bookmarks:",
         )
         return
@@ -319,7 +319,7 @@ def _draw_rename(entry: Entry) -> None:
     label = "Rename" if entry.saved is not None or entry.study is not None else "Save"
     with st.popover(label, icon=":material/edit:", key=menu_key("scenarios_title")):
         key = f"scenarios_title_{entry.ident}"
-        with st.form("scenarios_title_form", border=False):  # so that Enter keeps it
+        with st.form("scenarios_title_form", border=False):  # so that Enter saves
             st.text_input("Title", entry.title[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
             st.form_submit_button("Keep this title", key="scenarios_rename", on_click=_toast_refusal,
                                   args=(lambda: _save_title(entry, key),))  # fmt: skip

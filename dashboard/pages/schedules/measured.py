@@ -50,8 +50,8 @@ def measured(name: str, question: Question, chunks: int, placement: Placement, m
     if not files:
         st.caption(
             "Traces of torch’s profiler or a table of a run’s forwards and backwards are drawn above the schedule, "
-            "which is replayed with the medians of the measured times: what it takes longer is what no schedule "
-            "explains. An order as torch loads it is checked and replayed; one that waits for ever says where."
+            "which is replayed with the medians of the measured times; the rest of the time is not explained by the "
+            "schedule. An order in torch’s format is checked and replayed; a deadlock is reported with its place."
         )
         return
     try:

@@ -106,14 +106,14 @@ def _offloaded_bytes(own: Sequence[StageHeld], optimizer: float, peak: float, of
     own: bytes of the rank's stages. optimizer: its state [bytes]. peak: kept activations [bytes].
     """
     blocks = sum(each.block_weights for each in own)
-    # Two blocks of one stage, or one each of two stages that have just one.
+    # Two blocks of one stage, or one each of two single-block stages.
     single = sorted((each.resident for each in own if each.blocks == 1), reverse=True)
     stay = max(max(each.resident for each in own), sum(single[:2]))
     left = 1.0 - stay / blocks if blocks else 0.0
     away = offloads.weights * blocks + offloads.state * (sum(each.gradients for each in own) + optimizer)
     kept = 0.0
     if offloads.activations:
-        # Of several microbatches the two largest blocks may be one block twice.
+        # With several microbatches the two largest may be the same block twice.
         twice = max(each.resident_kept * (2.0 if each.blocks == 1 else 1.0) for each in own)
         kept = max(peak - twice, 0.0)
     return away * max(left, 0.0) + kept

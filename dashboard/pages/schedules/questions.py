@@ -238,7 +238,7 @@ def _remaining_time(question: Question, name: str, found: Replay) -> tuple[float
     more = question.wanted - question.microbatches
     if more <= 0:
         return 0.0, 0.0
-    # Past the fill each round takes as long as the one before.
+    # After the fill all rounds take equally long.
     fewer = 2 * question.ranks if question.microbatches >= 4 * question.ranks else question.ranks
     try:
         before = replay_schedule(replace(question, microbatches=question.microbatches - fewer), name)
@@ -303,7 +303,7 @@ def along(question: Question, which: str) -> pd.DataFrame:
             made = _one_by_one(question, name, which, values)
         elif outcome(question, name).runs:
             made = _replay_together(question, known, which, values)
-        else:  # neither the order nor what it holds depends on how long anything takes
+        else:  # neither order nor memory depends on the times
             continue
         if len(made):
             parts.append(made.assign(name=name))

@@ -130,7 +130,7 @@ def _draw_table(table: pd.DataFrame) -> None:
     number = st.column_config.NumberColumn
     st.dataframe(
         shown, hide_index=True, height=height_of(len(shown), 420), key="schedules_stages_table",
-        alt="Every rank: what it holds, its forward and backward of a microbatch, its distance to the mean and why.",
+        alt="Every rank: content, forward and backward of a microbatch, distance to the mean and its reason.",
         column_config={
             "rank": number("Rank", width=44), "holds": st.column_config.TextColumn("Holds", width=208),
             "forward": number(f"fw [{scale.unit}]", format="%.3g", width=62, help="Forward of a microbatch."),
@@ -138,7 +138,7 @@ def _draw_table(table: pd.DataFrame) -> None:
             "over": number("Over [%]", format="%+.1f", width=66, help="Over the mean of all ranks."),
             "activations": number("Act. [GiB]", format="%.1f", width=72, help="Most activations that it holds."),
             "memory": number("Memory [GiB]", format="%.1f", width=86, help="All that it holds in HBM then: weights, "
-                             "gradients, optimizer state, activations, temporaries, less what is offloaded."),
+                             "gradients, optimizer state, activations, temporaries, less offloaded data."),
             "why": st.column_config.TextColumn("Reason", width=252),
         },
     )  # fmt: skip

@@ -135,7 +135,7 @@ def _relax_both_limits(rows: pd.DataFrame, question: Inputs) -> tuple[str, dict[
     names = {"time_to_first_token": "ttft", "time_per_output_token": "tpot"}
     limits = {name: float(getattr(question, name)) for name in names}
     nearest = int(np.argmin(np.max([rows[name].to_numpy(np.float64) / limits[name] for name in names], axis=0)))
-    # Up to a tenth of a millisecond, so that what is written lets it run.
+    # Round up to 0.1 ms, so that it runs with the written limit.
     least = {name: max(np.ceil(float(rows[name].iloc[nearest]) * 1e4) / 10, 1e3 * limits[name]) for name in names}
     first, later = least.values()
     return (

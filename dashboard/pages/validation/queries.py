@@ -60,7 +60,7 @@ class Filters(NamedTuple):
 def _predict_runs(key: str, runs: Runs, is_packaged: bool) -> Checked:
     predictions = validation.validate(runs)
     rows = pd.concat([runs.table, predictions.drop(columns=["id"])], axis=1)
-    # `status` is a field of the runs as well: how the run ended.
+    # The runs have a field `status`, too: how the run ended.
     rows = rows.loc[:, ~rows.columns.duplicated(keep="last")].copy()
     rows["source_family"] = source_family(runs.table["source"]).replace("", "not given")
     rows["counted"] = reported(runs.table)

@@ -99,7 +99,7 @@ def _worst_runs(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.Dat
 def errors(checked: Checked, filters: Filters) -> None:
     """Draws errors per source and accelerator, ours and Calculon's; or errors of memory."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        scope = "of the step time, in percent: calibrated, and beside it Calculon's model"
+        scope = "of the step time, in percent: calibrated model and Calculon's model"
         st.html(markup.head("Errors per source and accelerator", scope))
         kind = segments("Errors of", {"time": "Step time", "memory": "Memory"}, "validation_errors")
         stored = checked.is_packaged and filters.family == EVERY

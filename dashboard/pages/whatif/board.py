@@ -64,7 +64,7 @@ class Board:
         self.defaults = {"whatif_one": nets[-1], "whatif_x": nets[-1], "whatif_y": "hbm_capacity"}
         if (self.answer.best if self.around else self.answer.base) is None:
             centre = whatif.changed(self.scenario, self.around)
-            # What would make something run, then what most often is too little.
+            # Remedies first, then the resources that are most often too small.
             helping = [remedy.name for remedy in remedies(centre, centre.key)] + ["hbm_capacity", "procs"]
             if "host_capacity" in self.names:
                 helping.insert(-1, "host_capacity")
@@ -119,7 +119,7 @@ class Board:
             return whatif.values_around(which, reach=REACH)
         if self.grid == "coarse":
             return [which.value if factor == 1 else float(f"{which.value * factor:.4g}") for factor in COARSE]
-        # An even number leaves the base out of the middle; it takes the place of the value next to it.
+        # An even count has no middle: the base replaces the value next to it.
         ratios = [REACH ** (2 * index / (FINE - 1) - 1) for index in range(FINE)]
         values = [float(f"{which.value * ratio:.4g}") for ratio in ratios]
         values[FINE // 2] = which.value

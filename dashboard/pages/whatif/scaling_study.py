@@ -68,7 +68,7 @@ def _draw_range(ends: tuple[int, int, int]) -> None:
     def typed(place: int) -> None:
         new = given(keys[place])
         if new is not None:
-            now = _asked_ends() or ends  # typed quickly, two fields change before either is drawn again
+            now = _asked_ends() or ends  # two fields may change before either is redrawn
             _set_range((*now[:place], whole(new), *now[place + 1 :]))
 
     for place, column in enumerate(st.columns(3, gap="small")):
@@ -116,7 +116,7 @@ def _draw_found(board: Board, run: StudyJob) -> None:
 def _describe_marks(board: Board, sizes: list[Size], here: int) -> str:
     """Return a sentence on highlighted marks of the chart."""
     runs = any(size.procs == here and math.isfinite(size.rate) for size in sizes)
-    # Around the base the hardware is the scenario's even where the what-if has another number of GPUs.
+    # Around the base the hardware is the scenario's, even if the what-if has another number of GPUs.
     what = "this scenario" if here == board.scenario.num_procs else "the what-if's number of GPUs"
     told = f" Highlighted: {'this what-if' if board.around else what}." if runs else ""
     if len(board.asked.counts) > MOST_BARS:
@@ -132,11 +132,11 @@ def _describe_sizes(board: Board, run: StudyJob, sizes: list[Size]) -> str:
         return f" So far {len(sizes):,} of {total:,} sizes: the best may change." if sizes else ""
     if not board.centre_rate > 0:
         enough = min((size.procs for size in sizes if math.isfinite(size.rate)), default=None)
-        # Not "from so many on": a larger number may divide into nothing that fits.
+        # Not "from N GPUs on": a larger number may have no layout that fits.
         return f" The smallest that runs has {counted(enough, 'GPU')}." if enough else " Nothing runs at any of them."
     falls, beaten = fall_off(sizes), slower(sizes)
     share = percent(FALLS, 0)
-    # Of these sizes alone: some between likely ones may do better.
+    # Only of these sizes: sizes between them may do better.
     told = f" From {count(falls)} GPUs on, throughput per GPU is under {share} of the best." if falls else ""
     if beaten:
         verb = "does" if len(beaten) == 1 else "do"

@@ -88,7 +88,7 @@ def _draw_field(
         new = float(whole(given(key)) if which.discrete else given(key))
         put(scenario, which.name, new)
         st.session_state[_NEXT] = which.name, _following_value(options(which, value), value, new)
-        questions().begin(scenario, current(scenario)[0], state.watcher())  # while the page gets ready to draw it
+        questions().begin(scenario, current(scenario)[0], state.watcher())  # in parallel with the rerun of the page
         again()
 
     if way == "sliders":
@@ -97,11 +97,11 @@ def _draw_field(
             format_func=lambda number: literal(in_words(which, number)), on_change=changed, help=which.description,
         )  # fmt: skip
         return
-    # Typed in one unit, whatever prefix suits the value best.
+    # Typed in one unit, so no prefix is chosen by value.
     name = f"**{which.label}**" if value != which.value else which.label
     label = f"{name}{'' if which.unit == which.label else f', {which.unit}'} · base {which.value:,.6g}"
     low = 0.0 if which.can_be_off else which.lowest
-    inside = float(min(max(value, low), which.highest))  # a bound that was written down may come back just beyond
+    inside = float(min(max(value, low), which.highest))  # a rounded bound may be just outside
     if which.discrete:
         whole_field(label, int(low), int(which.highest), inside, key, on_change=changed, help=which.description)
         return
@@ -126,7 +126,7 @@ def search_ahead(scenario: Scenario) -> None:
     if value is None or not in_browser():
         return
     now = questions().ask(scenario, current(scenario)[0], state.watcher())
-    with contextlib.suppress(ValueError):  # there may be no such change
+    with contextlib.suppress(ValueError):  # the change may be impossible
         following = moved(scenario, name, value)
         if now.seconds < _QUICK:
             questions().ahead(scenario, following, state.watcher())

@@ -45,10 +45,10 @@ def parse() -> View:
 def render(view: View) -> None:
     """Draws the page."""
     refusal = explorations().refusal(view.scenario)
-    if refusal:  # a search takes a thread of the server until it ends, whether anybody waits for it or not
+    if refusal:  # a search occupies a thread of the server until it ends, even unwatched
         st.error(literal(refusal), icon=":material/error:")
         return
-    with st.container(key="whatif_parts"):  # by which the style sheet orders them on a phone
+    with st.container(key="whatif_parts"):  # the style sheet orders them on a phone
         left, right = st.columns([1, 3.55], gap="medium")
     with left:
         _draw_hardware()
@@ -80,14 +80,14 @@ def _draw_answer() -> None:
 def _search_and_draw() -> None:
     scenario = state.current_scenario()
     if st.session_state.get(_SEARCHED) != scenario.key:
-        # Only before there is anything to see: on every move of a slider it would make the page jump.
+        # Only for the first answer: at every move of a slider it would make the page jump.
         with st.spinner(waiting_times.searching(scenario), show_time=True):
             first = whatif_answer.answer(scenario, {})
         st.session_state[_SEARCHED] = scenario.key
         st.session_state[_SLOW] = waiting_times.is_slow(first)
     changes, _ = current(scenario)
     if st.session_state[_SLOW]:
-        place = st.empty()  # one line, whatever is in it: nothing below moves
+        place = st.empty()  # always one line, so nothing below moves
         with place, st.spinner("Searching again", show_time=True):
             found = whatif_answer.answer(scenario, changes)
         place.caption(waiting_times.searching_again(found))
@@ -111,4 +111,4 @@ def _draw_studies() -> None:
 def _draw_cards() -> None:
     pending = whatif_cards.draw(_draw_again)
     if pending != st.session_state.get(_POLLING):
-        st.rerun()  # how often a fragment is looked at can only change from outside
+        st.rerun()  # a fragment's interval can only change from outside
