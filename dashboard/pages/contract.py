@@ -1,4 +1,4 @@
-"""What a page is: one package whose `__init__` declares a `PAGE` and whose module `view` parses and draws it."""
+"""Contract of a page: a package whose `__init__` declares a `PAGE` and whose module `view` parses and draws it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGE: Final = __name__.rpartition(".")[0]
 
 
 class Group(StrEnum):
-    """The section of the navigation in which a page stands; sections come in this order."""
+    """Section of the navigation; sections appear in this order."""
 
     EXPLORE = "Explore"
     DECIDE = "Decide"
@@ -24,12 +24,12 @@ class Group(StrEnum):
 
 
 class Needs(StrEnum):
-    """What must be there before a page is drawn."""
+    """Condition for drawing a page."""
 
     NOTHING = "nothing"
-    """The page has a subject of its own."""
+    """The page has its own subject."""
     SCENARIO = "scenario"
-    """The page is about the scenario of the link, which stands above it as a sentence."""
+    """The page is about the scenario of the link, which is shown above it as a sentence."""
     EXPLORATION = "exploration"
     """The page is about the scenario's results: it waits until the scenario is explored."""
 
@@ -40,7 +40,7 @@ class View(Protocol):
     def parse(self, *needed: Any) -> Any:
         """Reads the page's part of the link, once per run, into a frozen dataclass.
 
-        needed: the exploration, where the page needs one. What the link asks for and cannot be is told above the page.
+        needed: the exploration, if the page needs one. Invalid parts of the link are reported above the page.
         """
 
     def render(self, view: Any) -> None:
@@ -49,25 +49,25 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page of the dashboard: what the navigation, the link and other pages know of it without importing its code."""
+    """A page of the dashboard, as the navigation, the link and other pages see it without importing its code."""
 
     name: str
     """Name of its package in `dashboard/pages` and, but for the first page, its address `/<name>`."""
     title: str
     group: Group
     place: int = 100
-    """Where it stands in its section, low before high; of equal places by name."""
+    """Position in its section, lowest first; equal positions are sorted by name."""
     help: str
-    """What somebody can do there, in one sentence."""
+    """Purpose of the page, in one sentence."""
     needs: Needs
     parameters: Mapping[str, str]
-    """Every parameter of the link that belongs to the page -> what it is, for a sentence about it."""
+    """Name of each link parameter of the page -> its label in sentences."""
     guide: str
     """Name of the chapter of the guide that explains the page."""
 
     @property
     def about_scenario(self) -> bool:
-        """Whether the scenario sentence stands above the page."""
+        """True if the scenario sentence is shown above the page."""
         return self.needs is not Needs.NOTHING
 
     def view(self) -> View:

@@ -1,5 +1,6 @@
-"""The pages that there are; navigation, links from page to page and the words of link parameters follow from them.
+"""All pages; navigation, links between pages and labels of link parameters are derived from them.
 
+Example:
     from dashboard.pages.registry import PAGES, page
 
     page("pareto").parameters["pareto_x"]   # "axis across"
@@ -19,15 +20,15 @@ from dashboard.pages.contract import Group, Page
 __all__ = ["PAGES", "page", "sections"]
 
 
-def _found() -> tuple[Page, ...]:
-    """Returns the page of every package beside this module, section after section."""
+def _load_pages() -> tuple[Page, ...]:
+    """Return the page of every package in this folder, section after section."""
     names = [each.name for each in iter_modules(pages.__path__) if each.ispkg]
     found: list[Page] = [import_module(f"{pages.__name__}.{name}").PAGE for name in names]
     sections = list(Group)
     return tuple(sorted(found, key=lambda each: (sections.index(each.group), each.place, each.name)))
 
 
-PAGES: Final = _found()
+PAGES: Final = _load_pages()
 """Every page in the order of the navigation, group after group. The first is served at the root."""
 
 _BY_NAME: Final = {each.name: each for each in PAGES}
@@ -37,9 +38,9 @@ for _each in PAGES:
 
 
 def page(name: str) -> Page:
-    """Returns the page of that name; the empty name, which is the address of the root, is the first page's.
+    """Returns the page of that name; the empty name, the root's address, is the first page.
 
-    Raises: KeyError where there is none.
+    Raises: KeyError for an unknown name.
     """
     return _BY_NAME[name] if name else PAGES[0]
 

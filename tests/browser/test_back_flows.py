@@ -89,7 +89,7 @@ def test_a_walk_of_clicks_is_taken_back_click_by_click(lasting: Page, server: st
     page = lasting
     chance = random.Random(SEED)
     open_at(page, f"{server}/?{FILTERED}")
-    expect(page.get_by_text("What each choice costs")).to_be_visible()  # the first page is drawn in stages
+    expect(page.get_by_text("Cost of each choice")).to_be_visible()  # the first page is drawn in stages
     seen, clicked, end = [shown(page)], [], time.monotonic() + LONGEST
     while len(clicked) < STEPS and time.monotonic() < end:
         place_before = page.evaluate(PLACE)

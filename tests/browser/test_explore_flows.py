@@ -135,7 +135,7 @@ def test_until_the_map_is_drawn_a_picture_shows_the_same_in_its_place(page: Page
         assert any(all(abs(a - b) < 1.5 for a, b in zip(cell, box, strict=True)) for box in boxes)
     drawn = page.locator(".st-key-explore_map text").all_text_contents()
     assert sorted(said) == sorted(text for text in drawn if text)
-    expect(page.get_by_text("What each choice costs")).to_be_visible()
+    expect(page.get_by_text("Cost of each choice")).to_be_visible()
     settled(page)
     assert page.evaluate("firstPlace.isConnected"), "the map is another one once the whole page is drawn"
     assert page.locator(".st-key-map_place").evaluate(shape) == place, "what comes later moves the map under a pointer"

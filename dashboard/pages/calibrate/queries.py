@@ -45,7 +45,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Runs that were read and checked. Shared by sessions: nobody may change the tables. `key` tells contents apart."""
+    """Checked runs with the calibration to start from. Shared by sessions: never change its tables. `key` identifies
+    the content.
+    """
 
     key: str
     checked: Checked
@@ -55,7 +57,7 @@ class Prepared:
 
 @remembered(1)
 def examples() -> dict[str, Example]:
-    """Sets of the package's runs that can be calibrated with, by key."""
+    """Return the sets of published runs that can be calibrated with, by key."""
     table = library_runs().table
     family = source_family(table["source"])
     keep = headline(table) & ~defective(table)
@@ -70,24 +72,24 @@ def examples() -> dict[str, Example]:
 
 
 def systems() -> dict[str, System]:
-    """Systems that runs may be of: the library's with an accelerator, and own ones, by name."""
+    """Return the systems that runs may come from, by name: the library's systems with an accelerator, and kept ones."""
     library = {name: hardware.load(name) for name in hardware.names()}
     known = {name: system for name, system in library.items() if system.accelerator is not None}
     return known | dict(sorted(user_files().systems().items()))
 
 
 def bases() -> dict[str, Calibration]:
-    """Calibrations that a fit may start from, by name: the library's, and own ones."""
+    """Return the calibrations that a fit may start from, by name: the library's, and kept ones."""
     return {"global": hardware.load_calibration("global")} | user_files().calibrations()
 
 
 def prepared_example(key: str, base: Calibration) -> Prepared:
     """Returns the runs of an example."""
-    return _example(key, _mark(base), base)
+    return _prepare_example(key, _calibration_digest(base), base)
 
 
 @st.cache_resource(show_spinner=False, max_entries=24)
-def _example(key: str, mark: str, _base: Calibration) -> Prepared:
+def _prepare_example(key: str, mark: str, _base: Calibration) -> Prepared:
     example, runs = examples()[key], library_runs()
     index = np.array(example.rows)
     taken = Runs(runs.table.iloc[index].reset_index(drop=True), runs.faults[index])
@@ -110,33 +112,35 @@ def prepared_upload(
         digest.update(f"{len(name)} {name} {len(content)} ".encode("utf-8", "replace") + content)
     digest.update(json.dumps([hardware.to_document(system), dict(given)], sort_keys=True).encode())
     try:
-        return _upload(digest.hexdigest()[:16], _mark(base), dict(contents), system, dict(given), base)
+        return _prepare_upload(
+            digest.hexdigest()[:16], _calibration_digest(base), dict(contents), system, dict(given), base
+        )
     except CalibrateError as problem:
         raise Refused(sentence(problem)) from None
 
 
 @st.cache_resource(show_spinner="Reading the runs", max_entries=12)
-def _upload(
+def _prepare_upload(
     key: str, mark: str, _contents: dict[str, bytes], _system: System, _given: dict[str, str], _base: Calibration
 ) -> Prepared:
     measured = read_file(calibrate.read_contents, _contents, _given)
     return Prepared(f"{key}-{mark}", calibrate.check(measured, _system, parameters_of(_base)), _base, False)
 
 
-def _mark(base: Calibration) -> str:
-    """What tells calibrations apart that may have the same name."""
+def _calibration_digest(base: Calibration) -> str:
+    """Return a digest of a calibration's content: calibrations may share a name."""
     document = json.dumps(hardware.calibration_document(base), sort_keys=True)
     return hashlib.sha256(document.encode()).hexdigest()[:12]
 
 
 def outcome_of(prepared: Prepared, names: tuple[str, ...] | None) -> Outcome:
-    """Returns the fit of some parameters, or of those that the runs suggest. Raises `Refused` with one sentence."""
+    """Returns the fit of the named parameters, or of the suggested ones. Raises `Refused` with one sentence."""
     try:
-        return _outcome(prepared.key, names, prepared)
+        return _fit_parameters(prepared.key, names, prepared)
     except (CalibrateError, hardware.CalibrationFileError) as problem:
         raise Refused(sentence(problem)) from None
 
 
 @st.cache_resource(show_spinner="Fitting the parameters", max_entries=48)
-def _outcome(key: str, names: tuple[str, ...] | None, _prepared: Prepared) -> Outcome:
+def _fit_parameters(key: str, names: tuple[str, ...] | None, _prepared: Prepared) -> Outcome:
     return calibrate.calibrate(_prepared.checked, names, _prepared.base)

@@ -1,4 +1,4 @@
-"""How a fitted calibration changes which executions of the scenario are best."""
+"""Changes of the scenario's ranking by a fitted calibration."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from engine import CostModelError, Scenario, calibrate
 from engine.calibrate import CalibrateError, Outcome, Reranked
 from hardware import Calibration, System
 
-__all__ = ["ranking", "reranked", "same_accelerator"]
+__all__ = ["rank_by_both", "ranking", "same_accelerator"]
 
-_HELP: Final = "Proves the best executions by both calibrations; some seconds for large spaces."
+_HELP: Final = "Finds the best executions by both calibrations. Takes seconds for large spaces."
 
 
 def ranking(outcome: Outcome) -> None:
     """Draws the scenario's best executions in their new order."""
     scenario = state.current_scenario()
-    st.html(markup.head("What changes for the scenario", _named(scenario)))
+    st.html(markup.head("What changes for the scenario", _describe_scenario(scenario)))
     if not same_accelerator(scenario.system, outcome.checked.system):
         theirs, ours = (literal(system.title or system.name) for system in (scenario.system, outcome.checked.system))
         st.caption(
@@ -37,13 +37,13 @@ def ranking(outcome: Outcome) -> None:
     if not switch("Rank its executions again", "calibrate_rank", help=_HELP):
         return
     try:
-        found = reranked(scenario, outcome.base, calibrate.document(outcome))
+        found = rank_by_both(scenario, outcome.base, calibrate.document(outcome))
     except (*PROBLEMS, CalibrateError, CostModelError) as problem:
         st.info(literal(sentence(problem)), icon=":material/info:")
         return
     told = f"The {len(found.table):,} best executions by either calibration, ranked by both: "
     if found.changed:
-        told += f"another one is best now, {_gain(found.gain)} faster than the old best."
+        told += f"another one is best now, {_describe_gain(found.gain)} faster than the old best."
         errors = outcome.errors_unseen or outcome.errors_after
         if 100 * found.gain < errors["mean"]:
             told += " That is less than the mean error of a prediction, so the two are tied."
@@ -55,22 +55,22 @@ def ranking(outcome: Outcome) -> None:
     tables.order(found)
 
 
-def _gain(share: float) -> str:
+def _describe_gain(share: float) -> str:
     return percent(share) if share >= 0.0005 else f"under {percent(0.001)}"
 
 
-def reranked(scenario: Scenario, before: Calibration, after: Calibration) -> Reranked:
+def rank_by_both(scenario: Scenario, before: Calibration, after: Calibration) -> Reranked:
     """Returns the best executions of a scenario by either calibration, ranked by both."""
     mark = "-".join(calibrate.recalibrated(scenario, one).key for one in (before, after))
-    return _reranked(mark, scenario, before, after)
+    return _rank_by_both(mark, scenario, before, after)
 
 
 @st.cache_resource(show_spinner="Finding the best executions by both calibrations", max_entries=24)
-def _reranked(mark: str, _scenario: Scenario, _before: Calibration, _after: Calibration) -> Reranked:
+def _rank_by_both(mark: str, _scenario: Scenario, _before: Calibration, _after: Calibration) -> Reranked:
     return calibrate.rerank(_scenario, _before, _after)
 
 
-def _named(scenario: Scenario) -> str:
+def _describe_scenario(scenario: Scenario) -> str:
     system = scenario.system
     return f"{scenario.model.title or scenario.model.name} on {scenario.num_procs:,} × {system.title or system.name}"
 

@@ -1,4 +1,4 @@
-"""Tables of the Calibrate page: every run with what became of it, the parameters, executions in their new order."""
+"""Tables of the Calibrate page: every run with its use, the parameters, and the executions in their new order."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SHORT: Final = 9
 """Rows up to which the table of runs is shown whole."""
 
 
-def _number(label: str, form: str | None, width: int, help_text: str = "") -> Any:
+def _number_column(label: str, form: str | None, width: int, help_text: str = "") -> Any:
     return st.column_config.NumberColumn(label, format=form, width=width, help=help_text or None)
 
 
 def runs(checked: Checked, outcome: Outcome | None) -> None:
-    """Draws every run: whether it is used, else why not; what it lacks and what was assumed for it."""
+    """Draws every run: whether it is used, the reason if refused, missing fields, and assumptions."""
     accepted = checked.accepted
     refused = int((~accepted).sum())
     many = f"{len(accepted):,} run{'s' if len(accepted) != 1 else ''}"
@@ -54,13 +54,15 @@ def runs(checked: Checked, outcome: Outcome | None) -> None:
             "before": 100 * before,
             "after": 100 * after,
             "fitted": 100 * fitted,
-            "assumed": [assumed(str(text)) if used else "" for text, used in
-                        zip(checked.mapped.assumptions, accepted, strict=True)],
+            "assumed": [
+                assumed(str(text)) if used else ""
+                for text, used in zip(checked.mapped.assumptions, accepted, strict=True)
+            ],
         }
     )
     empty = [name for name in ("why", "missing", "assumed") if (shown[name] == "").all()]
     shown = shown.drop(columns=[*empty, *(name for name in ("before", "after", "fitted") if shown[name].isna().all())])
-    # Refused runs come first: they are what a person has to mend.
+    # Refused runs come first: the user has to mend them.
     shown = shown.iloc[np.argsort(accepted, kind="stable")]
     st.dataframe(
         signed(shown.head(LISTED), ("before", "after", "fitted")), hide_index=True,
@@ -70,46 +72,48 @@ def runs(checked: Checked, outcome: Outcome | None) -> None:
         column_config={
             "run": st.column_config.TextColumn("Run", width=110, help="Row below the header, from 1; or the log"),
             "used": st.column_config.TextColumn("Used", width=70),
-            "why": st.column_config.TextColumn("Why not, or how it was read", width=360),
+            "why": st.column_config.TextColumn("Reason or remark", width=360),
             "missing": st.column_config.TextColumn("Missing", width=130, help="Needed fields that the run lacks"),
             "model": st.column_config.TextColumn("Model", width=150),
-            "measured": _number("Measured, s", "%.3f", 94),
-            "before": _number("Before, %", None, 80, "Predicted over measured, before the fit"),
-            "after": _number("Unseen, %", None, 84, "Predicted over measured, by a fit that left the run out"),
-            "fitted": _number("Fitted, %", None, 80, "Predicted over measured, by the fit to all runs"),
-            "assumed": st.column_config.TextColumn("Assumed", width=300, help="What the run does not say"),
+            "measured": _number_column("Measured, s", "%.3f", 94),
+            "before": _number_column("Before, %", None, 80, "Predicted over measured, before the fit"),
+            "after": _number_column("Unseen, %", None, 84, "Predicted over measured, by a fit that left the run out"),
+            "fitted": _number_column("Fitted, %", None, 80, "Predicted over measured, by the fit to all runs"),
+            "assumed": st.column_config.TextColumn("Assumed", width=300, help="Values that the run does not state"),
         },
     )  # fmt: skip
     if len(shown) > LISTED:
         st.caption(f"The first {LISTED:,} of {len(shown):,}, refused ones first.")
 
 
-def _value(value: float, unit: str) -> str:
+def _format_parameter(value: float, unit: str) -> str:
     return format_value("total_time", value) if unit == "s" else plain(value)
 
 
 def moved(estimates: tuple[Estimate, ...]) -> list[Moved]:
-    """Estimates as the chart takes them."""
+    """Return the estimates as rows of the chart."""
     return [
         Moved(
-            item.about.label, item.value / item.prior,
+            item.about.label,
+            item.value / item.prior,
             (item.prior_range[0] / item.prior, item.prior_range[1] / item.prior),
             (item.value_range[0] / item.prior, item.value_range[1] / item.prior),
-            f"{_value(item.prior, item.about.unit)} before, {_value(item.value, item.about.unit)} after",
+            f"{_format_parameter(item.prior, item.about.unit)} before, "
+            f"{_format_parameter(item.value, item.about.unit)} after",
         )
         for item in estimates
-    ]  # fmt: skip
+    ]
 
 
 def parameters(outcome: Outcome) -> None:
-    """Draws what the fit did to each parameter."""
+    """Draws each parameter before and after the fit."""
     rows = [
         {
             "parameter": item.about.label,
-            "before": _value(item.prior, item.about.unit),
-            "after": _value(item.value, item.about.unit),
+            "before": _format_parameter(item.prior, item.about.unit),
+            "after": _format_parameter(item.value, item.about.unit),
             "change": signed_percent(item.value / item.prior - 1),
-            "range": " to ".join(_value(end, item.about.unit) for end in item.value_range),
+            "range": " to ".join(_format_parameter(end, item.about.unit) for end in item.value_range),
             "learned": percent(item.learned, 0),
             "meaning": item.about.meaning,
         }
@@ -120,7 +124,7 @@ def parameters(outcome: Outcome) -> None:
         "after": ("After", 74, None), "change": ("Change", 70, None),
         "range": ("90 % range", 130, "Holds the value with 90 % probability, if errors are independent"),
         "learned": ("From runs", 76, "Share of the uncertainty beforehand that the runs took away"),
-        "meaning": ("What it is", 300, None),
+        "meaning": ("Meaning", 300, None),
     }  # fmt: skip
     st.dataframe(
         pd.DataFrame(rows), hide_index=True, key="calibrate_values", height="content",
@@ -146,25 +150,25 @@ def order(ranked: Reranked) -> None:
         shown, hide_index=True, key="calibrate_order", height=height_of(len(shown), 260), row_height=ROW,
         alt=f"The best {len(shown)} executions by the new calibration, with their rank before.",
         column_config={
-            "rank": _number("Rank", "%d", 60), "was": _number("Was", "%d", 60, "Rank before the fit"),
+            "rank": _number_column("Rank", "%d", 60), "was": _number_column("Was", "%d", 60, "Rank before the fit"),
             "execution": st.column_config.TextColumn("Execution", width=230),
-            "microbatch": _number("Microbatch", "%d", 90),
-            "before": _number("Samples/s before", "%.4g", 126, f"{rate} before the fit"),
-            "after": _number("Samples/s after", "%.4g", 120, f"{rate} after the fit"),
-            "step_before": _number("Step before, s", "%.4g", 110),
-            "step": _number("Step after, s", "%.4g", 110),
-            "alike": _number("Alike", "%d", 70, "Executions of these degrees with the same rates, shown as one"),
+            "microbatch": _number_column("Microbatch", "%d", 90),
+            "before": _number_column("Samples/s before", "%.4g", 126, f"{rate} before the fit"),
+            "after": _number_column("Samples/s after", "%.4g", 120, f"{rate} after the fit"),
+            "step_before": _number_column("Step before, s", "%.4g", 110),
+            "step": _number_column("Step after, s", "%.4g", 110),
+            "alike": _number_column("Alike", "%d", 70, "Executions of these degrees with the same rates, shown as one"),
         },
     )  # fmt: skip
 
 
 def template_fields(fields: dict[str, str]) -> None:
-    """Draws what each column of the template is."""
+    """Draws the meaning of each column of the template."""
     st.dataframe(
         pd.DataFrame({"field": list(fields), "meaning": list(fields.values())}), hide_index=True, height=240,
-        key="calibrate_fields", alt=f"{len(fields)} fields of a run, and what each is.",
+        key="calibrate_fields", alt=f"{len(fields)} fields of a run, and the meaning of each.",
         column_config={"field": st.column_config.TextColumn("Field", width=150),
-                       "meaning": st.column_config.TextColumn("What it is", width=380)},
+                       "meaning": st.column_config.TextColumn("Meaning", width=380)},
     )  # fmt: skip
 
 

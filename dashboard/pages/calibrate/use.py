@@ -1,4 +1,4 @@
-"""What becomes of a fitted calibration: a file, a calibration kept on the server, the one of the scenario."""
+"""Uses of a fitted calibration: a file, a calibration kept on the server, or the calibration of the scenario."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["offer"]
 
 
 def offer(outcome: Outcome, key: str) -> None:
-    """Draws what can be done with a fit. key: tells fits apart, so that the name starts anew with each."""
+    """Draws the uses of a fit. key: identifies the fit; each fit begins with its own suggested name."""
     suggested = calibrate.document(outcome).name
     name = st.text_input("Name of the calibration", suggested, key=f"calibrate_name_{key}", max_chars=LONGEST_TITLE)
     try:
@@ -38,25 +38,31 @@ def offer(outcome: Outcome, key: str) -> None:
             icon=":material/download:", key="calibrate_download", help="The calibration as a document (JSON).",
         )  # fmt: skip
         st.button(
-            "Keep", on_click=_keep, args=(found,), icon=":material/save:", key="calibrate_keep",
-            disabled=user_files().folder is None, help="Keep it on this server; everybody who uses it sees it.",
+            "Keep", on_click=_keep_calibration, args=(found,), icon=":material/save:", key="calibrate_keep",
+            disabled=user_files().folder is None, help="Keep it on this server, visible to all its users.",
         )  # fmt: skip
         st.button(
-            "Use for the scenario", on_click=_use, args=(found,), icon=":material/play_arrow:", key="calibrate_use",
-            type="primary" if outcome.helps is not False and fitting else "secondary", disabled=not fitting,
-            help="Explore the scenario with it: all pages then show its figures, and links carry it." if fitting else
-                 "The scenario is on another accelerator than the runs.",
-        )  # fmt: skip
+            "Use for the scenario",
+            on_click=_use_calibration,
+            args=(found,),
+            icon=":material/play_arrow:",
+            key="calibrate_use",
+            type="primary" if outcome.helps is not False and fitting else "secondary",
+            disabled=not fitting,
+            help="Use it on all pages and in links."
+            if fitting
+            else "The scenario and the runs have different accelerators.",
+        )
     now = scenario.calibration
     if now is not None:
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.caption(f"The scenario uses **{literal(now.name)}**, of {literal(now.system or 'all systems')}.")
-            st.button("Give it up", on_click=_use, args=(None,), key="calibrate_drop", type="tertiary")
+            st.button("Remove", on_click=_use_calibration, args=(None,), key="calibrate_drop", type="tertiary")
             if page_links.exists("explore"):
                 st.page_link(page_links.target("explore"), label="Map", icon=":material/arrow_forward:")
 
 
-def _keep(found: Calibration) -> None:
+def _keep_calibration(found: Calibration) -> None:
     try:
         user_files().keep_calibration(found)
     except Refused as problem:
@@ -65,8 +71,8 @@ def _keep(found: Calibration) -> None:
     st.toast(f"Kept as **{literal(found.name)}**.", icon=":material/check:")
 
 
-def _use(found: Calibration | None) -> None:
-    """Puts a calibration into the scenario; the library's where None."""
+def _use_calibration(found: Calibration | None) -> None:
+    """Puts a calibration into the scenario; None: the library's."""
     try:
         state.set_scenario(checked(calibrate.recalibrated(state.current_scenario(), found)))
     except (Refused, CostModelError, *PROBLEMS) as problem:

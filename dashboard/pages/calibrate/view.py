@@ -1,4 +1,4 @@
-"""The Calibrate page: measured runs in, a calibration of the system out, and what it changes."""
+"""The Calibrate page: fits a system's calibration to measured runs and shows the changes."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
 UNSEEN: Final = "left out of the fit"
 FITTED: Final = "the fitted runs"
 _PARAMETERS: Final = "calibrate_parameters"
-"""Parameter of the link that names what is fitted; other runs tell about other things."""
+"""Link parameter with the names of the fitted parameters; reset when other runs are chosen."""
 _NAMES: Final = re.compile(r"[a-z0-9_]+(?:-[a-z0-9_]+){0,5}")
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     mode: str
     """The theme: "light" or "dark"."""
     parameters: tuple[str, ...]
-    """Names of the parameters to fit; none for those that the runs suggest."""
+    """Names of the parameters to fit. Empty: those suggested by the runs."""
 
 
 def parse() -> View:
@@ -58,28 +58,28 @@ def render(view: View) -> None:
     mode = view.mode
     bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
     try:
-        prepared = _prepared(bar)
+        prepared = _choose_runs(bar)
     except Refused as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
-    names = _parameters(prepared, bar, view.parameters)
+    names = _choose_parameters(prepared, bar, view.parameters)
     outcome: Outcome | None = None
     if prepared.checked.accepted.any():
         try:
             outcome = data.outcome_of(prepared, names)
         except Refused as problem:
             st.error(literal(str(problem)), icon=":material/error:")
-    _strip(prepared, outcome)
+    _draw_strip(prepared, outcome)
     if outcome is None:
         st.warning("None of these runs can be used, so nothing is fitted; the table says why.", icon=":material/rule:")
         tables.runs(prepared.checked, None)
         return
-    _verdict(outcome, prepared)
+    _draw_verdict(outcome, prepared)
     left, right = st.columns([1.45, 1], gap="medium")
     with left:
         st.html(markup.head("Predicted against measured, before and after", "step time; one line per run"))
         after = UNSEEN if outcome.errors_unseen is not None else FITTED
-        show(before_and_after(_rows(outcome), after, mode), "calibrate_errors")
+        show(before_and_after(_chart_rows(outcome), after, mode), "calibrate_errors")
     with right.container(border=True, gap="xsmall"):
         st.html(markup.head("What the fit changes", "90 % ranges, over the value before"))
         show(parameters_moved(tables.moved(outcome.estimates), mode), "calibrate_moved")
@@ -89,11 +89,11 @@ def render(view: View) -> None:
     ranking(outcome)
 
 
-def _prepared(bar: Any) -> data.Prepared:
-    """The runs: uploaded ones, else an example's; draws what chooses them. Raises `Refused`."""
+def _choose_runs(bar: Any) -> data.Prepared:
+    """Draw the choice of runs and return them: uploaded ones, or an example. Raises `Refused`."""
     examples, systems, bases = data.examples(), data.systems(), data.bases()
     with bar.popover("Bring runs", icon=":material/upload_file:", help="Measured runs of your own cluster."):
-        files, given = _upload()
+        files, given = _draw_upload()
     with bar:
         if files:
             now = state.current_scenario().system.name
@@ -104,8 +104,8 @@ def _prepared(bar: Any) -> data.Prepared:
             labels = {key: example.label for key, example in examples.items()}
             key = choose("Example runs, published", labels, "calibrate_example", width=400, gone=(_PARAMETERS,))
         start = choose(
-            "Start from", {name: _titled(base) for name, base in bases.items()}, "calibrate_base", width=214,
-            help="The calibration whose values the fit starts from; it leaves them for a reason only.",
+            "Start from", {name: _calibration_title(base) for name, base in bases.items()}, "calibrate_base", width=214,
+            help="Starting values of the fit; it changes them only if the runs demand it.",
         )  # fmt: skip
     base = bases[start]
     try:
@@ -120,13 +120,13 @@ def _prepared(bar: Any) -> data.Prepared:
     return data.prepared_upload(contents, systems[name], fields, base)
 
 
-def _titled(base: Calibration) -> str:
-    """A calibration in the list of those to start from."""
+def _calibration_title(base: Calibration) -> str:
+    """Return the calibration's title in the list of starting points."""
     return "The library's" if base.name == "global" else base.title or base.name
 
 
-def _upload() -> tuple[list[Any], str]:
-    """The uploaded files and what is to fill gaps; draws the template and the upload."""
+def _draw_upload() -> tuple[list[Any], str]:
+    """Draw the template and the upload; return the uploaded files and the values for missing fields."""
     st.caption(
         f"A CSV file with the columns of the template, or logs of Megatron-LM, NeMo, Megatron-Bridge or torchtitan "
         f"with the arguments that they print, one run per log; up to {MOST_MEGABYTES} MB and "
@@ -138,21 +138,21 @@ def _upload() -> tuple[list[Any], str]:
     )  # fmt: skip
     files = files_field("Measured runs", ["csv", "log", "txt", "out"], "calibrate_upload", MOST_MEGABYTES)
     given = st.text_input(
-        "Where a run does not say", key="calibrate_given", placeholder="vocab=128256 dtype=bf16", max_chars=400,
+        "For missing fields", key="calibrate_given", placeholder="vocab=128256 dtype=bf16", max_chars=400,
         help="Fields for all runs that lack them, as FIELD=VALUE with spaces between.",
     )  # fmt: skip
     tables.template_fields(dict(calibrate.FIELDS))
     return list(files or []), str(given or "")
 
 
-def _parameters(prepared: data.Prepared, bar: Any, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The parameters to fit; None for those that the runs suggest."""
+def _choose_parameters(prepared: data.Prepared, bar: Any, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Draw the choice of parameters and return their names; None: those suggested by the runs."""
     labels = tables.offered(prepared.checked, parameters_of(prepared.base))
     known = tuple(name for name in wanted if name in labels)
     strange = [name[:40] for name in wanted if name not in labels]
     if strange:
         named = ", ".join(strange[:3])
-        sentence = f"The link's parameters to fit name {named}, which these runs do not tell about; left out."
+        sentence = f"The link's parameters to fit name {named}, which these runs cannot determine; left out."
         state.complain(_PARAMETERS, sentence)
     key = key_for(f"_calibrate_parameters_{prepared.checked.system.name}", list(known))
 
@@ -162,15 +162,15 @@ def _parameters(prepared: data.Prepared, bar: Any, wanted: tuple[str, ...]) -> t
     with bar:
         st.multiselect(
             "Parameters to fit", list(labels), list(known), format_func=lambda name: labels[name], key=key,
-            on_change=changed, placeholder="those that the runs tell most about", width=400,
+            on_change=changed, placeholder="the best-determined ones", width=400,
             max_selections=calibrate.MOST_PARAMETERS,
-            help="One to six; left empty, the three to six that these runs tell most about.",
+            help="Parameters to fit (1 to 6). Empty: the best-determined three to six.",
         )  # fmt: skip
     return known or None
 
 
-def _strip(prepared: data.Prepared, outcome: Outcome | None) -> None:
-    """The headline figures."""
+def _draw_strip(prepared: data.Prepared, outcome: Outcome | None) -> None:
+    """Draw the headline figures."""
     checked = prepared.checked
     refused = int((~checked.accepted).sum())
     used = f"{int(checked.accepted.sum()):,} of {len(checked.labels):,}"
@@ -194,8 +194,8 @@ def _strip(prepared: data.Prepared, outcome: Outcome | None) -> None:
     st.html(markup.figure_strip(tiles))
 
 
-def _verdict(outcome: Outcome, prepared: data.Prepared) -> None:
-    """What the fit is worth, and what to know about it."""
+def _draw_verdict(outcome: Outcome, prepared: data.Prepared) -> None:
+    """Draw the verdict on the fit, and the refused runs."""
     told = literal(outcome.verdict)
     if outcome.helps is None:
         st.info(told, icon=":material/info:")
@@ -206,19 +206,19 @@ def _verdict(outcome: Outcome, prepared: data.Prepared) -> None:
     if not prepared.checked.accepted.all():
         refused = np.flatnonzero(~prepared.checked.accepted)
         checked = prepared.checked
-        first = " ".join(f"{_begun(checked.labels[row])}: {checked.reason_text[row]}" for row in refused[:2])
+        first = " ".join(f"{_capitalise_label(checked.labels[row])}: {checked.reason_text[row]}" for row in refused[:2])
         more = f" {len(refused) - 2:,} more are in the table below." if len(refused) > 2 else ""
         many = "1 run is refused." if len(refused) == 1 else f"{len(refused):,} runs are refused."
         st.warning(f"{many} {literal(first[:500])}{more}", icon=":material/rule:")
 
 
-def _begun(label: str) -> str:
-    """The name of a run at the beginning of a sentence: names of files stay as they are."""
+def _capitalise_label(label: str) -> str:
+    """Return a run's label for the beginning of a sentence: "Row 3", but names of files unchanged."""
     return label.replace("row ", "Row ", 1) if label.startswith("row ") else label
 
 
-def _rows(outcome: Outcome) -> pd.DataFrame:
-    """Accepted runs as the chart takes them."""
+def _chart_rows(outcome: Outcome) -> pd.DataFrame:
+    """Return the accepted runs as rows of the chart."""
     checked = outcome.checked
     accepted = checked.accepted
     after = outcome.predicted_after if outcome.errors_unseen is None else outcome.predicted_unseen

@@ -14,9 +14,9 @@ PAGE = Page(
     guide="codesign",
     parameters={
         "codesign_study": "study", "codesign_own": "study of one's own",
-        "codesign_up": "what is best", "codesign_across": "what it costs",
+        "codesign_up": "quantity to optimise", "codesign_across": "quantity against it",
         "codesign_of": "model of the mix", "codesign_at": "end of the prices", "codesign_picture": "picture",
         "codesign_x": "choice across", "codesign_y": "choice up", "codesign_design": "design",
-        "codesign_kept": "designs that are kept", "codesign_worth": "where one more dollar goes",
+        "codesign_kept": "filters of designs", "codesign_worth": "where one more dollar goes",
     },
 )  # fmt: skip

@@ -23,28 +23,33 @@ ENDINGS: Final = {"csv": ".csv", "parquet": ".parquet", "excel": ".xlsx"}
 MIMES: Final = {"csv": "text/csv", "parquet": exports.FORMATS["parquet"].mime, "excel": exports.FORMATS["excel"].mime}
 
 
-def downloads(study: Study, found: Results, asked: Question, told: str, chosen: int | None) -> None:
+def downloads(study: Study, found: Results, asked: Question, sentence: str, chosen: int | None) -> None:
     """Draws the menu of files.
 
     Args:
-        study: the study as it was chosen or written, with its models and systems by name.
-        found: the points that are there.
-        asked: what is asked of them.
-        told: the study in a sentence.
-        chosen: number of the design that is looked at.
+        study: the study, with its models and systems by name.
+        found: the computed points.
+        asked: the question about them.
+        sentence: the study as a sentence.
+        chosen: number of the design shown.
     """
     how: dict[str, Any] = {"on_click": "ignore", "icon": ":material/download:", "type": "tertiary"}
     with st.popover("Download", icon=":material/download:", help="Designs, the front, a report, and the study."):
         if asked.stretches:
-            st.caption("Tables have the designs that are kept.")
+            st.caption("Tables contain the filtered designs.")
         for title, part in (("All designs", "all_designs"), ("Front", "front")):
             for kind, ending in ENDINGS.items():
-                st.download_button(f"{title} ({exports.FORMATS[kind].label})", partial(_file, found, asked, part, kind),
-                                   f"codesign_{part}{ending}", MIMES[kind], key=f"codesign_{part}_{kind}",
-                                   **how)  # fmt: skip
-        address = link(study) or ""  # of this session, so not where the file is made
+                st.download_button(
+                    f"{title} ({exports.FORMATS[kind].label})",
+                    partial(_designs_file, found, asked, part, kind),
+                    f"codesign_{part}{ending}",
+                    MIMES[kind],
+                    key=f"codesign_{part}_{kind}",
+                    **how,
+                )
+        address = link(study) or ""  # from this session: the file is made in another thread
         address = address if len(address) <= LONGEST else ""
-        st.download_button("Report", partial(codesign_report.build, found, asked, told, chosen, address),
+        st.download_button("Report", partial(codesign_report.build, found, asked, sentence, chosen, address),
                            "codesign.html", "text/html", key="codesign_report",
                            help="Figures, tables, prices with their sources and the study in one HTML file that opens "
                            "offline.", **how)  # fmt: skip
@@ -52,20 +57,20 @@ def downloads(study: Study, found: Results, asked: Question, told: str, chosen: 
                            key="codesign_study_json", **how)  # fmt: skip
 
 
-def _file(found: Results, asked: Question, part: str, kind: str) -> bytes:
+def _designs_file(found: Results, asked: Question, part: str, kind: str) -> bytes:
     table = asked.front(found) if part == "front" else asked.designs(found)
     return table_file(found, asked.kept(found.study, table), kind)
 
 
 def table_file(found: Results, table: pd.DataFrame, kind: str) -> bytes:
-    """Returns a table of designs as a file: csv, parquet or excel, of which the last has its study on a second sheet.
+    """Returns a table of designs as a CSV, Parquet or Excel file; Excel has the study on a second sheet.
 
     Raises ValueError for more rows than a sheet holds.
 
     Args:
-        found: the results that it is of.
+        found: the results that the table is from.
         table: designs.
-        kind: of file.
+        kind: "csv", "parquet" or "excel".
     """
     if kind == "csv":
         return table.to_csv(index=False).encode()
@@ -82,7 +87,7 @@ def table_file(found: Results, table: pd.DataFrame, kind: str) -> bytes:
         "study": found.study.to_document(),
     }  # fmt: skip
     target = io.BytesIO()
-    # A workbook knows one kind of text.
+    # A workbook has only one type of text.
     texts = {name: "string[pyarrow]" for name in table if table[name].dtype.kind not in "iufb"}
     rows = pa.Table.from_pandas(table.astype(texts), preserve_index=False)
     rows = rows.cast(pa.schema([(each.name, pa.string() if each.name in texts else each.type) for each in rows.schema]))

@@ -1,4 +1,4 @@
-"""Designs that are kept: stretches of choices and figures, brushed or written, each a button that takes it back."""
+"""Filters of designs: intervals of choices and figures, brushed or typed, each with a button that removes it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MENU: Final = "codesign_keep_only"
 
 
 def in_force(known: Collection[str]) -> dict[str, tuple[float, float]]:
-    """Returns the stretches that the link names.
+    """Returns the intervals in the link.
 
     Args:
-        known: names of the choices and quantities that there are.
+        known: names of the choices and quantities of the study.
     """
     text = state.url_value(LINK, "", _TEXT)
     found, problem = stretches.in_link(text, known)
@@ -40,12 +40,12 @@ def in_force(known: Collection[str]) -> dict[str, tuple[float, float]]:
 
 
 def on_brush(key: str, found: Results, question: Question, designs: pd.DataFrame) -> Callable[[], None]:
-    """Returns what a brush in a chart does: what it keeps is in force beside what is.
+    """Returns a callback that adds a chart's brushed intervals to the filters in force.
 
     Args:
-        key: of the chart.
-        found: the points that are there.
-        question: what is asked of them.
+        key: key of the chart.
+        found: the computed points.
+        question: the question about them.
         designs: rows of `Results.designs`.
     """
 
@@ -54,30 +54,30 @@ def on_brush(key: str, found: Results, question: Question, designs: pd.DataFrame
         for name, ends in brushed(key).items():
             if name not in designs:
                 continue
-            _put(now, name, None if ends is None else stretches.brushed(
+            _set_interval(now, name, None if ends is None else stretches.brushed(
                 found.study, designs[name], *ends, choice=name in question.names))  # fmt: skip
-        _set(now)
+        _write_intervals(now)
 
     return kept
 
 
-def _put(now: dict[str, tuple[float, float]], name: str, ends: tuple[float, float] | None) -> None:
+def _set_interval(now: dict[str, tuple[float, float]], name: str, ends: tuple[float, float] | None) -> None:
     if ends is None or ends == (-math.inf, math.inf):
         now.pop(name, None)
     else:
         now[name] = ends
 
 
-def _set(now: stretches.Stretches) -> None:
+def _write_intervals(now: stretches.Stretches) -> None:
     state.set_url_value(LINK, stretches.linked(now))
 
 
 def line(study: Study, question: Question, designs: pd.DataFrame) -> None:
-    """Draws what is kept as a sentence whose words take it back; nothing where nothing is in force.
+    """Draws the filters as a sentence with a button to remove each; draws nothing without filters.
 
     Args:
         study: the study.
-        question: what is asked of it.
+        question: the question about it, with its filters.
         designs: rows of `Results.designs`.
     """
     told = question.told(study)
@@ -87,9 +87,9 @@ def line(study: Study, question: Question, designs: pd.DataFrame) -> None:
         for number, (name, words) in enumerate(told.items()):
             st.markdown("and" if number else "Of designs with", width="content")
             left = {each: ends for each, ends in question.stretches.items() if each != name}
-            st.button(literal(words), key=f"codesign_drop_{name}", icon=":material/close:", on_click=_set,
+            st.button(literal(words), key=f"codesign_drop_{name}", icon=":material/close:", on_click=_write_intervals,
                       args=(left,), help="Remove this filter")  # fmt: skip
-        st.button("Clear", key="codesign_clear", type="tertiary", on_click=_set, args=({},),
+        st.button("Clear", key="codesign_clear", type="tertiary", on_click=_write_intervals, args=({},),
                   help="Remove every filter")  # fmt: skip
         runs = designs[designs["status"] == "ok"]
         text = f"{len(question.kept(study, runs)):,} of {counted(len(runs), 'design')} that run"
@@ -97,17 +97,17 @@ def line(study: Study, question: Question, designs: pd.DataFrame) -> None:
 
 
 def menu(found: Results, question: Question, designs: pd.DataFrame) -> None:
-    """Draws the menu in which what is kept can be written: the same as a brush, by the keyboard.
+    """Draws the menu that sets a filter by keyboard, as a brush does with the pointer.
 
     Args:
-        found: the points that are there.
-        question: what is asked of them.
+        found: the computed points.
+        question: the question about them.
         designs: rows of `Results.designs`.
     """
     figures = {name: f"{one.label} [{one.unit}]" if one.unit else one.label for name, one in QUANTITIES.items()
                if name in designs}  # fmt: skip
     named = {**figures, **question.names}
-    about = "Designs with a stretch of a choice or figure; so does a box drawn over the front, or a brushed axis."
+    about = "Filters designs by an interval, as does a box drawn over the front or a brushed axis."
     with st.popover("Keep only", icon=":material/filter_alt:", type="tertiary", help=about, key=menu_key(_MENU)):
         first = [name for name in (question.up.name, question.across.name if question.across else "") if name]
         options = list(dict.fromkeys([*first, *question.names, *figures]))
@@ -115,18 +115,18 @@ def menu(found: Results, question: Question, designs: pd.DataFrame) -> None:
         words = stretches.words_of(found.study).get(name)
         with st.form(f"{_MENU}_form", border=False):
             least, most = question.stretches.get(name, (-math.inf, math.inf))
-            key = f"{_MENU}_{name}_{least}_{most}"  # other fields once others have set it
+            key = f"{_MENU}_{name}_{least}_{most}"  # new fields once the filter was set elsewhere
             if words is not None:
                 st.selectbox("Only", words, key=f"{key}_word")
             else:
                 for end, value in (("At least", least), ("At most", most)):
                     st.number_input(end, value=value if math.isfinite(value) else None, format="%.12g",
                                     key=f"{key}_{end[3:]}", placeholder="open")  # fmt: skip
-            st.form_submit_button("Keep", key=f"{_MENU}_use", type="primary", on_click=_keep,
+            st.form_submit_button("Keep", key=f"{_MENU}_use", type="primary", on_click=_add_filter,
                                   args=(question, name, words, key))  # fmt: skip
 
 
-def _keep(question: Question, name: str, words: list[str] | None, key: str) -> None:
+def _add_filter(question: Question, name: str, words: list[str] | None, key: str) -> None:
     now = dict(question.stretches)
     if words is not None:
         place = float(words.index(str(st.session_state[f"{key}_word"])))
@@ -135,8 +135,8 @@ def _keep(question: Question, name: str, words: list[str] | None, key: str) -> N
         least, most = (st.session_state[f"{key}_{end}"] for end in ("least", "most"))
         ends = (-math.inf if least is None else float(least), math.inf if most is None else float(most))
         if ends[0] > ends[1]:
-            st.toast("At least is above at most, so that no design would be kept.", icon=":material/error:")
+            st.toast("At least must not exceed at most.", icon=":material/error:")
             return
-    _put(now, name, ends)
-    _set(now)
+    _set_interval(now, name, ends)
+    _write_intervals(now)
     shut(_MENU)

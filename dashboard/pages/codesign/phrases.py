@@ -1,6 +1,6 @@
-"""The parts of a study that its sentence is made of, each as a short text that one can change.
+"""Editable phrases of a study's sentence.
 
-Text and document say the same: `changed` with the text that a phrase has gives the study as it was.
+Text and document are equivalent: `changed` with a phrase's own text returns the same study.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WEIGHT: Final = " × "
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """One part of a study: what stands before it in the sentence, what it is called, its text, and how to write it."""
+    """One part of a study: the words before it in the sentence, its label, its text, and how to write it."""
 
     name: str
     before: str
@@ -36,15 +36,11 @@ class Phrase:
     text: str
     help: str
     lines: bool = False
-    """Whether it is a line each, not one line."""
+    """Draw a multi-line field."""
 
 
 def phrases(study: Study) -> list[Phrase]:
-    """Returns the parts of a study, in the order of its sentence.
-
-    Args:
-        study: the study.
-    """
+    """Returns the parts of a study, in the order of its sentence."""
     said = json.loads(document_of(study))
     return [Phrase(name, before, label, write(said, study), told, lines)
             for name, (before, label, told, lines, write, _) in _PARTS.items()]  # fmt: skip
@@ -55,7 +51,7 @@ def changed(study: Study, name: str, text: str) -> Study:
 
     Args:
         study: the study.
-        name: of the part.
+        name: name of the part.
         text: as `Phrase.text`.
     """
     said = json.loads(document_of(study))
@@ -63,62 +59,64 @@ def changed(study: Study, name: str, text: str) -> Study:
     return Study.from_document(said)
 
 
-def _number(text: str) -> float | int:
+def _parse_number(text: str) -> float | int:
     plain = text.strip().replace("_", "")
     try:
         return int(plain) if re.fullmatch(r"[+-]?\d+", plain) else float(plain)
     except ValueError:
-        raise StudyError(f"{shown(text.strip())} is no number; write one such as 40 or 2.5e6.") from None
+        raise StudyError(f"{shown(text.strip())} is not a number; write one such as 40 or 2.5e6.") from None
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [each.strip() for each in text.replace("\n", ",").split(",") if each.strip()]
 
 
-def _figure(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
-def _names(given: Sequence[Any], known: Sequence[Any]) -> list[str]:
-    """What models or systems are called: those that are there whole by their names."""
+def _document_names(given: Sequence[Any], known: Sequence[Any]) -> list[str]:
+    """Return names of models or systems; documents embedded in the study are replaced by their names."""
     return [each if isinstance(each, str) else one.name for each, one in zip(given, known, strict=True)]
 
 
-def _wholes(given: Sequence[Any], known: Sequence[Any]) -> Mapping[str, Any]:
+def _embedded_documents(given: Sequence[Any], known: Sequence[Any]) -> Mapping[str, Any]:
     return {one.name: each for each, one in zip(given, known, strict=True) if not isinstance(each, str)}
 
 
 def _models_text(said: Document, study: Study) -> str:
-    names = _names([each["model"] for each in said["models"]], study.models)
+    names = _document_names([each["model"] for each in said["models"]], study.models)
     weights = [each.get("weight", 1) for each in said["models"]]
-    return ", ".join(f"{name}{_WEIGHT}{_figure(weight)}" if weight != 1 else name
+    return ", ".join(f"{name}{_WEIGHT}{_format_number(weight)}" if weight != 1 else name
                      for name, weight in zip(names, weights, strict=True))  # fmt: skip
 
 
 def _models_read(said: Document, text: str, study: Study) -> None:
-    whole = _wholes([each["model"] for each in said["models"]], study.models)
+    whole = _embedded_documents([each["model"] for each in said["models"]], study.models)
     found = []
-    for each in _listed(text):
+    for each in _split_list(text):
         name, _, weight = each.partition(_WEIGHT.strip())
         name = name.strip()
-        found.append({"model": whole.get(name, name)} | ({"weight": _number(weight)} if weight else {}))
+        found.append({"model": whole.get(name, name)} | ({"weight": _parse_number(weight)} if weight else {}))
     said["models"] = found
 
 
 def _systems_read(said: Document, text: str, study: Study) -> None:
-    whole = _wholes(said["systems"], study.systems)
-    said["systems"] = [whole.get(each, each) for each in _listed(text)]
+    whole = _embedded_documents(said["systems"], study.systems)
+    said["systems"] = [whole.get(each, each) for each in _split_list(text)]
 
 
 def _batches_text(said: Document, study: Study) -> str:
-    return ", ".join(str(each["samples"]) if "samples" in each else f"{_figure(each['per_processor'])}{_PER}"
+    return ", ".join(str(each["samples"]) if "samples" in each else f"{_format_number(each['per_processor'])}{_PER}"
                      for each in said["batches"])  # fmt: skip
 
 
 def _batches_read(said: Document, text: str, study: Study) -> None:
     said["batches"] = [
-        {"per_processor": _number(each.removesuffix(_PER))} if each.endswith(_PER) else {"samples": _number(each)}
-        for each in _listed(text)
+        {"per_processor": _parse_number(each.removesuffix(_PER))}
+        if each.endswith(_PER)
+        else {"samples": _parse_number(each)}
+        for each in _split_list(text)
     ]
 
 
@@ -127,16 +125,18 @@ def _edits_text(said: Document, study: Study) -> str:
     for each in said.get("edits", ()):
         several = isinstance(each["parameter"], list)
         if "values" in each:
-            values = ", ".join("/".join(map(_figure, row)) if isinstance(row, list) else _figure(row)
+            values = ", ".join("/".join(map(_format_number, row)) if isinstance(row, list) else _format_number(row)
                                for row in each["values"])  # fmt: skip
         else:
             scale = " log" if each.get("scale") == "log" else ""
-            values = f"{_figure(each['from'])} to {_figure(each['to'])} in {each['count']}{scale}"
+            values = f"{_format_number(each['from'])} to {_format_number(each['to'])} in {each['count']}{scale}"
         name = "/".join(each["parameter"]) if several else each["parameter"]
         lines.append(f"{name}: {values}{_RELATIVE if each.get('relative') else ''}")
     for each in said.get("follow", ()):
         power = each.get("exponent", 1.0)
-        lines.append(f"{each['parameter']} follows {each['follows']}{f' ^ {_figure(power)}' if power != 1 else ''}")
+        lines.append(
+            f"{each['parameter']} follows {each['follows']}{f' ^ {_format_number(power)}' if power != 1 else ''}"
+        )
     return "\n".join(lines)
 
 
@@ -145,30 +145,31 @@ def _edits_read(said: Document, text: str, study: Study) -> None:
     follow: list[Document] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         if (match := _FOLLOW.fullmatch(line)) is not None:
-            follow.append({"parameter": match[1], "follows": match[2], "exponent": _number(match[3] or "1")})
+            follow.append({"parameter": match[1], "follows": match[2], "exponent": _parse_number(match[3] or "1")})
             continue
         name, colon, values = line.partition(":")
         if not colon:
             raise StudyError(
-                f"{shown(line)} is no change; write one such as hbm_capacity: 40, 80 or hbm_capacity: 20 to 160 in 8."
+                f"{shown(line)} is not a change; write one such as hbm_capacity: 40, 80 or "
+                "hbm_capacity: 20 to 160 in 8."
             )
         relative = values.rstrip().endswith(_RELATIVE)
         values = values.rstrip().removesuffix(_RELATIVE).strip()
         names = [each.strip() for each in name.split("/")]
         edit: Document = {"parameter": names if len(names) > 1 else names[0], "relative": relative}
         if (match := _RANGE.fullmatch(values)) is not None:
-            edit |= {"from": _number(match[1]), "to": _number(match[2]), "count": _number(match[3]),
+            edit |= {"from": _parse_number(match[1]), "to": _parse_number(match[2]), "count": _parse_number(match[3]),
                      "scale": "log" if match[4] else "linear"}  # fmt: skip
         else:
-            edit["values"] = [[_number(one) for one in each.split("/")] if len(names) > 1 else _number(each)
-                              for each in _listed(values)]  # fmt: skip
+            edit["values"] = [[_parse_number(one) for one in each.split("/")] if len(names) > 1 else _parse_number(each)
+                              for each in _split_list(values)]  # fmt: skip
         edits.append(edit)
     said["edits"], said["follow"] = edits, follow
 
 
 def _bounds_text(said: Document, study: Study) -> str:
     def bound(each: Document) -> str:
-        least, most = (f" at {word} {_figure(each[f'at_{word}'])}" if f"at_{word}" in each else ""
+        least, most = (f" at {word} {_format_number(each[f'at_{word}'])}" if f"at_{word}" in each else ""
                        for word in ("least", "most"))  # fmt: skip
         return f"{each['quantity']}{least}{most}"
 
@@ -180,35 +181,36 @@ def _bounds_read(said: Document, text: str, study: Study) -> None:
     for line in filter(None, map(str.strip, text.splitlines())):
         match = _BOUND.fullmatch(line)
         if match is None or (match[2] is None and match[3] is None):
-            raise StudyError(f"{shown(line)} is no constraint; write one such as usd at most 2e7.")
+            raise StudyError(f"{shown(line)} is not a constraint; write one such as usd at most 2e7.")
         ends = {"at_least": match[2], "at_most": match[3]}
         said["constraints"].append({"quantity": match[1]} | {
-            end: _number(value) for end, value in ends.items() if value is not None})  # fmt: skip
+            end: _parse_number(value) for end, value in ends.items() if value is not None})  # fmt: skip
 
 
-def _plainly(key: str) -> tuple[Callable[[Document, Study], str], Callable[[Document, str, Study], None]]:
-    """Texts and numbers as they are."""
+def _list_phrase(key: str) -> tuple[Callable[[Document, Study], str], Callable[[Document, str, Study], None]]:
+    """Return the writer and the reader of a phrase that is a plain list of texts or numbers."""
 
     def read(said: Document, text: str, study: Study) -> None:
-        said[key] = [_number(each) if key == "sizes" else each for each in _listed(text)]
+        said[key] = [_parse_number(each) if key == "sizes" else each for each in _split_list(text)]
 
     return (lambda said, study: ", ".join(map(str, getattr(study.document, key)))), read
 
 
 _PARTS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "models": ("Train", "Models", "Names, with × and a weight in the mix that is not 1.", False,
+    "models": ("Train", "Models", "Names, with × and a weight in the mix if it is not 1.", False,
                _models_text, _models_read),
-    "sizes": ("on", "Processors", "Sizes of the machine.", False, *_plainly("sizes")),
+    "sizes": ("on", "Processors", "Sizes of the machine.", False, *_list_phrase("sizes")),
     "systems": ("×", "Systems", "Names of systems.", False,
-                lambda said, study: ", ".join(_names(said["systems"], study.systems)), _systems_read),
-    "datatypes": ("in", "Datatypes", "Names of datatypes.", False, *_plainly("datatypes")),
-    "batches": ("with batches of", "Batches", "Samples of a step, or so many per processor: 2 per processor.", False,
+                lambda said, study: ", ".join(_document_names(said["systems"], study.systems)), _systems_read),
+    "datatypes": ("in", "Datatypes", "Names of datatypes.", False, *_list_phrase("datatypes")),
+    "batches": ("with batches of", "Batches", "Samples of a step, or a number per processor: 2 per processor.", False,
                 _batches_text, _batches_read),
     "edits": ("changing", "Changes", "One a line. hbm_capacity: 40, 80 or net1_bandwidth: 25 to 400 in 5 log; several "
               "at once host_capacity/host_bandwidth: 0/450, 512/900; multiples of what a system has with times own at "
               "the end; hbm_bandwidth follows hbm_capacity ^ 0.5.", True, _edits_text, _edits_read),
     "objectives": ("for the best in", "Objectives", "Up to three quantities, such as tokens_per_s, usd.", False,
-                   *_plainly("objectives")),
+                   *_list_phrase("objectives")),
     "constraints": ("where", "Constraints", "One a line, such as usd at most 2e7.", True, _bounds_text, _bounds_read),
 }  # fmt: skip
-"""What stands before a part, its label, how to write it, whether in lines, and what writes and reads its text."""
+"""Name of a part -> (words before it, label, help, multi-line, function that writes its text, function that reads it).
+"""

@@ -1,4 +1,4 @@
-"""Which study the Co-design page shows: a ready one, one kept on the server, or one's own, which is in the link."""
+"""Choice of the study: a ready one, one kept on the server, or the user's own, which the link holds."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = ["chosen_study", "document_of", "editor", "keeper", "link", "sentence"
 _PACKED: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}")
 _DRAFT: Final = "codesign_draft"
 _DRAFT_OF: Final = "_codesign_draft_of"
-"""Key of the text that the draft was begun with."""
+"""Session key of the text with which the draft began."""
 LARGEST: Final = 200_000
-"""Characters of a study at most."""
+"""Largest study [characters]."""
 
 
 def chosen_study() -> Study:
     """Draws the choice of a study and its editor; returns it.
 
-    Raises ValueError with one sentence where a study of one's own cannot be.
+    Raises ValueError with one sentence if the user's own study is invalid.
     """
-    ready = titles()
+    ready = study_titles()
     kept = {f"{KEPT}{each.ident}": each for each in user_files().studies()}
     gone = ("codesign_own", "codesign_design", "codesign_kept")
     words = {**ready, **{name: each.title for name, each in kept.items()}, OWN: "My own study"}
@@ -45,11 +45,11 @@ def chosen_study() -> Study:
         return kept[name].study
     if name != OWN:
         return ready_study(name)
-    return _linked() or _of_session() or ready_study(next(iter(ready)))
+    return _linked_study() or _of_session() or ready_study(next(iter(ready)))
 
 
-def _linked() -> Study | None:
-    """The study that the link holds; None where it holds none, or one that cannot be read, which the page tells."""
+def _linked_study() -> Study | None:
+    """Return the study in the link; None without one, or if it cannot be read, with a complaint above the page."""
     text = state.url_value("codesign_own", "", _PACKED)
     if not text:
         return None
@@ -66,7 +66,7 @@ def _of_session() -> Study | None:
 
 
 def link(study: Study) -> str | None:
-    """Returns the address of the page with a study whole; None for a study that is too long for a link."""
+    """Returns the address of the page with the whole study; None if the study is too long for a link."""
     shown = {name: value for name, value in state.link_parameters().items() if name.startswith("codesign_")}
     if shown.get("codesign_study", "").startswith((OWN, KEPT)):  # whole, so that any server opens it
         text = packed_study(study)
@@ -77,9 +77,9 @@ def link(study: Study) -> str | None:
 
 
 def share(study: Study) -> None:
-    """Draws the menu with the link to what is shown."""
+    """Draws the menu with a link to the current page."""
     file = "the file of the study instead: Edit study opens it on any Shardscape server."
-    with st.popover("Share", icon=":material/link:", help="A link to exactly what is shown.", key="codesign_share"):
+    with st.popover("Share", icon=":material/link:", help="A link to this page as it is.", key="codesign_share"):
         address = link(study)
         if address is not None:
             offer_link(address, holds="study", instead=file)
@@ -90,22 +90,28 @@ def share(study: Study) -> None:
 
 
 def keeper(study: Study) -> None:
-    """Draws the menu in which a study is kept on the server under a title."""
+    """Draws the menu that saves the study on the server under a title."""
     with st.popover("Save", icon=":material/bookmark:", help="Keep this study on the server.",
                     key=menu_key("codesign_keep")):  # fmt: skip
         if user_files().folder is None:
-            st.caption("This server keeps nothing. Share has the study as a file.")
+            st.caption("This server does not keep files. Share offers the study as a file.")
             return
         key = f"codesign_title_{study.key[:12]}"
         with st.form("codesign_keep_form", border=False):  # so that Enter saves
             title = (study.document.name or "Study")[:LONGEST_TITLE]
             st.text_input("Title", title, key=key, max_chars=LONGEST_TITLE)
-            st.caption("It appears here and on the Scenarios page, for everybody who uses this server.")
-            st.form_submit_button("Save", key="codesign_keep_now", type="primary", on_click=_keep, args=(study, key),
-                                  icon=":material/bookmark_add:")  # fmt: skip
+            st.caption("Listed here and on the Scenarios page for all users of this server.")
+            st.form_submit_button(
+                "Save",
+                key="codesign_keep_now",
+                type="primary",
+                on_click=_save_study,
+                args=(study, key),
+                icon=":material/bookmark_add:",
+            )
 
 
-def _keep(study: Study, key: str) -> None:
+def _save_study(study: Study, key: str) -> None:
     title = str(st.session_state[key])
     try:
         ident = user_files().keep_study(title, study)
@@ -133,7 +139,7 @@ def editor(study: Study) -> None:
                 except ValueError as problem:
                     st.error(literal(str(problem)), icon=":material/error:")
                 else:
-                    _take(made, text)
+                    _use_study(made, text)
                     st.rerun()
             st.download_button("Save as a file", text, "study.json", "application/json", key="codesign_save",
                                on_click="ignore", icon=":material/download:")  # fmt: skip
@@ -145,16 +151,16 @@ def editor(study: Study) -> None:
             except ValueError as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:
-                _take(made, file.getvalue().decode())
+                _use_study(made, file.getvalue().decode())
                 st.rerun()
 
 
 def sentence(study: Study, words: Mapping[str, str]) -> None:
-    """Draws the study as a sentence whose parts open to be changed.
+    """Draws the study as a sentence with editable parts.
 
     Args:
         study: the study.
-        words: what the parts say, by their names.
+        words: text of each part, by its name.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="codesign_sentence"):
         for each in phrases(study):
@@ -171,21 +177,21 @@ def sentence(study: Study, words: Mapping[str, str]) -> None:
                 else:
                     st.text_input(each.label, each.text, key=key, max_chars=LARGEST, width=460)
                 st.caption(literal(each.help))
-                st.form_submit_button("Use it", key=f"{menu}_use", type="primary", on_click=_changed,
+                st.form_submit_button("Use it", key=f"{menu}_use", type="primary", on_click=_change_study,
                                       args=(study, each.name, key))  # fmt: skip
 
 
-def _changed(study: Study, name: str, key: str) -> None:
+def _change_study(study: Study, name: str, key: str) -> None:
     try:
-        made = changed(study, name, str(st.session_state[key]))  # which stays there where it cannot be
+        made = changed(study, name, str(st.session_state[key]))  # an invalid text stays in the field
     except ValueError as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
         return
-    _take(made, document_of(made))
+    _use_study(made, document_of(made))
     shut(f"codesign_part_{name}")
 
 
-def _take(study: Study, text: str) -> None:
+def _use_study(study: Study, text: str) -> None:
     st.session_state[OWN_TEXT] = text
     st.session_state.pop(_DRAFT, None)
     state.set_url_values({"codesign_study": OWN, "codesign_own": packed_study(study), "codesign_design": None,
@@ -193,6 +199,6 @@ def _take(study: Study, text: str) -> None:
 
 
 @cache
-def titles() -> dict[str, str]:
-    """Returns the ready studies by name, with what they are called."""
+def study_titles() -> dict[str, str]:
+    """Returns the titles of the ready studies, by name."""
     return {name: ready_study(name).document.name or name for name in ready_names()}

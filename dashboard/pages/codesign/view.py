@@ -56,16 +56,16 @@ PICTURES: Final = {"front": "Front", "parallel": "All choices", "map": "Two choi
 NUMBER: Final = "design"
 _DESIGN: Final = re.compile("[0-9]{1,15}")
 LOOK_AGAIN: Final = 2.0
-"""Seconds between two looks at whether a search has found more."""
+"""Seconds between two checks for new points of a running search."""
 PATIENCE: Final = 0.5
-"""How long the page waits for points to be timed before it shows a guess [s]."""
+"""Longest wait for timed points before a guess is shown [s]."""
 SHOWN: Final = 500
-"""Rows of a table at most; files have all."""
+"""Most rows of a table; files have all."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of the page as a whole; its fields read their parts themselves."""
+    """Page-wide part of the link; the fields read their own parts."""
 
     mode: str
     """The theme: "light" or "dark"."""
@@ -73,7 +73,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of the designs that are there."""
+    """A question about the designs with its answers."""
 
     found: Results
     question: Question
@@ -82,7 +82,7 @@ class Asked:
 
     @property
     def up(self) -> Quantity:
-        """What is best."""
+        """Quantity to optimise."""
         return self.question.up
 
     @property
@@ -92,7 +92,7 @@ class Asked:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """Choices that differ between designs, with what they are called."""
+        """Labels of the choices that differ between designs, by name."""
         return self.question.names
 
 
@@ -104,43 +104,43 @@ def parse() -> View:
 def render(view: View) -> None:
     """Draws the page."""
     try:
-        _page(view)
+        _draw_page(view)
     except ValueError as problem:  # a StudyError, or of a model or a system
         st.error(literal(str(problem)), icon=":material/error:")
 
 
-def _page(view: View) -> None:
+def _draw_page(view: View) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         study = chosen_study()
         editor(study)
         share(study)
         keeper(study)
     st.html(markup.head(study.document.name or "Study", study.document.description))
-    sentence(study, _words(study))
-    found = _found(study)
+    sentence(study, _phrase_words(study))
+    found = _load_results(study)
     complete = found is not None and found.complete
-    expected = _counted(study.key, study) if complete else _expected(study)
+    expected = _estimate_study(study.key, study) if complete else _expected_run(study)
     st.markdown(literal(f"{expected.counts}." if complete else expected.sentence))
     if not complete:
-        _run(study, found, expected)
+        _draw_run(study, found, expected)
     if found is None:
         return
-    asked = _asked(found)
-    _strip(asked)
+    asked = _ask_designs(found)
+    _draw_strip(asked)
     narrowing.line(found.study, asked.question, asked.designs)
     left, right = st.columns([5, 3], gap="medium")
     with left, st.container(border=True, key="codesign_picture_card"):
-        _picture(asked, view.mode)
+        _draw_picture(asked, view.mode)
     with right, st.container(border=True, key="codesign_design_card"):
-        _design(asked)
-    _constraints(asked)
-    if (chosen := _chosen(asked)) is not None:
+        _draw_design(asked)
+    _draw_constraints(asked)
+    if (chosen := _chosen_design(asked)) is not None:
         worth_of_more(found, asked.question, chosen)
-    _tables(asked, study)
+    _draw_tables(asked, study)
 
 
-def _words(study: Study) -> dict[str, str]:
-    """What the parts of the study's sentence say."""
+def _phrase_words(study: Study) -> dict[str, str]:
+    """Return the text of each part of the study's sentence."""
     said = study.document
     models = ", ".join(
         f"{model.title or model.name}{f' (weight {each.weight:g})' if len(study.models) > 1 else ''}"
@@ -148,12 +148,13 @@ def _words(study: Study) -> dict[str, str]:
     )
     systems = " or ".join(system.title or system.name for system in study.systems)
     edits = "; ".join(
-        f"{' with '.join(_called(study, name) for name in edit.names)} at {counted(len(edit.rows), 'value')}"
+        f"{' with '.join(_parameter_title(study, name) for name in edit.names)} at {counted(len(edit.rows), 'value')}"
         for edit in said.edits
     )
     sizes = f"{said.sizes[0]:,}" if len(said.sizes) == 1 else f"{min(said.sizes):,} to {max(said.sizes):,}"
     batches = " or ".join(
-        counted(rule.samples, "sample") if rule.samples is not None
+        counted(rule.samples, "sample")
+        if rule.samples is not None
         else f"{rule.per_processor:g} sample{'' if rule.per_processor == 1 else 's'} per processor"
         for rule in said.batches
     )
@@ -166,20 +167,20 @@ def _words(study: Study) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _sentence(study: Study) -> str:
-    """The study in words, with how much of it there is and how long it takes."""
-    words = _words(study)
+def _study_sentence(study: Study) -> str:
+    """Return the study in a sentence, with the number of its points and their time."""
+    words = _phrase_words(study)
     said = " ".join(f"{each.before} {words[each.name]}" for each in phrases(study))
-    return f"{said}: {_counted(study.key, study).counts}."
+    return f"{said}: {_estimate_study(study.key, study).counts}."
 
 
 @remembered(64)
-def _counted(key: str, _study: Study, times: Sequence[PointTime] = ()) -> Estimate:
+def _estimate_study(key: str, _study: Study, times: Sequence[PointTime] = ()) -> Estimate:
     return estimate(_study, 1, times)
 
 
-def _expected(study: Study) -> Estimate:
-    """The counts and the time of a study, from a few points that are timed off the page; a guess until they are."""
+def _expected_run(study: Study) -> Estimate:
+    """Return the counts and the time of a study from a few points timed in the background; a guess until then."""
     shared, watcher = server(), state.watcher()
     searching = shared.board.find(shared.codesign_studies, study.key)
     job = shared.board.find(shared.study_times, study.key)
@@ -188,7 +189,7 @@ def _expected(study: Study) -> Estimate:
             job = shared.board.post(StudyTimesJob(shared.study_times, study), watcher)
     if isinstance(job, StudyTimesJob) and not job.ended and not job.wait(PATIENCE):
         st.fragment(_until_timed, run_every=LOOK_AGAIN)(job)
-    return _counted(study.key, study, job.times if isinstance(job, StudyTimesJob) else ())
+    return _estimate_study(study.key, study, job.times if isinstance(job, StudyTimesJob) else ())
 
 
 def _until_timed(job: StudyTimesJob) -> None:
@@ -196,8 +197,8 @@ def _until_timed(job: StudyTimesJob) -> None:
         st.rerun()
 
 
-def _found(study: Study) -> Results | None:
-    """The points that are there; damage is told, and what is damaged is computed again by the next search."""
+def _load_results(study: Study) -> Results | None:
+    """Return the computed points; damaged ones are reported, and the next search computes them again."""
     try:
         return so_far(study, folder_of(study, server().settings))
     except FolderError as problem:
@@ -205,13 +206,13 @@ def _found(study: Study) -> Results | None:
         return None
 
 
-def _called(study: Study, name: str) -> str:
+def _parameter_title(study: Study, name: str) -> str:
     which = parameter(study.scenario(0, 0, 0, 0, 0), name)
     return f"{which.label} [{which.unit}]" if which.unit else which.label
 
 
-def _run(study: Study, there: Results | None, expected: Estimate) -> None:
-    """Draws the run where there is one, and the button that starts it."""
+def _draw_run(study: Study, there: Results | None, expected: Estimate) -> None:
+    """Draw the running search, or the button that starts one."""
     shared, watcher = server(), state.watcher()
     job = shared.board.seen(shared.codesign_studies, study.key, watcher)
     if isinstance(job, CodesignJob) and not job.ended:
@@ -220,14 +221,14 @@ def _run(study: Study, there: Results | None, expected: Estimate) -> None:
         return
     longest = shared.settings.longest_seconds
     if (expected.seconds if expected.timed else expected.seconds_low) > longest:
-        told = f"It takes longer than the {longest:,.0f} s that this server gives a search."
+        told = f"It takes longer than the {longest:,.0f} s that this server allows for a search."
         st.info(f"{told} Run it with shardscape codesign, on as many machines as you like.", icon=":material/block:")
         return
     if isinstance(job, CodesignJob) and job.state == "failed":
         st.error(literal(job.problem), icon=":material/error:")
     word = "Search the designs"
     if there is not None:
-        word = f"Go on: {len(there.rows):,} of {study.points:,} points are there"
+        word = f"Continue: {len(there.rows):,} of {study.points:,} points are computed"
     if st.button(word, type="primary", icon=":material/play_arrow:", key="codesign_run"):
         if job is not None:
             shared.board.forget(job)
@@ -239,23 +240,25 @@ def _run(study: Study, there: Results | None, expected: Estimate) -> None:
 
 
 def _until_more(job: CodesignJob, shown: int) -> None:
-    """Has the page run again when a quarter more points are there than it shows: often at first, as a picture of few
-    points changes most, and seldom when each takes longer to draw."""
+    """Rerun the page when a quarter more points are there than it shows.
+
+    Often at first, when a picture of few points changes most; seldom when each takes longer to draw.
+    """
     if not job.ended and job.progress is not None and job.progress.done > 1.25 * shown:
         st.rerun()
 
 
-def _asked(found: Results) -> Asked:
-    """Draws what is asked of the designs; returns it with its answers."""
+def _ask_designs(found: Results) -> Asked:
+    """Draw the question about the designs; return it with its answers."""
     said, study = found.study.document, found.study
     known = {name: one for name, one in QUANTITIES.items() if found.answers(name) and name in found.designs()}
     objectives = [name for name in said.objectives if name in known]
     first = objectives[0] if objectives else next(iter(known))
     second = next((name for name in [*objectives[1:], "usd"] if name != first), "usd")
     words = {name: f"{one.label} [{one.unit}]" if one.unit else one.label for name, one in known.items()}
-    # Where all that may be asked is one thing in several units, nothing stands against it but the choices.
+    # If all quantities are one in several units, only the choices are left for the other axis.
     alone = len({one.rests_on for one in known.values()}) == 1
-    choices = _choices(found)
+    choices = _differing_choices(found)
     asking = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="codesign_asked")
     with asking:
         up = choose("Best in", words, "codesign_up", default=first, width=260)
@@ -273,14 +276,14 @@ def _asked(found: Results) -> Asked:
     return Asked(found, question, designs, question.front(found))
 
 
-def _choices(found: Results) -> dict[str, str]:
-    """The choices that differ between designs, with what they are called."""
+def _differing_choices(found: Results) -> dict[str, str]:
+    """Return the labels of the choices that differ between designs."""
     usual = {"system": "System", "datatype": "Datatype", "processors": "Processors", "batch": "Batch"}
     differing = [str(name) for name in found.choices if name != NUMBER and found.choices[name].nunique() > 1]
-    return {name: usual.get(name) or _called(found.study, name) for name in differing}
+    return {name: usual.get(name) or _parameter_title(found.study, name) for name in differing}
 
 
-def _strip(asked: Asked) -> None:
+def _draw_strip(asked: Asked) -> None:
     found, counts = asked.found, asked.designs["status"].value_counts()
     skipped = int(counts.get("skipped", 0))
     tiles = []
@@ -300,20 +303,20 @@ def _strip(asked: Asked) -> None:
         tiles.append(markup.Tile("Allowed designs", f"{binding.allowed:,}",
                                  f"of {len(asked.designs):,}; {refused}{still}{left_out}"))  # fmt: skip
     if asked.question.across is not None:
-        tiles.append(markup.Tile("On the front", f"{len(asked.front):,}", _judged(asked)))
+        tiles.append(markup.Tile("On the front", f"{len(asked.front):,}", _describe_objectives(asked)))
     tiles.append(markup.Tile("Points", f"{len(found.rows):,}", f"{len(found.rows):,} of {found.study.points:,}"))
     st.html(markup.figure_strip(tiles, basis_of(found, asked.front[NUMBER].tolist()[:MOST_TOLD], asked.of)))
     if not found.complete:
-        st.markdown(f"Answers are about the {counted(len(asked.designs), 'design')} that are there so far.")
+        st.markdown(f"Answers cover the {counted(len(asked.designs), 'design')} searched so far.")
 
 
-def _judged(asked: Asked) -> str:
-    """What designs are judged by, in words."""
+def _describe_objectives(asked: Asked) -> str:
+    """Return the objectives in words."""
     across = asked.question.across
     return f"in {asked.up.label.lower()}{f' and {across.label.lower()}' if across is not None else ''}"
 
 
-def _picture(asked: Asked, mode: str) -> None:
+def _draw_picture(asked: Asked, mode: str) -> None:
     question = asked.question
     pictures = PICTURES if question.across is not None else PICTURES | {"front": "Best of a choice"}
     shown = segments("Picture", pictures, "codesign_picture")
@@ -322,15 +325,17 @@ def _picture(asked: Asked, mode: str) -> None:
     if shown == "front":
         brushes = {"x": question.across.name if question.across is not None else question.choice,
                    "y": asked.up.name}  # fmt: skip
-        if brushes["x"] in ("system", "datatype"):  # whose places on the axis are not those in the study
+        if brushes["x"] in ("system", "datatype"):  # whose order on the axis differs from the study's
             del brushes["x"]
-        show(question.picture(asked.found, asked.designs, asked.front, _chosen(asked), mode), "codesign_front",
-             on_click=_pick, brushes={} if is_narrow() else brushes,
+        show(question.picture(asked.found, asked.designs, asked.front, _chosen_design(asked), mode), "codesign_front",
+             on_click=_pick_design, brushes={} if is_narrow() else brushes,
              on_brush=narrowing.on_brush("codesign_front", asked.found, question, asked.designs))  # fmt: skip
         if question.across is None:
             edge = "most" if asked.up.better == "higher" else "least"
-            st.caption(f"Only the best was asked for. Hollow marks are designs that were skipped, where bounds leave "
-                       f"them at {edge}; the best found at a value is proven only where no hollow mark is better.")
+            st.caption(
+                f"Only the best was searched. Hollow marks are skipped designs, drawn at the {edge} that bounds allow; "
+                "the best at a value is proven only if no hollow mark is better."
+            )
     elif shown == "parallel":
         show(question.parallel(asked.found, asked.designs, mode), "codesign_parallel",
              on_brush=narrowing.on_brush("codesign_parallel", asked.found, question, asked.designs))  # fmt: skip
@@ -345,17 +350,17 @@ def _picture(asked: Asked, mode: str) -> None:
         show(choices_map(asked.designs, skipped, (across, asked.names[across]), (up, others[up]), asked.up, mode,
                          is_narrow()), "codesign_map")  # fmt: skip
         if len(skipped):
-            st.caption("A number with a sign is what bounds leave designs that were all skipped. Skipping asks for the "
-                       "best of all, not of every cell: point at a cell for what it may still hold.")  # fmt: skip
+            st.caption("A number with a sign is the bound of a cell whose designs were all skipped. Only the best of "
+                       "all is proven, not the best of every cell: hover over a cell for its bound.")  # fmt: skip
 
 
-def _pick() -> None:
+def _pick_design() -> None:
     if found := clicked("codesign_front"):
         state.set_url_value("codesign_design", str(int(found[0])))
 
 
-def _chosen(asked: Asked) -> int | None:
-    """The design that the link names; else the best one."""
+def _chosen_design(asked: Asked) -> int | None:
+    """Return the number of the design in the link, or of the best one."""
     text = state.url_value("codesign_design", "", _DESIGN)
     there = asked.designs[NUMBER]
     if text and (there == int(text)).any():
@@ -365,16 +370,16 @@ def _chosen(asked: Asked) -> int | None:
     return None
 
 
-def _design(asked: Asked) -> None:
-    """One design: what was chosen, what it reaches, and the ways on to other pages."""
-    number = _chosen(asked)
+def _draw_design(asked: Asked) -> None:
+    """Draw one design: its choices, its figures, and links to other pages."""
+    number = _chosen_design(asked)
     if number is None:
         st.markdown("No design meets all constraints.")
         return
     row = asked.designs[asked.designs[NUMBER] == number].iloc[0]
     on = number in set(asked.front[NUMBER])
     skipped = row["status"] == "skipped"
-    standing = "skipped: bounds prove that it loses" if skipped else "on the front" if on else "others beat it"
+    standing = "skipped: bounds prove it is not best" if skipped else "on the front" if on else "not on the front"
     if row.get("refused"):
         standing = f"refused by {row['refused']}"
     if row["status"] not in ("ok", "skipped"):
@@ -404,36 +409,43 @@ def _design(asked: Asked) -> None:
                 st.switch_page(page_links.target(page), query_params=parameters)
 
 
-def _tables(asked: Asked, study: Study) -> None:
+def _draw_tables(asked: Asked, study: Study) -> None:
     found, question = asked.found, asked.question
     across = question.across
     columns = [NUMBER, *asked.names, asked.up.name, *([across.name] if across is not None else [])]
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             title = "Front" if across is not None else "The best design"
-            among = "; of these, the ones that are kept" if question.stretches else ""
-            st.html(markup.head(title, f"{_judged(asked)}{among}"))
-            downloads(study, found, question, _sentence(study), _chosen(asked))
-        _table(question.kept(study, asked.front), columns, asked, "codesign_front_table", f"{title}.")
+            among = "; filtered" if question.stretches else ""
+            st.html(markup.head(title, f"{_describe_objectives(asked)}{among}"))
+            downloads(study, found, question, _study_sentence(study), _chosen_design(asked))
+        _draw_designs(question.kept(study, asked.front), columns, asked, "codesign_front_table", f"{title}.")
     if question.stretches:
         kept = question.kept(study, asked.designs)
         kept = kept[kept["status"] == "ok"].sort_values(asked.up.name, ascending=asked.up.better == "lower",
                                                         kind="stable")  # fmt: skip
         with st.container(border=True):
-            st.html(markup.head("Designs that are kept", "the best first"))
+            st.html(markup.head("Filtered designs", "the best first"))
             more = ["refused"] if "refused" in kept else []
-            _table(kept, [*columns, *more], asked, "codesign_kept_table", "Designs that are kept, the best first.")
+            _draw_designs(
+                kept, [*columns, *more], asked, "codesign_kept_table", "Filtered designs, the best first."
+            )
     if across is not None and across.better == "lower" and asked.up.better == "higher":
         steps = found.best_per_budget(budget=across.name, objective=asked.up.name, of=asked.of, at=question.at)
         with st.container(border=True):
             st.html(markup.head("Best design per budget", f"every {across.label.lower()} from which on another "
                                                           "design is best"))  # fmt: skip
-            _table(_gains(steps, asked.up.name), ["budget", *columns, "more per unit"], asked, "codesign_budget_table",
-                   "The best design from each budget on.")  # fmt: skip
+            _draw_designs(
+                _marginal_gains(steps, asked.up.name),
+                ["budget", *columns, "more per unit"],
+                asked,
+                "codesign_budget_table",
+                "The best design above each budget.",
+            )
 
 
-def _constraints(asked: Asked) -> None:
-    """Which constraints bind, and what each refuses; nothing where there are none."""
+def _draw_constraints(asked: Asked) -> None:
+    """Draw which constraints bind and how many designs each refuses; nothing without constraints."""
     report = asked.question.binding(asked.found)
     if report is None:
         return
@@ -450,13 +462,13 @@ def _constraints(asked: Asked) -> None:
                      "refuses, and the gain without it.")  # fmt: skip
 
 
-def _gains(steps: pd.DataFrame, up: str) -> pd.DataFrame:
-    """Budgets with what one more unit of budget brought since the one before."""
+def _marginal_gains(steps: pd.DataFrame, up: str) -> pd.DataFrame:
+    """Return the budgets with the gain per unit of budget since the previous one."""
     more = steps[up].diff() / steps["budget"].diff()
     return steps.assign(**{"more per unit": more})
 
 
-def _table(table: pd.DataFrame, columns: Sequence[str], asked: Asked, key: str, alt: str) -> None:
+def _draw_designs(table: pd.DataFrame, columns: Sequence[str], asked: Asked, key: str, alt: str) -> None:
     unit = asked.question.across.unit if asked.question.across is not None else ""
     titles = {**asked.names, NUMBER: "Design", "budget": f"Budget [{unit}]", **titles_of(asked.question),
               "refused": "Refused by",

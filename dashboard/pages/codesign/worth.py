@@ -1,4 +1,4 @@
-"""Where one more dollar goes from the design that is looked at."""
+"""Worth of one more dollar in each rate and capacity of a design."""
 
 from __future__ import annotations
 
@@ -23,29 +23,33 @@ __all__ = ["worth_of_more"]
 
 MILLION: Final = 1e6
 SEARCHES: Final = 20
-"""Searches of every model that it takes about: systems have so many rates and capacities."""
+"""Searches per model, about: one for each rate and capacity of a system."""
 
 
 def worth_of_more(found: Results, question: Question, design: int) -> None:
-    """Draws what ten per cent more of every rate and capacity is worth to a design, where that is asked for.
+    """Draws the gain of a design from ten per cent more of every rate and capacity, once switched on.
 
     Args:
-        found: the points that are there.
-        question: what is asked of them.
-        design: its number.
+        found: the computed points.
+        question: the question about them.
+        design: number of the design.
     """
     with st.container(border=True, key="codesign_worth"):
-        st.html(markup.head("Where one more dollar goes", f"from design {design:,}, in {question.up.label.lower()}"))
-        if not switch("Search around this design", "codesign_worth", help="Every rate and capacity of the design ten "
-                      "per cent higher, or a tenth less of a latency, one after the other, and searched again."):
+        st.html(markup.head("Where to spend more", f"from design {design:,}, in {question.up.label.lower()}"))
+        if not switch(
+            "Search around this design",
+            "codesign_worth",
+            help="Every rate and capacity of the design ten "
+            "per cent higher, or a tenth less of a latency, one after the other, and searched again.",
+        ):
             return  # fmt: skip
         row = found.rows[found.rows["point"] // len(found.study.models) == design]
         if row["status"].isin(["infeasible", "problem"]).any():
-            st.markdown("The design does not run, so nothing can be better by a share.")
+            st.markdown("The design does not run, so there is no gain to compute.")
             return
         longest = server().settings.longest_seconds
         if SEARCHES * estimate(found.study, 1).seconds_low / found.study.designs > longest:
-            st.info(f"It takes longer than the {longest:,.0f} s that this server gives a search. Run "
+            st.info(f"It takes longer than the {longest:,.0f} s that this server allows for a search. Run "
                     f"shardscape codesign with --sensitivity {design}.", icon=":material/block:")  # fmt: skip
             return
         asked = SensitivityQuestion(found.study, design, question.up.name, question.of, question.at)
@@ -53,10 +57,10 @@ def worth_of_more(found: Results, question: Question, design: int) -> None:
         job = shared.board.post(SensitivityJob(shared.design_sensitivity, asked), watcher)
         worth = found_soon(job, SensitivityJob, watcher, lambda one: one.worth)
         if worth is not None:
-            _table(worth, design)
+            _draw_worth(worth, design)
 
 
-def _table(worth: pd.DataFrame, design: int) -> None:
+def _draw_worth(worth: pd.DataFrame, design: int) -> None:
     labels = [f"{label} [{unit}]" if unit else label for label, unit in zip(worth["label"], worth["unit"], strict=True)]
     shown = pd.DataFrame({
         "Ten per cent better": labels,
@@ -68,7 +72,7 @@ def _table(worth: pd.DataFrame, design: int) -> None:
     })  # fmt: skip
     formats = {name: st.column_config.NumberColumn(format="localized") for name in shown.columns[3:]}
     st.dataframe(shown, hide_index=True, column_config=formats, height=height_of(len(shown), 420), placeholder="–",
-                 key="codesign_worth_table", alt=f"What more of everything is worth to design {design}, the best use "
-                 "of money first.")  # fmt: skip
+                 key="codesign_worth_table", alt=f"Gain of design {design} from more of each rate and capacity, the "
+                 "best use of money first.")  # fmt: skip
     if free := [str(label) for label in worth["label"][worth["gain_per_usd"].isna()]]:
         st.caption(literal(f"No price given for {', '.join(free)}: last, without a gain per dollar."))

@@ -1,4 +1,4 @@
-"""The Compare page: two to four scenarios side by side, on equal axes, with what differs and what that changes."""
+"""The Compare page: two to four scenarios side by side, on equal axes, with their differences and the effects."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ __all__ = ["View", "parse", "render"]
 
 DOMAINS: Final = {"near best": "near the best", "from zero": "from zero", "logarithmic": "logarithmic"}
 _LEGEND: Final = (
-    '<div class="ss-legend"><span>Each cell is {which} of every hidden choice{unit}.</span>{colours}'
+    '<div class="ss-legend"><span>Each cell: {which} setting with this TP and PP{unit}.</span>{colours}'
     f"<span>★ best of the scenario</span><span>{markup.NOT_FITTING}</span><span>· no execution</span></div>"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     members: tuple[Member, ...]
     """The scenarios side by side, A first."""
     problems: tuple[str, ...]
-    """A sentence per scenario of the link that cannot be read."""
+    """A sentence per scenario in the link that cannot be read."""
 
 
 def parse() -> View:
@@ -70,7 +70,7 @@ def render(view: View) -> None:
     found = list(view.members)
     for problem in view.problems:
         st.warning(literal(problem), icon=":material/link_off:")
-    _heads(found)
+    _draw_cards(found)
     if len(found) == 1:
         st.info(
             "Add one to three scenarios with the button above: variants of this one, the what-if, or saved ones. "
@@ -80,23 +80,23 @@ def render(view: View) -> None:
         suggestions(found[0].scenario)
         return
     sides = sides_of([member.letter for member in found], explored(found))
-    st.html(markup.figure_strip(_tiles(sides), _basis(sides)))
+    st.html(markup.figure_strip(_headline_tiles(sides), _describe_basis(sides)))
     with st.container(border=True, gap="xsmall"):
-        _diff(sides)
-    _maps(sides)
+        _draw_differences(sides)
+    _draw_maps(sides)
     with st.container(border=True, gap="xsmall"):
-        _memory(sides)
+        _draw_memory(sides)
     left, right = st.columns([1.2 if len(sides) < 4 else 1, 1], gap="medium")  # a column of the table per scenario
     with left.container(border=True, gap="xsmall", height="stretch"):
-        _difference(sides)
+        _draw_difference_map(sides)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _table(sides)
+        _draw_best(sides)
     with st.container(border=True, gap="xsmall"):
-        _steps(sides)
+        _draw_steps(sides)
 
 
-def _heads(found: list[Member]) -> None:
-    """One card per scenario, and the button that adds another."""
+def _draw_cards(found: list[Member]) -> None:
+    """Draw a card per scenario, and the button that adds another."""
     columns = st.columns(len(found) + (1 if len(found) < 4 else 0), gap="small")
     for member, column in zip(found, columns, strict=False):
         name, more = told(member, found[0].scenario)
@@ -105,32 +105,32 @@ def _heads(found: list[Member]) -> None:
             st.caption(literal(more))
             if member.slot:
                 with st.container(horizontal=True, gap="small"):
-                    st.button("Make it A", key=f"compare_open_{member.slot}", type="tertiary", on_click=_open,
+                    st.button("Make it A", key=f"compare_open_{member.slot}", type="tertiary", on_click=_make_current,
                               args=(member, found), icon=":material/swap_horiz:",
-                              help="It becomes the scenario of all pages; what was A takes its place.")  # fmt: skip
-                    st.button("Remove", key=f"compare_remove_{member.slot}", type="tertiary", on_click=_remove,
+                              help="It becomes the scenario of all pages and changes places with A.")  # fmt: skip
+                    st.button("Remove", key=f"compare_remove_{member.slot}", type="tertiary", on_click=_remove_member,
                               args=(member,), icon=":material/close:")  # fmt: skip
     if len(found) < 4:
         with columns[-1]:
             opener(found[0].scenario)
 
 
-def _remove(member: Member) -> None:
-    remove(member.slot, ["compare_pair"])  # those that follow move up by a letter
+def _remove_member(member: Member) -> None:
+    remove(member.slot, ["compare_pair"])  # the following ones move up by a letter
 
 
-def _open(member: Member, found: list[Member]) -> None:
-    """Makes a scenario the current one, A. Those described as changes to A stay what they are."""
+def _make_current(member: Member, found: list[Member]) -> None:
+    """Make a scenario the current one, A. Scenarios stored as changes to A keep their content."""
     with state.one_step():
         put([found[0].scenario if other is member else other.scenario for other in found[1:]])
         reset()
         state.set_scenario(member.scenario)
 
 
-def _tiles(sides: list[Side]) -> list[markup.Tile]:
+def _headline_tiles(sides: list[Side]) -> list[markup.Tile]:
     tiles = []
     first = sides[0].best
-    what = "best throughput" if len(sides) < 3 else "throughput"  # with the mark of its origin there is no more room
+    what = "best throughput" if len(sides) < 3 else "throughput"  # the mark of origin takes the rest of the room
     for side in sides:
         best = side.best
         if best is None:
@@ -160,17 +160,17 @@ def _tiles(sides: list[Side]) -> list[markup.Tile]:
     return tiles
 
 
-def _basis(sides: list[Side]) -> str:
-    """What the figures rest on, once for all scenarios of which it is the same."""
+def _describe_basis(sides: list[Side]) -> str:
+    """Return the basis of the figures; scenarios with the same basis share a sentence."""
     told: dict[str, list[str]] = {}
     for side in sides:
         told.setdefault(accuracy.basis(side.scenario, side.best), []).append(side.letter)
     return next(iter(told)) if len(told) == 1 else " ".join(f"{', '.join(who)}: {text}" for text, who in told.items())
 
 
-def _diff(sides: list[Side]) -> None:
+def _draw_differences(sides: list[Side]) -> None:
     table = differing(sides)
-    st.html(markup.head("What differs", "between the documents; only what results depend on"))
+    st.html(markup.head("What differs", "fields that results depend on"))
     if not len(table):
         st.caption("Nothing: all scenarios are the same.")
         return
@@ -179,18 +179,18 @@ def _diff(sides: list[Side]) -> None:
         alt=f"{len(table)} fields differ: {', '.join(table['Field'].head(6))}.",
         column_config={
             "Part": st.column_config.TextColumn(width=60), "Field": st.column_config.TextColumn(width=170),
-            # What is not told grows with the others, and names of systems need the room.
+            # A column without a width grows with the others, and names of systems need the room.
             **{side.letter: st.column_config.TextColumn(width=940 // len(sides)) for side in sides},
         },
     )  # fmt: skip
 
 
-def _maps(sides: list[Side]) -> None:
-    """The maps of all scenarios on the same axes and colours."""
+def _draw_maps(sides: list[Side]) -> None:
+    """Draw the maps of all scenarios on the same axes and colours."""
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         st.html(markup.head("Best of every cell", "same axes, same colours"))
         st.space("stretch")
-        metric = _metric(sides)
+        metric = _choose_metric(sides)
         domain: Any = segments("Colours", DOMAINS, "compare_domain")
     tables = [cells_of(side.exploration, _metric_of(side, metric.key)) for side in sides]
     every = pd.concat(tables, ignore_index=True)
@@ -206,17 +206,17 @@ def _maps(sides: list[Side]) -> None:
                 among=among, bar=False, narrow=is_narrow(),
             )  # fmt: skip
             show(chart, f"compare_map_{side.letter}")
-    st.html(_legend(metric, among, domain))
+    st.html(_map_legend(metric, among, domain))
 
 
 def _why_not(side: Side) -> str:
-    """Why a scenario has no best execution, in few words."""
+    """Return in a few words why a scenario has no best execution."""
     short = short_of(side.exploration)
     return f"nothing fits: the nearest lacks {short}" if short else "nothing runs"
 
 
-def _legend(metric: Metric, among: list[float], domain: Any) -> str:
-    """What is in the cells of all maps, and what their colours stand for."""
+def _map_legend(metric: Metric, among: list[float], domain: Any) -> str:
+    """Return the legend of all maps: content of the cells and meaning of the colours."""
     scale = scale_for(metric.column, among)
     ramp = ramp_for(among, lower_is_better=metric.column.better == "lower", domain=domain)
     known = any(math.isfinite(value) for value in among)
@@ -226,46 +226,44 @@ def _legend(metric: Metric, among: list[float], domain: Any) -> str:
     )  # fmt: skip
 
 
-def _metric(sides: list[Side]) -> Metric:
-    every = _offered(sides)
+def _choose_metric(sides: list[Side]) -> Metric:
+    every = _offered_metrics(sides)
     name = choose("Metric", {key: metric.column.label for key, metric in every.items()}, "compare_metric", width=260)
     return every[name]
 
 
-def _offered(sides: list[Side]) -> dict[str, Metric]:
+def _offered_metrics(sides: list[Side]) -> dict[str, Metric]:
     return common_metrics(side.scenario for side in sides)
 
 
 def _metric_of(side: Side, key: str) -> Metric:
-    """The metric of that name for a scenario of its own: tokens and peaks differ."""
+    """Return the metric of that key for one scenario: tokens and peaks differ between scenarios."""
     return metrics(side.scenario)[key]
 
 
-def _difference(sides: list[Side]) -> None:
-    """One scenario against another, cell by cell."""
+def _draw_difference_map(sides: list[Side]) -> None:
+    """Draw one scenario against another, cell by cell."""
     pairs = {f"{a.letter}{b.letter}": (a, b) for index, a in enumerate(sides) for b in sides[index + 1 :]}
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Where it is better", "best of every cell"))
         st.space("stretch")
         chosen = segments("Pair", {key: f"{key[1]} against {key[0]}" for key in pairs}, "compare_pair")
     first, second = pairs[chosen]
-    key = state.url_value("compare_metric", "sample_rate", list(_offered(sides)))
+    key = state.url_value("compare_metric", "sample_rate", list(_offered_metrics(sides)))
     metric = _metric_of(first, key)
     tables = [cells_of(side.exploration, _metric_of(side, key)) for side in (first, second)]
-    chart = difference_map(
-        tables[0], tables[1], metric.column, state.theme_mode(), names=(first.letter, second.letter)
-    )
+    chart = difference_map(tables[0], tables[1], metric.column, state.theme_mode(), names=(first.letter, second.letter))
     show(chart, "compare_difference")
-    st.caption(f"{metric.column.label}: by how many percent {second.letter} is better or worse; hatched where only one "
+    st.caption(f"{metric.column.label}: percentage by which {second.letter} is better or worse; hatched where only one "
                "of them, or none, runs.")  # fmt: skip
 
 
-def _table(sides: list[Side]) -> None:
-    """The best execution of each scenario: results, and the choices in which they differ."""
+def _draw_best(sides: list[Side]) -> None:
+    """Draw the best execution of each scenario: results, and the choices in which they differ."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Best executions", "choices that are the same in all are left out"))
         st.space("stretch")
-        offered = _offered(sides)
+        offered = _offered_metrics(sides)
         metric = offered[state.url_value("compare_metric", "sample_rate", list(offered))]
         st.download_button(
             "Tables", lambda: comparison_tables.file(sides, metric), file_name(sides[0].scenario, "_compared.csv.zip"),
@@ -284,8 +282,8 @@ def _table(sides: list[Side]) -> None:
                  alt=f"Best executions: {told_of or 'none'}.")  # fmt: skip
 
 
-def _memory(sides: list[Side]) -> None:
-    """Memory of the best executions on one scale, tier by tier."""
+def _draw_memory(sides: list[Side]) -> None:
+    """Draw the memory of the best executions on one scale, tier by tier."""
     known = [(side, side.best) for side in sides if side.best is not None]
     st.html(markup.head("Where the memory goes", "of each best execution, per GPU at its peak, on equal axes"))
     if not known:
@@ -298,8 +296,8 @@ def _memory(sides: list[Side]) -> None:
     st.html(markup.legend(kind for kind in MEMORY_KINDS if kind.key in told_apart))
 
 
-def _steps(sides: list[Side]) -> None:
-    """Steps of the best executions on one axis."""
+def _draw_steps(sides: list[Side]) -> None:
+    """Draw the steps of the best executions on one axis."""
     known = [(side.letter, side.best) for side in sides if side.best is not None]
     st.html(markup.head("Where the time goes", "a step of each best execution, on equal axes"))
     if not known:

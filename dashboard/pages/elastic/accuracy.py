@@ -36,12 +36,12 @@ _ROWS: Final = {"variant": "model", "plan": "plan", "placement": "placement", "m
 
 
 def accuracy(mode: str) -> None:
-    """Draws predictions of both variants beside what was measured of a card.
+    """Draws predictions of both variants next to a card's measured runs.
 
     Args:
-        mode: the theme.
+        mode: "light" or "dark".
 
-    Raises `engine.planners.contract.PlanError` where there are no measurements.
+    Raises `engine.planners.contract.PlanError` if the card has no measurements.
     """
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         chosen = chosen_card()
@@ -49,10 +49,10 @@ def accuracy(mode: str) -> None:
     if chosen is None:
         ask_for_card()
         return
-    rows, absent = _rows(chosen, runs)
+    rows, absent = _compare_variants(chosen, runs)
     for sentence in absent:
         st.markdown(literal(sentence))
-    st.html(markup.figure_strip(_tiles(rows)))
+    st.html(markup.figure_strip(_error_tiles(rows)))
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Measured and predicted iterations", "on the dotted line they are equal"))
@@ -61,21 +61,21 @@ def accuracy(mode: str) -> None:
         st.markdown(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("By class of plans", "error without sign"))
-        classes = _joined(rows, by_class)
+        classes = _join_variants(rows, by_class)
         worded(classes, _CLASSES, "elastic_classes", "Mean and largest error of each class of plans.")
-    every = _joined(rows, lambda table: table)
+    every = _join_variants(rows, lambda table: table)
     with st.container(border=True, gap="xsmall"):
-        st.html(markup.head("Does it pick the fastest plan", "of those that were measured there"))
-        worded(_joined(rows, ranking), {"variant": "model", **_RANKING}, "elastic_ranking",
+        st.html(markup.head("Does it pick the fastest plan", "among the plans measured there"))
+        worded(_join_variants(rows, ranking), {"variant": "model", **_RANKING}, "elastic_ranking",
                "Every placement with the fastest plan and the one picked.")  # fmt: skip
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Every run", f"{counted(len(every), 'prediction')}"))
         worded(every, _ROWS, "elastic_runs_table", "Every run with what each variant predicts.")
-    downloads({"Runs": every, "Classes": classes, "Picks": _joined(rows, ranking)}, "elastic_accuracy")
+    downloads({"Runs": every, "Classes": classes, "Picks": _join_variants(rows, ranking)}, "elastic_accuracy")
 
 
-def _rows(chosen: Chosen, runs: str) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """The runs by the name of the variant, and a sentence for each variant that cannot tell."""
+def _compare_variants(chosen: Chosen, runs: str) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """Return the runs by variant title, and a sentence for each variant that cannot predict them."""
     measured = chosen.measured
     if measured is None:
         raise PlanError("There are no measurements of this card; upload some in the menu Card.")
@@ -90,8 +90,8 @@ def _rows(chosen: Chosen, runs: str) -> tuple[dict[str, pd.DataFrame], list[str]
     return found, absent
 
 
-def _joined(rows: Mapping[str, pd.DataFrame], made: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
-    """One table of all variants."""
+def _join_variants(rows: Mapping[str, pd.DataFrame], made: Callable[[pd.DataFrame], pd.DataFrame]) -> pd.DataFrame:
+    """Return the tables of all variants as one."""
     parts = []
     for title, table in rows.items():
         part = made(table).copy()
@@ -100,7 +100,7 @@ def _joined(rows: Mapping[str, pd.DataFrame], made: Callable[[pd.DataFrame], pd.
     return pd.concat(parts, ignore_index=True)
 
 
-def _tiles(rows: Mapping[str, pd.DataFrame]) -> list[markup.Tile]:
+def _error_tiles(rows: Mapping[str, pd.DataFrame]) -> list[markup.Tile]:
     tiles = []
     for title, table in rows.items():
         error = table["error_pct"].dropna().abs()

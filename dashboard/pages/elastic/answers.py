@@ -1,4 +1,4 @@
-"""What parts of the Elastic page do that take long: it is done off the page."""
+"""Slow questions of the Elastic page, answered by background jobs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ __all__ = ["answered"]
 
 
 def answered(question: Question, described: object, title: str, about: str) -> Answer | None:
-    """Returns the answer to a question; None while it is on its way, of which there is a card, or where there is none,
-    which the card tells.
+    """Returns the answer to a question; None while its job runs, or if it failed, which its card shows.
 
     Args:
-        question: to be answered.
-        described: all that it depends on, as something whose `repr` tells questions apart.
-        title, about: of its card: what is being done, and of what.
+        question: the question.
+        described: everything that the answer depends on; its `repr` identifies the question.
+        title, about: title and subject of the job's card.
     """
     shared, watcher = server(), state.watcher()
     key = hashlib.sha256(repr(described).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What figures of the Elastic page rest on, said once on each part of it."""
+"""Basis of the figures of the Elastic page, stated once in each part of it."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ["against", "of_cards", "of_models", "scenario_on"]
 
 
 def scenario_on(model: Model, system: System, gpus: int, batch: int) -> Scenario:
-    """Returns the scenario that says what figures of a library model rest on.
+    """Returns the scenario whose accuracy applies to figures of a library model.
 
     Args:
-        model: what is trained.
-        system: where.
-        gpus: at most.
-        batch: samples of a step.
+        model: the trained model.
+        system: the system that runs it.
+        gpus: most GPUs.
+        batch: samples per step.
     """
     return Scenario.of(model, system, num_procs=gpus, max_batch_size=batch, datatype="bfloat16")
 
 
 @remembered(32)
 def against(chosen: Chosen, variant: str, runs: str) -> pd.DataFrame:
-    """Returns what a variant of the performance model predicts of a card's measured runs.
+    """Returns predictions of one variant of the performance model for a card's measured runs.
 
     Args:
         chosen: the card.
         variant: of the performance model.
-        runs: "all", "one" for those on one node, "3d" for those with degrees.
+        runs: "all", "one" for runs on one node, or "3d" for runs with degrees.
 
     Raises `engine.planners.contract.PlanError`.
     """
@@ -49,41 +49,41 @@ def against(chosen: Chosen, variant: str, runs: str) -> pd.DataFrame:
 
 
 def of_cards(cards: Iterable[Chosen], variant: str, measured: bool) -> str:
-    """Returns what throughputs of cards rest on: measured runs, or a fit and how far it is from them.
+    """Returns the basis of cards' throughputs: measured runs, or a fit and its error.
 
     Args:
-        cards: of the jobs.
+        cards: cards of the jobs.
         variant: of the performance model.
-        measured: whether times are the measured ones.
+        measured: True if times are measured ones.
     """
     if measured:
         return "Throughputs are measured."
     told, alone = [], list(dict.fromkeys(cards))
     for card in alone:
         name = "" if len(alone) == 1 else f"{card.card.title or card.card.name}: "
-        told.append(f"{name}{_error(card, variant)}")
+        told.append(f"{name}{_describe_error(card, variant)}")
     return f"Throughputs are predicted by each card's fitted performance model. {' '.join(told)}"
 
 
-def _error(card: Chosen, variant: str) -> str:
-    """How far predictions of a card are from what was measured of it, as a sentence."""
+def _describe_error(card: Chosen, variant: str) -> str:
+    """Return the error of a card's predictions against its measured runs, as a sentence."""
     try:
         errors = against(card, variant, "all")["error_pct"].dropna().abs() if card.measured is not None else pd.Series()
     except PlanError:
         errors = pd.Series()
     if not len(errors):
-        return "Nothing was measured that says how far they may be off."
+        return "No measured run shows their error."
     mean, most = (percent(float(each) / 100) for each in (errors.mean(), errors.max()))
-    return f"Of {counted(len(errors), 'measured run')} they are {mean} off in the mean, {most} at most."
+    return f"Error against {counted(len(errors), 'measured run')}: {mean} on average, at most {most}."
 
 
 def of_models(jobs: Iterable[tuple[Model, int]], system: System, gpus: int) -> str:
-    """Returns what throughputs of library models on a system rest on, each basis once.
+    """Returns the basis of throughputs of library models on a system; models with the same basis share a sentence.
 
     Args:
         jobs: models with their batches.
-        system: where they run.
-        gpus: at most.
+        system: the system that runs them.
+        gpus: most GPUs.
     """
     said: dict[str, list[str]] = {}
     for model, batch in jobs:

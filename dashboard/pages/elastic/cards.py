@@ -1,4 +1,4 @@
-"""Which model card is planned: one of the library, or one's own with its measurements, uploaded or changed here."""
+"""Choice of the model card: one of the library, or the user's own with its measurements, uploaded or edited here."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _UNITS: Final = {
     **{f"atom_batches.{family}.{kind}": "samples of a GPU at most" for family in ("dp", "zero_dp", "zero_offload")
        for kind in ("other", "recompute")},
 }  # fmt: skip
-"""What can be changed here, with its unit."""
+"""Editable fields of a card, with their units."""
 _WHOLE: Final = ("global_batch", "layers", "hidden", "sequence", *(each for each in _UNITS if "atom" in each))
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A model card: `key` is its name or its JSON text, `trace` the text of measurements of one's own."""
+    """A chosen model card: `key` is its name or its JSON text, `trace` the text of the user's own measurements."""
 
     key: str
     trace: str | None = None
@@ -54,52 +54,52 @@ class Chosen:
     @property
     def card(self) -> ModelCard:
         """Returns the card."""
-        return _loaded(self.key)
+        return _load_card(self.key)
 
     @property
     def measured(self) -> Measurements | None:
-        """Returns its measurements, None where there are none."""
+        """Returns its measurements, or None."""
         own = None if self.trace is None else elastic.read_measurements(self.trace, name="own")
         return own if own is not None else measurements_of(self.card.name, None)
 
 
 @remembered(64)
-def _loaded(key: str) -> ModelCard:
-    """The card of a name or of a JSON text."""
+def _load_card(key: str) -> ModelCard:
+    """Return the card of a name or of a JSON text."""
     return elastic.load_card(key) if key in elastic.card_names() else load_card_document(json.loads(key))
 
 
 def card_titles() -> dict[str, str]:
-    """Returns what cards are called, by their names in links: those of the library, and those kept on this server."""
+    """Returns titles of cards by their names in links: those kept on this server, and the library's."""
     kept = {name: name for name in sorted(user_files().cards(), key=str.lower) if name != OWN}
     return {**kept, **{name: elastic.load_card(name).title for name in elastic.card_names()}}
 
 
 def card_of(name: str) -> Chosen | None:
-    """Returns the card of a name: of the library, kept on this server, or `OWN`; None where there is none.
+    """Returns the card of a name: from the library, kept on this server, or `OWN`; None if unknown.
 
     The name is never opened as a path. Raises `engine.planners.contract.PlanError`.
     """
     if name in elastic.card_names():
         return Chosen(name)
-    own = _own() if name == OWN else user_files().cards().get(name)
-    return None if own is None else _chosen(own)
+    own = _own_card() if name == OWN else user_files().cards().get(name)
+    return None if own is None else _choose_own_card(own)
 
 
 def chosen_card() -> Chosen | None:
-    """Draws the choice of a model card and returns it; None where one of one's own is still wanted.
+    """Draws the choice of a model card and returns it; None until the user's own card is uploaded.
 
-    Raises `engine.planners.contract.PlanError` for a file that is none.
+    Raises `engine.planners.contract.PlanError` for an invalid file.
     """
     titles = {**card_titles(), OWN: "My card"}
     name = choose("Model card", titles, "elastic_card", default="llama7_bsz16", width=200)
     found = card_of(name)
     with st.popover("Card", icon=":material/edit:", help="Upload, change, keep and download a card and its times."):
-        _files()
+        _draw_uploads()
         if found is not None:
-            _editor(found)
-            _downloads(found)
-            _keeping(found, name)
+            _draw_editor(found)
+            _draw_downloads(found)
+            _draw_keeping(found, name)
     if name == OWN and found is not None and not state.url_value("elastic_own", "", PACKED):
         st.warning(
             "This card with its measurements is too long for a link: a reload loses it. Keep or download it in the "
@@ -109,12 +109,12 @@ def chosen_card() -> Chosen | None:
 
 
 def ask_for_card() -> None:
-    """Says where a card of one's own comes from."""
+    """Asks for the user's own card."""
     st.info("Upload a card in the menu Card, or change one of the library there.", icon=":material/upload_file:")
 
 
-def _own() -> OwnCard | None:
-    """The card of one's own: the link's, or where it is too long for one the session's."""
+def _own_card() -> OwnCard | None:
+    """Return the user's own card: from the link, or from the session if it is too long for a link."""
     text = state.url_value("elastic_own", "", PACKED)
     document = st.session_state.get(_CARD)
     try:
@@ -125,22 +125,22 @@ def _own() -> OwnCard | None:
         raise PlanError(str(problem)) from None
 
 
-def _chosen(own: OwnCard) -> Chosen:
+def _choose_own_card(own: OwnCard) -> Chosen:
     return Chosen(json.dumps(to_document(own.card)), own.measurements)
 
 
-def _use(own: OwnCard) -> None:
-    """Makes a card with its measurements one's own: in the link, and in the session where it is too long for one."""
+def _use_card(own: OwnCard) -> None:
+    """Make a card with its measurements the user's own: in the link, and in the session in case it is too long."""
     st.session_state[_CARD] = json.dumps(document_of(own))
     state.set_url_values({"elastic_card": OWN, "elastic_own": packed_card(own)})
 
 
-def _files() -> None:
-    """Takes a card and a trace; what is wrong with one is told below its field."""
+def _draw_uploads() -> None:
+    """Draw the uploads of a card and a trace; errors appear below each field."""
     st.markdown(
         "A card as JSON, as downloaded here or with the artifact’s keys; measurements as CSV with `exec_plan`, "
-        "`placement` and `iter_time` in seconds or `iteration_ms`. No time, or 0, says that a plan does not run. "
-        "What is short enough travels in the link."
+        "`placement` and `iter_time` in seconds or `iteration_ms`. No time, or 0, marks a plan that does not run. "
+        "Short cards and measurements are part of the link."
     )
     for label, kind, key, take in (
         ("Model card (JSON)", "json", "elastic_card_file", _take_card),
@@ -160,17 +160,17 @@ def _files() -> None:
 
 def _take_card(content: bytes, name: str) -> None:
     own = read_file(_card_in, content, name)
-    trace = st.session_state.pop(_TRACE, None)  # of a file that came before its card
-    _use(own if own.measurements is not None or trace is None else OwnCard(own.card, trace))
+    trace = st.session_state.pop(_TRACE, None)  # uploaded before its card
+    _use_card(own if own.measurements is not None or trace is None else OwnCard(own.card, trace))
 
 
 def _take_trace(content: bytes, name: str) -> None:
     text = read_file(_trace_in, content, name)
-    own = _own()
+    own = _own_card()
     if own is None:
         st.session_state[_TRACE] = text
     else:
-        _use(OwnCard(own.card, text))
+        _use_card(OwnCard(own.card, text))
 
 
 def _card_in(content: bytes, name: str) -> OwnCard:
@@ -178,19 +178,19 @@ def _card_in(content: bytes, name: str) -> OwnCard:
 
 
 def _trace_in(content: bytes, name: str) -> str:
-    # A line end makes it text: never the path of a file of the server.
+    # A line end makes it text, so that it is never opened as a path on the server.
     text = content.decode("utf-8-sig") + "\n"
     elastic.read_measurements(text, name=name)
     return text
 
 
 def keep_card(card: ModelCard, of: Chosen | str, times: pd.DataFrame | None = None) -> None:
-    """Makes a changed card one's own, with the measurements of the card that it was.
+    """Makes a changed card the user's own, with the measurements of the original card.
 
     Args:
-        card: the changed one.
-        of: the card that it was, or its name.
-        times: other measurements, as texts in the columns of their file; none where it has no rows.
+        card: the changed card.
+        of: the original card, or its name.
+        times: other measurements, as texts in the columns of their file; without rows the card has no measurements.
 
     Raises `engine.planners.contract.PlanError` naming row and field.
     """
@@ -206,31 +206,42 @@ def keep_card(card: ModelCard, of: Chosen | str, times: pd.DataFrame | None = No
         own = own_card_of(to_document(card), "The card")
     except Refused as problem:
         raise PlanError(str(problem)) from None
-    _use(OwnCard(own.card, text))
+    _use_card(OwnCard(own.card, text))
 
 
-def _keeping(found: Chosen, name: str) -> None:
-    """What becomes of a card of one's own: kept on this server under a name, or deleted there."""
+def _draw_keeping(found: Chosen, name: str) -> None:
+    """Draw the buttons that keep the user's own card on this server under a name, or delete it there."""
     if name in elastic.card_names():
         return
     files = user_files()
     if name != OWN:
-        st.button("Delete from this server", on_click=_drop, args=(name,), icon=":material/delete:", type="tertiary",
-                  key="elastic_card_drop")  # fmt: skip
+        st.button(
+            "Delete from this server",
+            on_click=_drop_card,
+            args=(name,),
+            icon=":material/delete:",
+            type="tertiary",
+            key="elastic_card_drop",
+        )
         return
     now = found.card.name[:LONGEST_TITLE]
     called = st.text_input("Name of the card", now, key=f"elastic_card_name_{now}", max_chars=LONGEST_TITLE)
     st.button(
-        "Keep on this server", on_click=_keep, args=(found, called), icon=":material/save:", key="elastic_card_keep",
-        disabled=files.folder is None, help="With its measurements; everybody who uses the server sees it.",
-    )  # fmt: skip
+        "Keep on this server",
+        on_click=_keep_on_server,
+        args=(found, called),
+        icon=":material/save:",
+        key="elastic_card_keep",
+        disabled=files.folder is None,
+        help="With its measurements, visible to all users of this server.",
+    )
 
 
-def _keep(found: Chosen, called: str) -> None:
+def _keep_on_server(found: Chosen, called: str) -> None:
     name = " ".join(called.split()) or found.card.name
     try:
         if name == OWN:
-            raise Refused(f"{OWN!r} is how links call a card that is not kept; give it another name.")
+            raise Refused(f"{OWN!r} is reserved for cards that are not kept; choose another name.")
         user_files().keep_card(OwnCard(found.card.model_copy(update={"name": name}), found.trace))
     except Refused as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
@@ -239,7 +250,7 @@ def _keep(found: Chosen, called: str) -> None:
     st.toast(f"Kept as **{literal(name)}**.", icon=":material/check:")
 
 
-def _drop(name: str) -> None:
+def _drop_card(name: str) -> None:
     try:
         user_files().drop_card(name)
     except Refused as problem:
@@ -248,14 +259,15 @@ def _drop(name: str) -> None:
     state.set_url_value("elastic_card", None)
 
 
-def _editor(found: Chosen) -> None:
-    """Tables of the card's numbers, of the plans that it allows and of its measurements, and a button that takes what
-    was changed as one's own card."""
+def _draw_editor(found: Chosen) -> None:
+    """Draw tables of the card's numbers, allowed plans and measurements, and a button that makes the edits the user's
+    own card.
+    """
     document = to_document(found.card)
     told = hash((found.key, found.trace))
     numbers, plans, runs = st.tabs(["Numbers", "Allowed plans", "Measurements"])
     rows = pd.DataFrame(
-        [(path, float(_at(document, path)), unit) for path, unit in _UNITS.items()],
+        [(path, float(_value_at(document, path)), unit) for path, unit in _UNITS.items()],
         columns=["field", "value", "unit"],
     )
     changed = numbers.data_editor(
@@ -273,7 +285,7 @@ def _editor(found: Chosen) -> None:
     if measured is not None:
         times = pd.read_csv(io.StringIO(measurements_text(measured)), dtype=str, keep_default_na=False)
     taken = runs.data_editor(times, hide_index=True, num_rows="dynamic", key=f"elastic_times_{told}", height=300)
-    runs.markdown("No time, or 0, says that a plan does not run.")
+    runs.markdown("No time, or 0, marks a plan that does not run.")
     if not st.button("Use as my card", icon=":material/check:", key="elastic_take"):
         return
     changes: dict[str, Any] = {
@@ -282,7 +294,7 @@ def _editor(found: Chosen) -> None:
         if value != before
     }
     if not asked.equals(allowed):
-        changes["allowed_plans"] = _allowed(asked)
+        changes["allowed_plans"] = _parse_allowed_plans(asked)
     try:
         keep_card(changed_card(found.card, changes), found, None if taken.equals(times) else taken)
     except PlanError as problem:
@@ -291,8 +303,8 @@ def _editor(found: Chosen) -> None:
     st.rerun()
 
 
-def _allowed(rows: pd.DataFrame) -> dict[str, list[str]]:
-    """Allowed plans and their placements of an edited table; rows that somebody added and left empty are none."""
+def _parse_allowed_plans(rows: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the allowed plans and their placements from an edited table; empty rows are skipped."""
     told = rows.fillna("").to_dict("records")
     return {
         str(row["allowed plan"]).strip(): str(row["placements"]).split()
@@ -300,13 +312,13 @@ def _allowed(rows: pd.DataFrame) -> dict[str, list[str]]:
     }  # fmt: skip
 
 
-def _at(document: Any, path: str) -> float:
+def _value_at(document: Any, path: str) -> float:
     for part in path.split("."):
         document = document[part]
     return float(document)
 
 
-def _downloads(found: Chosen) -> None:
+def _draw_downloads(found: Chosen) -> None:
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", found.card.name)
     measured = found.measured
     st.download_button(

@@ -1,4 +1,4 @@
-"""The seven parameters of a card from profiled runs, what is to be said against them, and table 2."""
+"""Fit of a card's seven parameters to profiled runs, with its warnings, and Table 2."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def fit(mode: str) -> None:
     """Draws the fit of a profile.
 
     Args:
-        mode: the theme, of which nothing here depends.
+        mode: "light" or "dark"; unused.
 
-    Raises `engine.planners.contract.PlanError` where something is not understood.
+    Raises `engine.planners.contract.PlanError` for input that cannot be read.
     """
-    asked = _question()
+    asked = _ask_fit()
     if asked is None:
         st.info("Upload a profile of runs, or take one of the artifact’s.", icon=":material/upload_file:")
     else:
         told = hashlib.sha256(asked.profile.encode()).hexdigest()
         found = answered(asked, ("fit", told, asked.pcie, asked.nvlink), "Fitting", "seven parameters, many starts")
         if isinstance(found, Fitted):
-            _found(found, asked)
+            _draw_fitted(found, asked)
     with st.container(border=True, gap="xsmall"):
         mean = plain(float(table_2_cases()["error_pct"].mean()), 3)
         st.html(markup.head("Table 2", f"the artifact’s check of its fits: mean error {mean} % of 99 cases"))
@@ -62,7 +62,7 @@ def fit(mode: str) -> None:
         st.markdown(literal(" ".join(NOTES)))
 
 
-def _question() -> FitQuestion | None:
+def _ask_fit() -> FitQuestion | None:
     titles = {name: table_2_models()[name].title for name in profile_names()}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         name = choose("Profile", {**titles, OWN: "My profile"}, "elastic_profile", width=210)
@@ -81,7 +81,7 @@ def _question() -> FitQuestion | None:
     return None if text is None else FitQuestion(text, float(pcie), float(nvlink))
 
 
-def _found(found: Fitted, asked: FitQuestion) -> None:
+def _draw_fitted(found: Fitted, asked: FitQuestion) -> None:
     made = found.fit
     runs = found.held_out.merge(
         made.table.drop(columns=["gpus", "cpu_threads", "zero", "iteration_ms"]), left_index=True, right_index=True
@@ -109,23 +109,23 @@ def _found(found: Fitted, asked: FitQuestion) -> None:
                 "value": [float(values[name]) for name in PARAMETERS],
                 "least": [low for low, _ in BOUNDS],
                 "most": [float("nan") if high == float("inf") else high for _, high in BOUNDS],
-                "remark": [_remark(name, made.at_bound, made.unused) for name in PARAMETERS],
+                "remark": [_describe_parameter(name, made.at_bound, made.unused) for name in PARAMETERS],
             }
         )
         worded(rows, _FOUND, "elastic_parameters", "The seven parameters with their bounds.")
-        _use(found, asked)
+        _draw_use(found, asked)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Every run", "its error with the run in the fit, and with it left out"))
-        worded(runs, _RUNS, "elastic_fitted", "Every run with what is predicted of it.")
+        worded(runs, _RUNS, "elastic_fitted", "Every run with its prediction.")
     downloads({"Parameters": rows, "Runs": runs, "Table 2": table_2()}, "elastic_fit")
 
 
-def _remark(name: str, at_bound: tuple[str, ...], unused: tuple[str, ...]) -> str:
-    return "runs say nothing of it" if name in unused else "at a bound" if name in at_bound else ""
+def _describe_parameter(name: str, at_bound: tuple[str, ...], unused: tuple[str, ...]) -> str:
+    return "not determined by the runs" if name in unused else "at a bound" if name in at_bound else ""
 
 
-def _use(found: Fitted, asked: FitQuestion) -> None:
-    """A button that puts the parameters on a card."""
+def _draw_use(found: Fitted, asked: FitQuestion) -> None:
+    """Draw a button that puts the parameters on a card."""
     titles = {name: elastic.load_card(name).title for name in elastic.card_names()}
     name = choose("On the card", titles, "elastic_onto", width=210)
     if not st.button("Use as my card", icon=":material/check:", key="elastic_use_fit"):

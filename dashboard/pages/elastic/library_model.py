@@ -1,4 +1,4 @@
-"""A model of the library under changing resources: its best execution at every size, what moves, and lost nodes."""
+"""A library model under changing resources: best execution at every size, moved data, and lost nodes."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ MOST_PHASES: Final = 24
 _STEPS: Final = re.compile(r"[\d@., ;]{1,300}")
 _STEP: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@(\d{1,7})")
 _WAYS: Final = {
-    "spares": "Spare nodes take over", "shrink": "Go on with fewer nodes", "wait": "Wait for the repair",
+    "spares": "Use spare nodes", "shrink": "Continue with fewer nodes", "wait": "Wait for the repair",
 }  # fmt: skip
 _CURVE: Final = {
-    "gpus": "GPUs", "raw_best": "samples/s", "error": "may be off", "gain": "gain, samples/s per GPU",
+    "gpus": "GPUs", "raw_best": "samples/s", "error": "error", "gain": "gain, samples/s per GPU",
     "raw_plan": "plan", "iteration_s": "iteration, s", "memory_gib": "memory, GiB", "weights_gib": "weights, GiB",
     "optimizer_gib": "optimizer, GiB", "moves_gib": "a GPU receives, GiB", "moves_s": "in at least, s",
-    "chosen": "what else is chosen",
+    "chosen": "other choices",
 }  # fmt: skip
 _FAILURE: Final = {
-    "way": "way", "samples": "samples", "throughput": "samples/s", "pause_s": "standstill, s", "plan": "plan",
+    "way": "way", "samples": "samples", "throughput": "samples/s", "pause_s": "downtime, s", "plan": "plan",
     "moves_gib": "a GPU receives, GiB", "checkpoint_gib": "from a checkpoint, GiB",
 }  # fmt: skip
 _PHASES: Final = {
     "phase": "phase", "gpus": "GPUs", "plan": "plan", "throughput": "samples/s",
-    "moves_gib": "a GPU receives, GiB", "paused_s": "standstill, s", "samples": "samples",
-    "chosen": "what else is chosen",
+    "moves_gib": "a GPU receives, GiB", "paused_s": "downtime, s", "samples": "samples",
+    "chosen": "other choices",
 }  # fmt: skip
 
 
@@ -63,14 +63,14 @@ def asked_system() -> str:
 
 
 def library_model(mode: str) -> None:
-    """Draws a model of the library: curve, movement, lost nodes and phases.
+    """Draws a library model: curve, movement, lost nodes and phases.
 
     Args:
-        mode: the theme.
+        mode: "light" or "dark".
 
-    Raises `engine.planners.contract.PlanError`, or what loading a model or a system raises.
+    Raises `engine.planners.contract.PlanError`, and the errors of loading a model or a system.
     """
-    asked = _question()
+    asked = _ask_curves()
     about = f"{asked.model.title or asked.model.name}, batch {asked.batch:,}, up to {max(asked.sizes):,} GPUs"
     described = (
         "model", asked.model.model_dump_json(), asked.system.model_dump_json(), asked.batch, asked.sizes, asked.lost,
@@ -80,8 +80,8 @@ def library_model(mode: str) -> None:
     if not isinstance(found, ModelCurves):
         return
     scenario = scenario_on(asked.model, asked.system, max(asked.sizes), asked.batch)
-    curve = found.curve.assign(error=_errors(found.curve, scenario))
-    st.html(markup.figure_strip(_tiles(curve, found, asked), basis(scenario, None, ranges=True)))
+    curve = found.curve.assign(error=_throughput_errors(found.curve, scenario))
+    st.html(markup.figure_strip(_curve_tiles(curve, found, asked), basis(scenario, None, ranges=True)))
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Best throughput over GPUs", "proven optimum of all executions at every size"))
@@ -89,9 +89,9 @@ def library_model(mode: str) -> None:
         show(chart, "elastic_model_curve")
         st.markdown(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _failure(found, asked)
+        _draw_failure(found, asked)
     with st.container(border=True, gap="xsmall"):
-        st.html(markup.head("What every size does and what moves to it", "per GPU; from the last smaller size"))
+        st.html(markup.head("Plan and moved data per size", "per GPU; from the last smaller size"))
         worded(curve, _CURVE, "elastic_model_sizes", "Every size with its plan, memory and what has to move.")
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Through phases", "a restart of 260 s and the movement at every change"))
@@ -103,15 +103,15 @@ def library_model(mode: str) -> None:
     downloads(tables if found.failure is None else {**tables, "Lost nodes": found.failure}, "elastic_model")
 
 
-def _errors(curve: pd.DataFrame, scenario: Scenario) -> list[str]:
-    """How far the throughput at every size may be off, in few words."""
+def _throughput_errors(curve: pd.DataFrame, scenario: Scenario) -> list[str]:
+    """Return the error of the throughput at every size, in a few words."""
     return [
         rate_error(scenario, [each for each in str(told).split("; ") if each]) if runs else ""
         for told, runs in zip(curve["not_measured"], curve["raw_best"].notna(), strict=True)
     ]
 
 
-def _question() -> ModelCurvesQuestion:
+def _ask_curves() -> ModelCurvesQuestion:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         known = {name: model_of(name).title or name for name in usable_models()}
         model = choose("Model", known, "elastic_model", default="llama-3-8B", width=180)
@@ -120,19 +120,19 @@ def _question() -> ModelCurvesQuestion:
         batch = whole_in_link("elastic_batch", "Global batch", 64, 10**6, "Samples of a step, the same at every size.")
         gpus = whole_in_link("elastic_gpus", "GPUs", 64, MOST_GPUS, "The most that the job may get.")
         lost = whole_in_link("elastic_lost", "Lost nodes", 1, 64, "Nodes that fail at once.")
-        spares = _count("elastic_spares", "Spare nodes", 1, "Nodes that stand by.")
+        spares = _choose_count("elastic_spares", "Spare nodes", 1, "Idle nodes kept in reserve.")
         repair = whole_in_link("elastic_repair", "Repair, min", 60, 100_000, "Until lost nodes are back.")
         steps = _steps_field(gpus, size * lost)
     nodes = max(math.ceil(gpus / size), 1)
     stride = size * max(math.ceil(nodes / 16), 1)
     sizes = {2**power for power in range(12) if 2**power <= gpus} | {*range(stride, gpus + 1, stride), gpus}
     return ModelCurvesQuestion(
-        model_of(model), system, batch, tuple(sorted(sizes)), lost, spares, 60.0 * repair, _phases(steps, size)
+        model_of(model), system, batch, tuple(sorted(sizes)), lost, spares, 60.0 * repair, _parse_phases(steps, size)
     )
 
 
-def _count(parameter: str, label: str, default: int, help: str) -> int:
-    """A short list from none."""
+def _choose_count(parameter: str, label: str, default: int, help: str) -> int:
+    """Draw the choice of a small number, from 0 to 8; return it."""
     return int(choose(label, {str(number): str(number) for number in range(9)}, parameter, default=str(default),
                       width=110, help=help))  # fmt: skip
 
@@ -152,7 +152,7 @@ def _steps_field(gpus: int, lost: int) -> str:
     return value
 
 
-def _phases(text: str, size: int) -> tuple[Phase, ...]:
+def _parse_phases(text: str, size: int) -> tuple[Phase, ...]:
     parts = re.split(r"[,;]", text)
     if len(parts) > MOST_PHASES:
         raise PlanError(f"There are {len(parts)} phases; give at most {MOST_PHASES}.")
@@ -167,17 +167,26 @@ def _phases(text: str, size: int) -> tuple[Phase, ...]:
     return tuple(found)
 
 
-def _tiles(curve: pd.DataFrame, found: ModelCurves, asked: ModelCurvesQuestion) -> list[markup.Tile]:
+def _curve_tiles(curve: pd.DataFrame, found: ModelCurves, asked: ModelCurvesQuestion) -> list[markup.Tile]:
     runs = curve[curve["raw_best"].notna()]
     if not len(runs):
         return [markup.Tile("Runs", "nowhere", f"up to {counted(max(asked.sizes), 'GPU')} with batch {asked.batch:,}")]
     best, first = runs.sort_values("raw_best", kind="stable").iloc[-1], runs.iloc[0]
     tiles = [
-        markup.Tile("Most", f"{plain(best['raw_best'], 4)} samples/s", f"{counted(int(best['gpus']), 'GPU')}",
-                    error=best["error"]),
-        markup.Tile("Fewest GPUs", f"{int(first['gpus']):,}", f"{plain(first['raw_best'], 3)} samples/s",
-                    error=first["error"]),
-        markup.Tile("Last size", f"{plain(runs['gain'].iloc[-1], 3)} samples/s", "gain of each further GPU"),
+        markup.Tile(
+            "Most",
+            f"{plain(best['raw_best'], 4)} samples/s",
+            f"{counted(int(best['gpus']), 'GPU')}",
+            error=best["error"],
+        ),
+        markup.Tile(
+            "Fewest GPUs", f"{int(first['gpus']):,}", f"{plain(first['raw_best'], 3)} samples/s", error=first["error"]
+        ),
+        markup.Tile(
+            "Gain per GPU",
+            f"{plain(runs['gain'].iloc[-1], 3)} samples/s",
+            f"at {counted(int(runs['gpus'].iloc[-1]), 'GPU')}",
+        ),
     ]
     moved = runs.dropna(subset=["moves_s"])
     if len(moved):
@@ -187,25 +196,28 @@ def _tiles(curve: pd.DataFrame, found: ModelCurves, asked: ModelCurvesQuestion) 
     if found.failure is not None:
         way = str(found.failure["way"].iloc[0])
         told = f"{counted(asked.lost, 'node')} lost, repaired in {span(asked.repair_s)}"
-        tiles.append(markup.Tile("What now", _WAYS[way], told))
+        tiles.append(markup.Tile("Best response", _WAYS[way], told))
     return tiles
 
 
-def _failure(found: ModelCurves, asked: ModelCurvesQuestion) -> None:
-    """Draws what can be done when nodes are lost."""
+def _draw_failure(found: ModelCurves, asked: ModelCurvesQuestion) -> None:
+    """Draw the ways to continue when nodes are lost."""
     told = f"{counted(asked.lost, 'node')} of {max(asked.sizes):,} GPUs lost, {counted(asked.spares, 'spare')}"
-    st.html(markup.head("A node is lost: what now", told))
+    st.html(markup.head("When nodes are lost", told))
     if found.failure is None:
         st.markdown(literal(found.why_not))
         return
     table = found.failure.assign(way=[_WAYS[way] for way in found.failure["way"]])
-    worded(table, _FAILURE, "elastic_model_failure", "Each way to go on with its throughput, standstill and samples.")
+    worded(table, _FAILURE, "elastic_model_failure", "Each way to continue with its throughput, downtime and samples.")
     best, *others = found.failure.to_dict("records")
-    sentence = f"{_WAYS[best['way']]}: {plain(best['samples'], 3)} samples in {span(asked.repair_s)}"
+    samples, time = plain(best["samples"], 3), span(asked.repair_s)
+    sentence = f"{_WAYS[best['way']]}: {samples} samples in {time}"
     if others:
         second = max(others, key=lambda row: float(row["samples"]))
         more = best["samples"] / second["samples"] - 1 if second["samples"] else math.inf
-        sentence += f", {plain(100 * more, 3)} % more than: {_WAYS[second['way']].lower()}" if more < 100 else ""
+        if more < 100:  # a larger ratio says only that the alternative hardly works
+            other = _WAYS[second["way"]].lower()
+            sentence += f", {plain(100 * more, 2)} % more than the next best ({other})"
     st.markdown(literal(sentence + "."))
     changed = best["plan"] != found.curve["raw_plan"].iloc[-1] and best["way"] == "shrink"
     if changed:

@@ -1,4 +1,4 @@
-"""Loss parity: whether a training goes the same way whatever its plan, as figure 9 shows it, or runs of one's own."""
+"""Loss parity: losses of one training under several plans, from Figure 9 or the user's own runs."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def losses(mode: str) -> None:
     """Draws losses of one training under several plans.
 
     Args:
-        mode: the theme.
+        mode: "light" or "dark".
 
-    Raises `engine.planners.contract.PlanError` for a file that is none.
+    Raises `engine.planners.contract.PlanError` for an invalid file.
     """
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         source = choose("Runs", _SOURCES, "elastic_losses", width=210, gone=("elastic_against",))
-        text = _upload() if source == OWN else ""
+        text = _upload_losses() if source == OWN else ""
         if text is None:
             st.info("Upload losses of your runs, or take those of figure 9.", icon=":material/upload_file:")
             return
-        table = _table(text)
+        table = _load_losses(text)
         runs = {str(name): str(name).replace("_", ", ") for name in table.columns if name != "minibatch"}
         against = choose("Compared with", runs, "elastic_against", width=140)
         shown = segments("Show", _SHOWN, "elastic_loss_shown")
     differences, summary = loss_differences(table, against), parity(table, against)
-    st.html(markup.figure_strip(_tiles(summary, runs, against)))
+    st.html(markup.figure_strip(_difference_tiles(summary, runs, against)))
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Losses under several plans", "digits are pipeline, tensor, data degrees"))
         other = differences.drop(columns=against)
@@ -66,12 +66,12 @@ def losses(mode: str) -> None:
 
 
 @remembered(8)
-def _table(text: str) -> pd.DataFrame:
-    """Losses of a text, those of figure 9 where it is empty."""
+def _load_losses(text: str) -> pd.DataFrame:
+    """Return the losses of a text; an empty text stands for Figure 9."""
     return read_table(read_losses, text) if text else read_losses(None)
 
 
-def _upload() -> str | None:
+def _upload_losses() -> str | None:
     with st.popover("Losses", icon=":material/upload_file:", help="Losses of runs of yours."):
         st.markdown(
             "CSV with a row per minibatch, or per mean of several: `minibatch`, and a column `loss_…` per run, such as "
@@ -80,7 +80,7 @@ def _upload() -> str | None:
         return own_table("Losses (CSV)", "elastic_own_losses", "table of losses", MOST_MEGABYTES, read_losses)
 
 
-def _tiles(summary: pd.DataFrame, runs: dict[str, str], against: str) -> list[markup.Tile]:
+def _difference_tiles(summary: pd.DataFrame, runs: dict[str, str], against: str) -> list[markup.Tile]:
     return [
         markup.Tile(runs[row["run"]], plain(float(row["mean"]), 2), f"mean; at most {plain(float(row['max']), 2)}")
         for row in summary.to_dict("records")[: MOST_TILES + 1]

@@ -61,9 +61,9 @@ def one_job(mode: str) -> None:
     """Draws one job of a model card through phases of different resources.
 
     Args:
-        mode: the theme.
+        mode: "light" or "dark".
 
-    Raises `engine.planners.contract.PlanError` where something is not understood.
+    Raises `engine.planners.contract.PlanError` for input that cannot be read.
     """
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         chosen = chosen_card()
@@ -78,10 +78,10 @@ def one_job(mode: str) -> None:
     if chosen is None:
         ask_for_card()
         return
-    phases = _phases(text)
-    rule, wrong = _rule()
-    found = _timeline(chosen, text, variant, float(pause), basis, rule)
-    st.html(markup.figure_strip(_tiles(found), of_cards([chosen], variant, basis == "measured")))
+    phases = _parse_phases(text)
+    rule, wrong = _own_rule()
+    found = _compute_timeline(chosen, text, variant, float(pause), basis, rule)
+    st.html(markup.figure_strip(_strategy_tiles(found), of_cards([chosen], variant, basis == "measured")))
     unmeasured = found.table["measured_s"].isna() & found.table["predicted_s"].notna()
     if basis == "measured" and unmeasured.any():
         count = f"{int(unmeasured.sum())} of {len(found.table)} times"
@@ -100,12 +100,12 @@ def one_job(mode: str) -> None:
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Along one resource", "predicted; the plan that wins at every value"))
         over = segments("Resource", _OVER, "elastic_over")
-        around = _around(phases)
+        around = _largest_phase(phases)
         measured = _measured_on(found, phases, over, around, chosen.card.global_batch)
-        _curve(chosen, over, variant, around, measured, mode)
-        _overlaid(chosen, over, variant, around, mode)
+        _draw_curve(chosen, over, variant, around, measured, mode)
+        _draw_other_cards(chosen, over, variant, around, mode)
     with st.container(border=True, gap="xsmall"):
-        _plans(chosen, variant, phases)
+        _draw_plans(chosen, variant, phases)
     _timeline_table(found, chart)
 
 
@@ -127,8 +127,8 @@ def _phases_field() -> str:
     return value
 
 
-def _rule() -> tuple[str, str]:
-    """(the rule of a static strategy of one's own, empty where there is none; what is wrong with it)."""
+def _own_rule() -> tuple[str, str]:
+    """Return (rule of the user's static strategy, or empty; error in it, or empty)."""
     text = state.url_value("elastic_rule", "", _RULE_TEXT)
     if text:
         try:
@@ -139,7 +139,7 @@ def _rule() -> tuple[str, str]:
 
 
 def _rule_field(wrong: str) -> None:
-    """Draws the field of the rule, and what is wrong with it."""
+    """Draw the field of the rule, and its error."""
     value = state.url_value("elastic_rule", "", _RULE_TEXT)
     key = key_for("_elastic_rule", value)
 
@@ -155,7 +155,7 @@ def _rule_field(wrong: str) -> None:
         st.warning(literal(wrong), icon=":material/error:")
 
 
-def _phases(text: str) -> list[elastic.Phase]:
+def _parse_phases(text: str) -> list[elastic.Phase]:
     """Returns phases from their text.
 
     Raises: PlanError naming the phase at fault.
@@ -175,23 +175,25 @@ def _phases(text: str) -> list[elastic.Phase]:
 
 
 @remembered(32)
-def _timeline(chosen: Chosen, phases: str, variant: str, pause: float, basis: str, rule: str) -> elastic.Timeline:
-    """The job through the phases."""
+def _compute_timeline(
+    chosen: Chosen, phases: str, variant: str, pause: float, basis: str, rule: str
+) -> elastic.Timeline:
+    """Return the job's timeline through the phases."""
     return elastic.timeline(
-        chosen.card, _phases(phases), strategies=[*STATIC, *([rule] if rule else [])], measured=chosen.measured,
+        chosen.card, _parse_phases(phases), strategies=[*STATIC, *([rule] if rule else [])], measured=chosen.measured,
         variant=variant, pause_s=pause, basis=basis,
     )  # fmt: skip
 
 
-def _around(phases: list[elastic.Phase]) -> elastic.Phase | None:
-    """The phase with most GPUs, whose other resources the curve keeps; None where no phase has any."""
+def _largest_phase(phases: list[elastic.Phase]) -> elastic.Phase | None:
+    """Return the phase with most GPUs, whose other resources the curve keeps; None if no phase has a GPU."""
     most = max(phases, key=lambda phase: sum(phase.nodes))
     return most if most.nodes else None
 
 
 @remembered(32)
-def _resource(chosen: Chosen, over: str, variant: str, around: elastic.Phase | None) -> pd.DataFrame:
-    """The best throughput along one resource: what the timeline predicts for a phase with these resources."""
+def _resource_curve(chosen: Chosen, over: str, variant: str, around: elastic.Phase | None) -> pd.DataFrame:
+    """Return the best throughput along one resource, with the other resources of a phase."""
     if around is None:
         return elastic.curve(chosen.card, over=over, variant=variant)
     placed = {"gpus_per_node": max(around.nodes)} if over == "gpus" else {"placement": around.nodes}
@@ -201,18 +203,18 @@ def _resource(chosen: Chosen, over: str, variant: str, around: elastic.Phase | N
 
 
 @remembered(32)
-def _table(
+def _plans_under_limit(
     chosen: Chosen, variant: str, placement: str, threads: int, bandwidth: float, every: bool
 ) -> pd.DataFrame:
-    """Every plan under one limit."""
+    """Return every plan under one limit."""
     return elastic.plans_table(
         chosen.card, placement=placement, cpu_threads=threads, bandwidth=bandwidth, variant=variant,
         restricted=False if every else None,
     )  # fmt: skip
 
 
-def _tiles(found: elastic.Timeline) -> list[markup.Tile]:
-    """The means of all strategies, the planner's first."""
+def _strategy_tiles(found: elastic.Timeline) -> list[markup.Tile]:
+    """Return the mean throughput of each strategy, the planner's first."""
     tiles = []
     for place, row in enumerate(found.summary().to_dict("records")):
         if place == 0:
@@ -227,8 +229,11 @@ def _tiles(found: elastic.Timeline) -> list[markup.Tile]:
 def _measured_on(
     found: elastic.Timeline, phases: list[elastic.Phase], over: str, around: elastic.Phase | None, batch: int
 ) -> pd.DataFrame:
-    """What the planner's plan was measured to reach in those phases that differ from `around` in one resource only:
-    columns `over` and `measured` [samples/s]."""
+    """Return the measured throughput of the planner's plan in the phases that differ from `around` in one resource
+    only.
+
+    Columns `over` and `measured` [samples/s].
+    """
     rows = found.table[found.table["strategy"] == found.table["strategy"].iloc[0]].to_dict("records")
     points = []
     for phase, row in zip(phases, rows, strict=True):
@@ -243,24 +248,24 @@ def _measured_on(
     return pd.DataFrame(list(dict.fromkeys(points)), columns=[over, "measured"])
 
 
-def _curve(
+def _draw_curve(
     chosen: Chosen, over: str, variant: str, around: elastic.Phase | None, measured: pd.DataFrame, mode: str
 ) -> None:
-    """Draws the best throughput along one resource."""
+    """Draw the best throughput along one resource."""
     try:
-        curve = _resource(chosen, over, variant, around)
+        curve = _resource_curve(chosen, over, variant, around)
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
     chart = resource_curve(curve, over, _LABELS[over], mode, measured)
     show(chart, "elastic_curve")
     st.markdown(literal(chart.alt))
-    with st.expander("What each further unit brings"):
+    with st.expander("Gain of each added unit"):
         worded(curve, {over: _LABELS[over], **_GAINS}, "elastic_gains", "Best plan and gain at every value.")
 
 
-def _overlaid(chosen: Chosen, over: str, variant: str, around: elastic.Phase | None, mode: str) -> None:
-    """Draws the curves of other cards beside that of this one, where some are asked for."""
+def _draw_other_cards(chosen: Chosen, over: str, variant: str, around: elastic.Phase | None, mode: str) -> None:
+    """Draw the curves of other chosen cards over this card's."""
     titles = card_titles()
     asked = state.url_value("elastic_beside", "", NAMES)
     value = [name for name in separate(asked) if name in titles][:_MOST_BESIDE]
@@ -270,9 +275,9 @@ def _overlaid(chosen: Chosen, over: str, variant: str, around: elastic.Phase | N
         state.set_url_value("elastic_beside", joined(given(key)) or None)
 
     st.multiselect(
-        "Beside it", list(titles), value, format_func=lambda name: titles[name], key=key, on_change=changed,
+        "Compare with", list(titles), value, format_func=lambda name: titles[name], key=key, on_change=changed,
         max_selections=_MOST_BESIDE, placeholder="Other cards",
-        help="How much more each job does with more of the resource.",
+        help="Gain of each job from more of the resource.",
     )  # fmt: skip
     if not value:
         return
@@ -280,7 +285,7 @@ def _overlaid(chosen: Chosen, over: str, variant: str, around: elastic.Phase | N
     for card in (chosen, *(each for name in value if (each := card_of(name)) is not None)):
         called = card.card.title or card.card.name
         try:
-            curves[called if called not in curves else f"{called} (2)"] = _resource(card, over, variant, around)
+            curves[called if called not in curves else f"{called} (2)"] = _resource_curve(card, over, variant, around)
         except PlanError as problem:
             absent.append(f"{called}: {problem}")
     if curves:
@@ -293,14 +298,14 @@ def _overlaid(chosen: Chosen, over: str, variant: str, around: elastic.Phase | N
         st.markdown(literal(sentence))
 
 
-def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
-    """Draws every plan in one of the phases, with what speaks against it."""
+def _draw_plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
+    """Draw every plan in one of the phases, with the reasons against it."""
     names = {
         str(number): f"{number}: {''.join(map(str, phase.nodes))}, {counted(phase.cpu_threads, 'thread')}"
         + (f", bandwidth {phase.bandwidth:g}" if phase.bandwidth else "")
         for number, phase in enumerate(phases, 1) if phase.nodes
     }  # fmt: skip
-    st.html(markup.head("Every plan of a phase", "fastest first, with what speaks against the others"))
+    st.html(markup.head("Every plan of a phase", "fastest first, with reasons against the others"))
     if not names:
         st.markdown("No phase has a GPU.")
         return
@@ -308,16 +313,16 @@ def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
         phase = phases[int(choose("Phase", names, "elastic_phase", width=230)) - 1]
         every = switch("Every plan", "elastic_every", help="Also plans that the card’s table does not allow there.")
     try:
-        table = _table(chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads, phase.bandwidth,
+        table = _plans_under_limit(chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads, phase.bandwidth,
                        every)  # fmt: skip
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
-    # Parts that no plan has are left out.
+    # Leave out parts that no plan has.
     kept = [name for name in _COLUMNS if table[name].dtype.kind != "f" or (table[name].fillna(0) != 0).any()]
     named = table.assign(gpus=sum(phase.nodes))
     shown = table[kept].assign(plan=plan_titles(named, "plan")).rename(columns=_COLUMNS).round(2)
-    shown.attrs.clear()  # how plans are written, for the engine
+    shown.attrs.clear()  # metadata for the engine only
     st.dataframe(
         shown, hide_index=True, height=height_of(len(shown), 360), key="elastic_plans", placeholder="–",
         alt="Every plan of the phase, with throughput, iteration time and the reason for which it is not chosen.",
@@ -325,7 +330,7 @@ def _plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
 
 
 def _timeline_table(found: elastic.Timeline, chart: Chart) -> None:
-    """Offers the timeline as a table, and both as files."""
+    """Draw the timeline as a table, and both as downloads."""
     table = found.table.drop(columns=["paused_s"])
     table.attrs.clear()
     with st.expander("As table"):

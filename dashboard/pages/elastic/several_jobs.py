@@ -56,26 +56,26 @@ def several_jobs(mode: str) -> None:
     """Draws jobs that share GPUs.
 
     Args:
-        mode: the theme.
+        mode: "light" or "dark".
 
-    Raises `engine.planners.contract.PlanError` where something is not understood, or no split keeps the guarantees.
+    Raises `engine.planners.contract.PlanError` for input that cannot be read, or if no split keeps the guarantees.
     """
-    found, basis = _found()
+    found, basis = _ask_split()
     if found is None:
         return
-    st.html(markup.figure_strip(_tiles(found), basis))
+    st.html(markup.figure_strip(_split_tiles(found), basis))
     for note in found.notes:
         st.markdown(literal(note))
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("What each split gives", f"by {found.basis} times; the best split keeps all guarantees"))
+        st.html(markup.head("Throughput of each split", f"by {found.basis} times; the best split keeps all guarantees"))
         chart = split_bars(found.table, mode)
         show(chart, "elastic_split")
         st.markdown(literal(chart.alt))
         shown = found.table[list(_TABLE)].assign(way=[WAYS[way] for way in found.table["way"]])
-        worded(shown, _TABLE, "elastic_split_table", "Every way to split the GPUs with what each job gets and does.")
+        worded(shown, _TABLE, "elastic_split_table", "Every way to split the GPUs with each job's GPUs and throughput.")
     with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("What one more GPU brings a job", "the curves on which the best split is made"))
+        st.html(markup.head("Gain of one more GPU", "the curves on which the best split is made"))
         names = {"all": "All jobs", **{str(number): name for number, name in enumerate(found.curves, 1)}}
         job = choose("Job", names, "elastic_curve", width=230)
         if job == "all":
@@ -89,11 +89,11 @@ def several_jobs(mode: str) -> None:
     downloads({"Splits": found.table, "Curves": curves}, "elastic_jobs")
 
 
-def _found() -> tuple[Split | None, str]:
-    """How the jobs share the GPUs, None while that is on its way, and what it rests on."""
+def _ask_split() -> tuple[Split | None, str]:
+    """Ask for jobs and return (their split, or None while it is computed; its basis)."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         kind = segments("Jobs", OF, "elastic_of", gone=("elastic_jobs", "elastic_curve"))
-        text = _field(kind)
+        text = _draw_jobs_field(kind)
         gpus = whole_in_link(
             "elastic_shared", "GPUs", 4 if kind == "cards" else 32, MOST_GPUS, "That all of the jobs share."
         )
@@ -102,15 +102,15 @@ def _found() -> tuple[Split | None, str]:
             variant = segments("Performance model", VARIANTS, "elastic_variant")
         else:
             system = asked_system()
-    jobs = _jobs(text)
+    jobs = _parse_jobs(text)
     if kind == "cards":
-        cards = _cards(tuple((name, guarantee) for name, _, guarantee in jobs))
+        cards = _cards_of_jobs(tuple((name, guarantee) for name, _, guarantee in jobs))
         told = of_cards([card for card, _ in cards], variant, basis == "measured")
-        return _split(cards, gpus, basis, variant), told
+        return _split_gpus(cards, gpus, basis, variant), told
     return _of_models(jobs, system, gpus)
 
 
-def _field(kind: str) -> str:
+def _draw_jobs_field(kind: str) -> str:
     value = state.url_value("elastic_jobs", EXAMPLES[kind], _TEXT)
     key = key_for("_elastic_jobs", value)
 
@@ -129,8 +129,8 @@ def _field(kind: str) -> str:
     return value
 
 
-def _jobs(text: str) -> list[tuple[str, int | None, float | None]]:
-    """(name, batch, guarantee [samples/s]) of every job."""
+def _parse_jobs(text: str) -> list[tuple[str, int | None, float | None]]:
+    """Return (name, batch, guarantee [samples/s]) of every job."""
     parts = [part.strip() for part in _PARTS.findall(text) if part.strip()]
     if not 1 <= len(parts) <= MOST_JOBS:
         raise PlanError(f"There are {len(parts)} jobs; give 1 to {MOST_JOBS}.")
@@ -144,8 +144,8 @@ def _jobs(text: str) -> list[tuple[str, int | None, float | None]]:
     return found
 
 
-def _cards(jobs: tuple[tuple[str, float | None], ...]) -> tuple[tuple[Chosen, float | None], ...]:
-    """The cards of jobs by their names, with what they are guaranteed."""
+def _cards_of_jobs(jobs: tuple[tuple[str, float | None], ...]) -> tuple[tuple[Chosen, float | None], ...]:
+    """Return the cards of jobs by name, with their guarantees."""
     known = list(card_titles())
     asked = []
     for name, guarantee in jobs:
@@ -159,8 +159,8 @@ def _cards(jobs: tuple[tuple[str, float | None], ...]) -> tuple[tuple[Chosen, fl
 
 
 @remembered(32)
-def _split(jobs: tuple[tuple[Chosen, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
-    """How jobs of cards share GPUs."""
+def _split_gpus(jobs: tuple[tuple[Chosen, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
+    """Return the split of GPUs between jobs of cards."""
     rows = [{"card": card.card, "measured": card.measured, "guarantee": guarantee} for card, guarantee in jobs]
     return elastic.split(rows, gpus, basis=basis, variant=variant)
 
@@ -184,7 +184,7 @@ def _of_models(jobs: list[tuple[str, int | None, float | None]], system: str, gp
     return (found.found if isinstance(found, SharedCluster) else None), basis
 
 
-def _tiles(found: Split) -> list[markup.Tile]:
+def _split_tiles(found: Split) -> list[markup.Tile]:
     totals = found.totals()
     tiles = []
     for way, total in totals.items():
@@ -197,7 +197,7 @@ def _tiles(found: Split) -> list[markup.Tile]:
 
 
 def _as_curve(table: pd.DataFrame) -> pd.DataFrame:
-    """A job's curve in the columns of `engine.planners.elastic.curve`."""
+    """Return a job's curve in the columns of `engine.planners.elastic.curve`."""
     rows = table[table["gpus"] > 0]
     stored = rows["throughput"].fillna(0.0).cummax()
     return pd.DataFrame(

@@ -15,17 +15,17 @@ from engine.planners.elastic.plan_names import PLAN_COLUMNS, plan_titles
 
 __all__ = ["downloads", "worded"]
 
-"""Columns that hold names of plans; files have them as commands and links do."""
+"""Columns that hold names of plans; files have them as in commands and links."""
 
 
 def worded(table: pd.DataFrame, columns: Mapping[str, str], key: str, alt: str) -> None:
-    """Draws some columns of a table in words, numbers to four digits, plans by their titles.
+    """Draws columns of a table with readable titles, numbers to four digits, and plans by their titles.
 
     Args:
-        table: with any of the columns.
-        columns: what they are called here, in order.
-        key: of the widget.
-        alt: what the table shows, for those who hear it.
+        table: a table with any of the columns.
+        columns: column -> title, in order.
+        key: key of the widget.
+        alt: description of the table for screen readers.
     """
     kept = {name: title for name, title in columns.items() if name in table}
     shown: Any = table[list(kept)].copy()
@@ -44,28 +44,28 @@ def downloads(tables: Mapping[str, pd.DataFrame], name: str, charts: Mapping[str
     """Draws the menu of tables to download as CSV, and of charts as pictures in HTML.
 
     Args:
-        tables: by what they are called.
-        name: of the menu's keys, and the beginning of file names.
-        charts: by what they are called.
+        tables: tables by title.
+        name: prefix of the menu's keys and of file names.
+        charts: charts by title.
     """
     with st.popover("Download", icon=":material/download:", help="Tables of this page as CSV, charts as HTML."):
         for title, table in tables.items():
             file = f"{name}_{title.lower().replace(' ', '_')}.csv"
             st.download_button(
-                f"{title} (CSV)", partial(_csv, table), file, "text/csv",
+                f"{title} (CSV)", partial(_table_csv, table), file, "text/csv",
                 key=f"elastic_{file}", on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
         for title, chart in (charts or {}).items():
             file = f"{name}_{title.lower().replace(' ', '_')}.html"
             st.download_button(
-                f"{title} (picture, HTML)", partial(_html, chart), file, "text/html", key=f"elastic_{file}",
+                f"{title} (picture, HTML)", partial(_chart_html, chart), file, "text/html", key=f"elastic_{file}",
                 on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
 
 
-def _html(chart: Chart) -> str:
+def _chart_html(chart: Chart) -> str:
     return str(chart.figure.to_html(include_plotlyjs=True))
 
 
-def _csv(table: pd.DataFrame) -> str:
+def _table_csv(table: pd.DataFrame) -> str:
     return table.to_csv(index=False)

@@ -33,7 +33,7 @@ DRAWN: Final[Mapping[str, Callable[[str], None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of the page as a whole; its fields read their parts themselves."""
+    """Page-wide part of the link; the fields read their own parts."""
 
     mode: str
     """The theme: "light" or "dark"."""

@@ -32,7 +32,7 @@ __all__ = ["workload"]
 
 OWN: Final = "own"
 ANY_SYSTEM: Final = "h100_80g_sxm"
-"""For workloads that name no model of the library."""
+"""System of workloads without library models, which do not use it."""
 MOST_MEGABYTES: Final = 2
 MOST_NODES: Final = 128
 MOST_NODE: Final = 9
@@ -49,7 +49,7 @@ _SUMMARY: Final = {
 _JOBS: Final = {
     "name": "job", "application": "model", "submission_s": "submitted, s", "requested_gpus": "GPUs asked for",
     "requested_plan": "plan asked for", "is_sla": "guaranteed", "first_alloc_seen_s": "started, s",
-    "jct_s": "completion, s", "n_placements": "placements", "paused_s": "standstill, s", "gpu_s": "GPU-seconds",
+    "jct_s": "completion, s", "n_placements": "placements", "paused_s": "downtime, s", "gpu_s": "GPU-seconds",
 }  # fmt: skip
 
 
@@ -57,12 +57,12 @@ def workload(mode: str) -> None:
     """Draws the replay of a workload.
 
     Args:
-        mode: the theme.
+        mode: "light" or "dark".
 
-    Raises `engine.planners.contract.PlanError` where something is not understood.
+    Raises `engine.planners.contract.PlanError` for input that cannot be read.
     """
     titles = policy_titles()
-    asked = _question(tuple(titles))
+    asked = _ask_replay(tuple(titles))
     if asked is None:
         return
     told = hashlib.sha256(asked.workload.encode()).hexdigest()
@@ -76,11 +76,11 @@ def workload(mode: str) -> None:
         return
     found = answer
     table = summaries(found)
-    basis = "Simulated with throughputs of the published model cards; no replay was measured, so no range stands here."
+    basis = "Simulated with throughputs of the published model cards; no replay was measured, so no error is given."
     if asked.models:
         times = of_models(asked.models.values(), asked.system, next(iter(found.values())).cluster.gpus)
         basis = f"Simulated; no replay was measured. Times of models of the library: {times}"
-    st.html(markup.figure_strip(_tiles(table, titles), basis))
+    st.html(markup.figure_strip(_policy_tiles(table, titles), basis))
     for name, result in found.items():
         for note in result.notes:
             st.markdown(literal(f"{titles[name]}: {note}"))
@@ -104,20 +104,20 @@ def workload(mode: str) -> None:
     chosen = found[policy]
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Every job", f"under: {titles[policy]}"))
-        worded(chosen.jobs, _JOBS, "elastic_replayed", "Every job with when it was submitted, started and through.")
+        worded(chosen.jobs, _JOBS, "elastic_replayed", "Every job with its times of submission, start and completion.")
     tables = {"Policies": table, "Jobs": chosen.jobs, "Rounds": chosen.utilisation, "Changes": chosen.placements}
     downloads(tables, f"elastic_{policy}")
 
 
-def _question(policies: tuple[str, ...]) -> ReplayQuestion | None:
+def _ask_replay(policies: tuple[str, ...]) -> ReplayQuestion | None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         name = choose("Workload", WORKLOADS, "elastic_workload", width=230)
         nodes = whole_in_link("elastic_nodes", "Nodes", 8, MOST_NODES, "Of the cluster.")
         each = whole_in_link("elastic_node", "GPUs of each", 8, MOST_NODE, "Of a node.")
         pause = choose("Pause at a change", PAUSES, "elastic_stop", width=140,
-                       help="For which a job stands still when it starts and at every change.")  # fmt: skip
-        text = _upload() if name == OWN else name
-        models = {} if text is None else asked_models(workload_from(text), _model)
+                       help="Downtime at start and at each reconfiguration.")  # fmt: skip
+        text = _upload_workload() if name == OWN else name
+        models = {} if text is None else asked_models(workload_from(text), _library_model)
         system = system_of(asked_system() if models else ANY_SYSTEM)
     if text is None:
         st.info("Upload a workload of jobs, or take a published one.", icon=":material/upload_file:")
@@ -125,15 +125,15 @@ def _question(policies: tuple[str, ...]) -> ReplayQuestion | None:
     return ReplayQuestion(text, f"{nodes}x{each}", models, system, policies, float(pause))
 
 
-def _model(name: str) -> Model:
-    """The model of that name, which is never opened as a path."""
+def _library_model(name: str) -> Model:
+    """Return the library model of that name; the name is never opened as a path."""
     known = usable_models()
     if name not in known:
         raise PlanError(f"There is no model {name[:60]!r} in the library{did_you_mean(name, known)}.")
     return model_of(name)
 
 
-def _upload() -> str | None:
+def _upload_workload() -> str | None:
     with st.popover("Workload", icon=":material/upload_file:", help="A workload of your own jobs."):
         st.markdown(
             "CSV with a row per job: `name`, `submission_time` in seconds, `application` (a model card, or a model of "
@@ -144,7 +144,7 @@ def _upload() -> str | None:
         return own_table("Workload (CSV)", "elastic_own_workload", "workload", MOST_MEGABYTES, workload_from)
 
 
-def _tiles(table: pd.DataFrame, titles: Mapping[str, str]) -> list[markup.Tile]:
+def _policy_tiles(table: pd.DataFrame, titles: Mapping[str, str]) -> list[markup.Tile]:
     tiles = []
     for row in table.to_dict("records"):
         told = f"{plain(row['makespan_s'] / 3600, 3)} h in all, {counted(int(row['total_restarts']), 'change')}"

@@ -1,4 +1,4 @@
-"""What one block does, operation by operation: table and roofline."""
+"""Operations of one block: table and roofline."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = ["block"]
 _WIDTHS: Final = {
     "block": 68, "label": 142, "bound": 74, "weight": 88, "activation": 74, "tp_exposed": 88, "share": 96, "rate": 66,
 }  # fmt: skip
-"""Widths of columns; of all others 62."""
+"""Widths of columns [px]; 62 for all others."""
 _QUALIFIED: Final = ("fw_time", "bw_time", "weight", "activation", "tp_exposed")
-"""Columns whose unit does not say what they are."""
+"""Columns whose unit alone does not name them."""
 _LONG: Final = 1e-3
-"""From here on times in microseconds need no decimals [s]."""
+"""Times above this need no decimals in microseconds [s]."""
 
 
 @remembered(64, hash_funcs=ROW_AS_TEXT)
-def _block(_scenario: Scenario, key: str, row: dict[str, Any]) -> BlockAccount | str | None:
-    """What the block does, or the reason why nothing is told of it."""
+def _block_account(_scenario: Scenario, key: str, row: dict[str, Any]) -> BlockAccount | str | None:
+    """Return the account of the block, or the reason for its absence."""
     try:
         return account_of(_scenario, row).block()
     except LayerError as problem:
@@ -40,9 +40,9 @@ def _block(_scenario: Scenario, key: str, row: dict[str, Any]) -> BlockAccount |
 
 
 def block(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
-    """Draws table and roofline side by side; nothing where the cost model tells no operations apart."""
+    """Draws table and roofline side by side; nothing if the cost model has no single operations."""
     scenario = exploration.scenario
-    found = _block(scenario, scenario.key, row)
+    found = _block_account(scenario, scenario.key, row)
     if found is None:
         return
     if isinstance(found, str):
@@ -56,7 +56,7 @@ def block(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         kinds = found.kinds
         kind = segments("Block", dict(kinds), "execution_block") if len(kinds) > 1 else next(iter(kinds))
         table = found.tables[kind]
-        _table(table, found.columns)
+        _draw_table(table, found.columns)
         if found.note:
             st.caption(found.note)
     with right.container(border=True, gap="xsmall", height="stretch"):
@@ -67,8 +67,8 @@ def block(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
             st.caption(found.roofs_note)
 
 
-def _table(found: pd.DataFrame, columns: Sequence[Shown]) -> None:
-    headers = {each.column.name: _header(each) for each in columns}
+def _draw_table(found: pd.DataFrame, columns: Sequence[Shown]) -> None:
+    headers = {each.column.name: _column_header(each) for each in columns}
     table = pd.DataFrame({
         headers[each.column.name]: found[each.column.name] if each.column.dtype == "str"
         else found[each.column.name] / each.size
@@ -86,7 +86,9 @@ def _table(found: pd.DataFrame, columns: Sequence[Shown]) -> None:
                 format="%.1f %%", min_value=0, max_value=most, width=width, help=said
             )
         else:
-            setting = st.column_config.NumberColumn(format=f"%,.{_decimals(each, found)}f", width=width, help=said)
+            setting = st.column_config.NumberColumn(
+                format=f"%,.{_decimal_places(each, found)}f", width=width, help=said
+            )
         config[headers[name]] = setting
     st.dataframe(
         table, hide_index=True, height="content", row_height=28, key="execution_layers", placeholder=ABSENT,
@@ -95,13 +97,13 @@ def _table(found: pd.DataFrame, columns: Sequence[Shown]) -> None:
     )  # fmt: skip
 
 
-def _decimals(each: Shown, found: pd.DataFrame) -> int:
+def _decimal_places(each: Shown, found: pd.DataFrame) -> int:
     long = each.column.unit == "s" and max(found["fw_time"].max(), found["bw_time"].max()) > _LONG
     return 0 if long else each.decimals
 
 
-def _header(each: Shown) -> str:
-    """A header as narrow as its column."""
+def _column_header(each: Shown) -> str:
+    """Return a header as narrow as its column."""
     if each.column.name in _QUALIFIED:
         return f"{each.column.short}, {each.unit}"
     if each.unit and each.column.name != "share":

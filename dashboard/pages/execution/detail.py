@@ -39,7 +39,7 @@ __all__ = ["bandwidths", "formula_panel", "networks", "pipeline"]
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 ALIKE: Final = 0.002
-"""Difference of a closed form from a replay that is not worth telling."""
+"""Smallest difference between a closed form and a replay that is worth reporting."""
 _NEEDS: Final = (
     ("act_offload_bw_req", "activations_offload"), ("weight_offload_bw_req", "weight_offload"),
     ("optim_offload_bw_req", "optimizer_offload"),
@@ -49,54 +49,54 @@ _EXPOSED_PARTS: Final = {
     "offload": ("fw_offload_exposed_time", "bw_offload_exposed_time"),
     "recompute": ("recompute_time", "recomm_exposed_time"),
 }
-"""What a chunk's bar may contain besides the model's own work, and the times that say whether it does."""
+"""Exposed parts of a chunk's bar -> the times that are positive if it has that part."""
 
 
 @remembered(64, hash_funcs=ROW_AS_TEXT)
-def _schedule(num_blocks: int, row: dict[str, Any], stages: tuple[ModelStage, ...]) -> Schedule:
+def _build_schedule(num_blocks: int, row: dict[str, Any], stages: tuple[ModelStage, ...]) -> Schedule:
     few = int(row["pipeline_par"]) / len(shown_stages(int(row["pipeline_par"])))
     return schedule(row, num_blocks, most_tasks=int(2 * MOST_BARS * few), model_stages=stages)
 
 
 @remembered(64, hash_funcs=ROW_AS_TEXT)
-def _replayed(_account: Account, key: str, row: dict[str, Any]) -> StageReplay | None:
+def _replay_stages(_account: Account, key: str, row: dict[str, Any]) -> StageReplay | None:
     return stage_replay(row, _account)
 
 
 def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
-    """Shows the schedule, full width.
+    """Draws the schedule, full width.
 
     Args:
-        exploration: the exploration that it is part of.
+        exploration: the exploration of the execution.
         row: fields and statistics of the execution by name, in the register's base units.
-        mode: the theme, "light" or "dark".
+        mode: "light" or "dark".
     """
     account = account_of(exploration.scenario, row)
     # Calculon's own order has its own durations.
     uneven = account.stage_shares() is not None
     stages = tuple(account.model_stages(int(row["pipeline_par"]), int(row["pipeline_interleaving"]))) if uneven else ()
-    found = _schedule(blocks_of(exploration.scenario), row, stages)
+    found = _build_schedule(blocks_of(exploration.scenario), row, stages)
     facts = summary(found)
     parts = [found.title, f"{facts['stages']} stages"] if facts["stages"] > 1 else ["no pipeline: one stage"]
     if facts["chunks"] > 1:
         parts.append(f"{facts['chunks']} chunks")
-    parts += [counted(facts["microbatches"], "microbatch"), _idle(row, facts["idle"])]
+    parts += [counted(facts["microbatches"], "microbatch"), _describe_idle(row, facts["idle"])]
     st.html(markup.head("Pipeline schedule", " · ".join(parts)))
     show(gantt(found, mode, narrow=is_narrow()), "execution_gantt")
-    kinds = [replace(_KINDS[key], name=word) for key, word in _bars(found, row).items()]
+    kinds = [replace(_KINDS[key], name=word) for key, word in _bar_names(found, row).items()]
     st.html(markup.legend([*kinds, *_of_weights(found)]))
     notes = [_inside_bars(row)]
     if facts["chunks"] > 1:
         notes.append("Fainter is a later chunk.")
     if row.get("overhead_time") is not None:
-        alike = "Stages take what their blocks and the ends of the model take" if uneven else "Stages are alike"
+        alike = "Stage times follow from their blocks and the ends of the model" if uneven else "Stages are alike"
         notes.append(f"{alike}; the end of the step waits for stragglers and the host.")
     if (found.tasks["pair"] >= 0).any():
         notes.append("A box split in two is a forward and a backward that overlap.")
     hidden = facts["stages"] - len(shown_stages(facts["stages"]))
     if hidden:
         notes.append(f"{hidden} stages between are not drawn.")
-    told = _replayed(account, exploration.scenario.key, row)
+    told = _replay_stages(account, exploration.scenario.key, row)
     if told is not None:
         notes.append(told.sentence())
     st.caption(" ".join(notes))
@@ -105,20 +105,20 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         st.code(options, language=None, wrap_lines=True)
 
 
-def _idle(row: Mapping[Any, Any], share: float) -> str:
-    """How much of a schedule is idle, and what of it is no bubble: the tile and the waterfall tell that apart."""
+def _describe_idle(row: Mapping[Any, Any], share: float) -> str:
+    """Return the idle share of a schedule, split into the bubble and the rest, as in the tile and the waterfall."""
     step = float(row["total_time"])
     bubble, told = percent(float(row["bubble_time"]) / step), f"idle {percent(share)}"
     if told == f"idle {bubble}":
         return told
     host = float(row.get("overhead_time") or 0.0) / step
-    rest = f"stragglers and host {percent(host)}" if host > 0 else "the rest since stages are not equal"
+    rest = f"stragglers and host {percent(host)}" if host > 0 else "rest from unequal stages"
     return f"{told}: bubble {bubble}, {rest}"
 
 
-def _bars(found: Schedule, row: Mapping[Any, Any]) -> dict[str, str]:
-    """What the bars of a schedule are called, by kind of time; only of kinds that there are."""
-    again = " with recompute" if _takes(row, "recompute_time", "recomm_exposed_time") else ""
+def _bar_names(found: Schedule, row: Mapping[Any, Any]) -> dict[str, str]:
+    """Return the names of a schedule's bars, by kind of time; only of kinds that occur."""
+    again = " with recompute" if _has_time(row, "recompute_time", "recomm_exposed_time") else ""
     # Full sharding gathers weights block by block; the schedule has all of it at its end.
     exchanged = "weight gathers, exposed" if row.get("zero_stage") == 3 else "gradient exchange, exposed"
     words = {
@@ -131,31 +131,31 @@ def _bars(found: Schedule, row: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def _of_weights(found: Schedule) -> list[Kind]:
-    """Gradients of weights as an item of the legend, where the schedule does them apart."""
+    """Return the legend's item for weight gradients, if the schedule has them as tasks of their own."""
     return [replace(WEIGHTS, name="weight gradient")] if (found.tasks["kind"] == WEIGHTS.key).any() else []
 
 
 def _inside_bars(row: Mapping[Any, Any]) -> str:
-    """What a chunk's bar contains besides the model's own work, in a sentence."""
-    parts = [word for word, names in _EXPOSED_PARTS.items() if _takes(row, *names)]
+    """Return a sentence on the exposed parts of a chunk's bar."""
+    parts = [word for word, names in _EXPOSED_PARTS.items() if _has_time(row, *names)]
     if not parts:
-        return "Each bar: one chunk of one microbatch; nothing else of it is exposed."
+        return "Each bar: one chunk of one microbatch; nothing is exposed."
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
     return f"Each bar: one chunk of one microbatch, with its exposed {listed}."
 
 
-def _takes(row: Mapping[Any, Any], *names: str) -> bool:
-    """Whether any of these takes time; a figure that the cost model does not have takes none."""
+def _has_time(row: Mapping[Any, Any], *names: str) -> bool:
+    """Return True if any of these takes time; a figure that the cost model does not have takes none."""
     return any(float(row.get(name, 0.0)) > 0 for name in names)
 
 
 def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
-    """Shows who talks to whom, and beside it the time on the links; nothing where the cost model places no ranks.
+    """Draws partner GPUs, and the time on the links; nothing if the cost model does not place ranks.
 
     Args:
-        exploration: the exploration that it is part of.
+        exploration: the exploration of the execution.
         row: fields and statistics of the execution by name, in the register's base units.
-        mode: the theme, "light" or "dark".
+        mode: "light" or "dark".
     """
     system = exploration.scenario.system
     found = account_of(exploration.scenario, row).communication()
@@ -180,14 +180,14 @@ def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
 
 
 def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
-    """Shows the bandwidths that would hide offload and overlapped communication, against what there is.
+    """Draws the bandwidths that would hide offload and overlapped communication, and the available ones.
 
     Args:
-        exploration: the exploration that it is part of.
+        exploration: the exploration of the execution.
         row: fields and statistics of the execution by name, in the register's base units.
     """
     system = exploration.scenario.system
-    st.html(markup.head("Bandwidth that would hide it", "per GPU; what is available is the peak"))
+    st.html(markup.head("Bandwidth that would hide it", "per GPU; available is the peak"))
     host = system.mem2.bandwidth_gb_per_s * 1e9 if system.mem2.capacity_gib > 0 else 0.0
     rows = [
         (by_name(name), float(row[name]), host)
@@ -221,8 +221,8 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
         alt="Bandwidths that would hide offload and overlapped communication",
         column_config={
             "Bandwidth": st.column_config.TextColumn(width=215),
-            "needed": st.column_config.TextColumn(width=72, help="Bandwidth at which nothing would wait for it."),
-            "available": st.column_config.TextColumn(width=72, help="Peak of the link that it goes over."),
+            "needed": st.column_config.TextColumn(width=72, help="Bandwidth that would hide the transfer."),
+            "available": st.column_config.TextColumn(width=72, help="Peak of the link used."),
             "enough": st.column_config.TextColumn(width=62),
         },
     )  # fmt: skip
@@ -231,16 +231,19 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
 
 @st.fragment
 def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
-    """Shows any figure with its expression, the numbers put in, units and source.
+    """Draws any figure with its expression, numbers, units and source.
 
     Args:
-        exploration: the exploration that it is part of.
+        exploration: the exploration of the execution.
         row: fields and statistics of the execution by name, in the register's base units.
     """
-    st.html(markup.head("How a figure comes about", "expression, numbers, source"))
+    st.html(markup.head("Formula of a figure", "expression, numbers, source"))
     scenario = exploration.scenario
     account, further = account_of(scenario, row), derived_metrics(scenario)
-    columns = [*(metric.column for metric in further.values()), *(by_name(name) for name in figures(scenario, row))]
+    columns = [
+        *(metric.column for metric in further.values()),
+        *(by_name(name) for name in known_figures(scenario, row)),
+    ]
     whole, parts = st.columns(2, gap="medium")
     with whole:
         name = choose("Figure", figure_names(columns), "execution_figure", default="total_time")
@@ -251,7 +254,7 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
         st.caption(literal(column.description))
         told, value = account.formula(name), format_value(column, row[name])
         if isinstance(told, Untold):
-            _untold(name, told, value)
+            _draw_without_formula(name, told, value)
             return
         found = formula(column, told)
         written_out(found, value)
@@ -261,18 +264,18 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
         made_of(found)
 
 
-def figures(scenario: Scenario, row: Mapping[Any, Any]) -> list[str]:
-    """Returns the names of the statistics that the execution has a value of, the most telling first.
+def known_figures(scenario: Scenario, row: Mapping[Any, Any]) -> list[str]:
+    """Returns the names of the statistics that have a value, the most telling first.
 
     Args:
-        scenario: the scenario that it is of.
+        scenario: scenario of the execution.
         row: fields and statistics of the execution by name, in the register's base units.
     """
     return [column.name for column in reversed(statistics_of(scenario.cost_model)) if not pd.isna(row[column.name])]
 
 
 def figure_names(columns: Iterable[Column]) -> dict[str, str]:
-    """Returns what figures are called in the list of a formula panel, by name.
+    """Returns labels of figures in the list of a formula panel, by name.
 
     Args:
         columns: the register's columns of the figures.
@@ -281,13 +284,13 @@ def figure_names(columns: Iterable[Column]) -> dict[str, str]:
 
 
 def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, parts: Place) -> None:
-    """Shows a figure that follows from others: its formula, and in another place what it is made of.
+    """Draws a figure that is derived from others: its formula, and its parts in another place.
 
     Args:
-        metric: the figure, and how it follows from a statistic.
+        metric: the figure, with the statistic from which it is derived.
         row: fields and statistics of the execution by name, in the register's base units.
-        scenario: the scenario that it is of.
-        parts: the place for what it is made of.
+        scenario: scenario of the execution.
+        parts: place for the parts.
     """
     found = derived_formula(metric, row, scenario)
     st.caption(literal(metric.column.description))
@@ -299,18 +302,18 @@ def derived_written(metric: Metric, row: Mapping[Any, Any], scenario: Scenario, 
 
 
 def written_out(found: Formula, value: str) -> None:
-    """Shows a formula, with the numbers put in, and what they make; each once where they are the same.
+    """Draws a formula, its numbers and its value; equal lines once.
 
     Args:
         found: the formula, its numbers and parts.
-        value: what they make, with its unit.
+        value: the value with its unit.
     """
     lines = dict.fromkeys((found.expression, found.numbers, value))
     st.code(f"{found.column.name} = " + "\n= ".join(lines), language=None, wrap_lines=True)
 
 
 def parts_explained(found: Formula, known: Container[str]) -> None:
-    """Shows buttons that lead from a formula on to those of its parts.
+    """Draws buttons that open the formulas of a formula's parts.
 
     Args:
         found: the formula, its numbers and parts.
@@ -324,29 +327,29 @@ def parts_explained(found: Formula, known: Container[str]) -> None:
             st.button(
                 by_name(part).short, key=f"execution_why_{part}", type="tertiary", icon=":material/function:",
                 on_click=state.set_url_value, args=("execution_figure", part),
-                help=f"How {by_name(part).label} comes about",
+                help=f"Formula of {by_name(part).label}",
             )  # fmt: skip
 
 
 def made_of(found: Formula) -> None:
-    """Shows everything in a formula, in the order in which it is read.
+    """Draws every part of a formula, in reading order.
 
     Args:
         found: the formula, its numbers and parts.
     """
-    parts = pd.DataFrame(found.parts, columns=["name", "value", "what it is"])
+    parts = pd.DataFrame(found.parts, columns=["name", "value", "meaning"])
     parts["value"] = parts["value"].replace("", ABSENT)
     st.dataframe(
         parts, hide_index=True, height="content", row_height=28, key="execution_parts",
         alt=f"Everything that {found.column.label} is made of",
         column_config={
             "name": st.column_config.TextColumn(width=200), "value": st.column_config.TextColumn(width=90),
-            "what it is": st.column_config.TextColumn(width=250),
+            "meaning": st.column_config.TextColumn(width=250),
         },
     )  # fmt: skip
 
 
-def _untold(name: str, told: Untold, value: str) -> None:
+def _draw_without_formula(name: str, told: Untold, value: str) -> None:
     if told.summed:
         st.code(f"{name} = {told.summed}\n= {value}", language=None, wrap_lines=True)
     else:

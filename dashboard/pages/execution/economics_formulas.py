@@ -1,4 +1,4 @@
-"""Formulas, with the numbers put in, of the figures that follow from others: shares of the step, utilisation, cost."""
+"""Formulas, with their numbers, of derived figures: shares of the step, utilisation, cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["derived_formula", "derived_metrics"]
 
 _TOKENS: Final = "sample_rate * sequence"
 _USED: Final = "num_procs / sample_rate / sequence * tokens"
-"""GPU-seconds of so many tokens."""
+"""GPU-seconds for a number of tokens."""
 _EXPRESSIONS: Final[Mapping[str, tuple[str, str]]] = {
     "tokens": (_TOKENS, "run"),
     "tokens_per_gpu": (f"{_TOKENS} / num_procs", "run"),
@@ -32,7 +32,7 @@ _EXPRESSIONS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def derived_metrics(scenario: Scenario) -> dict[str, Metric]:
-    """Returns the figures of a scenario's executions that are no statistics of their own, by name."""
+    """Returns the figures of a scenario's executions that are derived from statistics, by name."""
     shares = {column.name for column in SHARES}
     return {name: metric for name, metric in metrics(scenario).items() if name in shares or name in _EXPRESSIONS}
 
@@ -45,13 +45,13 @@ def derived_formula(metric: Metric, row: Mapping[Any, Any], scenario: Scenario) 
     else:
         text, module = _EXPRESSIONS[metric.key]
         source = f"{metric.formula.rstrip('.')}; engine.economics.{module}"
-    facts = _facts(scenario)
+    facts = _formula_symbols(scenario)
     symbols = {name: facts.get(name) or symbol_of_column(name, row) for name in symbols_in(text)}
     return formula(metric.column, Expression(text, symbols, source))
 
 
-def _facts(scenario: Scenario) -> dict[str, Symbol]:
-    """What these formulas use of model, system and units."""
+def _formula_symbols(scenario: Scenario) -> dict[str, Symbol]:
+    """Return the symbols of model, system and units that these formulas use."""
     flops, inputs = token_flops(scenario), RunInputs.of(scenario.system)
     found = {
         "sequence": Symbol(float(scenario.model.seq_size), "tokens of a sequence"),

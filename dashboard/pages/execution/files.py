@@ -1,4 +1,4 @@
-"""An execution as a file: with every field of its cost model, and as another program reads it where it can."""
+"""An execution as a file: with every field of its cost model, and in the format of another program if possible."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["ForReference", "execution_json", "for_reference", "reference_models"
 
 
 class ForReference(NamedTuple):
-    """What another program makes of an execution."""
+    """An execution in the format of another program."""
 
     text: str | None
-    """The file; None where the program has no such execution."""
+    """The file; None if the program has no such execution."""
     sentence: str
-    """Why not, or what the program's own model says of the execution."""
+    """Reason for a missing file, or the result of the program's own model for the execution."""
 
 
 def execution_json(row: Mapping[Any, Any], cost_model: str) -> str:
@@ -43,15 +43,15 @@ def reference_models(scenario: Scenario) -> list[CostModel]:
 def for_reference(scenario: Scenario, row: Mapping[Any, Any], other: CostModel) -> ForReference:
     """Returns an execution as the execution file of the program that another cost model reproduces.
 
-    Refused, with the reason, where the file would be of another execution: where the program cannot express the model
-    or a field, or where its rules do not know such an execution.
+    Refused, with the reason, if the file would describe another execution: if the program cannot express the model or a
+    field, or if its rules reject the execution.
     """
     program = other.reference.split()[0]
     refused = f"No file for {program}:"
     if unsupported := other.unsupported(scenario.model):
         return ForReference(None, f"{refused} {' '.join(unsupported)}")
     if missing := _not_expressed(row, other):
-        return ForReference(None, f"{refused} it does not have {' and '.join(missing)}.")
+        return ForReference(None, f"{refused} it does not support {' and '.join(missing)}.")
     text = execution_json(row, other.name)
     table = pd.DataFrame([json.loads(text)])
     found = engine.evaluate(scenario.model, scenario.system, table, cost_model=other.name).iloc[0]
@@ -64,8 +64,7 @@ def for_reference(scenario: Scenario, row: Mapping[Any, Any], other: CostModel) 
 
 
 def _not_expressed(row: Mapping[Any, Any], other: CostModel) -> list[str]:
-    """Choices of the execution that make it another one to a cost model without these fields, in words: "context
-    parallelism of 4"."""
+    """Return choices that the other cost model has no field for, in words: "context parallelism of 4"."""
     there = {column.name for column in other.columns.fields}
     found = [
         f"{by_name(name).label[0].lower()}{by_name(name).label[1:]}ism of {int(row[name])}"

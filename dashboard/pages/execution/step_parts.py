@@ -1,4 +1,4 @@
-"""The parts of an execution's step that are finer than the waterfall's, and the rates that they rest on."""
+"""The parts of an execution's step, finer than in the waterfall, and the sustained rates that they use."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["parts_of_step"]
 
 
 def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
-    """Draws the step in finer parts than the waterfall, and the rates that they rest on."""
+    """Draws the parts of the step, finer than in the waterfall, and the sustained rates that they use."""
     scenario = exploration.scenario
     cost_model, parts = cost_model_of(scenario), account_of(scenario, row).parts()
     if not parts:
         return
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("What the step is made of", "the slowest stage; every term of the cost model"))
+        st.html(markup.head("Parts of the step", "the slowest stage; every term of the cost model"))
         shown = pd.DataFrame(
             {
                 "Part": [part.name for part in parts],
                 "time": [format_value("total_time", part.seconds) for part in parts],
                 "share": [100.0 * part.seconds / float(row["total_time"]) for part in parts],
-                "What it is": [part.what for part in parts],
+                "Meaning": [part.what for part in parts],
                 "module": [part.source for part in parts],
             }
         )
@@ -43,7 +43,7 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
                 "share": st.column_config.ProgressColumn(
                     format="%.1f %%", min_value=0, max_value=max(1.0, float(shown["share"].max())), width=86
                 ),
-                "What it is": st.column_config.TextColumn(width=318),
+                "Meaning": st.column_config.TextColumn(width=318),
                 "module": st.column_config.TextColumn(
                     help="Module of the cost model that has the formula and its source.", width=86
                 ),
@@ -53,12 +53,12 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
     if not rates:
         return
     with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("What a GPU sustains", f"calibration {scenario.used_calibration.name}"))
+        st.html(markup.head("Sustained rates of a GPU", f"calibration {scenario.used_calibration.name}"))
         table = pd.DataFrame(
             {
                 "Rate": [rate.name for rate in rates],
-                "peak": [_rate(rate.peak, rate.unit) for rate in rates],
-                "sustained": [_rate(rate.sustained, rate.unit) for rate in rates],
+                "peak": [_format_rate(rate.peak, rate.unit) for rate in rates],
+                "sustained": [_format_rate(rate.sustained, rate.unit) for rate in rates],
                 "share": [percent(rate.share, 0) for rate in rates],
                 "label": [rate.provenance for rate in rates],
             }
@@ -66,20 +66,20 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
         about = st.column_config.TextColumn
         st.dataframe(
             table, hide_index=True, height="content", row_height=28, key="execution_rates",
-            alt="Peak and sustained rates of one GPU, and what they rest on",
+            alt="Peak and sustained rates of one GPU, and their basis",
             column_config={
-                "peak": about(help="What the datasheet says."),
-                "sustained": about(help="What long operations reach by the calibration."),
+                "peak": about(help="From the datasheet."),
+                "sustained": about(help="Rate of long operations by the calibration."),
                 "share": about(help="Sustained rate over peak."),
-                "label": about(help="What the sustained rate rests on: fitted to measured runs, measured by a "
+                "label": about(help="Basis of the sustained rate: fitted to measured runs, measured by a "
                                     "benchmark, or stated without either."),
             },
         )  # fmt: skip
         st.caption("Rates of long operations; short ones reach less. The Library page has the source of each.")
 
 
-def _rate(value: float, unit: str) -> str:
-    """A rate with its unit: "676 TFLOP/s", "2.75 TB/s"."""
+def _format_rate(value: float, unit: str) -> str:
+    """Return a rate with its unit: "676 TFLOP/s", "2.75 TB/s"."""
     if unit == "FLOP/s":
         return f"{format_value('useful_flops', value)}/s"
     return format_value("offload_mem_bw_req", value) if unit == "bytes/s" else f"{plain(value)} {unit}"

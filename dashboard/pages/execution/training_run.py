@@ -1,4 +1,4 @@
-"""The Execution page's panel on a whole training run: time with failures, money, energy, and what they rest on."""
+"""The Execution page's panel on a whole training run: time with failures, money, energy, and their basis."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NUMBER: Final = re.compile(r"\d{1,20}(\.\d{0,20})?(e[+-]?\d{1,3})?")
 _COLUMNS: Final = 4
 _BILLION: Final = 1e9
 _WIDTHS: Final = (204, 82, 376, 260)
-"""Widths of the columns of the tables of formulas; an open menu shows all but the last without scrolling [px]."""
+"""Widths of the columns of the tables of formulas [px]; an open menu shows all but the last without scrolling."""
 _PARTS: Final = {
     "compute": "Productive time",
     "writing": "Writing checkpoints",
@@ -37,7 +37,7 @@ _PARTS: Final = {
 
 @st.fragment
 def panel(row: Mapping[str, Any]) -> None:
-    """Draws the inputs, what follows from them, and by which formulas."""
+    """Draws the inputs, the results, and their formulas."""
     scenario = state.current_scenario()
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("What a training run takes", "failures, checkpoints, price and power as below"))
@@ -47,7 +47,7 @@ def panel(row: Mapping[str, Any]) -> None:
         st.caption("This execution does not train.")
         return
     strip = st.container()
-    given = _inputs(scenario.system)
+    given = _draw_inputs(scenario.system)
     try:
         run = economics.training_run(
             RunInputs.of(scenario.system, **given),
@@ -59,14 +59,14 @@ def panel(row: Mapping[str, Any]) -> None:
         strip.warning(literal(_in_words(str(problem))), icon=":material/block:")
         return
     with strip:
-        st.html(markup.figure_strip(tiles(scenario, row, run)))
+        st.html(markup.figure_strip(training_tiles(scenario, row, run)))
         shares = [(words, percent(getattr(run.parts, name) / run.wall_s, 2)) for name, words in _PARTS.items()]
         st.html(markup.facts(shares))
     with place.popover("Formulas", type="tertiary", icon=":material/function:", help="Every figure, and its source."):
-        _formulas(scenario, row, run)
+        _draw_formulas(scenario, row, run)
 
 
-def tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> list[markup.Tile]:
+def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> list[markup.Tile]:
     """Returns the headline figures of a training run."""
     flops, rate = token_flops(scenario), float(row["sample_rate"])
     peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
@@ -74,23 +74,23 @@ def tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> list[
         flops.hardware(row["activation_recompute"]), run.tokens_per_s, float(run.num_procs), peak
     )
     causal = percent(utilisation(scenario, rate, convention="causal"))
-    cost, each = _money(run.usd), _money(run.usd_per_billion)
+    cost, each = _format_usd_range(run.usd), _format_usd_range(run.usd_per_billion)
     energy = run.energy_kwh
     return [
         markup.Tile("Wall-clock time", days(run.wall_s), f"{days(run.compute_s)} without failures",
                     formula=OUTPUTS["wall_s"].formula),
-        markup.Tile("GPU-hours", _large(run.proc_hours), f"{count(run.tokens_per_s)} tokens/s",
+        markup.Tile("GPU-hours", _format_large(run.proc_hours), f"{count(run.tokens_per_s)} tokens/s",
                     formula=OUTPUTS["proc_hours"].formula),
         markup.Tile("Cost", cost, f"{each} per bn tokens" if run.usd else "no price recorded",
                     formula=OUTPUTS["usd"].formula),
-        markup.Tile("Energy", ABSENT if energy is None else f"{_large(energy / 1e3)} MWh",
+        markup.Tile("Energy", ABSENT if energy is None else f"{_format_large(energy / 1e3)} MWh",
                     "no power recorded" if run.kwh_per_billion is None
                     else f"{plain(float(f'{run.kwh_per_billion:.3g}'))} kWh per bn tokens",
                     formula=OUTPUTS["energy_kwh"].formula),
-        markup.Tile("Goodput", percent(run.goodput), f"{_large(run.failures)} failures expected",
+        markup.Tile("Goodput", percent(run.goodput), f"{_format_large(run.failures)} failures expected",
                     formula=OUTPUTS["goodput"].formula),
-        markup.Tile("Checkpoint every", _span(run.interval_s),
-                    f"{_span(run.checkpoint_s)}, {gibibytes(run.checkpoint_bytes)} per GPU",
+        markup.Tile("Checkpoint every", _format_duration(run.interval_s),
+                    f"{_format_duration(run.checkpoint_s)}, {gibibytes(run.checkpoint_bytes)} per GPU",
                     formula=f"{OUTPUTS['daly_s'].formula} ({OUTPUTS['daly_s'].source})"),
         markup.Tile("HFU", percent(done), f"MFU causal {causal}",
                     formula=f"{HFU_FORMULA}; {CONVENTIONS['full']}. MFU = {MFU_FORMULA}; causal: "
@@ -98,15 +98,15 @@ def tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> list[
     ]  # fmt: skip
 
 
-def _inputs(system: System) -> dict[str, float]:
-    """The number fields; returns what differs from the defaults."""
+def _draw_inputs(system: System) -> dict[str, float]:
+    """Draw the number fields; return the values that differ from the defaults."""
     defaults = asdict(RunInputs.of(system))
     given: dict[str, float] = {}
     names = list(INPUTS)
     for start in range(0, len(names), _COLUMNS):
         for place, name in zip(st.columns(_COLUMNS, gap="small"), names[start : start + _COLUMNS], strict=False):
             with place:
-                value = _field(INPUTS[name], defaults[name], system)
+                value = _draw_field(INPUTS[name], defaults[name], system)
             if value is not None:
                 given[name] = value
     # One price is enough where the system has none.
@@ -116,14 +116,14 @@ def _inputs(system: System) -> dict[str, float]:
     return given
 
 
-def _field(one: Input, default: float | None, system: System) -> float | None:
-    """One number field, bound to the link; None where nothing but the default is wanted."""
+def _draw_field(one: Input, default: float | None, system: System) -> float | None:
+    """Draw one number field, bound to the link; return its value, or None for the default."""
     link = f"execution_run_{one.name}"
-    scale, unit = _shown(one)
+    scale, unit = _screen_unit(one)
     text = state.url_value(link, "", _NUMBER)
     value = float(text) if text else None
     if value is not None and not one.accepts(value):
-        st.caption(f":orange[The link's {literal(one.label)} is out of range; the default stands.]")
+        st.caption(f":orange[The link's {literal(one.label)} is out of range; using the default.]")
         value = None
     shown = None if value is None and default is None else ((default if value is None else value) or 0.0) / scale
     key = key_for(f"_{link}", shown, clearable=True)
@@ -134,26 +134,33 @@ def _field(one: Input, default: float | None, system: System) -> float | None:
         state.set_url_value(link, None if new is None or new == default or not one.accepts(new) else f"{new:.12g}")
 
     st.number_input(
-        f"{_on_page(one.label)}{unit and f' [{unit}]'}", one.low / scale, one.high / scale, None, key=key,
-        on_change=changed, format="%.6g", placeholder="the optimum" if one.name == "interval_s" else "not recorded",
-        help=literal(f"{_on_page(one.description)} Default: {_source(one, system)}."), step=_step(default, scale),
-    )  # fmt: skip
+        f"{_on_page(one.label)}{unit and f' [{unit}]'}",
+        one.low / scale,
+        one.high / scale,
+        None,
+        key=key,
+        on_change=changed,
+        format="%.6g",
+        placeholder="the optimum" if one.name == "interval_s" else "not recorded",
+        help=literal(f"{_on_page(one.description)} Default: {_input_source(one, system)}."),
+        step=_field_step(default, scale),
+    )
     return value
 
 
-def _shown(one: Input) -> tuple[float, str]:
-    """(size of the unit on screen, its name)."""
+def _screen_unit(one: Input) -> tuple[float, str]:
+    """Return (size of the unit on screen, its name)."""
     if one.name == "tokens":
         return _BILLION, "bn"
     return 1.0, _on_page(one.unit)
 
 
-def _step(default: float | None, scale: float) -> float:
-    """A round number near a tenth of the default."""
+def _field_step(default: float | None, scale: float) -> float:
+    """Return a round number near a tenth of the default."""
     return float(f"{default / scale / 10:.1g}") if default else 1.0
 
 
-def _source(one: Input, system: System) -> str:
+def _input_source(one: Input, system: System) -> str:
     facts = system.accelerator
     if one.name in ("usd_low", "usd_high") and facts is not None and facts.usd_source:
         return facts.usd_source
@@ -161,41 +168,52 @@ def _source(one: Input, system: System) -> str:
 
 
 def _in_words(problem: str) -> str:
-    """A message of the engine with the names that the page has for the inputs."""
+    """Return a message of the engine with the page's labels of the inputs."""
     for one in INPUTS.values():
         problem = re.sub(rf"\b{one.name}\b", one.label, problem)
     return _on_page(problem)
 
 
 def _on_page(text: str) -> str:
-    """A text of the engine, which calls processors what they are called here."""
+    """Return a text of the engine with "GPU" for "processor"."""
     return text.replace("Processor", "GPU").replace("processor", "GPU")
 
 
-def _widths(table: pd.DataFrame) -> dict[str, Any]:
+def _column_widths(table: pd.DataFrame) -> dict[str, Any]:
     return {name: st.column_config.Column(width=width) for name, width in zip(table.columns, _WIDTHS, strict=False)}
 
 
-def _formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> None:
+def _draw_formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> None:
     st.caption("δ is writing a checkpoint, M the time between failures of the run, R a restart, τ the interval taken. "
                "Money and energy are those of the wall-clock time.")  # fmt: skip
     table = pd.DataFrame(
-        [(_on_page(one.label), _value(one.name, one.unit, run), _on_page(one.formula), one.source)
+        [(_on_page(one.label), _format_output(one.name, one.unit, run), _on_page(one.formula), one.source)
          for one in OUTPUTS.values()],
         columns=["Figure", "value", "formula", "source"],
     )  # fmt: skip
     st.dataframe(table, hide_index=True, height="content", key="execution_run_formulas",
-                 column_config=_widths(table),
+                 column_config=_column_widths(table),
                  alt="Every figure of the training run with its formula")  # fmt: skip
     sources = pd.DataFrame(
-        [(_on_page(one.label), "the optimum" if value is None and one.name == "interval_s" else ABSENT if value is None
-          else _on_page(f"{plain(value)} {one.unit}".strip()),
-          _source(one, scenario.system) if not state.url_value(f"execution_run_{one.name}", "", _NUMBER) else "given")
-         for one in INPUTS.values() for value in [getattr(run.inputs, one.name)]],
+        [
+            (
+                _on_page(one.label),
+                "the optimum"
+                if value is None and one.name == "interval_s"
+                else ABSENT
+                if value is None
+                else _on_page(f"{plain(value)} {one.unit}".strip()),
+                _input_source(one, scenario.system)
+                if not state.url_value(f"execution_run_{one.name}", "", _NUMBER)
+                else "given",
+            )
+            for one in INPUTS.values()
+            for value in [getattr(run.inputs, one.name)]
+        ],
         columns=["Assumption", "value", "from"],
-    )  # fmt: skip
+    )
     st.dataframe(sources, hide_index=True, height="content", key="execution_run_sources",
-                 column_config=_widths(sources),
+                 column_config=_column_widths(sources),
                  alt="Every assumption of the training run with its source")  # fmt: skip
     rate = float(row["sample_rate"])
     st.caption(literal(
@@ -205,36 +223,36 @@ def _formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> N
     ))  # fmt: skip
 
 
-def _value(name: str, unit: str, run: TrainingRun) -> str:
-    """A figure as the table of formulas shows it."""
+def _format_output(name: str, unit: str, run: TrainingRun) -> str:
+    """Return a figure as the table of formulas shows it."""
     if name == "usd":
-        return _money(run.usd)
+        return _format_usd_range(run.usd)
     value = getattr(run, name)
     if value is None:
         return ABSENT
     if unit == "s":
-        return days(value) if value >= 86_400 else _span(value)
+        return days(value) if value >= 86_400 else _format_duration(value)
     if unit == "bytes":
         return gibibytes(value)
     if unit == "fraction":
         return percent(value)
-    return with_unit(_large(value), unit)
+    return with_unit(_format_large(value), unit)
 
 
-def _span(seconds: float) -> str:
-    """A time that may be a fraction of a second or hours."""
+def _format_duration(seconds: float) -> str:
+    """Return a time from fractions of a second to hours, with its unit."""
     if seconds < 120:
         return format_value("total_time", seconds)
     return with_unit(plain(seconds / 3600), "h") if seconds >= 7200 else with_unit(plain(seconds / 60), "min")
 
 
-def _large(value: float) -> str:
-    """Three digits: "30.9 M", "873,000", "17.2"."""
+def _format_large(value: float) -> str:
+    """Return a number with three digits: "30.9 M", "873,000", "17.2"."""
     return count(value) if value >= 1e6 else plain(float(f"{value:.3g}"))
 
 
-def _money(usd: tuple[float, float] | None) -> str:
-    """A range of dollars: "$0.960–2.62 M"."""
+def _format_usd_range(usd: tuple[float, float] | None) -> str:
+    """Return a range of dollars: "$0.960–2.62 M"."""
     if usd is None:
         return ABSENT
     low, high = usd

@@ -57,14 +57,14 @@ _OTHERS: Final = {
     "kept": "the best without recompute",
 }
 _UNTOLD: Final = 0.1
-"""Share of a difference that its account may leave out."""
+"""Share of a difference that its explanation may leave out."""
 _SELF: Final = "B is this one"
 _OTHER: Final = re.compile(r"|best|cell|plain|kept|\d{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     exploration: Exploration
     mode: str
@@ -86,22 +86,22 @@ def render(view: View) -> None:
         nothing_runs(exploration, "execution")
         return
     row = chosen.row
-    other = _head(exploration, chosen, view.other)
+    other = _draw_head(exploration, chosen, view.other)
     refusal(exploration, chosen)
     st.html(markup.chips(choices(row, exploration.scenario.system)))
     if not chosen.has_figures:
-        st.caption("An execution that is rejected for another reason than memory has no figures.")
+        st.caption("An execution rejected for a reason other than memory has no figures.")
         return
-    tiles = accuracy.marked(_tiles(exploration, row, other), exploration.scenario, row)
+    tiles = accuracy.marked(_headline_tiles(exploration, row, other), exploration.scenario, row)
     st.html(markup.figure_strip(tiles, accuracy.basis(exploration.scenario, row)))
     recommended.band(exploration, "execution")
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the time goes", "per step" + ("; B is the thin bar" if other else "")))
         show(waterfall(row, mode, other=other), "execution_time")
-        st.markdown(_insight(row, other) + _tied(exploration.scenario, row, other))
+        st.markdown(_main_finding(row, other) + _describe_tie(exploration.scenario, row, other))
         if other:
-            _differences(row, other, exploration.scenario.system)
+            _draw_differences(row, other, exploration.scenario.system)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the memory goes", "per GPU, peak"))
         bars = [("A", row), ("B", other)] if other else [("", row)]
@@ -122,33 +122,33 @@ def render(view: View) -> None:
         training_run.panel(row)
 
 
-def _head(exploration: Exploration, chosen: Subject, which: str) -> dict[str, Any] | None:
-    """Title, comparison and export; returns the execution to compare with."""
+def _draw_head(exploration: Exploration, chosen: Subject, which: str) -> dict[str, Any] | None:
+    """Draw title, comparison and export; return the execution to compare with."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.html(markup.head(execution_name(chosen.row), _rank(exploration, chosen)))
+        st.html(markup.head(execution_name(chosen.row), _describe_rank(exploration, chosen)))
         if chosen.runs:
             others = accuracy.ties(exploration, chosen.row) if chosen.why == "best of all" else None
             uncertainty.popover(exploration.scenario, chosen.row, "execution_accuracy", others=others)
-        other = _other(exploration, chosen, which)
-        _json(exploration, chosen)
+        other = _choose_other(exploration, chosen, which)
+        _draw_json(exploration, chosen)
     return other
 
 
-def _rank(exploration: Exploration, chosen: Subject) -> str:
+def _describe_rank(exploration: Exploration, chosen: Subject) -> str:
     place = f"execution {chosen.id:,}, {chosen.why}"
     if not chosen.runs:
         return place
-    faster = _faster(exploration, exploration.key, float(chosen.row["sample_rate"]))
+    faster = _count_faster(exploration, exploration.key, float(chosen.row["sample_rate"]))
     return f"{place} · rank {faster + 1:,} of {count(exploration.feasible)}"
 
 
 @remembered(256)
-def _faster(_exploration: Exploration, key: str, rate: float) -> int:
+def _count_faster(_exploration: Exploration, key: str, rate: float) -> int:
     return _exploration.rows.count([Condition("sample_rate", ">", rate)])
 
 
-def _other(exploration: Exploration, chosen: Subject, value: str) -> dict[str, Any] | None:
-    """Draws the choice of an execution to compare with; returns it, or None without. value: what the link says."""
+def _choose_other(exploration: Exploration, chosen: Subject, value: str) -> dict[str, Any] | None:
+    """Draw the choice of an execution to compare with; return it, or None. value: the choice in the link."""
     name = "execution_b"
     options = dict(_OTHERS) | ({value: f"execution {int(value):,}"} if value.isdecimal() else {})
     key = key_for(f"_{name}", value)
@@ -163,25 +163,25 @@ def _other(exploration: Exploration, chosen: Subject, value: str) -> dict[str, A
     )  # fmt: skip
     with st.popover("Keep as B", icon=":material/compare_arrows:", key=menu_key("execution_keep")):
         st.caption("Keep this execution as B, then select another one on any page to compare the two.")
-        st.button("Keep this one", key="execution_keep_this", on_click=_keep, args=(chosen.id,))
+        st.button("Keep this one", key="execution_keep_this", on_click=_keep_as_b, args=(chosen.id,))
         label, last = "or compare with execution id", exploration.total - 1
         wanted = whole_field(label, 0, last, None, "execution_keep_id", placeholder="id")
-        st.button("Compare", key="execution_keep_other", disabled=wanted is None, on_click=_keep,
+        st.button("Compare", key="execution_keep_other", disabled=wanted is None, on_click=_keep_as_b,
                   args=(None if wanted is None else whole(wanted),))  # fmt: skip
-    found, why_not = _wanted(exploration, chosen, value)
+    found, why_not = _find_other(exploration, chosen, value)
     if why_not:
         st.caption(why_not)
     return found
 
 
-def _keep(execution: int | None) -> None:
-    """Makes an execution B."""
+def _keep_as_b(execution: int | None) -> None:
+    """Make an execution B."""
     state.set_url_value("execution_b", None if execution is None else str(execution))
     shut("execution_keep")  # it would cover the comparison
 
 
-def _wanted(exploration: Exploration, chosen: Subject, which: str) -> tuple[dict[str, Any] | None, str]:
-    """The execution behind a choice, or why there is none to compare with, in a few words."""
+def _find_other(exploration: Exploration, chosen: Subject, which: str) -> tuple[dict[str, Any] | None, str]:
+    """Return the execution behind a choice, or (None, the reason in a few words)."""
     where: list[Condition] = []
     if not which:
         return None, ""
@@ -200,24 +200,24 @@ def _wanted(exploration: Exploration, chosen: Subject, which: str) -> tuple[dict
         where = [Condition(f"{name}_offload", "=", False) for name in ("weight", "activations", "optimizer")]
     elif which == "kept":
         where = [Condition("activation_recompute", "=", "none")]
-    best = _best(exploration, exploration.key, tuple(tuple(condition) for condition in where))
+    best = _best_id(exploration, exploration.key, tuple(tuple(condition) for condition in where))
     if best is None:
-        return None, "no such one runs"
+        return None, "no such execution runs"
     found = evaluated(exploration, exploration.key, best)
     ours = chosen.runs and all(chosen.row[condition.column] == condition.value for condition in where)
-    if ours and found["sample_rate"] == chosen.row["sample_rate"]:  # of several that tie, it may be another
+    if ours and found["sample_rate"] == chosen.row["sample_rate"]:  # one of several that tie
         return None, _SELF
     return found, ""
 
 
 @remembered(256)
-def _best(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int | None:
+def _best_id(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int | None:
     found = _exploration.rows.top(1, where=list(where), names=["id"])["id"].to_pylist()
     return int(found[0]) if found else None
 
 
-def _json(exploration: Exploration, chosen: Subject) -> None:
-    """The execution as a file that the command line reads, and as one that Calculon reads."""
+def _draw_json(exploration: Exploration, chosen: Subject) -> None:
+    """Draw the execution as a file for the command line, and as one for Calculon."""
     scenario = exploration.scenario
     text = execution_json(chosen.row, scenario.cost_model)
     with st.popover("JSON", icon=":material/data_object:", key="execution_json"):
@@ -231,7 +231,7 @@ def _json(exploration: Exploration, chosen: Subject) -> None:
             if found.text is not None:
                 program, fewer = other.reference.split()[0], len(own.columns.fields) - len(other.columns.fields)
                 if fewer > 0:
-                    st.caption(f"{program} has no place for the last {fewer} fields; its file goes without them.")
+                    st.caption(f"{program} does not have the last {fewer} fields; its file leaves them out.")
                 files[f"_{program.lower()}"] = (f"Download for {program}", found.text)
         st.code(text, language="json", height=330)
         with st.container(horizontal=True, gap="small"):
@@ -242,17 +242,17 @@ def _json(exploration: Exploration, chosen: Subject) -> None:
                 )  # fmt: skip
 
 
-def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] | None) -> list[markup.Tile]:
-    """The headline figures; their second line is B, or a context where there is none."""
+def _headline_tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] | None) -> list[markup.Tile]:
+    """Return the headline figures; their second line is the value of B, or a context without B."""
     scenario, capacity = exploration.scenario, capacities(exploration)[0]
 
     def compared(label: str, name: str, context: str) -> markup.Tile:
-        """Returns a figure of which the register knows what is better."""
-        text, tone = (context, "") if other is None else _against(name, row, other)
+        """Return a tile of a figure whose better direction is in the register."""
+        text, tone = (context, "") if other is None else _compare_figure(name, row, other)
         return markup.Tile(label, format_value(name, row[name]), text, tone, by_name(name).description)
 
     def beside(label: str, value: Callable[[dict[str, Any]], str], context: str, tone: str = "") -> markup.Tile:
-        """Returns a figure beside that of B."""
+        """Return a tile of a figure next to B's value."""
         return markup.Tile(label, value(row), context if other is None else f"B {value(other)}", "" if other else tone)
 
     def used(execution: dict[str, Any]) -> str:
@@ -278,8 +278,8 @@ def _tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] 
     ]  # fmt: skip
 
 
-def _against(name: str, row: dict[str, Any], other: dict[str, Any]) -> tuple[str, str]:
-    """Context line and tone of a figure of A beside that of B: "▼ 24.5 % more than B", "worse"."""
+def _compare_figure(name: str, row: dict[str, Any], other: dict[str, Any]) -> tuple[str, str]:
+    """Return context line and tone of a figure of A against B: "▼ 24.5 % more than B", "worse"."""
     change = relative(row[name], other[name])
     if change in ("–", "±0"):
         return f"B {format_value(name, other[name])}", ""
@@ -290,8 +290,8 @@ def _against(name: str, row: dict[str, Any], other: dict[str, Any]) -> tuple[str
     return text, "worse" if worse else "better"
 
 
-def _insight(row: dict[str, Any], other: dict[str, Any] | None) -> str:
-    """The finding: the largest loss, or why one of two executions is faster, term by term."""
+def _main_finding(row: dict[str, Any], other: dict[str, Any] | None) -> str:
+    """Return the finding: the largest loss, or why one of two executions is faster, term by term."""
     names = {kind.key: in_sentence(kind.name) for kind in TIME_KINDS}
     mine = time_pieces(row)
     if other is None:
@@ -307,7 +307,7 @@ def _insight(row: dict[str, Any], other: dict[str, Any] | None) -> str:
         return "A and B take the same time."
     every = sorted(((mine[key] - theirs[key], key) for key in mine), key=lambda pair: -abs(pair[0]))
     terms, left = [], change
-    for size, key in every:  # as many as the account needs to add up, nearly
+    for size, key in every:  # until the terms nearly add up to the difference
         if abs(left) <= _UNTOLD * abs(change) or size == 0:
             break
         terms.append((size, key))
@@ -324,15 +324,15 @@ def _insight(row: dict[str, Any], other: dict[str, Any] | None) -> str:
     return f"**A takes {share} {word} than B**, {format_value('total_time', abs(change))} per step: it {account}."
 
 
-def _tied(scenario: Scenario, row: dict[str, Any], other: dict[str, Any] | None) -> str:
-    """A sentence where the difference of two executions is smaller than the error of either."""
+def _describe_tie(scenario: Scenario, row: dict[str, Any], other: dict[str, Any] | None) -> str:
+    """Return a sentence if the difference of two executions is smaller than the error of either."""
     if other is None or not accuracy.is_tied(scenario, row, other):
         return ""
     return " That is within the error of predictions: **tied**."
 
 
-def _differences(row: dict[str, Any], other: dict[str, Any], system: System) -> None:
-    """The choices in which the two differ."""
+def _draw_differences(row: dict[str, Any], other: dict[str, Any], system: System) -> None:
+    """Draw the choices in which the two differ."""
     found = pd.DataFrame(differences(row, other, system), columns=["Choice", "A", "B"])
     st.dataframe(found, hide_index=True, height=min(38 + 28 * 12, 38 + 28 * max(1, len(found))), row_height=28,
                  key="execution_differences", alt=f"{len(found)} choices in which A and B differ")  # fmt: skip

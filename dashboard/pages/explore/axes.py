@@ -33,20 +33,20 @@ __all__ = [
 ]  # fmt: skip
 
 MOST_FACETS: Final = 6
-"""Small multiples that are shown; of a field with more values those with the best executions."""
+"""Most small multiples shown; for a field with more values, those with the best executions."""
 _FIELDS: Final = (*data.OF_THE_MAP, *data.CHOICES)
 _X: Final = ("map_x", "pipeline_par")
 _Y: Final = ("map_y", "tensor_par")
 _FACET: Final = "map_facet"
 _DATATYPE: Final = "datatype"
-"""The third field that no exploration has more than one value of: each of its maps is an exploration of its own."""
+"""A third field with one exploration per value."""
 _AT: Final = "map_at"
-"""Parameter of the link that holds the selected cell of a map which is not tensor by pipeline parallel."""
+"""Link parameter of the selected cell of a map with other axes than tensor by pipeline parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What the map shows: names of fields."""
+    """Names of the fields along the axes of the map and of its small multiples."""
 
     x: str
     y: str
@@ -54,61 +54,61 @@ class Axes:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that tell cells of the map apart."""
+        """Fields that identify a cell of the map."""
         return (self.y, self.x) if self.facet is None else (self.y, self.x, self.facet)
 
     @property
     def columns(self) -> tuple[Column, Column, Column | None]:
-        """The fields as the register knows them: across, down, panels."""
+        """The register's columns of the fields: across, down, panels."""
         return FILTERABLE[self.x], FILTERABLE[self.y], None if self.facet is None else FILTERABLE[self.facet]
 
     @property
     def degrees(self) -> bool:
-        """Whether the map is of tensor and pipeline parallel degree, for which obstacles are known."""
+        """True for a map of tensor and pipeline parallel degree, for which obstacles are known."""
         return {self.x, self.y} == {"tensor_par", "pipeline_par"}
 
     @property
     def of_cells(self) -> bool:
-        """Whether a cell of the map is a cell of the space."""
+        """True if a cell of the map is a cell of the space."""
         return self.degrees and self.facet is None
 
     @property
     def usual(self) -> bool:
-        """Whether these are the axes that nobody asked for."""
+        """True for the default axes."""
         return self.of_cells and self.x == _X[1]
 
     @property
     def of_datatypes(self) -> bool:
-        """Whether there is a map per datatype of the system."""
+        """True for a map per datatype of the system."""
         return self.facet == _DATATYPE
 
 
 def axes_in_link(exploration: Exploration) -> Axes:
-    """Returns the axes that the link names, tensor by pipeline parallel otherwise."""
-    offered = _offered(exploration, exploration.key)
+    """Returns the axes in the link, by default tensor by pipeline parallel."""
+    offered = _offered_fields(exploration, exploration.key)
     x = state.url_value(*_X, {*offered, _X[1]})
     first = _Y[1] if x != _Y[1] else _X[1]
     y = state.url_value(_Y[0], first, {*offered, first} - {x})
     facet = state.url_value(_FACET, "none", {*_facets_offered(exploration), "none"} - {x, y})
-    none = facet == "none" or (facet != _DATATYPE and not exploration.feasible)  # without executions it has no values
+    none = facet == "none" or (facet != _DATATYPE and not exploration.feasible)  # no values without executions
     return Axes(x, y, None if none else facet)
 
 
 @remembered(64)
-def _offered(_exploration: Exploration, key: str) -> list[str]:
-    """The fields that take more than one value in the space."""
+def _offered_fields(_exploration: Exploration, key: str) -> list[str]:
+    """Return the fields that take more than one value in the space."""
     return [name for name in _FIELDS if len(data.options_of(_exploration, name)) > 1]
 
 
 def _facets_offered(exploration: Exploration) -> list[str]:
     several = len(datatypes_of(exploration.scenario)) > 1
-    return [*([_DATATYPE] if several else []), *_offered(exploration, exploration.key)]
+    return [*([_DATATYPE] if several else []), *_offered_fields(exploration, exploration.key)]
 
 
 def in_other_datatypes(exploration: Exploration) -> list[Exploration]:
-    """Returns what a map per datatype needs besides the exploration: its scenario in the other datatypes of the system.
+    """Returns the same scenario in the other datatypes of the system, for a map per datatype.
 
-    Shows the progress of the first that is not there yet, and stops the page without; empty where nobody asked.
+    Shows the progress of the first that is not yet explored, and stops the page until then; empty for other maps.
     """
     if not axes_in_link(exploration).of_datatypes:
         return []
@@ -119,7 +119,7 @@ def in_other_datatypes(exploration: Exploration) -> list[Exploration]:
 
 def pick(exploration: Exploration, axes: Axes) -> None:
     """Draws the choosers of the axes."""
-    offered = _offered(exploration, exploration.key)
+    offered = _offered_fields(exploration, exploration.key)
 
     def put(x: str, y: str, facet: str | None) -> None:
         usual = _Y[1] if x != _Y[1] else _X[1]
@@ -131,7 +131,7 @@ def pick(exploration: Exploration, axes: Axes) -> None:
 
     def changed() -> None:
         x, y, facet = (given(keys[name]) for name in (_X[0], _Y[0], _FACET))
-        if x == y:  # the field of one axis was chosen for the other: they change places
+        if x == y:  # swap the axes
             x, y = (axes.y, axes.x)
         put(x, y, None if facet in ("none", x, y) else facet)
 
@@ -156,10 +156,10 @@ def without_facet() -> None:
 
 
 @remembered(128)
-def _grouped(
+def _best_per_group(
     _exploration: Exploration, key: str, fields: tuple[str, ...], statistic: str, where: data.Where
 ) -> pd.DataFrame:
-    """Number of executions, best value and its id per combination of fields."""
+    """Return the number of executions, the best value and its id per combination of fields."""
     found = _exploration.rows.best_by(fields, statistic, where=where)
     return pd.DataFrame({name: found[name].to_pylist() for name in found.column_names})
 
@@ -167,7 +167,7 @@ def _grouped(
 def cells_for(
     exploration: Exploration, axes: Axes, metric: Metric, where: data.Where, others: Sequence[Exploration] = ()
 ) -> tuple[pd.DataFrame, tuple[int, int]]:
-    """Returns the cells of the map as `charts.best_map` reads them, and (values of the third field shown, all it has).
+    """Returns the cells of the map for `charts.best_map`, and (values of the third field shown, all its values).
 
     others: see `in_other_datatypes`.
     """
@@ -175,35 +175,35 @@ def cells_for(
         parts = []
         for one in (exploration, *others):
             known = metrics(one.scenario) | unstored_metrics(one.scenario)
-            own = known[metric.key]  # a utilisation is one of the datatype's own peak
+            own = known[metric.key]  # utilisation is relative to the datatype's own peak
             part, _ = cells_for(one, replace(axes, facet=None), own, where)
             parts.append(part.assign(**{_DATATYPE: one.scenario.datatype}))
         cells = pd.concat(parts, ignore_index=True)
-        return _named(cells, axes, network_names(exploration.scenario.system)), (len(parts), len(parts))
-    found = _grouped(exploration, exploration.key, axes.fields, metric.ranked_by, where)
+        return _name_cells(cells, axes, network_names(exploration.scenario.system)), (len(parts), len(parts))
+    found = _best_per_group(exploration, exploration.key, axes.fields, metric.ranked_by, where)
     cells = found.assign(value=data.values_of(exploration, metric, found))
-    shown, had = _facets(cells, axes, metric)
+    shown, had = _best_facets(cells, axes, metric)
     if axes.facet is not None:
         cells = cells[cells[axes.facet].isin(shown)].reset_index(drop=True)
     cells["label"], cells["why"] = "", ""
     if axes.degrees:
-        cells = pd.concat([cells, *_without(exploration, cells, axes, shown)], ignore_index=True)
-    return _named(cells, axes, network_names(exploration.scenario.system)), (len(shown), had)
+        cells = pd.concat([cells, *_empty_cells(exploration, cells, axes, shown)], ignore_index=True)
+    return _name_cells(cells, axes, network_names(exploration.scenario.system)), (len(shown), had)
 
 
-def _named(cells: pd.DataFrame, axes: Axes, networks: tuple[str, ...]) -> pd.DataFrame:
-    """Adds to cells where on the map they are and what they are called. networks: of the system."""
+def _name_cells(cells: pd.DataFrame, axes: Axes, networks: tuple[str, ...]) -> pd.DataFrame:
+    """Add to cells their place on the map and their name. networks: names of the system's networks."""
     cells["x"], cells["y"] = cells[axes.x], cells[axes.y]
     cells["facet"] = cells[axes.facet] if axes.facet is not None else ""
     members = cells[list(axes.fields)].astype(object).values.tolist()
-    parts = [_members(axes, row) for row in members]
-    cells["at"], cells["name"] = [text(row) for row in parts], [_title(row, networks) for row in parts]
+    parts = [_cell_filters(axes, row) for row in members]
+    cells["at"], cells["name"] = [text(row) for row in parts], [_cell_title(row, networks) for row in parts]
     cells["tally"] = [counted(number, "execution") if number else "" for number in cells["rows"]]
     return cells
 
 
-def _facets(cells: pd.DataFrame, axes: Axes, metric: Metric) -> tuple[list[Any], int]:
-    """(the values of the third field with the best executions, how many it has)."""
+def _best_facets(cells: pd.DataFrame, axes: Axes, metric: Metric) -> tuple[list[Any], int]:
+    """Return (values of the third field with the best executions, number of its values)."""
     if axes.facet is None:
         return [], 0
     lower = metric.column.better == "lower"
@@ -212,11 +212,9 @@ def _facets(cells: pd.DataFrame, axes: Axes, metric: Metric) -> tuple[list[Any],
     return best.index[:MOST_FACETS].tolist(), len(best)
 
 
-def _without(
-    exploration: Exploration, cells: pd.DataFrame, axes: Axes, shown: Sequence[Any]
-) -> list[pd.DataFrame]:
-    """The cells of the space that have no execution here, with what is known of them, once per panel."""
-    known = data.cells_of(exploration, metrics(exploration.scenario)[QUICK[0]])  # whatever the metric
+def _empty_cells(exploration: Exploration, cells: pd.DataFrame, axes: Axes, shown: Sequence[Any]) -> list[pd.DataFrame]:
+    """Return the cells of the space that have no matching execution, with the known reasons, once per panel."""
+    known = data.cells_of(exploration, metrics(exploration.scenario)[QUICK[0]])  # any metric will do
     pairs = ["tensor_par", "pipeline_par"]
     parts = []
     for panel in shown or [None]:
@@ -238,12 +236,12 @@ def _without(
     return parts
 
 
-def _members(axes: Axes, values: Sequence[Any]) -> list[Filter]:
+def _cell_filters(axes: Axes, values: Sequence[Any]) -> list[Filter]:
     return [Filter(FILTERABLE[name], (value,)) for name, value in zip(axes.fields, values, strict=True)]
 
 
-def _title(members: Sequence[Filter], networks: tuple[str, ...]) -> str:
-    """The name of a cell: "TP 8 × PP 4", "Microbatch 2 × Recompute none"."""
+def _cell_title(members: Sequence[Filter], networks: tuple[str, ...]) -> str:
+    """Return the name of a cell: "TP 8 × PP 4", "Microbatch 2 × Recompute none"."""
     parts = []
     for one in members:
         name = one.column.short if one.column.name in ("tensor_par", "pipeline_par", "data_par") else one.column.label
@@ -252,20 +250,20 @@ def _title(members: Sequence[Filter], networks: tuple[str, ...]) -> str:
 
 
 def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric) -> str | None:
-    """Returns the `at` of the cell that the panel is about: the selected one, else the best; None without any."""
+    """Returns the `at` of the panel's cell: the selected one, otherwise the best; None without any."""
     wanted = ""
     if axes.of_cells:
         cell = state.selected_cell()
         if cell is not None:
             value = dict(zip(("tensor_par", "pipeline_par"), cell, strict=True))
-            wanted = text(_members(axes, [value[name] for name in axes.fields]))
+            wanted = text(_cell_filters(axes, [value[name] for name in axes.fields]))
     else:
         given = state.url_value(_AT, "", PATTERN)
         filters, problems = parse(given)
         wanted = text(filters)
         if problems or (wanted and wanted not in set(cells["at"])):
             state.complain(_AT, f"The link's cell {given[:40]!r} is not on this map. Showing the best instead.")
-    if axes.of_datatypes:  # the page is about one datatype: the others' maps are beside its own to be chosen from
+    if axes.of_datatypes:  # other datatypes' maps are only there to be chosen
         cells = cells[cells[_DATATYPE] == state.current_scenario().datatype]
     if wanted and wanted in set(cells["at"]):
         return wanted
@@ -276,31 +274,29 @@ def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric) -> str | None:
 
 
 class Rates(NamedTuple):
-    """What the headline says of the executions that meet conditions."""
+    """Best and number of the executions that meet conditions."""
 
     id: int
-    """The one with the best throughput, -1 without any."""
+    """Id of the execution with the best throughput; -1 without any."""
     number: int
     cells: int
-    """Pairs of tensor and pipeline parallel degree among them."""
+    """Number of their pairs of tensor and pipeline parallel degree."""
 
 
 def best_rates(exploration: Exploration, where: data.Where) -> Rates:
-    """Returns the best by throughput of the executions that meet conditions, and how many there are."""
-    found = _grouped(exploration, exploration.key, ("tensor_par", "pipeline_par"), "sample_rate", where)
+    """Returns the best by throughput of the executions that meet conditions, and their number."""
+    found = _best_per_group(exploration, exploration.key, ("tensor_par", "pipeline_par"), "sample_rate", where)
     if not len(found):
         return Rates(-1, 0, 0)
     best = found.sort_values(["value", "id"], ascending=[False, True], kind="stable")
     return Rates(int(best["id"].iloc[0]), int(found["rows"].sum()), len(found))
 
 
-def pair_legend(
-    axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[int, int], *, filtered: bool
-) -> str:
+def pair_legend(axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[int, int], *, filtered: bool) -> str:
     """Returns the caption line under a map along any axes."""
     unit = scale_for(metric.column, cells["value"]).unit
-    among = "the executions that meet the filters" if filtered else "every other choice"
-    parts = [f"Each cell is the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
+    among = "the executions that meet the filters" if filtered else "all other choices"
+    parts = [f"Each cell: the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
     if not numbered(cells, narrow=is_narrow()):
         parts.append(NOT_NUMBERED)
     if axes.of_datatypes:
@@ -317,16 +313,17 @@ def pair_legend(
             parts.append(f"{ABSENT} or grey: some fit, none of them {what}")
         parts.append("· no execution")
     else:
-        parts.append("· none that runs; how far those that exist are from fitting is known for TP × PP only")
+        parts.append("· nothing runs; distances from fitting are known for TP × PP only")
     return f'<div class="ss-legend">{"".join(f"<span>{part}</span>" for part in parts)}</div>'
 
 
 def pick_group(
     explorations: Sequence[Exploration], axes: Axes, at: str, execution: int, metric: Metric, where: data.Where
 ) -> None:
-    """Selects the cell of the map that a click reported, and where it is no cell of the space its best execution.
+    """Selects the clicked cell of the map, and its best execution if it is not a cell of the space.
 
-    explorations: what the map shows, see `in_other_datatypes`. execution: the best by the metric, of equal ones any.
+    explorations: the explorations on the map, see `in_other_datatypes`. execution: the best by the metric; any of equal
+    ones.
     """
     filters, problems = parse(at)
     if problems or {one.column.name for one in filters} != set(axes.fields):
@@ -352,7 +349,7 @@ def pick_group(
 def group_of(
     exploration: Exploration, axes: Axes, cells: pd.DataFrame, at: str, metric: Metric, where: data.Where
 ) -> data.Group:
-    """Returns what the panel shows of a cell of the map."""
+    """Returns the group of executions that the panel shows for a cell of the map."""
     row = cells[cells["at"] == at].iloc[0]
     filters, _ = parse(at)
     lower = metric.column.better == "lower"

@@ -1,4 +1,4 @@
-"""The lower part of the Explore page: what each choice costs, and why executions are infeasible."""
+"""The lower part of the Explore page: the cost of each choice, and reasons for infeasible executions."""
 
 from __future__ import annotations
 
@@ -28,23 +28,26 @@ __all__ = ["costs", "infeasible"]
 
 
 NEGLIGIBLE: Final = 0.01
-"""A choice whose every option reaches the best but for this share is named in the caption only."""
+"""A choice whose every option comes within this share of the best is named in the caption only."""
 
 
 def costs(exploration: Exploration, metric: Metric, where: explorations.Where = ()) -> None:
-    """Draws what fixing one choice costs, among the executions that meet conditions; throughput, for shares of the
-    step."""
+    """Draws the cost of fixing each choice, among the executions that meet conditions.
+
+    The metric is throughput if the map shows a share of the step.
+    """
     metric = metrics(exploration.scenario)[metric.ranked_by] if metric.of_fastest else metric
     scope = f"best {in_sentence(metric.column.label)} with the choice fixed, everything else free; % of the best"
-    st.html(head("What each choice costs", scope))
+    st.html(head("Cost of each choice", scope))
     if not exploration.feasible:
         st.caption("No execution runs, so no choice can be compared.")
         return
-    if _best(exploration, metric, where) == 0:
+    if _best_value(exploration, metric, where) == 0:
         st.caption(f"The best {in_sentence(metric.column.label)} is 0, so there are no shares of it to compare.")
         return
-    chart, cheap = _costs(exploration, exploration.key, metric, (metric.key, metric.factor), state.theme_mode(), where,
-                          is_narrow())  # fmt: skip
+    chart, cheap = _costs_chart(
+        exploration, exploration.key, metric, (metric.key, metric.factor), state.theme_mode(), where, is_narrow()
+    )
     if chart is not None:
         show(chart, "explore_choices")
     if cheap:
@@ -52,8 +55,8 @@ def costs(exploration: Exploration, metric: Metric, where: explorations.Where = 
         st.caption(f"These cost at most {percent(NEGLIGIBLE, 0)}, whichever option is chosen: {names}.")
 
 
-def _best(exploration: Exploration, metric: Metric, where: explorations.Where) -> float:
-    """The best value of a statistic among those that meet conditions."""
+def _best_value(exploration: Exploration, metric: Metric, where: explorations.Where) -> float:
+    """Return the best value of a statistic among the executions that meet conditions."""
     if not where and metric.statistic in exploration.reductions.metrics:
         found = exploration.reductions.best(metric.statistic)
         return math.nan if found is None else found[1]
@@ -62,11 +65,16 @@ def _best(exploration: Exploration, metric: Metric, where: explorations.Where) -
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _costs(
-    _exploration: Exploration, key: str, _metric: Metric, name: tuple[str, float], mode: str, where: explorations.Where,
+def _costs_chart(
+    _exploration: Exploration,
+    key: str,
+    _metric: Metric,
+    name: tuple[str, float],
+    mode: str,
+    where: explorations.Where,
     narrow: bool,
 ) -> tuple[Chart | None, list[str]]:
-    """The chart of the choices that matter, None without any, and the others. Kept because it is slow to build."""
+    """Return the chart of the choices that matter, or None, and the other choices. Cached: slow to build."""
     table = explorations.choice_costs(_exploration, _metric, where)
     dear, cheap = _by_weight(table, _metric.column.better == "lower")
     if not dear:
@@ -77,9 +85,9 @@ def _costs(
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _reasons(_exploration: Exploration, key: str, mode: str) -> tuple[Chart, str]:
-    """The chart of the reasons and what it amounts to, which are the same whatever is clicked."""
-    return reasons(_exploration.infeasible_by_reason, mode), _account(_exploration)
+def _reasons_chart(_exploration: Exploration, key: str, mode: str) -> tuple[Chart, str]:
+    """Return the chart of the reasons and its summary, cached because clicks do not change them."""
+    return reasons(_exploration.infeasible_by_reason, mode), _describe_infeasible(_exploration)
 
 
 def _by_weight(table: pd.DataFrame, lower_is_better: bool) -> tuple[list[str], list[str]]:
@@ -93,21 +101,21 @@ def _by_weight(table: pd.DataFrame, lower_is_better: bool) -> tuple[list[str], l
 
 
 def infeasible(exploration: Exploration) -> None:
-    """Draws why executions cannot run, and by how much those miss that memory alone keeps out."""
+    """Draws why executions cannot run, and how much memory the nearest ones lack."""
     missing = exploration.total - exploration.feasible
     st.html(head("Why executions are infeasible", f"{count(missing)} of {count(exploration.total)}"))
     if not missing:
         st.caption("Every execution of this space runs.")
         return
-    chart, account = _reasons(exploration, exploration.key, state.theme_mode())
+    chart, account = _reasons_chart(exploration, exploration.key, state.theme_mode())
     show(chart, "explore_reasons")
     st.caption(account)
     if page_links.exists("whatif"):
         st.page_link(page_links.target("whatif"), label="Try it in What-if", icon=":material/tune:", width="content")
 
 
-def _account(exploration: Exploration) -> str:
-    """The infeasible executions in one or two sentences."""
+def _describe_infeasible(exploration: Exploration) -> str:
+    """Return the infeasible executions in one or two sentences."""
     found = exploration.infeasible_by_reason
     missing = exploration.total - exploration.feasible
     memory = sum(number for code, number in found.items() if code.startswith("memory_"))
@@ -120,7 +128,7 @@ def _account(exploration: Exploration) -> str:
     if len(short):
         nearest = short.sort_values("shortfall_bytes", kind="stable").iloc[0]
         sentences.append(
-            f"In {counted(len(short), 'cell')} nothing fits for want of memory alone; the nearest lacks "
+            f"In {counted(len(short), 'cell')} only memory is missing; the nearest lacks "
             f"{lacking(nearest)}."
         )
     elif (pairs["feasible"] > 0).all():

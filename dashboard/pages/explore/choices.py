@@ -1,4 +1,4 @@
-"""What the link chooses of the map: its metric, its colours, and whether it is a table."""
+"""Choices of the map in the link: its metric, its colours, and whether it is a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOMAINS: Final[dict[str, tuple[Domain, str]]] = {
     "zero": ("from zero", "from zero"),
     "log": ("logarithmic", "logarithmic"),
 }
-"""Ranges of the map's colours by their name in the link, with their words."""
+"""Ranges of the map's colours by their name in the link, with their labels."""
 
 
 def known_metrics(exploration: Exploration) -> dict[str, Metric]:
@@ -25,7 +25,7 @@ def known_metrics(exploration: Exploration) -> dict[str, Metric]:
 
 
 def metric_in_link(exploration: Exploration) -> Metric:
-    """Returns the metric that the map has."""
+    """Returns the metric of the map."""
     known = known_metrics(exploration)
     return known[state.url_value("metric", QUICK[0], tuple(known))]
 
@@ -33,7 +33,7 @@ def metric_in_link(exploration: Exploration) -> Metric:
 def domain_of(metric: Metric) -> Domain:
     """Returns the range of the map's colours for a metric."""
     domain = state.url_value("map_domain", next(iter(DOMAINS)), tuple(DOMAINS))
-    # A share of the step is no better for being near the least one: what matters is how far from zero it is.
+    # For a share of the step the distance from zero matters, not from the least one.
     return "from zero" if metric.of_fastest and domain == "near" else DOMAINS[domain][0]
 
 

@@ -20,7 +20,7 @@ __all__ = ["download"]
 
 
 def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
-    """Draws the popover with the downloads, of what the filters leave."""
+    """Draws the popover with downloads of the filtered executions."""
     if not exploration.feasible:
         return
     tip = "Feasible executions with their figures, as a file."

@@ -1,4 +1,4 @@
-"""The panel beside the map: a cell's best execution, how the others spread, what keeps the rest from running."""
+"""The panel next to the map: a cell's best execution, the spread of the others, and the limits of the rest."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def group_panel(
 ) -> None:  # fmt: skip
     """Draws the panel of any set of executions of which at least one runs.
 
-    again: called last in a widget's callback where something else is selected. filtered: whether the map leaves some
-    out, so that its best need not be the best of all.
+    again: called last in a widget's callback that selects another execution. filtered: True if filters are in force, so
+    that its best need not be the best of all.
     """
     st.html(headed(group.title, chips([("executions", count(group.feasible))])))
-    _fits(exploration, metric, group, again, usual=False, filtered=filtered)
+    _draw_feasible(exploration, metric, group, again, usual=False, filtered=filtered)
 
 
 def panel(
@@ -66,9 +66,10 @@ def panel(
     *,
     short: bool = False,
 ) -> None:
-    """Draws the panel of a cell. short: without its chart and table of executions, and what follows them.
+    """Draws the panel of a cell.
 
-    again: called last in a widget's callback where something else is selected.
+    short: without its chart and table of executions, and the parts below. again: called last in a widget's callback
+    that selects another execution.
     """
     if cell is None:
         st.caption("No cell to show.")
@@ -80,9 +81,9 @@ def panel(
         group = explorations.Group(
             cell_name(*cell), explorations.in_cell(cell), int(row["id"]), int(row["feasible"]), best, cell
         )
-        _fits(exploration, metric, group, again, short=short)
+        _draw_feasible(exploration, metric, group, again, short=short)
         if not short:
-            _rest(exploration, cell)
+            _draw_limits(exploration, cell)
     else:
         _fits_not(exploration, row, cell, again)
 
@@ -92,20 +93,20 @@ def rate_fact(found: Quantity, usual: str, per: str = "") -> tuple[str, str]:
 
     Args:
         found: number and unit.
-        usual: unit where there is no number.
-        per: what stands behind the unit.
+        usual: unit if there is no number.
+        per: text after the unit.
     """
     return f"{found.unit or usual}{per}", found.number
 
 
-def _fits(
+def _draw_feasible(
     exploration: Exploration, metric: Metric, group: explorations.Group, again: Callable[[], None], *,
     usual: bool = True, short: bool = False, filtered: bool = False,
 ) -> None:  # fmt: skip
     scenario = exploration.scenario
     tie = plainest(exploration, exploration.key, group.id, metric.ranked_by, group.where)
     group = group._replace(id=tie.id)
-    execution = _execution(exploration, state.selected_id(), group)
+    execution = _shown_execution(exploration, state.selected_id(), group)
     own = int(execution["id"]) == group.id
     yours = state.own_id()
     rate = float(execution["sample_rate"])
@@ -114,12 +115,17 @@ def _fits(
         rate_fact(quantity("sample_rate", rate), "samples/s"),
         ("MFU", percent(utilisation(scenario, rate, bool(execution["training"])))),
         ("step", format_value("total_time", execution["total_time"])),
-        ("of filtered best" if filtered else "of best", _share(value, group.best, metric.column.better == "lower")),
+        (
+            "of filtered best" if filtered else "of best",
+            _share_of_best(value, group.best, metric.column.better == "lower"),
+        ),
     ]
-    rates = [rate_fact(derived_quantity(scenario, "tokens_per_gpu", rate), "tokens/s", " per GPU"),
-             rate_fact(derived_quantity(scenario, "tflops_per_gpu", rate), "TFLOP/s", " per GPU"),
-             ("cost of 1 T tokens", told(scenario, "usd", rate)),
-             ("energy of 1 T tokens", told(scenario, "energy", rate))]
+    rates = [
+        rate_fact(derived_quantity(scenario, "tokens_per_gpu", rate), "tokens/s", " per GPU"),
+        rate_fact(derived_quantity(scenario, "tflops_per_gpu", rate), "TFLOP/s", " per GPU"),
+        ("cost of 1 T tokens", told(scenario, "usd", rate)),
+        ("energy of 1 T tokens", told(scenario, "energy", rate)),
+    ]
     st.html(facts(pairs) + facts(rates))
     if yours == int(execution["id"]):
         found = faster_than(exploration, exploration.key, rate)
@@ -137,8 +143,8 @@ def _fits(
     bars = time_bar(time_pieces(execution)) + memory_bar(first, capacity)
     if sum(second.values()) > 0:
         bars += memory_bar(second, scenario.system.mem2.capacity_gib * GIB, "Host memory")
-    st.html(bars + legend(_kinds(execution, first, second)))
-    st.caption(_why(exploration, metric, execution, " without filters" if filtered else ""))
+    st.html(bars + legend(_bar_kinds(execution, first, second)))
+    st.caption(_explain_speed(exploration, metric, execution, " without filters" if filtered else ""))
     rank = by_name(metric.ranked_by) if metric.of_fastest else metric.column
     which = f"best by {in_sentence(rank.label)}" if own else (
         "your execution" if yours == int(execution["id"]) else "selected below")  # fmt: skip
@@ -153,22 +159,22 @@ def _fits(
     inside = bool(spread.edges) and spread.edges[0] <= marked <= spread.edges[-1]
     show(histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
          "explore_spread")  # fmt: skip
-    _table(exploration, metric, group, again)
+    _draw_executions(exploration, metric, group, again)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        _links(None if usual else execution, group.members)
+        _draw_links(None if usual else execution, group.members)
         launch.popover(scenario, execution, "explore_launch", plain=True)
 
 
 def _back_to(execution: int, again: Callable[[], None]) -> None:
-    """Selects an execution."""
+    """Select an execution."""
     state.select(execution)
     again()
 
 
-def _why(exploration: Exploration, metric: Metric, execution: Mapping[str, Any], among: str) -> str:
-    """Why an execution is as fast as it is: against the best of all where it is slower, else by where its step goes.
+def _explain_speed(exploration: Exploration, metric: Metric, execution: Mapping[str, Any], among: str) -> str:
+    """Explain an execution's speed: against the best of all if it is slower, otherwise by its losses.
 
-    among: as `slower_than` takes it.
+    among: as in `slower_than`.
     """
     best = exploration.reductions.best("sample_rate") if metric.ranked_by == "sample_rate" else None
     if best is None:
@@ -177,17 +183,17 @@ def _why(exploration: Exploration, metric: Metric, execution: Mapping[str, Any],
     return slower_than(prefetch.execution(exploration, first.id), execution, among) or losses(execution)
 
 
-def _execution(exploration: Exploration, wanted: int | None, group: explorations.Group) -> Mapping[str, Any]:
-    """The selected execution if it is one of the group and runs, else the group's best."""
+def _shown_execution(exploration: Exploration, wanted: int | None, group: explorations.Group) -> Mapping[str, Any]:
+    """Return the selected execution if it runs and is one of the group, otherwise the group's best."""
     if wanted is not None and wanted != group.id:
         execution = evaluated(exploration, exploration.key, wanted)
-        if execution["status"] == "ok" and _meets(execution, group.where):
+        if execution["status"] == "ok" and _meets_conditions(execution, group.where):
             return execution
     return prefetch.execution(exploration, group.id)
 
 
-def _meets(execution: Mapping[str, Any], where: explorations.Where) -> bool:
-    """Whether an execution meets conditions."""
+def _meets_conditions(execution: Mapping[str, Any], where: explorations.Where) -> bool:
+    """Return True if an execution meets conditions."""
     for name, sign, value in where:
         own = execution[name]
         met = own in value if sign == "in" else own >= value if sign == ">=" else own <= value if sign == "<=" else (
@@ -197,14 +203,14 @@ def _meets(execution: Mapping[str, Any], where: explorations.Where) -> bool:
     return True
 
 
-def _share(value: float, best: float, lower: bool) -> str:
+def _share_of_best(value: float, best: float, lower: bool) -> str:
     if not best or not value:
         return "100 %" if value == best else "–"
     return percent(best / value if lower else value / best, 0)
 
 
-def _kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> list[Kind]:
-    """The kinds that the bars show, one entry per colour."""
+def _bar_kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> list[Kind]:
+    """Return the kinds in the bars, one entry per colour."""
     times = time_pieces(execution)
     shown = [kind for kind in TIME_KINDS if times[kind.key] > 0.002 * float(execution["total_time"])]
     colours = {kind.light for kind in shown}
@@ -221,30 +227,32 @@ def _kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> list[Ki
     return shown
 
 
-def _names(exploration: Exploration, metric: Metric) -> tuple[str, ...]:
-    """Columns that the table is made of: figures, and the choices that there are."""
+def _table_columns(exploration: Exploration, metric: Metric) -> tuple[str, ...]:
+    """Return the columns of the table: figures, and the choices that vary."""
     varying = [name for name in explorations.varying(exploration, exploration.key) if name not in _OF_THE_CELL]
     return ("total_time", "proc_mem_tier1_cap_req", "activation_recompute", "selective_recompute", *varying,
             metric.statistic)  # fmt: skip
 
 
 def read_ahead(exploration: Exploration, metric: Metric) -> None:
-    """Reads what the panels of the other cells show."""
-    prefetch.read(exploration, metric.ranked_by, _names(exploration, metric))
+    """Reads the contents of the other cells' panels."""
+    prefetch.read(exploration, metric.ranked_by, _table_columns(exploration, metric))
 
 
-def _table(
+def _draw_executions(
     exploration: Exploration, metric: Metric, group: explorations.Group, again: Callable[[], None]
 ) -> None:
-    """The best executions of the group, the one that stands for them first; choosing one shows it above."""
-    top = prefetch.top(exploration, group, metric.ranked_by, _names(exploration, metric))
+    """Draw the best executions of the group, its representative first; choosing one shows it above."""
+    top = prefetch.top(exploration, group, metric.ranked_by, _table_columns(exploration, metric))
     top = sorted(top, key=lambda row: row["id"] != group.id)
-    # Lists: for some tens of rows a table of pandas takes several times as long.
+    # Lists: for a few dozen rows pandas takes several times as long.
     found = {name: [row[name] for row in top] for name in top[0]}
-    # One column says what is computed again, in the words that stand above the table.
+    # One column describes recomputation, in the words used above the table.
     found["activation_recompute"] = [recomputed(row, brief=True) for row in top]
     usual = ("total_time", "proc_mem_tier1_cap_req")
-    fields = [name for name in dict.fromkeys(_names(exploration, metric)) if name not in (*usual, metric.statistic)]
+    fields = [
+        name for name in dict.fromkeys(_table_columns(exploration, metric)) if name not in (*usual, metric.statistic)
+    ]
     chosen = [*usual, *(name for name in fields
                         if name != "selective_recompute" and len(set(found.get(name, ()))) > 1)]  # fmt: skip
     if metric.statistic not in (*chosen, "sample_rate"):
@@ -274,12 +282,12 @@ def _table(
 
     numbers = [row["id"] for row in top]
 
-    def picked() -> None:  # it holds no more than it needs: Streamlit keeps it for every key there ever was
+    def picked() -> None:  # small closure: Streamlit keeps it for every key
         rows = st.session_state[key]["selection"]["rows"]
         state.select(numbers[rows[0]] if rows else None)
         again()
 
-    # Another table for other executions: the browser keeps by number which row is marked.
+    # A new key for other executions: the browser remembers the marked row by number.
     key = f"explore_top_{hash((exploration.key, group.where, metric.key)):x}"
     st.dataframe(
         pd.DataFrame(shown), key=key, on_select=picked, selection_mode="single-row", hide_index=True,
@@ -294,11 +302,11 @@ _ONWARD: Final = (
 )
 
 
-def _links(execution: Mapping[str, Any] | None, members: Sequence[Filter] = ()) -> None:
-    """Ways on from here, to the pages that there are.
+def _draw_links(execution: Mapping[str, Any] | None, members: Sequence[Filter] = ()) -> None:
+    """Draw links to the pages on this server.
 
-    execution: the one to open where the selected cell alone would lead to another one, as with filters. members: what
-    the executions have in common beyond the filters in force, for the table of Results.
+    execution: the one to open if the selected cell alone would lead to another, as with filters. members: conditions
+    shared by the executions beyond the filters in force, for the table of Results.
     """
     for name, label, icon in _ONWARD:
         if not page_links.exists(name):
@@ -313,8 +321,8 @@ def _links(execution: Mapping[str, Any] | None, members: Sequence[Filter] = ()) 
             st.switch_page(page_links.target(name))
 
 
-def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:
-    """What keeps the cell's other executions from running."""
+def _draw_limits(exploration: Exploration, cell: tuple[int, int]) -> None:
+    """Draw the reasons why other executions of the cell cannot run."""
     found = explorations.reasons_in_cell(exploration, cell)
     if found:
         st.html(head("What limits the rest") + chips([(label_of(code), count(n)) for code, n in found.items()]))
@@ -323,12 +331,12 @@ def _rest(exploration: Exploration, cell: tuple[int, int]) -> None:
 
 
 def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int], again: Callable[[], None]) -> None:
-    """Why nothing in a cell runs, and the nearest change that would help."""
+    """Draw why nothing in a cell runs, and the nearest change that would help."""
     scenario = exploration.scenario
     nearest = explorations.least_demanding(exploration, cell)
     capacity = scenario.system.mem1.capacity_gib * GIB
     execution = None if nearest is None else evaluated(exploration, exploration.key, nearest[0])
-    other = float(row["shortfall_host_bytes"]) > 0  # the nearest execution of all is another than the one shown
+    other = float(row["shortfall_host_bytes"]) > 0  # the nearest execution is not the one shown
     st.markdown(f"**{literal(str(row['reason_text']) or 'Nothing fits.')}**")
     if execution is not None:
         first, second = tier_pieces(execution)
@@ -348,10 +356,10 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int], again: 
     st.html(head("Why", "executions by the first reason") + chips([(label_of(c), count(n)) for c, n in found.items()]))
     with st.container(gap=None):
         st.html(head("What would make it fit"))
-        _remedies(exploration, row, cell, nearest, again)
+        _draw_remedies(exploration, row, cell, nearest, again)
 
 
-def _remedies(
+def _draw_remedies(
     exploration: Exploration, row: Any, cell: tuple[int, int], nearest: tuple[int, str] | None,
     again: Callable[[], None],
 ) -> None:  # fmt: skip
@@ -367,7 +375,7 @@ def _remedies(
             pair = int(target["tensor_par"]), int(target["pipeline_par"])
             st.button(
                 f"{short} {int(target[axis]):,} instead of {mine:,}", icon=":material/arrow_forward:", type="tertiary",
-                key=f"remedy_{axis}", on_click=_go, args=(pair, again),
+                key=f"remedy_{axis}", on_click=_open_cell, args=(pair, again),
             )  # fmt: skip
             ways += 1
     if not pd.isna(row["shortfall_bytes"]):
@@ -379,7 +387,7 @@ def _remedies(
         ]
         st.markdown(f":small[:material/arrow_forward: GPUs with at least {' and '.join(needs)}]")
         for (kind, have, _), name in zip(tiers, ("hbm_alone_bytes", "host_alone_bytes"), strict=True):
-            if float(row[name]) > float(row["shortfall_bytes"]):  # not where it is NaN, or what was just said
+            if float(row[name]) > float(row["shortfall_bytes"]):  # not NaN, and not the requirement above
                 alone = format_value("proc_mem_tier1_cap_req", have.capacity_gib * GIB + float(row[name]))
                 st.markdown(f":small[:material/arrow_forward: or with at least {alone} of {kind} alone]")
         ways += 1
@@ -388,21 +396,21 @@ def _remedies(
         if fields is not None:
             st.button(
                 f"Allow {word}, which the limits exclude", icon=":material/arrow_forward:", type="tertiary",
-                key=f"remedy_{word}", on_click=_lift, args=(fields,),
+                key=f"remedy_{word}", on_click=_lift_limits, args=(fields,),
             )  # fmt: skip
             ways += 1
     if not ways:
         st.caption("No change of one degree helps; fewer limits or other networks might.")
 
 
-def _go(cell: tuple[int, int], again: Callable[[], None]) -> None:
-    """Goes on with another cell."""
+def _open_cell(cell: tuple[int, int], again: Callable[[], None]) -> None:
+    """Open another cell."""
     state.select_cell(*cell)
     again()
 
 
-def _lift(fields: tuple[str, ...]) -> None:
-    """Lifts the limits on some fields."""
+def _lift_limits(fields: tuple[str, ...]) -> None:
+    """Lift the limits on some fields."""
     now = state.current_scenario()
     kept = {name: limit for name, limit in now.limits.items() if name not in fields}
     state.set_scenario(altered(now, limits=kept))

@@ -1,6 +1,6 @@
-"""The parts of the Explore page that a click changes: map, panel, band, costs of choices and download.
+"""Parts of the Explore page that a click changes: map, panel, band, costs of choices and download.
 
-Where nothing else does, each is drawn again by itself, first what the click is made for.
+If a click changes nothing else, each is redrawn as a fragment, the clicked one first.
 """
 
 from __future__ import annotations
@@ -47,57 +47,59 @@ __all__ = [
 ]  # fmt: skip
 
 OVERVIEW: Final = "explore_overview"
-"""The fragment that holds all of the page."""
+"""Key of the fragment around the whole page."""
 _PARTS: Final = ("explore_panel", "explore_map", "explore_band", "explore_download")
-"""Fragments within it that another cell changes, in the order in which a click draws them again."""
+"""Fragments that another cell changes, in the order in which a click redraws them."""
 _BY_METRIC: Final = ("explore_map", "explore_panel", "explore_costs")
-"""Those that another metric changes."""
+"""Fragments that another metric changes."""
 
 _CLICKED: Final = "_explore_clicked"
-"""Whether a cell was clicked since panels were read ahead last."""
+"""Session key: a cell was clicked since panels were last read ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the page shows of an exploration, but for what is selected."""
+    """Content of the page for an exploration, except the selection."""
 
     metric: Metric
     axes: Axes
     filters: tuple[Filter, ...]
     others: tuple[Exploration, ...]
-    """The same exploration in other datatypes, where there is a map for each."""
+    """The same exploration in other datatypes, for a map per datatype."""
     every: bool
-    """Whether it is of every execution along the usual axes, of which the exploration keeps the cells."""
+    """True for all executions along the default axes, whose cells the exploration stores."""
     cells: pd.DataFrame
-    """Of the map: of `explore_data.cells_of` for every execution, else of `explore_axes.cells_for`."""
+    """Cells of the map: from `explore_data.cells_of` for all executions, otherwise from `explore_axes.cells_for`."""
     facets: tuple[int, int]
-    """Maps that are shown, and that there are."""
+    """Number of maps shown, and of all maps."""
     drawn: Stage
     alone: bool
-    """Whether what is selected changes nothing but `_PARTS`, and another metric `_BY_METRIC`, each a fragment then."""
+    """True if a selection changes nothing but `_PARTS`, and another metric nothing but `_BY_METRIC`; each is a fragment
+    then.
+    """
 
     def again(self) -> None:
-        """Has what another selection changes drawn again; to be called last in a widget's callback."""
+        """Redraws the parts that depend on the selection; call it last in a widget's callback."""
         _draw_again(_PARTS if self.alone else ())
 
     def now(self, exploration: Exploration) -> View:
-        """The view with the metric that the link names now: a part is drawn again with what it was given before."""
+        """Returns the view with the link's current metric: a fragment is redrawn with its earlier arguments."""
         metric = metric_in_link(exploration)
         return self if metric == self.metric else replace(self, metric=metric, cells=cells_of(exploration, metric))
 
     @property
     def where(self) -> Where:
-        """The filters as conditions."""
+        """Conditions of the filters."""
         return where_of(self.filters)
 
 
 def is_every(axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
-    """Returns whether the map is of every execution along the usual axes, of which the exploration keeps the cells."""
+    """Returns whether the map is of all executions along the default axes, whose cells the exploration stores."""
     return not filters and axes.usual and is_stored(metric.statistic)
 
 
 def is_alone(exploration: Exploration, axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
-    """Returns whether what is selected changes parts of the page, each of which is drawn by itself then."""
+    """Returns whether a selection changes only parts of the page that are fragments."""
     return is_every(axes, filters, metric) and exploration.feasible > 0 and not as_table()
 
 
@@ -109,7 +111,7 @@ def view_of(
     filters: Sequence[Filter],
     drawn: Stage,
 ) -> View:
-    """Returns what the page shows of executions that meet filters, of which there are some."""
+    """Returns the page's content for executions that meet filters; at least one must."""
     every = is_every(axes, filters, metric)
     if every:
         cells, facets = cells_of(exploration, metric), (1, 1)
@@ -120,20 +122,20 @@ def view_of(
 
 
 def another_metric() -> None:
-    """Has what another metric changes drawn again by itself, where nothing else does; for the end of a callback."""
+    """Redraws only the parts that another metric changes, if they are fragments; call it last in a callback."""
     _draw_again(_BY_METRIC)
 
 
 def _draw_again(parts: tuple[str, ...]) -> None:
-    """parts: fragments that change, none for all of the page."""
-    # Menus elsewhere on the page may have told of what was shown before.
+    """Redraw fragments. parts: fragments that change; empty for the whole page."""
+    # Menus elsewhere on the page may show the former selection.
     stale = menus.forget()
     if parts:
         run_again((OVERVIEW,) if stale else parts)
 
 
 def map_part(exploration: Exploration, view: View) -> None:
-    """Draws the map with its caption, as a table where the link says so."""
+    """Draws the map with its caption, or as a table if the link says so."""
     if view.alone:
         _map_alone(exploration, view)
     elif view.every:
@@ -143,23 +145,23 @@ def map_part(exploration: Exploration, view: View) -> None:
 
 
 def panel_part(exploration: Exploration, view: View) -> None:
-    """Draws the panel of the selected cell, the best otherwise."""
-    (_panel_alone if view.alone else _panel)(exploration, view)
+    """Draws the panel of the selected cell, by default the best."""
+    (_panel_alone if view.alone else _draw_panel)(exploration, view)
 
 
 def band_part(exploration: Exploration, view: View) -> None:
-    """Draws what is recommended beside the fastest."""
-    (_band_alone if view.alone else _band)(exploration, view)
+    """Draws the recommended execution next to the fastest."""
+    (_band_alone if view.alone else _draw_band)(exploration, view)
 
 
 def costs_part(exploration: Exploration, view: View) -> None:
-    """Draws what fixing one choice costs."""
-    (_costs_alone if view.alone else _costs)(exploration, view)
+    """Draws the cost of fixing each choice."""
+    (_costs_alone if view.alone else _draw_costs)(exploration, view)
 
 
 def download_part(exploration: Exploration, view: View) -> None:
     """Draws the download, which offers the selected cell, too."""
-    (_download_alone if view.alone else _download)(exploration, view)
+    (_download_alone if view.alone else _draw_download)(exploration, view)
 
 
 @st.fragment(key="explore_map")
@@ -171,47 +173,47 @@ def _map_alone(exploration: Exploration, view: View) -> None:
 @st.fragment(key="explore_panel")
 def _panel_alone(exploration: Exploration, view: View) -> None:
     with turns.turn():
-        _panel(exploration, view.now(exploration))
+        _draw_panel(exploration, view.now(exploration))
 
 
 @st.fragment(key="explore_band")
 def _band_alone(exploration: Exploration, view: View) -> None:
     with turns.turn():
-        _band(exploration, view)
+        _draw_band(exploration, view)
 
 
 @st.fragment(key="explore_costs")
 def _costs_alone(exploration: Exploration, view: View) -> None:
     with turns.turn():
-        _costs(exploration, view.now(exploration))
+        _draw_costs(exploration, view.now(exploration))
 
 
 @st.fragment(key="explore_download")
 def _download_alone(exploration: Exploration, view: View) -> None:
     with turns.turn():
-        _download(exploration, view.now(exploration))
+        _draw_download(exploration, view.now(exploration))
 
 
-def _band(exploration: Exploration, view: View) -> None:
+def _draw_band(exploration: Exploration, view: View) -> None:
     recommended.band(exploration, "explore", view.again)
 
 
-def _costs(exploration: Exploration, view: View) -> None:
+def _draw_costs(exploration: Exploration, view: View) -> None:
     costs(exploration, view.metric, view.where)
 
 
-def _panel(exploration: Exploration, view: View) -> None:
+def _draw_panel(exploration: Exploration, view: View) -> None:
     with st.container(border=True, gap="xsmall", key="panel"):
         if view.every:
-            cell = _shown(view)
+            cell = _shown_cell(view)
             panel(exploration, view.metric, view.cells, cell, view.again, short=view.drawn is not Stage.WHOLE)
         else:
             _panel_of_some(exploration, view)
 
 
-def _download(exploration: Exploration, view: View) -> None:
+def _draw_download(exploration: Exploration, view: View) -> None:
     download(exploration, view.filters)
-    # Somebody clicks cells: what the panels of the others show is read when nothing of the page is waited for any more.
+    # A user who clicks cells will click more: read the other panels once the page is complete.
     if st.session_state.pop(_CLICKED, False) and view.every:
         read_ahead(exploration, view.metric)
 
@@ -221,11 +223,11 @@ def _map_of_all(exploration: Exploration, view: View) -> None:
     if as_table():
         cells_table(cells, metric)
         return
-    chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown(view), domain=domain_of(metric),
+    chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown_cell(view), domain=domain_of(metric),
                        narrow=is_narrow())  # fmt: skip
     pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.drawing)
     with st.container(key="map_place"):
-        show(chart, "explore_map", on_click=partial(_clicked, view))
+        show(chart, "explore_map", on_click=partial(_select_clicked, view))
         if pictured:
             st.html(still(chart.drawing))
     unit = scale_for(metric.column, cells["value"]).unit
@@ -234,7 +236,7 @@ def _map_of_all(exploration: Exploration, view: View) -> None:
                        numbered=is_drawable(chart.drawing) or not len(cells)))  # fmt: skip
 
 
-def _clicked(view: View) -> None:
+def _select_clicked(view: View) -> None:
     if found := clicked("explore_map"):
         state.select_cell(found[0], found[1])
         st.session_state[_CLICKED] = True
@@ -270,8 +272,13 @@ def _panel_of_some(exploration: Exploration, view: View) -> None:
     cell = state.selected_cell() if axes.of_cells else None
     row = cells[cells["at"] == at] if at is not None else cells[:0]
     if len(row) and row["rows"].iloc[0]:
-        group_panel(exploration, metric, group_of(exploration, axes, cells, str(at), metric, view.where), view.again,
-                    filtered=bool(view.where))
+        group_panel(
+            exploration,
+            metric,
+            group_of(exploration, axes, cells, str(at), metric, view.where),
+            view.again,
+            filtered=bool(view.where),
+        )
     elif cell is not None and len(row) and row["label"].iloc[0]:
         panel(exploration, metric, cells_of(exploration, metric), cell, view.again)
     elif cell is not None:
@@ -284,8 +291,8 @@ def _panel_of_some(exploration: Exploration, view: View) -> None:
         st.caption("No execution runs, so there is nothing to show along these axes.")
 
 
-def _shown(view: View) -> tuple[int, int] | None:
-    """The cell that the panel is about: the selected one, else the best, or the one nearest to fitting."""
+def _shown_cell(view: View) -> tuple[int, int] | None:
+    """Return the panel's cell: the selected one, otherwise the best, or the one nearest to fitting."""
     selected, cells = state.selected_cell(), view.cells
     if selected is not None or not len(cells):
         return selected

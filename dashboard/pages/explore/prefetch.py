@@ -1,8 +1,7 @@
-"""What the panels of all cells show, read in one go for those who look at one cell after another.
+"""Panels of all cells, read in one go for users who look at one cell after another.
 
-A question about one cell reads the rows of all of them, so that asking about every cell takes little longer than asking
-about one. Who has clicked a cell clicks another: what the panels show is then read beside the page, and kept for
-everybody who looks at the same exploration.
+Reading one cell's rows reads all rows, so that all cells take little longer than one. Users who have clicked a
+cell click another: the panels are then read in the background, and cached for all sessions on the exploration.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from engine.store import StoreError
 __all__ = ["execution", "read", "spread", "top"]
 
 MOST: Final = 3_000_000
-"""Executions that run, above which cells are asked about one by one: reading all takes as many times longer."""
+"""Feasible executions above which cells are read one by one: reading all takes proportionally longer."""
 KEPT: Final = 8
-"""Explorations, or metrics of them, of which the panels are kept, the latest read; a megabyte or two each."""
+"""Most cached explorations, or metrics of them, the latest read; a megabyte or two each."""
 _COLUMNS: Final = ("id", "tensor_par", "pipeline_par", "total_time")
 
 Cell = tuple[int, int]
 Key = tuple[str, str, tuple[str, ...]]
-"""Key of an exploration, statistic that ranks, columns."""
+"""Key of an exploration, ranking statistic, columns."""
 
 
 class _Panels(NamedTuple):
@@ -51,14 +50,14 @@ _reader = ThreadPoolExecutor(1, "explore-ahead")
 
 
 def read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> Future[_Panels] | None:
-    """Begins to read what `spread`, `top` and `execution` of every cell answer from when it is done. See `top`."""
+    """Begins to read the answers of `spread`, `top` and `execution` for every cell. See `top`."""
     if not 0 < exploration.feasible <= MOST:
         return None
     key = exploration.key, rank, names
     with _lock:
         known = _kept.get(key)
         if known is None or (known.done() and known.exception() is not None):
-            _kept[key] = _reader.submit(_panels, exploration, rank, names)
+            _kept[key] = _reader.submit(_read_or_log, exploration, rank, names)
         _kept.move_to_end(key)
         while len(_kept) > KEPT:
             _kept.popitem(last=False)
@@ -66,18 +65,18 @@ def read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> Future[
 
 
 def spread(exploration: Exploration, group: explorations.Group) -> explorations.Spread:
-    """Returns what `explore_data.spread_of` does."""
+    """Returns the same as `explore_data.spread_of`."""
     cell = _cell_of(group)
-    for found in _found(exploration):
+    for found in _finished_panels(exploration):
         if cell in found.spreads:
             return found.spreads[cell]
     return explorations.spread_of(exploration, exploration.key, group.where)
 
 
 def top(exploration: Exploration, group: explorations.Group, rank: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Returns what `explore_data.top_of` does. rank: a statistic, names: columns, the same as for `read`."""
+    """Returns the same as `explore_data.top_of`. rank: a statistic, names: columns, the same as for `read`."""
     cell = _cell_of(group)
-    for found in _found(exploration, (rank, names)):
+    for found in _finished_panels(exploration, (rank, names)):
         if cell in found.tops:
             return found.tops[cell].to_pylist()  # type: ignore[no-any-return]
     return explorations.top_of(exploration, exploration.key, group.where, rank, names)
@@ -85,35 +84,35 @@ def top(exploration: Exploration, group: explorations.Group, rank: str, names: t
 
 def execution(exploration: Exploration, number: int) -> Mapping[str, Any]:
     """Returns one execution with all its statistics."""
-    for found in _found(exploration):
+    for found in _finished_panels(exploration):
         if number in found.executions:
             return found.executions[number]
     return evaluated.evaluated(exploration, exploration.key, number)
 
 
 def _cell_of(group: explorations.Group) -> Cell:
-    """The cell that a group is, without further conditions; none of any map where it is not one."""
+    """Return the cell of a group without further conditions; (0, 0), which no map has, for other groups."""
     return group.cell if group.cell is not None and group.where == explorations.in_cell(group.cell) else (0, 0)
 
 
-def _found(exploration: Exploration, of: tuple[str, tuple[str, ...]] | None = None) -> list[_Panels]:
-    """What was read of an exploration. of: statistic and columns, any where there is none."""
+def _finished_panels(exploration: Exploration, of: tuple[str, tuple[str, ...]] | None = None) -> list[_Panels]:
+    """Return the finished reads of an exploration. of: statistic and columns; None: any."""
     with _lock:
         mine = [each for key, each in _kept.items() if key[0] == exploration.key and of in (None, key[1:])]
     return [each.result() for each in mine if each.done() and each.exception() is None]
 
 
-def _panels(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panels:
+def _read_or_log(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panels:
     try:
-        return _read(exploration, rank, names)
-    except StoreError:  # deleted meanwhile, which the page says when it is drawn next
+        return _read_panels(exploration, rank, names)
+    except StoreError:  # deleted meanwhile: the page says so at its next run
         raise
     except Exception:
         logging.getLogger(__name__).exception("Panels of %s were not read ahead.", exploration.key)
         raise
 
 
-def _read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panels:
+def _read_panels(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panels:
     wanted = explorations.columns_of(exploration, names)
     table = exploration.rows.table(list(dict.fromkeys((*_COLUMNS, rank))))
     ids, tensor, pipeline, times, values = (table[name].to_numpy() for name in (*_COLUMNS, rank))
@@ -126,7 +125,7 @@ def _read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panel
     for part in np.split(order, np.cumsum(np.bincount(numbers, minlength=len(every)))[:-1]):
         cell = int(tensor[part[0]]), int(pipeline[part[0]])
         spreads[cell] = explorations.spread_over(times[part])
-        best[cell] = ids[part][_first(values[part], ids[part])]
+        best[cell] = ids[part][_lowest_positions(values[part], ids[part])]
     shown = exploration.rows.fetch(np.concatenate(list(best.values())), wanted)
     ends = np.cumsum([len(each) for each in best.values()])
     tops = {cell: shown.slice(end - len(each), len(each)) for (cell, each), end in zip(best.items(), ends, strict=True)}
@@ -134,8 +133,8 @@ def _read(exploration: Exploration, rank: str, names: tuple[str, ...]) -> _Panel
     return _Panels(spreads, tops, evaluated.several(exploration, of_cells))
 
 
-def _first(values: npt.NDArray[np.float64], ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Positions of the lowest values, as many as a table shows, in order; of equal ones that of the lowest id first."""
+def _lowest_positions(values: npt.NDArray[np.float64], ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Return positions of the lowest values, as many as a table shows, in order; the lowest id first among equals."""
     near = np.arange(len(values))
     if len(values) > explorations.TABLE_ROWS:
         near = np.flatnonzero(values <= np.partition(values, explorations.TABLE_ROWS - 1)[explorations.TABLE_ROWS - 1])

@@ -1,6 +1,6 @@
-"""The line above the map of Explore as one sentence: what it shows, along which fields, and of which executions.
+"""The line above the map as one sentence: the metric, the fields and the filters.
 
-Its words that can be taken back are buttons that do so.
+Removable words are buttons.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def sentence(exploration: Exploration, metric: Metric, axes: Axes, filters: Sequ
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="explore_filters"):
         name = metric.column.label
         what = f"**{literal(name)}** of the fastest" if metric.of_fastest else f"Best **{literal(in_sentence(name))}**"
-        _words(f"{what} by {up} and {across}")
+        _draw_words(f"{what} by {up} and {across}")
         if axes.facet is not None:
-            _words("in a map per")
+            _draw_words("in a map per")
             st.button(
                 literal(in_sentence(FILTERABLE[axes.facet].label)), key="explore_drop_facet", icon=":material/close:",
                 on_click=without_facet, help="One map for all",
@@ -40,5 +40,5 @@ def sentence(exploration: Exploration, metric: Metric, axes: Axes, filters: Sequ
         words_of(filters, "of those with", "explore", OF_LINK, (left, exploration.feasible))
 
 
-def _words(text: str) -> None:
+def _draw_words(text: str) -> None:
     st.markdown(text, width="content")

@@ -52,21 +52,24 @@ def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
 def pairs_table(
     cells: pd.DataFrame, metric: Metric, axes: Axes, pick: Callable[[str, int], None], networks: Sequence[str]
 ) -> None:
-    """Draws the map along any axes as a table; a row is a cell. pick: selects one, with its best execution. networks:
-    what those of the system are called."""
+    """Draws the map along any axes as a table; a row is a cell.
+
+    pick: selects a cell, with its best execution. networks: names of the system's networks.
+    """
     scale = scale_for(metric.column, cells["value"])
     name = scale.title(metric.column.label)
     fields = {field: by_name(field) for field in axes.fields}
     shown = pd.DataFrame(
         {
             **{
-                column.label: cells[field] if column.dtype == "int64" and not column.of_network
+                column.label: cells[field]
+                if column.dtype == "int64" and not column.of_network
                 else [choice_label(column, value, networks) for value in cells[field]]
                 for field, column in fields.items()
             },
             name: cells["value"] / scale.factor,
             "executions": cells["rows"],
-            "why there is none": cells["why"],
+            "why nothing runs": cells["why"],
         }
     )
 

@@ -1,4 +1,4 @@
-"""What a first-time reader of the Explore page needs to know, in one popover."""
+"""Terms of the Explore page for a first-time reader, in one popover."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["terms"]
 
 
 def terms(metric: Metric, scenario: Scenario) -> None:
-    """Draws what a first-time reader needs to know."""
+    """Draws the explanation of the page's terms."""
     shown = "fastest" if metric.of_fastest else "best"
     st.markdown(
         "**An execution** is one complete way to run the model: how it is divided among the GPUs, what is kept, "

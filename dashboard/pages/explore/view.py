@@ -60,25 +60,24 @@ from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
 from hardware import GIB
 
-__all__ = ["View", "headline", "parse", "render"]
+__all__ = ["View", "draw_headline", "parse", "render"]
 
 _NOTHING_FITS: Final = (
     "Nothing fits: none of the executions can run on this system. "
-    "The map says how far each cell is from fitting; click one for the nearest change that would help."
+    "The map shows how much memory each cell lacks; click one for the nearest remedy."
 )
 
 _ABOVE: Final = 3
 """Figures above the map in a narrow window: one row of them."""
 
 
-def headline(
+def draw_headline(
     exploration: Exploration, best: Mapping[str, Any], ties: int, where: Where = (), left: int = 0, fitting: int = 0
 ) -> list[Tile]:
-    """Returns the strip of figures of the best execution and of the space.
+    """Draws the headline figures; returns the figures to draw below the map of a narrow window.
 
-    ties: executions with exactly its throughput, itself among them.
-    where: conditions on executions, `best` and what is counted then being of those that meet them; left: how many do;
-    fitting: in how many cells. Returns the figures that a narrow window shows below the map, so that this begins above.
+    ties: number of executions with exactly the best throughput, including it. where: conditions met by `best` and the
+    counted executions; left: number of executions that meet them; fitting: number of their cells.
     """
     scenario = exploration.scenario
     rate, training = float(best["sample_rate"]), bool(best["training"])
@@ -122,13 +121,13 @@ def headline(
         Tile("Feasible", count(exploration.feasible),
              f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}",
              formula="Executions that this system can run, of all in the space."),
-        Tile("Within 5 % of best" if exact else "Within the error",
-             "–" if untold else counted(near, "execution"),
-             f"{counted(fitting, 'cell')} {'left' if where else 'fit'}, not measured" if untold
-             else f"in {cells:,} of {counted(fitting, 'cell')} {'left' if where else 'that fit'}",
-             formula="How far the best may be off is not known: it rests on what was never measured." if untold
+        Tile("Within 5 % of best" if exact else "As good as the best",
+            "–" if untold else counted(near, "setting"),
+             f"{counted(fitting, 'layout')} {'left' if where else 'fit'}, not measured" if untold
+             else f"in {cells:,} of {counted(fitting, 'layout')}{' left' if where else ''}",
+             formula="The error of the best is unknown: no measured run has its features." if untold
              else f"Feasible executions with at least {percent(share, 0)} of the best throughput."
-                  f"{'' if exact else ' Predictions are not sharp enough to tell them from the best.'}"),
+                  f"{'' if exact else ' Within the error of predictions they are as good as the best.'}"),
     ]  # fmt: skip
     marked = accuracy.marked(tiles, scenario, best)
     first = _ABOVE if is_narrow() else len(marked)
@@ -138,11 +137,11 @@ def headline(
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of the whole page; what is clicked on it is read by the part that runs alone."""
+    """Page-wide part of the link; selections are read by the fragments."""
 
     exploration: Exploration
     others: tuple[Exploration, ...]
-    """The same in the system's other datatypes, where there is a map for each."""
+    """The same in the system's other datatypes, for a map per datatype."""
 
 
 def parse(exploration: Exploration) -> View:
@@ -153,15 +152,15 @@ def parse(exploration: Exploration) -> View:
 def render(view: View) -> None:
     """Draws the page."""
     examples.cards()
-    _overview(view.exploration, view.others)
+    _draw_overview(view.exploration, view.others)
 
 
 @st.fragment(key=OVERVIEW)
 @whole_or_waiting
-def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> None:
-    """The whole page. Switching and filtering rerun nothing else, and clicking less.
+def _draw_overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> None:
+    """Draw the whole page. Switching and filtering rerun nothing else, and clicking less.
 
-    others: the same in other datatypes, where there is a map for each.
+    others: the same in other datatypes, for a map per datatype.
     """
     drawn = stage()
     whole = drawn is Stage.WHOLE
@@ -178,7 +177,7 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
     # In one column: the answer, the map, the cell, and only then the rest.
     below = st.container() if is_narrow() else None
     with left:
-        _toolbar(exploration, filters, axes, metric)
+        _draw_toolbar(exploration, filters, axes, metric)
         asked = asked_of(filters, metric)
         if not all(there(one, asked) for one in (exploration, *others)):
             return
@@ -189,13 +188,13 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
             relaxations(exploration, filters)
         return
     view = view_of(exploration, others, metric, axes, filters, drawn)
-    rest = [] if whole else _strip(strip, exploration, where, number, whole=False)  # nothing moves when it comes
+    rest = [] if whole else _draw_strip(strip, exploration, where, number, whole=False)  # keeps the page still
     with left:
         if not view.every:
             sentence(exploration, metric, axes, filters, number)
         map_part(exploration, view)
-    if whole:  # after the map, which is what a change of metric or filter is waited for
-        rest = _strip(strip, exploration, where, number)
+    if whole:  # after the map, which the user waits for
+        rest = _draw_strip(strip, exploration, where, number)
     if rest:
         left.html(figure_strip(rest, marks=False))
     with right:
@@ -212,22 +211,22 @@ def _overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> N
         download_part(exploration, view)
 
 
-def _strip(
+def _draw_strip(
     place: Place, exploration: Exploration, where: Where = (), number: int = 0, *, whole: bool = True
 ) -> list[Tile]:
-    """The headline of what meets conditions, and in its place what there is to say and to do where nothing runs.
+    """Draw the headline of the executions that meet conditions, or, if nothing runs, the reason and remedies.
 
-    whole: whether there is time for what would make something run. Returns the figures that are to stand further down.
+    whole: there is time to compute remedies. Returns the figures to draw further down.
     """
     with place:
         if where:
             rates = best_rates(exploration, where)
             tie = plainest(exploration, exploration.key, rates.id, "sample_rate", where)
             first = evaluated(exploration, exploration.key, tie.id)
-            return headline(exploration, first, tie.number, where, number, rates.cells)
+            return draw_headline(exploration, first, tie.number, where, number, rates.cells)
         best = best_of(exploration)
         if best is not None:
-            return headline(exploration, best, ties_of_best(exploration))
+            return draw_headline(exploration, best, ties_of_best(exploration))
         st.warning(_NOTHING_FITS, icon=":material/block:")
         if whole:
             _offer_ways(exploration)
@@ -235,7 +234,7 @@ def _strip(
 
 
 def _offer_ways(exploration: Exploration) -> None:
-    """The nearest changes of the scenario after which something fits, one click each."""
+    """Draw the nearest changes of the scenario after which something fits, one click each."""
     scenario = exploration.scenario
     found = ways(scenario, scenario.key)
     if not found:
@@ -243,21 +242,21 @@ def _offer_ways(exploration: Exploration) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="explore_ways"):
         st.markdown(":gray[What would make it run]", width="content")
         for number, (words, changes) in enumerate(found.items()):
-            st.button(words, icon=":material/arrow_forward:", key=f"explore_way_{number}", on_click=_take,
+            st.button(words, icon=":material/arrow_forward:", key=f"explore_way_{number}", on_click=_open_scenario,
                       args=(altered(scenario, **changes),))  # fmt: skip
 
 
-def _take(scenario: Scenario) -> None:
-    """Goes on with another scenario."""
+def _open_scenario(scenario: Scenario) -> None:
+    """Open another scenario."""
     state.set_scenario(scenario)
     st.rerun()  # the whole page, not this part of it
 
 
-def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes, metric: Metric) -> None:
+def _draw_toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes, metric: Metric) -> None:
     """Draws the row above the map: metric, filter, help, view."""
     known, key = known_metrics(exploration), metric.key
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
-    # A button that is gone once another is chosen is for the whole row to draw.
+    # A button that vanishes once another is chosen needs the whole row redrawn.
     alone = key in QUICK and is_alone(exploration, axes, filters, metric)
     with st.container(horizontal=True, vertical_alignment="center", key="explore_toolbar"):
         segments("Metric", offered, "metric", then=another_metric if alone else None)
@@ -280,7 +279,7 @@ def _toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes, me
 
 
 def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str) -> None:
-    """Every metric, beside the few that have a button."""
+    """Draw the list of all metrics; only a few have a button."""
 
     widget = key_for("_metric_list", key)
 
@@ -296,7 +295,7 @@ def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str
 
 
 def _pick_cell(exploration: Exploration) -> None:
-    """Choosing a cell without a mouse."""
+    """Draw the choice of a cell without a mouse."""
     cells = exploration.scenario.space.cells
     now = state.selected_cell()
     names = sorted({(cell.tensor_par, cell.pipeline_par) for cell in cells})

@@ -1,4 +1,4 @@
-"""The Guide page: its chapters beside the one that is read."""
+"""The Guide page: the list of chapters next to the open one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["View", "parse", "render"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     chapter: Chapter
 
@@ -30,25 +30,25 @@ def parse() -> View:
 def render(view: View) -> None:
     """Draws the page. view: what `parse` returned."""
     if window.is_narrow():
-        _choice(view.chapter)
-        _chapter(view.chapter)
+        _choose_chapter(view.chapter)
+        _draw_chapter(view.chapter)
         return
     contents, text = st.columns([1, 3.4], gap="large")
     with contents:
-        _contents(view.chapter)
+        _draw_contents(view.chapter)
     with text:
-        _chapter(view.chapter)
+        _draw_chapter(view.chapter)
 
 
-def _contents(read: Chapter) -> None:
-    """Draws the list of chapters."""
+def _draw_contents(read: Chapter) -> None:
+    """Draw the list of chapters."""
     with st.container(key="guide_contents", gap="xxsmall"):
         for name in CHAPTERS:
-            _button(name, chapter(name).title, read, icon=None)
+            _chapter_button(name, chapter(name).title, read, icon=None)
 
 
-def _choice(read: Chapter) -> None:
-    """Draws the list of chapters as a field, for a phone."""
+def _choose_chapter(read: Chapter) -> None:
+    """Draw the list of chapters as a field, for a phone."""
     key = f"guide_chapter_{read.name}"
     st.selectbox(
         "Chapter", CHAPTERS, index=CHAPTERS.index(read.name), format_func=lambda name: chapter(name).title, key=key,
@@ -56,8 +56,8 @@ def _choice(read: Chapter) -> None:
     )  # fmt: skip
 
 
-def _chapter(read: Chapter) -> None:
-    """Draws a chapter: its title, its sections to jump to, its text and pictures, and the next one."""
+def _draw_chapter(read: Chapter) -> None:
+    """Draw a chapter: its title, links to its sections, its text and pictures, and the next one."""
     with st.container(key="guide_text"):
         st.html(head(read.title))
         if len(read.sections) > 1:
@@ -69,11 +69,11 @@ def _chapter(read: Chapter) -> None:
                 st.markdown(piece)
         following = CHAPTERS[CHAPTERS.index(read.name) + 1 :]
         if following:
-            _button(following[0], f"Next: {chapter(following[0]).title}", read, icon=":material/arrow_forward:")
+            _chapter_button(following[0], f"Next: {chapter(following[0]).title}", read, icon=":material/arrow_forward:")
 
 
-def _button(name: str, words: str, read: Chapter, icon: str | None) -> None:
-    """Draws a button that opens a chapter. read: the one in view, whose button is the chosen one."""
+def _chapter_button(name: str, words: str, read: Chapter, icon: str | None) -> None:
+    """Draw a button that opens a chapter. read: the open chapter, whose button is highlighted."""
     st.button(
         words, key=f"guide_{'list' if icon is None else 'next'}_{name}", icon=icon, on_click=state.set_url_value,
         args=("chapter", name), type="secondary" if name == read.name else "tertiary",

@@ -20,7 +20,7 @@ PAGE = Page(
         "intra_operator_bandwidth": "bandwidth", "intra_operator_exchange": "bandwidth of all-to-alls",
         "intra_operator_alpha": "time of a collective", "intra_operator_width": "width of an element",
         "intra_operator_state": "bytes of a parameter",
-        "intra_operator_sharded": "what is split where a weight is whole", "intra_operator_sweeps": "sweeps",
+        "intra_operator_sharded": "sharded state", "intra_operator_sweeps": "sweeps",
         "intra_operator_groups": "groups of devices", "intra_operator_outer": "bandwidth between groups",
         "intra_operator_log": "measured points", "intra_operator_recompute": "recomputation",
         "intra_operator_microbatches": "number of microbatches",

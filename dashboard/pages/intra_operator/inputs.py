@@ -1,4 +1,4 @@
-"""What is planned: the inputs of the Intra-operator page, which are part of the link."""
+"""Inputs of the Intra-operator page, which are part of the link."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ __all__ = ["OWN", "Question", "counted_as", "on_system", "planned", "question", 
 
 SOURCES: Final = {"published": "Published model", "library": "Library model"}
 OWN: Final = "measured"
-"""The system that is no system of the library: rates as given, at first those of CFP's measured runs."""
+"""A system outside the library: rates as entered, by default from CFP's measured runs."""
 RATE: Final = 83.8
 BANDWIDTH: Final = 20.65
 CAPACITY: Final = 40e9
 OUTER: Final = 5.0
-"""Bandwidth between groups where none is told [GB/s]."""
+"""Default bandwidth between groups [GB/s]."""
 WIDTHS: Final = {"4": "FP32", "2": "16 bit"}
 SHARDED: Final = {"none": "nothing", "zero": "gradients, optimizer state (ZeRO)", "fsdp": "weights, too (FSDP)"}
 RECOMPUTE: Final = {"none": "nothing", "selective": "attention", "full": "the whole forward pass"}
 CASES: Final = {"gpt": (16, 2), "moe": (64, 4), "llama": (32, 4)}
-"""Batch and layers that CFP ran, by family."""
+"""CFP's batch and number of layers, by family."""
 GONE: Final = ("intra_operator_layers", "intra_operator_limit", "intra_operator_layer")
-"""Parameters that mean nothing any more with another model."""
+"""Parameters that are reset when another model is chosen."""
 MOST_DEVICES: Final = 4096
 TYPES: Final = {"bfloat16": "BF16", "float16": "FP16", "float8": "FP8", "float4": "FP4", "float32": "FP32"}
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. `model` is a published name or a model of the library; `title` and `system` say it in words."""
+    """A question of the page. `model` is a published name or a library model; `title` and `system` are labels."""
 
     model: str | Model
     title: str
@@ -53,7 +53,7 @@ class Question:
     batch: int
     layers: int
     depth: int
-    """Layers that the model has."""
+    """Layers of the whole model."""
     element_bytes: float
     state_bytes: float
     sharded: str
@@ -73,20 +73,20 @@ class Question:
 
     @property
     def published(self) -> bool:
-        """Whether the model is one of the published ones."""
+        """True for a published model."""
         return isinstance(self.model, str)
 
 
 def question(place: Place) -> Question:
-    """Draws the inputs, rates and memory in a place of their own; returns what is asked.
+    """Draws the inputs, with rates and memory in their own place; returns the question.
 
-    Raises `engine.planners.contract.PlanError` or what loading a model or a system raises.
+    Raises `engine.planners.contract.PlanError`, and the errors of loading a model or a system.
     """
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         source = segments("Model from", SOURCES, "intra_operator_from", gone=(*GONE, "intra_operator_system"))
         model: str | Model
         if source == "published":
-            titles = {name: _suite_title(name) for name in _suites()}
+            titles = {name: _suite_title(name) for name in _suite_names()}
             model = choose("Model", titles, "intra_operator_suite", default="gpt F", width=230,
                            gone=GONE)  # fmt: skip
             title, depth = titles[model].partition(" ·")[0], suite_depth(model)
@@ -108,14 +108,12 @@ def question(place: Place) -> Question:
             "Devices that share every layer; those of several networks are a mesh of two axes.",
         )  # fmt: skip
         size = whole_in_link("intra_operator_batch", "Batch", batch, 10**6, "Sequences of a step.")
-        layers = whole_in_link(
-            "intra_operator_layers", "Layers", min(layers, depth), depth, f"The model has {depth}."
-        )
-    with place.popover("Rates and memory", icon=":material/tune:", help="Rates of devices, what a parameter takes."):
-        mesh, datatype = _mesh(chosen, devices)
+        layers = whole_in_link("intra_operator_layers", "Layers", min(layers, depth), depth, f"The model has {depth}.")
+    with place.popover("Rates and memory", icon=":material/tune:", help="Rates of devices, bytes of a parameter."):
+        mesh, datatype = _ask_mesh(chosen, devices)
         width = choose("Width of an element", WIDTHS, "intra_operator_width",
                        default="4" if source == "published" else "2")  # fmt: skip
-        kept = _decimal("Bytes of a parameter", "state", 16.0, "With its gradient and its optimizer state.")
+        kept = _decimal_field("Bytes of a parameter", "state", 16.0, "With its gradient and its optimizer state.")
         sharded = choose("Split over devices where a weight is whole", SHARDED, "intra_operator_sharded")
         sequence = switch(
             "Sequence parallel", "intra_operator_sequence", default=source == "library",
@@ -133,39 +131,39 @@ def question(place: Place) -> Question:
 
 
 def system_question(asked: Question, system: str) -> Question:
-    """Returns the same question about another system, on as many devices as its first network joins at most.
+    """Returns the same question about another system, on at most as many devices as its first network joins.
 
-    Products are in the datatype that is asked about, in BF16 where that system has it not or where rates are given.
-    More devices than that are as many on both systems.
+    Products keep their datatype; they are in BF16 if the system lacks it or if rates were entered. A question on more
+    devices than one network joins keeps its number of devices.
 
-    Raises what building the mesh raises.
+    Raises the errors of building the mesh.
     """
     found = system_of(system)
     wanted, near = asked.mesh.devices, found.node_size
     devices = wanted if asked.mesh.outer is not None or wanted <= near else near
-    datatype = _datatype(list(found.matrix), "" if asked.system_id == OWN else asked.datatype)
+    datatype = _first_datatype(list(found.matrix), "" if asked.system_id == OWN else asked.datatype)
     mesh = on_system(system, devices, datatype)
     return replace(asked, system_id=system, system=system_name(found), datatype=datatype, mesh=mesh)
 
 
-def _datatype(there: list[str], wanted: str = "") -> str:
+def _first_datatype(there: list[str], wanted: str = "") -> str:
     order = [wanted, "bfloat16", "float16", *there]
     return next(each for each in order if each in there)
 
 
-def _mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
+def _ask_mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
     if chosen != OWN:
         found = system_of(chosen)
         there = [each for each in TYPES if each in found.matrix] or list(found.matrix)
         datatype = choose(
             "Datatype of products", {each: TYPES.get(each, each) for each in there}, "intra_operator_type",
-            default=_datatype(there),
+            default=_first_datatype(there),
         )  # fmt: skip
         return on_system(chosen, devices, datatype), datatype
-    rate = _decimal("Matrix rate, TFLOP/s", "rate", RATE, "Of a device, as it is reached.")
-    bandwidth = _decimal("Bandwidth, GB/s", "bandwidth", BANDWIDTH, "That a device sends in a ring.")
-    exchange = _decimal("All-to-all, GB/s", "exchange", bandwidth, "The same in an all-to-all.")
-    alpha = _decimal("Time of a collective, µs", "alpha", 0.0, "Besides its bytes.")
+    rate = _decimal_field("Matrix rate, TFLOP/s", "rate", RATE, "Sustained rate of a device.")
+    bandwidth = _decimal_field("Bandwidth, GB/s", "bandwidth", BANDWIDTH, "Sent by a device in a ring.")
+    exchange = _decimal_field("All-to-all, GB/s", "exchange", bandwidth, "The same in an all-to-all.")
+    alpha = _decimal_field("Time of a collective, µs", "alpha", 0.0, "Besides its bytes.")
     document: dict[str, Any] = {"devices": devices, "matrix_rate": rate * 1e12,
                                 "bandwidth": bandwidth * 1e9, "memory": CAPACITY}  # fmt: skip
     if exchange != bandwidth:
@@ -177,24 +175,26 @@ def _mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
         "With more than one the mesh has two axes, as nodes and the devices of each.",
     )  # fmt: skip
     if groups > 1:
-        between = _decimal("Bandwidth between groups, GB/s", "outer", OUTER, "That a device sends in a ring of groups.")
+        between = _decimal_field(
+            "Bandwidth between groups, GB/s", "outer", OUTER, "Sent by a device in a ring of groups."
+        )
         document["outer"] = {"devices": groups, "bandwidth": between * 1e9}
     return mesh_of(document), "float32"
 
 
 def on_system(name: str, devices: int, datatype: str) -> Mesh:
-    """Returns the devices of a system as a mesh, of two axes where its first network does not join as many.
+    """Returns the devices of a system as a mesh, of two axes if its first network joins fewer.
 
-    Raises what loading a system and `engine.planners.intra_operator.system_mesh` raise.
+    Raises the errors of loading a system and of `engine.planners.intra_operator.system_mesh`.
     """
     known = name if name in hardware_names() else system_of(name)
     return system_mesh(known, devices, datatype=datatype, tiers=2)
 
 
 def planned(asked: Question, limit: float) -> IntraOperatorPlan:
-    """Returns what the search finds.
+    """Returns the plan found by the search.
 
-    limit: of the memory of a device [bytes]. Raises `engine.planners.contract.PlanError`.
+    limit: memory of a device [bytes]. Raises `engine.planners.contract.PlanError`.
     """
     return search(
         asked.model, asked.mesh, memory_limit=limit, batch=asked.batch, layers=asked.layers, **counted_as(asked)
@@ -202,7 +202,7 @@ def planned(asked: Question, limit: float) -> IntraOperatorPlan:
 
 
 def counted_as(asked: Question) -> dict[str, Any]:
-    """Returns what elements and parameters are counted with, as keywords of the planner."""
+    """Returns the sizes of elements and parameters, as keywords of the planner."""
     return {
         "element_bytes": asked.element_bytes, "state_bytes": asked.state_bytes, "zero": asked.sharded == "zero",
         "fsdp": asked.sharded == "fsdp", "sequence_parallel": asked.sequence, "recompute": asked.recompute,
@@ -210,7 +210,7 @@ def counted_as(asked: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _suites() -> list[str]:
+def _suite_names() -> list[str]:
     return [*(f"gpt {each}" for each in GPT), *(f"moe {each}" for each in MOE), "llama"]
 
 
@@ -223,7 +223,7 @@ def _suite_title(name: str) -> str:
     return f"MoE {letter} · {MOE[letter][1]} wide, {MOE[letter][5]} experts"
 
 
-def _decimal(label: str, name: str, default: float, help: str) -> float:
+def _decimal_field(label: str, name: str, default: float, help: str) -> float:
     parameter = f"intra_operator_{name}"
     text = state.url_value(parameter, "", DECIMAL)
     value = float(text) if text else default

@@ -1,4 +1,4 @@
-"""The layers: which are alike, and the ParallelBlocks of each kind with their strategies and plan tables."""
+"""Layers: which are alike, and the ParallelBlocks of each kind with their strategies and plan tables."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def chosen_words(plan: IntraOperatorPlan, chosen: Chosen) -> str:
-    """Returns what the plan does with every block, layers that do the same together."""
-    kinds = _kinds(plan)
+    """Returns the plan of every block, equal layers together."""
+    kinds = _blocks_by_kind(plan)
     pairs = [(graph.name, vector) for graph, vector in zip(plan.layers, chosen.vectors, strict=True)]
     order = list(dict.fromkeys(pairs))
     parts = []
     for pair in order[:3]:
         at = [number for number, each in enumerate(pairs, 1) if each == pair]
-        which = "all layers" if len(at) == len(pairs) else f"layer {at[0]}" if len(at) == 1 else _which(at)
+        which = "all layers" if len(at) == len(pairs) else f"layer {at[0]}" if len(at) == 1 else _describe_layers(at)
         parts.append(f"{which}: {_vector_words(kinds[pair[0]], pair[1])}")
-    more = f"; {counted(len(order) - 3, 'further kind')} of layers" if len(order) > 3 else ""
+    more = f"; {counted(len(order) - 3, 'more kind')} of layers" if len(order) > 3 else ""
     text = "; ".join(parts) + more
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _kinds(plan: IntraOperatorPlan) -> dict[str, BlockList]:
-    """The blocks of every different layer by its name."""
+def _blocks_by_kind(plan: IntraOperatorPlan) -> dict[str, BlockList]:
+    """Return the blocks of every different layer by its name."""
     return {name: layer_blocks(graph) for name, graph in {each.name: each for each in plan.layers}.items()}
 
 
-def _which(at: list[int]) -> str:
-    """Numbers of layers in words: a range where they follow each other, or each second, else how many from where."""
+def _describe_layers(at: list[int]) -> str:
+    """Return numbers of layers in words: "layers 1 to 4", "every second layer from 1 to 7", "5 layers from 2 on"."""
     apart = {after - before for before, after in pairwise(at)}
     if apart == {1}:
         return f"layers {at[0]} to {at[-1]}"
@@ -70,8 +70,8 @@ def _which(at: list[int]) -> str:
 
 
 def _vector_words(blocks: Iterable[ParallelBlock], vector: Vector) -> str:
-    """What is split, block by block; blocks that split the same together."""
-    split = [(_splits(block, chosen), block) for block, chosen in zip(blocks, vector, strict=True)]
+    """Return the split of each block; blocks with the same split together."""
+    split = [(_describe_split(block, chosen), block) for block, chosen in zip(blocks, vector, strict=True)]
     parts = []
     for words, several in groupby(split, lambda each: each[0]):
         names = [block.root.name for _, block in several]
@@ -79,8 +79,8 @@ def _vector_words(blocks: Iterable[ParallelBlock], vector: Vector) -> str:
     return ", ".join(parts)
 
 
-def _splits(block: ParallelBlock, chosen: Any) -> str:
-    """What a strategy of a block splits; on two mesh axes what both do."""
+def _describe_split(block: ParallelBlock, chosen: Any) -> str:
+    """Return the dimension that a strategy of a block splits; with two mesh axes, the dimensions of both."""
     labels = [block.labels[each] for each in (chosen if isinstance(chosen, tuple) else (chosen,))]
     words = [LABELS.get(each, each) for each in labels]
     return words[0] if len(set(words)) == 1 else f"{words[0]} outside and {words[1]} inside"
@@ -88,7 +88,7 @@ def _splits(block: ParallelBlock, chosen: Any) -> str:
 
 def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
     """Draws the segments, the blocks, and the plan as sharding annotations."""
-    graphs, kinds, chosen = plan.layers, _kinds(plan), plan.chosen
+    graphs, kinds, chosen = plan.layers, _blocks_by_kind(plan), plan.chosen
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Segments", "layers of one kind are one segment; strategies chosen of its blocks"))
         names = [each.name for each in graphs]
@@ -97,11 +97,11 @@ def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
         show(chart, "intra_operator_segments")
         axes = len(plan.mesh.shape)
         spaces = {name: [block.space**axes for block in blocks] for name, blocks in kinds.items()}
-        joint = " × ".join(f"{math.prod(each):,}{_raised(names.count(name))}" for name, each in spaces.items())
+        joint = " × ".join(f"{math.prod(each):,}{_format_exponent(names.count(name))}" for name, each in spaces.items())
         st.caption(literal(
             f"{chart.alt} Strategies of the blocks: {' and '.join(str(each) for each in spaces.values())}. "
             f"{sum(map(math.prod, spaces.values())):,} vectors are valued in place of {joint}."
-            + (f" As CFP prints it: {_printed(table)}." if len(names) <= 8 else "")
+            + (f" As CFP prints it: {_segments_text(table)}." if len(names) <= 8 else "")
         ))  # fmt: skip
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("ParallelBlocks", "one choice of strategy settles all contractions of a block"))
@@ -126,11 +126,11 @@ def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
                if len(plan.mesh.shape) > 1 else "")
         )  # fmt: skip
         if chosen is not None:
-            _annotations(plan)
+            _draw_annotations(plan)
 
 
-def _annotations(plan: IntraOperatorPlan) -> None:
-    """Offers the sharding of every weight and activation, to read and as a file."""
+def _draw_annotations(plan: IntraOperatorPlan) -> None:
+    """Draw the sharding of every weight and activation, as a table and a download."""
     with st.expander("Sharding annotations of the chosen plan"):
         table = sharding_annotations(plan)
         shown = table.drop(columns=["shape"])
@@ -148,18 +148,18 @@ def _annotations(plan: IntraOperatorPlan) -> None:
         )  # fmt: skip
 
 
-def _printed(segments: pd.DataFrame) -> str:
-    """The sequence of segments as a log has it: intervals of contractions, with that of which they are a repetition."""
+def _segments_text(segments: pd.DataFrame) -> str:
+    """Return the sequence of segments as in a log: intervals of contractions, with the interval that each repeats."""
     pairs = zip(segments["printed"], segments["printed_as"], strict=True)
     return ", ".join(f"{own} as {first}" for own, first in pairs)
 
 
-def _raised(number: int) -> str:
+def _format_exponent(number: int) -> str:
     return "" if number == 1 else str(number).translate(RAISED)
 
 
 def strategies_frame(blocks: Iterable[ParallelBlock]) -> pd.DataFrame:
-    """Returns the strategies of every block: its number, what is split, the name by Alpa."""
+    """Returns the strategies of every block: its number, the split dimension, and Alpa's name."""
     return pd.DataFrame([
         {"block": ", ".join(block.contractions), "strategy": strategy.id,
          "splits": LABELS.get(label, label), "name": strategy.name}
@@ -168,8 +168,7 @@ def strategies_frame(blocks: Iterable[ParallelBlock]) -> pd.DataFrame:
 
 
 def plans_frame(blocks: Iterable[ParallelBlock]) -> pd.DataFrame:
-    """Returns the plan of every contraction and gradient: its strategy and what that splits, for each of the
-    block's."""
+    """Returns the plan of every contraction and gradient: its strategy and split, for each strategy of the block."""
     rows = []
     for block in blocks:
         for member in block.members:
@@ -178,11 +177,11 @@ def plans_frame(blocks: Iterable[ParallelBlock]) -> pd.DataFrame:
                 (member.contraction.name, member.plan, member.contraction),
                 *((name, plan, of) for (name, plan), of in gradients),
             ):
-                cells = {f"strategy {number}": _split(of, own) for number, own in enumerate(plan)}
+                cells = {f"strategy {number}": _contraction_split(of, own) for number, own in enumerate(plan)}
                 rows.append({"contraction": name, "plan": ",".join(map(str, plan)), **cells})
     return pd.DataFrame(rows)
 
 
-def _split(contraction: Contraction, strategy: int) -> str:
+def _contraction_split(contraction: Contraction, strategy: int) -> str:
     dim = contraction.splits[strategy]
     return LABELS.get(dim[0], dim[0]) + (", all-reduce" if dim in contraction.contracted else "")

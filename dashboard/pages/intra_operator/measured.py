@@ -1,4 +1,4 @@
-"""Measured points: a log or table of one's own beside what is predicted, rates fitted to it, and published figures."""
+"""Measured points: a log or table of the user next to predictions, rates fitted to it, and published figures."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ A100: Final = {"matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 
 
 def upload(place: Place, asked: Question) -> pd.DataFrame | None:
-    """Draws the field for a log; returns its measured points, None where there is none.
+    """Draws the field for a log; returns its measured points, or None.
 
-    Raises `engine.planners.contract.PlanError` where the file is none, or about a model that there is not.
+    Raises `engine.planners.contract.PlanError` for an invalid file, or an unknown model in it.
     """
     with place.popover("Measured", icon=":material/upload_file:", help="Measured points of your own."):
         st.caption(
@@ -57,13 +57,13 @@ def upload(place: Place, asked: Question) -> pd.DataFrame | None:
         )
         text = own_table("Log or table", "intra_operator_log", "log", MOST_MEGABYTES, measured_points_of,
                          ("log", "txt", "csv", "json"))  # fmt: skip
-    return None if text is None else completed(read_table(measured_points_of, text), asked)
+    return None if text is None else complete_points(read_table(measured_points_of, text), asked)
 
 
-def completed(points: pd.DataFrame, asked: Question) -> pd.DataFrame:
-    """Returns points that say of which model, batch, layers and devices they are: where they do not, those of the page.
+def complete_points(points: pd.DataFrame, asked: Question) -> pd.DataFrame:
+    """Returns points with model, batch, layers and devices filled in from the page if missing.
 
-    Raises `engine.planners.contract.PlanError` where one names a model that there is not.
+    Raises `engine.planners.contract.PlanError` for an unknown model.
     """
     name = asked.model if isinstance(asked.model, str) else asked.model.name
     known = {*model_names(), name}
@@ -76,9 +76,9 @@ def completed(points: pd.DataFrame, asked: Question) -> pd.DataFrame:
 
 
 def measured_marks(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame | None) -> list[Measured]:
-    """Returns the measured points of the question in view that have a volume and seconds of collectives.
+    """Returns the measured points of the current question that have a volume and seconds of collectives.
 
-    points: of one's own; where None those that CFP published.
+    points: the user's own; None: those published by CFP.
     """
     here = {"model": asked.model, "batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices}
     if points is None:
@@ -101,9 +101,9 @@ def measured_marks(asked: Question, found: IntraOperatorPlan, points: pd.DataFra
 
 
 def draw_measured(asked: Question, points: pd.DataFrame) -> None:
-    """Draws measured points with what is predicted of them, and the rates that fit them best."""
+    """Draws measured points with their predictions, and the rates that fit them best."""
     with st.container(border=True, gap="xsmall"):
-        st.html(markup.head("Measured beside predicted", f"{counted(len(points), 'point')} of your file"))
+        st.html(markup.head("Measured and predicted", f"{counted(len(points), 'point')} of your file"))
         try:
             mesh = replace(asked.mesh, outer=None)
             table = overlay(points, mesh, **counted_as(asked))
@@ -122,18 +122,18 @@ def draw_measured(asked: Question, points: pd.DataFrame) -> None:
         })  # fmt: skip
         st.dataframe(
             shown.round(4), hide_index=True, height=height_of(len(shown), 360), placeholder="–",
-            key="intra_operator_overlay", alt="Every measured point with what is predicted of it.",
+            key="intra_operator_overlay", alt="Every measured point with its prediction.",
         )  # fmt: skip
         if len(errors):
             st.caption(literal(
                 f"Predicted against measured steps: {signed_percent(float(errors.mean()))} on average, "
                 f"at most {signed_percent(float(errors[np.abs(errors).argmax()]))}."
             ))  # fmt: skip
-        _fitted(asked, points)
+        _draw_fitted_rates(asked, points)
 
 
-def _fitted(asked: Question, points: pd.DataFrame) -> None:
-    """Offers the rates that fit the points best."""
+def _draw_fitted_rates(asked: Question, points: pd.DataFrame) -> None:
+    """Draw the rates that fit the points best, with a button to use them."""
     try:
         fitted = fit_rates(points, **counted_as(asked))
     except PlanError as problem:
@@ -143,10 +143,10 @@ def _fitted(asked: Question, points: pd.DataFrame) -> None:
              ("all-to-all", fitted.all_to_all_bandwidth, 1e9, "GB/s")]  # fmt: skip
     told = [f"{name} {plain(value / unit)} {word}" for name, value, unit, word in rates if value is not None]
     st.caption(literal(" ".join([f"Rates that fit the points best: {', '.join(told)}.", *fitted.notes])))
-    st.button("Use these rates", icon=":material/check:", key="intra_operator_fit", on_click=_use, args=(fitted,))
+    st.button("Use these rates", icon=":material/check:", key="intra_operator_fit", on_click=_use_rates, args=(fitted,))
 
 
-def _use(fitted: FittedRates) -> None:
+def _use_rates(fitted: FittedRates) -> None:
     values = (("rate", fitted.matrix_rate, 1e12), ("bandwidth", fitted.bandwidth, 1e9),
               ("exchange", fitted.all_to_all_bandwidth, 1e9))  # fmt: skip
     state.set_url_values({
@@ -157,10 +157,10 @@ def _use(fitted: FittedRates) -> None:
 
 
 def draw_published() -> None:
-    """Draws published volumes and runs beside what is computed of the same."""
-    st.html(markup.head("Published beside computed", "CFP on A100; rates fitted to its first and third vector"))
+    """Draws published volumes and runs next to computed ones."""
+    st.html(markup.head("Published and computed", "CFP on A100; rates fitted to its first and third vector"))
     left, right = st.columns(2, gap="medium")
-    volumes = _volumes()
+    volumes = _published_volumes()
     shown = pd.DataFrame({
         "vector": [vector_text(each) for each in volumes["vector"]], "published, GB": volumes["published_volume"] / 1e9,
         "computed, GB": volumes["counted_volume"] / 1e9, "computed / published": volumes["ratio"],
@@ -178,7 +178,7 @@ def draw_published() -> None:
             "inside GELU and norms. The order of the best two is the same. The last vector is inferred."
         )
     with right:
-        runs = pd.DataFrame(_runs())
+        runs = pd.DataFrame(_compute_published_runs())
         st.dataframe(
             runs, hide_index=True, height=height_of(len(runs)), placeholder="–", key="intra_operator_runs",
             alt="Published runs with their devices, and the step computed here.",
@@ -193,17 +193,17 @@ def draw_published() -> None:
 
 
 @remembered(1)
-def _volumes() -> pd.DataFrame:
+def _published_volumes() -> pd.DataFrame:
     return published_volumes()
 
 
 @remembered(1)
-def _runs() -> list[dict[str, object]]:
-    """Published runs, each with what is planned here: the same for everybody."""
-    return [_run(each) for each in published_runs().to_dict("records")]
+def _compute_published_runs() -> list[dict[str, object]]:
+    """Return the published runs, each with its computed plan; the same for all sessions."""
+    return [_compute_published_run(each) for each in published_runs().to_dict("records")]
 
 
-def _run(run: dict[Any, Any]) -> dict[str, object]:
+def _compute_published_run(run: dict[Any, Any]) -> dict[str, object]:
     mesh = mesh_of({**A100, "devices": int(run["devices"])})
     found = search(run["model"], mesh, batch=int(run["batch"]), layers=int(run["layers"]))
     chosen, solution = found.chosen, run["solution"]

@@ -1,4 +1,4 @@
-"""What the page asks of the planner, remembered."""
+"""Questions of the page to the planner, cached."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ MOST_POINTS: Final = 400
 
 
 @remembered(48)
-def _searched(key: str, limit: float, _asked: Question) -> tuple[IntraOperatorPlan, float]:
+def _search_plan(key: str, limit: float, _asked: Question) -> tuple[IntraOperatorPlan, float]:
     begun = time.thread_time()
     return planned(_asked, limit), time.thread_time() - begun
 
 
 def limited(asked: Question, limit: float | None) -> tuple[IntraOperatorPlan, float] | None:
-    """Returns the search under a limit of memory [bytes], None is none, and what it took [s of CPU].
+    """Returns (the plan within a limit of memory [bytes], the time of the search [s of CPU]). None: no limit.
 
-    One on two mesh axes is off the page; None while it is on its way, of which there is a card, or where it ended
-    without a plan, which the card tells.
+    A search on two mesh axes is a background job. None while it runs, or if it ended without a plan, which its card
+    shows.
     """
     most = NO_LIMIT if limit is None else limit
-    answer = _searched(asked.key, most, asked) if asked.mesh.outer is None else _off_the_page(asked, most)
+    answer = _search_plan(asked.key, most, asked) if asked.mesh.outer is None else _off_the_page(asked, most)
     if answer is None:
         return None
     found, took = answer
@@ -61,30 +61,30 @@ def _off_the_page(asked: Question, limit: float) -> tuple[IntraOperatorPlan, flo
 
 
 @remembered(24)
-def _swept(key: str, over: str, limit: float, _asked: Question, _found: IntraOperatorPlan) -> pd.DataFrame:
+def _compute_sweep(key: str, over: str, limit: float, _asked: Question, _found: IntraOperatorPlan) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     if over == "memory":
         return _over_memory(_asked, _found)
-    for value in _values(_asked, over):
-        rows += _point(_asked, over, value, limit)
+    for value in _sweep_values(_asked, over):
+        rows += _plans_at_value(_asked, over, value, limit)
     return pd.DataFrame(rows, columns=["value", "name", "solution", "rate", "seconds", "memory"])
 
 
-def _values(asked: Question, over: str) -> list[int]:
-    """Where a parameter is looked at: round values, and the one in view."""
+def _sweep_values(asked: Question, over: str) -> list[int]:
+    """Return the values of a parameter in a sweep: round values, and the current one."""
     if over == "layers":
         return sorted({*(each for each in DEPTHS if each < asked.depth), asked.layers, asked.depth})
     usual, here = (BATCHES, asked.batch) if over == "batch" else (DEVICES, asked.mesh.devices)
     return sorted({*usual, here})
 
 
-def _point(asked: Question, over: str, value: int, limit: float) -> list[dict[str, object]]:
-    """The best plan and the named solutions at one value; none where nothing runs or fits."""
+def _plans_at_value(asked: Question, over: str, value: int, limit: float) -> list[dict[str, object]]:
+    """Return the best plan and the named solutions at one value; empty if nothing runs or fits."""
     try:
-        changed = _changed(asked, over, value)
+        changed = _change_question(asked, over, value)
         found = planned(changed, limit)
     except PlanError:
-        return []  # groups of tokens that the batch does not fill, devices that divide nothing
+        return []  # the batch or the layers cannot be divided
     number = changed.mesh.devices
     named = [
         {"value": value, "name": row["solution"], "solution": row["solution"],
@@ -98,8 +98,8 @@ def _point(asked: Question, over: str, value: int, limit: float) -> list[dict[st
              "seconds": best.seconds, "memory": best.memory}, *named]  # fmt: skip
 
 
-def _changed(asked: Question, over: str, value: int) -> Question:
-    """The question with one value changed. Raises what building a mesh raises."""
+def _change_question(asked: Question, over: str, value: int) -> Question:
+    """Return the question with one value changed. Raises the errors of building a mesh."""
     if over == "batch":
         return replace(asked, batch=value)
     if over == "layers":
@@ -123,18 +123,18 @@ def _over_memory(asked: Question, found: IntraOperatorPlan) -> pd.DataFrame:
 
 
 def swept(asked: Question, over: str, found: IntraOperatorPlan) -> pd.DataFrame:
-    """Returns the rate of a device along a parameter, of the best plan and of the named solutions.
+    """Returns the rate of a device along a parameter, for the best plan and the named solutions.
 
     Args:
-        asked: what everything else is.
+        asked: the other inputs.
         over: a key of `SWEEPS`.
-        found: the plan of that question, whose limit of memory the others have, too.
+        found: the plan of that question, whose limit of memory applies to all.
 
     Returns:
         value, name ("best" or a solution), solution, rate [TFLOP/s], seconds, memory [bytes].
     """
     limit = NO_LIMIT if found.memory_limit is None else found.memory_limit
-    return _swept(f"{asked.key} {asked.system_id}", over, limit, asked, found)
+    return _compute_sweep(f"{asked.key} {asked.system_id}", over, limit, asked, found)
 
 
 @remembered(24)
@@ -166,14 +166,17 @@ def _beside_table(key: str, _plan: IntraOperatorPlan, _asked: Question) -> pd.Da
 
 
 def beside_table(asked: Question, plan: IntraOperatorPlan) -> pd.DataFrame:
-    """Returns a plan of a library model beside what the cost model says of it and the best of all executions.
+    """Returns a plan of a library model, the cost model's figures for it, and the best of all executions.
 
-    Raises `engine.planners.contract.PlanError` where no plan fits.
+    Raises `engine.planners.contract.PlanError` if no plan fits.
     """
     return _beside_table(f"{asked.key} {plan.memory_limit}", plan, asked)
 
 
 def systems_table(asked: Question, names: tuple[str, ...]) -> pd.DataFrame:
-    """Returns the best plan of the same model on other systems: label, devices, datatype of products, rate [TFLOP/s
-    of a device], seconds, solution, memory [bytes], reason why there is none."""
+    """Returns the best plan of the same model on other systems.
+
+    Columns: label, devices, datatype of products, rate [TFLOP/s of a device], seconds, solution, memory [bytes], reason
+    if there is no plan.
+    """
     return _systems_table(asked.key, names, asked)

@@ -32,7 +32,7 @@ __all__ = ["json_text", "vectors_csv", "vectors_table"]
 SHOWN: Final = {"fits": "That fit", "all": "All", "named": "With a name"}
 FORMS: Final = dict(zip(TEXT_FORMS, ("Blocks and segments", "Vectors of segments", "Chosen plan", "All vectors"),
                         strict=True))  # fmt: skip
-"""Text form of a log -> what is in it."""
+"""Text form of a log -> its label."""
 MOST: Final = 1000
 LIKE: Final = re.compile(r"(\d{1,2}|\*)(,(\d{1,2}|\*)){0,31}")
 """A pattern of vectors: strategies or stars."""
@@ -52,7 +52,7 @@ def vectors_csv(plan: IntraOperatorPlan) -> str:
 
 
 def json_text(plan: IntraOperatorPlan) -> str:
-    """Returns the plan as JSON: what is chosen and counted, every vector, the frontier or a thousand points of it."""
+    """Returns the plan as JSON: choice, counted sizes, every vector, and at most a thousand points of the frontier."""
     return json.dumps({
         "model": plan.model, "mesh": plan.mesh.document(), "memory_limit": plan.memory_limit, "tflop": plan.tflop,
         "chosen": None if plan.chosen is None else plan.chosen.document(), "infeasible": plan.infeasible,
@@ -62,16 +62,16 @@ def json_text(plan: IntraOperatorPlan) -> str:
     }, indent=1)  # fmt: skip
 
 
-def _log(plan: IntraOperatorPlan, form: str) -> str:
-    """A plan in a text form; why there is none where it cannot be."""
+def _plan_log(plan: IntraOperatorPlan, form: str) -> str:
+    """Return a plan in a text form, or the reason why it has none."""
     try:
         return log_text(plan, form)
     except PlanError as problem:
         return f"{problem}\n"
 
 
-def _keeping(plan: IntraOperatorPlan) -> None:
-    """Offers to keep every vector in the store, where there is one."""
+def _draw_keep_button(plan: IntraOperatorPlan) -> None:
+    """Draw a button that keeps every vector in the store, if there is a store."""
     store = explorations().store
     if store is None:
         return
@@ -86,25 +86,27 @@ def _keeping(plan: IntraOperatorPlan) -> None:
 
 
 def vectors_table(plan: IntraOperatorPlan) -> None:
-    """Draws the vectors, those that are asked for, with downloads."""
+    """Draws the chosen vectors, with downloads."""
     table = plan.vectors
     possible = int((table["reason"] == "").sum())
-    st.html(markup.head("Every vector", f"{possible:,} of {len(table):,} can be, {int(table['fits'].sum()):,} fit"))
+    st.html(markup.head("Every vector", f"{possible:,} of {len(table):,} possible, {int(table['fits'].sum()):,} fit"))
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         which = segments("Vectors", SHOWN, "intra_operator_shown")
-        like = _pattern()
+        like = _pattern_field()
         with st.popover("Export", icon=":material/download:", help="Every vector and the chosen plan as files."):
             files: list[tuple[str, str, str, Callable[[], str]]] = [
                 ("Vectors (CSV)", "vectors.csv", "text/csv", partial(vectors_csv, plan)),
                 ("Plan (JSON)", "plan.json", "application/json", partial(json_text, plan)),
             ]
             if plan.mesh.outer is None and plan.chosen is not None:
-                files += [(f"{words} as CFP prints it (log)", f"{form}.log", "text/plain", partial(_log, plan, form))
-                          for form, words in FORMS.items()]  # fmt: skip
+                files += [
+                    (f"{words} as CFP prints it (log)", f"{form}.log", "text/plain", partial(_plan_log, plan, form))
+                    for form, words in FORMS.items()
+                ]
             for label, name, mime, content in files:
                 st.download_button(label, content, name, mime, key=f"intra_operator_{name}", on_click="ignore",
                                    icon=":material/download:", type="tertiary")  # fmt: skip
-            _keeping(plan)
+            _draw_keep_button(plan)
     rows = table.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable")
     rows = {"fits": rows[rows["fits"]], "all": rows, "named": rows[rows["solution"] != MIXED]}[which]
     rows = rows[np.array([matches(vector_text(each), like) for each in rows["vector"]], dtype=bool)]
@@ -134,8 +136,8 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
         st.caption(f"The first {MOST:,} of {len(rows):,}; the files have all.")
 
 
-def _pattern() -> str:
-    """Draws the field for a pattern of vectors; returns it, empty for all."""
+def _pattern_field() -> str:
+    """Draw the field for a pattern of vectors; return it, empty for all."""
     value = state.url_value("intra_operator_like", "", LIKE)
     key = key_for("_intra_operator_like", value)
 

@@ -40,11 +40,11 @@ __all__ = ["View", "parse", "render"]
 
 BARS: Final = 12
 STEPS: Final = 2_000
-"""Steps of the line of least times that are drawn: further ones are narrower than it."""
+"""Most steps drawn of the line of least times: more would be narrower than the line."""
 QUICK: Final = 0.7
-"""Time of a search up to which others are made without being asked for [s]."""
+"""Time of a search up to which sweeps run without asking [s]."""
 SLOW: Final = 3.0
-"""Time of a search from which on others are not made at all [s]."""
+"""Time of a search above which there are no sweeps [s]."""
 RESULTS: Final = {"rate": "TFLOP/s", "seconds": "Step", "memory": "GiB"}
 COMPARED: Final = ("v100_32g_sxm", "a100_80g_sxm", "h100_80g_sxm", "h200_141g_sxm", "b200_180g_sxm", "mi300x_192g",
                    "l40s_48g", "tpu_v5p_95g")  # fmt: skip
@@ -52,7 +52,7 @@ COMPARED: Final = ("v100_32g_sxm", "a100_80g_sxm", "h100_80g_sxm", "h200_141g_sx
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of the whole page; its inputs read their parts themselves."""
+    """Page-wide part of the link; the inputs read their own parts."""
 
     mode: str
     """The theme: "light" or "dark"."""
@@ -80,35 +80,35 @@ def render(view: View) -> None:
             return
         found, took = answer
         with place:
-            _slider(asked, found)
+            _draw_limit_slider(asked, found)
     except ValueError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     if found.chosen is None:
         st.warning(literal(_too_little(asked, found)), icon=":material/memory_alt:")
     else:
-        basis = "Modelled with what stands under Rates and memory; what was measured is marked so."
-        st.html(markup.figure_strip(_tiles(asked, found, found.chosen), basis))
+        basis = "Modelled with the inputs under Rates and memory; measured values are marked."
+        st.html(markup.figure_strip(_plan_tiles(asked, found, found.chosen), basis))
         name = found.chosen.solution
         named = "" if name == MIXED else f"{name[:1].upper()}{name[1:]}. "
         st.caption(literal(named + chosen_words(found, found.chosen)))
-    _points(asked, found, points, view.mode)
-    _vectors(asked, found, view.mode)
+    _draw_points(asked, found, points, view.mode)
+    _draw_vectors(asked, found, view.mode)
     if points is not None:
         draw_measured(asked, points)
     draw_layers(found, view.mode)
-    _changes(asked, found, took, view.mode)
+    _draw_sweeps(asked, found, took, view.mode)
     if asked.published:
         with st.container(border=True, gap="xsmall"):
             draw_published()
     if not asked.published:
-        _beside(asked, found)
+        _draw_comparison(asked, found)
     for note in found.notes:
         st.caption(literal(note))
 
 
-def _slider(asked: Question, found: IntraOperatorPlan) -> None:
-    """Draws the limit of memory, from a little less than the least that a plan takes to what the fastest takes."""
+def _draw_limit_slider(asked: Question, found: IntraOperatorPlan) -> None:
+    """Draw the limit of memory, from just below the smallest plan to just above the fastest."""
     low = math.floor(float(found.frontier["memory"].min()) / GIB * 9) / 10
     high = math.ceil(max(float(found.frontier["memory"].max()) / GIB * 1.1, low + 1) * 10) / 10
     capacity = asked.mesh.memory
@@ -136,14 +136,14 @@ def _too_little(asked: Question, found: IntraOperatorPlan) -> str:
     )
 
 
-def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[markup.Tile]:
+def _plan_tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[markup.Tile]:
     several = len(set(chosen.vectors))
     context = "one vector" if several == 1 else f"{several} different vectors"
     devices = asked.mesh.devices
     solution = short_solution(chosen.solution, 25)
     tiles = [
         markup.Tile("Chosen", solution[:1].upper() + solution[1:],
-                    "one vector per kind" if several > 1 and _uniform(found, chosen) else context),
+                    "one vector per kind" if several > 1 and _is_uniform(found, chosen) else context),
         markup.Tile("Step", format_value("total_time", chosen.seconds),
                     f"collectives {percent(chosen.communication_seconds / chosen.seconds)}"),
         markup.Tile("Throughput", f"{plain(found.tflops)} TFLOP/s",
@@ -163,8 +163,8 @@ def _tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[ma
     return tiles
 
 
-def _points(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame | None, mode: str) -> None:
-    """Draws every vector against memory and against volume."""
+def _draw_points(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame | None, mode: str) -> None:
+    """Draw every vector against memory and against volume."""
     best, limit, table = found.chosen, found.memory_limit, found.vectors
     left, right = st.columns(2, gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
@@ -190,59 +190,59 @@ def _points(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame | No
             )
 
 
-def _vectors(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
-    """Draws the table of vectors and where the time of the best goes."""
+def _draw_vectors(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
+    """Draw the table of vectors and the time of the best ones."""
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         vectors_table(found)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("Where the time goes", "the fastest that fit, and those with a name"))
-        chart = time_bars(_bars(found), mode)
+        st.html(markup.head("Where the time goes", "the fastest that fit, and named ones"))
+        chart = time_bars(_time_rows(found), mode)
         show(chart, "intra_operator_times")
         st.caption(literal(chart.alt))
 
 
-def _bars(found: IntraOperatorPlan) -> pd.DataFrame:
-    """The chosen plan, then the fastest vectors that fit, and the fastest of those with a name."""
+def _time_rows(found: IntraOperatorPlan) -> pd.DataFrame:
+    """Return the chosen plan, the fastest vectors that fit, and the fastest named ones."""
     table = found.vectors[found.vectors["reason"] == ""].sort_values("seconds", kind="stable")
     fitting = table[table["fits"]]
     named = table[table["solution"].isin(best_named(table))].drop_duplicates("solution")
     rows = pd.concat([fitting.head(BARS - len(named)), named]).drop_duplicates("vector")
     rows = rows.sort_values("seconds", kind="stable")
-    labels = [_label(row) for row in rows.to_dict("records")]
+    labels = [_bar_label(row) for row in rows.to_dict("records")]
     rows = rows.assign(label=labels)
     best = found.chosen
-    if best is not None and not _uniform(found, best):
+    if best is not None and not _is_uniform(found, best):
         own = {"label": "chosen, mixed layers", "seconds": best.seconds, "compute_seconds": best.compute_seconds,
                **{f"{name}_seconds": seconds for name, seconds in best.collective_seconds.items()}}  # fmt: skip
         rows = pd.concat([pd.DataFrame([own]), rows])
     return rows.reset_index(drop=True)
 
 
-def _label(row: Mapping[Any, Any]) -> str:
-    """What stands beside the bar of a vector: its strategies, and its name; of a long one the name alone."""
+def _bar_label(row: Mapping[Any, Any]) -> str:
+    """Return the label of a vector's bar: its strategies and its name; of a long vector the name alone."""
     vector = short_vector(row["vector"])
     name = "" if row["solution"] == MIXED else short_solution(row["solution"])
     label = name if name and len(vector) > 10 else f"{vector} {name}".strip()
     return label + ("" if row["fits"] else " (too large)")
 
 
-def _uniform(found: IntraOperatorPlan, chosen: Chosen) -> bool:
-    """Whether all layers of a kind have the same vector."""
+def _is_uniform(found: IntraOperatorPlan, chosen: Chosen) -> bool:
+    """Return True if all layers of a kind have the same vector."""
     pairs = {(graph.name, vector) for graph, vector in zip(found.layers, chosen.vectors, strict=True)}
     return len(pairs) == len({name for name, _ in pairs})
 
 
-def _changes(asked: Question, found: IntraOperatorPlan, took: float, mode: str) -> None:
-    """Draws sweeps, other systems, and what is published."""
+def _draw_sweeps(asked: Question, found: IntraOperatorPlan, took: float, mode: str) -> None:
+    """Draw sweeps and other systems."""
     best = found.chosen
     if took > QUICK:
         with st.container(border=True, gap="xsmall"):
             st.html(markup.head("What changes the answer", "sweeps and other systems"))
             if took > SLOW:
-                st.caption(f"A search took {took:.0f} s, and these are some twenty: take fewer devices or layers.")
+                st.caption(f"A search took {took:.0f} s, and this takes about twenty: use fewer devices or layers.")
                 return
-            on = switch(f"Compute them, which may take {20 * took:.0f} s", "intra_operator_sweeps")
+            on = switch(f"Compute them (about {20 * took:.0f} s)", "intra_operator_sweeps")
         if not on:
             return
     left, right = st.columns(2, gap="medium")
@@ -260,15 +260,15 @@ def _changes(asked: Question, found: IntraOperatorPlan, took: float, mode: str) 
         show(chart, "intra_operator_sweep")
         st.caption(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _systems(asked, mode)
+        _draw_systems(asked, mode)
 
 
-def _beside(asked: Question, found: IntraOperatorPlan) -> None:
-    """Draws the plan beside the cost model's figures and the best of all executions, where that is asked for."""
+def _draw_comparison(asked: Question, found: IntraOperatorPlan) -> None:
+    """Draw the plan next to the cost model's figures and the best of all executions, once switched on."""
     if found.chosen is None or asked.system_id == OWN:
         return
     with st.container(border=True, gap="xsmall"):
-        st.html(markup.head("Beside the best of all executions", "the calibrated cost model on as many devices"))
+        st.html(markup.head("Next to the best of all executions", "the calibrated cost model on as many devices"))
         if not switch("Look through all executions", "intra_operator_beside"):
             return
         rows = beside_table(asked, found)
@@ -281,7 +281,7 @@ def _beside(asked: Question, found: IntraOperatorPlan) -> None:
         )  # fmt: skip
 
 
-def _systems(asked: Question, mode: str) -> None:
+def _draw_systems(asked: Question, mode: str) -> None:
     st.html(markup.head("On other systems", "as many devices, at most those of one network; products in 16 bit"))
     known = set(system_names())
     names = tuple(each for each in dict.fromkeys((asked.system_id, *COMPARED)) if each in known)

@@ -1,4 +1,4 @@
-"""What is planned: the inputs of the Layer-wise page, which are part of the link."""
+"""Inputs of the Layer-wise page, which are part of the link."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NONE: Final = "none"
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. `key` is equal for equal questions, `about` says it in words, `note` is about the layers."""
+    """A question of the page. `key` identifies it, `about` describes it, `note` is about the layers."""
 
     asked: LayerwiseProblem | ModelQuestion
     key: str
@@ -45,41 +45,41 @@ class Question:
 
 
 def question() -> Question | None:
-    """Draws the inputs and returns what they ask; None where a file is still wanted.
+    """Draws the inputs and returns the question; None until a file is uploaded.
 
-    Raises `engine.planners.contract.PlanError` or what loading a model or a system raises.
+    Raises `engine.planners.contract.PlanError`, and the errors of loading a model or a system.
     """
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         source = segments("Layers from", SOURCES, "layerwise_from")
         if source == "model":
             return _model_question()
         if source == "example":
-            chosen, profile = _example()
+            chosen, profile = _choose_example()
             batch, taken = chosen.global_batch, chosen.batch
             note = chosen.note
         else:
-            found = _upload()
+            found = _upload_profile()
             if found is None:
                 return None
             profile, batch, note = found, 64, ""
-            taken = _whole("Profile batch", "taken", int(found.batch or 1), 10**6, "Samples it was measured at.")
-        global_batch = _whole("Global batch", "batch", batch, 10**6, "Samples of a step.")
-        microbatch = _whole("Microbatch", "microbatch", 1, 10**6, "Samples of a microbatch of one pipeline.")
-        cluster, optimizer = _cluster()
+            taken = _whole_field("Profile batch", "taken", int(found.batch or 1), 10**6, "Samples it was measured at.")
+        global_batch = _whole_field("Global batch", "batch", batch, 10**6, "Samples of a step.")
+        microbatch = _whole_field("Microbatch", "microbatch", 1, 10**6, "Samples of a microbatch of one pipeline.")
+        cluster, optimizer = _ask_cluster()
         mode = segments("Search", MODES, "layerwise_mode")
     problem = checked(LayerwiseProblem(profile, taken, global_batch, cluster, microbatch, mode, optimizer))
     key = hashlib.sha256(repr(problem.document()).encode()).hexdigest()
     return Question(problem, key, f"{profile.name} on {cluster.size} devices, batch {global_batch:,}", note)
 
 
-def _example() -> tuple[Example, LayerProfile]:
+def _choose_example() -> tuple[Example, LayerProfile]:
     known = {each.name: each for each in examples()}
     name = choose("Profile", {name: each.title for name, each in known.items()}, "layerwise_profile",
                   default="bert_48", width=190, gone=("layerwise_batch",))  # fmt: skip
     return known[name], example(name)
 
 
-def _upload() -> LayerProfile | None:
+def _upload_profile() -> LayerProfile | None:
     with st.popover("Profile", icon=":material/upload_file:", help="A profile of your own layers."):
         st.caption(
             "TorchGraph text of PipeDream’s profiler, or CSV or JSON with layer, forward_s, backward_s, "
@@ -91,12 +91,12 @@ def _upload() -> LayerProfile | None:
         st.info("Upload a profile of layers, or take an example.", icon=":material/upload_file:")
         return None
     try:
-        return read_file(_profile, file.getvalue(), file.name)
+        return read_file(_parse_profile, file.getvalue(), file.name)
     except Refused as problem:
         raise PlanError(str(problem)) from None
 
 
-def _profile(content: bytes, name: str) -> LayerProfile:
+def _parse_profile(content: bytes, name: str) -> LayerProfile:
     return profile_text(content.decode("utf-8-sig"), name=name)
 
 
@@ -107,9 +107,9 @@ def _model_question() -> Question:
     system = choose("System", machines, "layerwise_system", default="h100_80g_sxm", width=210)
     second = choose("Second system", {NONE: "none", **machines}, "layerwise_second", default=NONE, width=190,
                     help="A second kind of GPU in the same cluster, as many again.")  # fmt: skip
-    gpus = _whole("GPUs", "gpus", 64, 4096, "Of each system.")
-    tensor = _whole("Tensor parallel", "tensor", 8, 64, "GPUs that share every layer; one device of the plan.")
-    batch = _whole("Global batch", "batch", 128, 10**6, "Sequences of a step.")
+    gpus = _whole_field("GPUs", "gpus", 64, 4096, "Of each system.")
+    tensor = _whole_field("Tensor parallel", "tensor", 8, 64, "GPUs that share every layer; one device of the plan.")
+    batch = _whole_field("Global batch", "batch", 128, 10**6, "Sequences of a step.")
     parts = [(system_of(system), gpus)] + ([(system_of(second), gpus)] if second != NONE else [])
     asked = ModelQuestion(model_of(model), tuple(parts), batch, tensor)
     described = (asked.model.model_dump_json(), [(s.model_dump_json(), n) for s, n in parts], batch, tensor)
@@ -117,25 +117,25 @@ def _model_question() -> Question:
     return Question(asked, key, f"{library[model]} on {gpus * len(parts)} GPUs, batch {batch:,}", "")
 
 
-def _cluster() -> tuple[Cluster, float]:
-    """The cluster, and the optimizer's factor."""
+def _ask_cluster() -> tuple[Cluster, float]:
+    """Draw the choice of a cluster; return it and the optimizer's factor."""
     with st.popover("Cluster", icon=":material/dns:", help="Machines, their devices, networks and memory."):
         name = choose("Cluster", CLUSTERS, "layerwise_cluster", default="A",
                       gone=("layerwise_machines", "layerwise_devices"))  # fmt: skip
         start = PRESETS.get(name, PRESETS["A"])
         if name == "own":
-            machines = _whole("Machines", "machines", 2, 256, "Machines of the cluster.")
-            devices = _whole("Devices of each", "devices", 8, 64, "Devices of a machine.")
+            machines = _whole_field("Machines", "machines", 2, 256, "Machines of the cluster.")
+            devices = _whole_field("Devices of each", "devices", 8, 64, "Devices of a machine.")
             if machines * devices > 1024:
                 raise PlanError(f"{machines} machines of {devices} are more than the 1,024 devices that are planned.")
             start = hierarchical(machines, devices)
         else:
             st.caption(f"{start.name}.")
-        inside = _decimal("Inside a machine, GB/s", "inside", start.inside / 1e9, "Of a device’s link.")
-        reduce = _decimal("All-reduce between machines, GB/s", "reduce", start.all_reduce / 1e9, "Sustained.")
-        transfer = _decimal("Transfers between machines, GB/s", "transfer", start.transfer / 1e9, "Sustained.")
-        memory = _decimal("Memory of a device, GB", "memory", start.machines[0].memory / 1e9, "Of each device.")
-        optimizer = _decimal(
+        inside = _decimal_field("Inside a machine, GB/s", "inside", start.inside / 1e9, "Of a device’s link.")
+        reduce = _decimal_field("All-reduce between machines, GB/s", "reduce", start.all_reduce / 1e9, "Sustained.")
+        transfer = _decimal_field("Transfers between machines, GB/s", "transfer", start.transfer / 1e9, "Sustained.")
+        memory = _decimal_field("Memory of a device, GB", "memory", start.machines[0].memory / 1e9, "Of each device.")
+        optimizer = _decimal_field(
             "Parameters with optimizer", "optimizer", 1.0,
             "Parameters, gradients and optimizer states in multiples of the parameters.",
         )  # fmt: skip
@@ -146,11 +146,11 @@ def _cluster() -> tuple[Cluster, float]:
     )
 
 
-def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
+def _whole_field(label: str, name: str, default: int, most: int, help: str) -> int:
     return whole_in_link(f"layerwise_{name}", label, default, most, help)
 
 
-def _decimal(label: str, name: str, default: float, help: str) -> float:
+def _decimal_field(label: str, name: str, default: float, help: str) -> float:
     parameter = f"layerwise_{name}"
     text = state.url_value(parameter, "", DECIMAL)
     value = float(text) if text else default
@@ -164,5 +164,3 @@ def _decimal(label: str, name: str, default: float, help: str) -> float:
     st.number_input(label, min_value=0.0001, max_value=9_999_999.0, value=value, step=1.0, key=key, on_change=changed,
                     help=help, format="%g")  # fmt: skip
     return value
-
-

@@ -1,4 +1,4 @@
-"""A plan that somebody gives, valued as the planner's is."""
+"""The user's own plan, evaluated like the planner's."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MOST = 200_000
 
 
 def own_plan(plan: LayerwisePlan) -> None:
-    """Draws the field for a plan, and what it is worth beside the planner's."""
-    with st.popover("Compare with a plan of yours", icon=":material/compare_arrows:"):
+    """Draws the field for a plan, and its value next to the planner's."""
+    with st.popover("Compare with your plan", icon=":material/compare_arrows:"):
         st.caption("A strategy as Export writes it, or its list of stages with half-open ranges and devices.")
         text = st.text_area("Plan (JSON)", key="layerwise_own", placeholder=EXAMPLE, max_chars=MOST, height=140)
     if not text:
@@ -29,7 +29,7 @@ def own_plan(plan: LayerwisePlan) -> None:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        st.warning("The plan is no JSON.", icon=":material/error:")
+        st.warning("The plan is not JSON.", icon=":material/error:")
         return
     try:
         assert plan.states is not None

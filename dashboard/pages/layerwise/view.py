@@ -1,4 +1,4 @@
-"""The Layer-wise page: the plan on its devices, what its stages do and keep, and everything else that was looked at."""
+"""The Layer-wise page: the plan on its devices, work and memory of its stages, and the other candidates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BASIS = "Modelled: what a step takes follows from the times of the profile's la
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of the whole page; its inputs read their parts themselves."""
+    """Page-wide part of the link; the inputs read their own parts."""
 
     mode: str
     """The theme: "light" or "dark"."""
@@ -51,11 +51,11 @@ def render(view: View) -> None:
         return
     if asked is None:
         return
-    found = _planned(asked)
+    found = _find_plan(asked)
     if found is None:
         return
     plan = found.plan
-    st.html(markup.figure_strip(_tiles(found), _BASIS))
+    st.html(markup.figure_strip(_plan_tiles(found), _BASIS))
     for note in (*plan.notes, *([asked.note] if asked.note else [])):
         st.caption(literal(note))
     left, right = st.columns([1.25, 1], gap="medium")
@@ -69,7 +69,7 @@ def render(view: View) -> None:
         stages = stages_table(plan)
         st.dataframe(
             stages, hide_index=True, height=height_of(len(stages), 320), key="layerwise_stages",
-            alt="Every stage with its layers, devices, times, what it hands on, and memory.",
+            alt="Every stage with its layers, devices, times, output and memory.",
         )  # fmt: skip
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Memory of a device", "parameters with optimizer, and activations in flight"))
@@ -77,10 +77,10 @@ def render(view: View) -> None:
         show(chart, "layerwise_memory")
         st.caption(literal(chart.alt))
         if found.told:
-            st.html(markup.head("Beside the cost model", "the same model and GPUs by all executions"))
+            st.html(markup.head("Next to the cost model", "the same model and GPUs by all executions"))
             for line in found.told:
                 st.caption(literal(line))
-        _exports(found)
+        _draw_exports(found)
         _as_execution(found, asked)
     with st.container(border=True, gap="xsmall"):
         drawn = plan_timeline(plan, MOST_DRAWN)
@@ -90,17 +90,17 @@ def render(view: View) -> None:
         chart = stage_timeline(plan, drawn, view.mode)
         show(chart, "layerwise_timeline")
         st.caption(literal(chart.alt))
-    _tables(found, view.mode)
+    _draw_tables(found, view.mode)
 
 
-def _planned(asked: Question) -> Planned | None:
-    """The plan; None while it is on its way, of which there is a card, or where there is none, which it tells."""
+def _find_plan(asked: Question) -> Planned | None:
+    """Return the plan; None while its job runs, or if there is no plan, which its card shows."""
     shared, watcher = server(), state.watcher()
     job = shared.board.post(LayerPlanJob(shared.layer_plans, asked.key, asked.asked, asked.about), watcher)
     return found_soon(job, LayerPlanJob, watcher, lambda one: one.planned)
 
 
-def _tiles(found: Planned) -> list[markup.Tile]:
+def _plan_tiles(found: Planned) -> list[markup.Tile]:
     plan = found.plan
     figures = {each.name: each.value for each in plan.figures}
     step = figures["step_time"]
@@ -124,7 +124,7 @@ def _tiles(found: Planned) -> list[markup.Tile]:
     return tiles
 
 
-def _exports(found: Planned) -> None:
+def _draw_exports(found: Planned) -> None:
     plan = found.plan
     layout = None if found.model is None else found.model.layout
     if layout:
@@ -150,7 +150,7 @@ def _exports(found: Planned) -> None:
 
 
 def _as_execution(found: Planned, asked: Question) -> None:
-    """A button that opens the plan's degrees and stages as a scenario of executions; none where it is no execution."""
+    """Draw a button that opens the plan's degrees and stages as a scenario, if they are an execution."""
     made, of = found.model, asked.asked
     if made is None or made.execution is None or not isinstance(of, ModelQuestion):
         return
@@ -163,7 +163,7 @@ def _as_execution(found: Planned, asked: Question) -> None:
         st.switch_page(page_links.target("execution"), query_params=parameters)
 
 
-def _tables(found: Planned, mode: str) -> None:
+def _draw_tables(found: Planned, mode: str) -> None:
     plan = found.plan
     sweeps = (
         ("All batches", "batches", found.batches, plan.problem.global_batch),
@@ -172,7 +172,7 @@ def _tables(found: Planned, mode: str) -> None:
     drawn = [(title, name, rows, here) for title, name, rows, here in sweeps if rows is not None]
     for place, (title, name, rows, here) in zip(st.columns(len(drawn) or 1, gap="medium"), drawn, strict=False):
         with place.container(border=True, gap="xsmall"):
-            st.html(markup.head(title, "released searches beside data parallelism, each by its own model"))
+            st.html(markup.head(title, "released searches and data parallelism, each by its own model"))
             chart = plan_curves(rows, here, mode)
             show(chart, f"layerwise_{name}")
             st.caption(literal(chart.alt))

@@ -39,16 +39,16 @@ def editor(thing: Model | System, done: Callable[[], None]) -> None:
         "Title", suggested_title[:LONGEST_TITLE], key="library_value__title", max_chars=LONGEST_TITLE
     )
     place = st.container()
-    changes, faults = _fields(thing)
+    changes, faults = _draw_fields(thing)
     with place:
-        copied = _verdict(thing, changes, faults, name or suggested, title or "")
-        _buttons(copied, bool(changes), done)
+        copied = _check_copy(thing, changes, faults, name or suggested, title or "")
+        _draw_buttons(copied, bool(changes), done)
         if isinstance(copied, System) and any(isinstance(value, tuple) for value in changes.values()):
             curves(copied)
 
 
-def _fields(thing: Model | System) -> tuple[dict[str, Any], list[str]]:
-    """Draws a widget per value; returns what differs from the original, and what cannot be read."""
+def _draw_fields(thing: Model | System) -> tuple[dict[str, Any], list[str]]:
+    """Draw a widget per value; return the changed values, and errors of unreadable ones."""
     changes: dict[str, Any] = {}
     faults: list[str] = []
     shown = [field for field in fields_of(thing) if field.editable and field.kind != "text"]
@@ -58,11 +58,11 @@ def _fields(thing: Model | System) -> tuple[dict[str, Any], list[str]]:
         wide = 2 if any(field.kind == "table" for field in inside) and len(inside) > 3 else 3
         for index, field in enumerate(inside):
             if index % wide == 0:
-                columns = st.columns(wide, gap="medium")  # a row of their own, so that fields stay aligned
+                columns = st.columns(wide, gap="medium")  # one row at a time, so that fields stay aligned
             base = value_at(thing, field.path)
             with columns[index % wide]:
                 try:
-                    value = _widget(field, base)
+                    value = _draw_widget(field, base)
                 except Refused as problem:
                     faults.append(str(problem))
                     continue
@@ -73,8 +73,8 @@ def _fields(thing: Model | System) -> tuple[dict[str, Any], list[str]]:
     return changes, faults
 
 
-def _widget(field: Field, base: Any) -> Any:
-    """The widget of one value, and the value in it in the document's unit. Raises `Refused`."""
+def _draw_widget(field: Field, base: Any) -> Any:
+    """Draw the widget of one value; return its value in the document's unit. Raises `Refused`."""
     key = f"library_value_{field.path}"
     shown = st.session_state.get(key)
     label = f"{field.label} [{field.unit}]" if field.unit else field.label
@@ -88,7 +88,7 @@ def _widget(field: Field, base: Any) -> Any:
         if text == _text_of_table(base):
             return base
         return table_from_text(text or "", field.label)
-    start = None if base is None else base if field.kind == "whole" else _scaled(float(base) / field.factor)
+    start = None if base is None else base if field.kind == "whole" else _round_scaled(float(base) / field.factor)
     if shown is not None and shown != start:
         label = f":primary[**{label} · was {shown_value(field, base)}**]"
     more: dict[str, Any] = {"help": field.help or None, "placeholder": "none"}
@@ -98,11 +98,11 @@ def _widget(field: Field, base: Any) -> Any:
         value = st.number_input(label, value=start, key=key, format="%.10g", **more)
     if value is None or value == start:
         return None if value is None else base
-    return whole(value) if field.kind == "whole" else _scaled(float(value) * field.factor)
+    return whole(value) if field.kind == "whole" else _round_scaled(float(value) * field.factor)
 
 
-def _scaled(value: float) -> float:
-    """A number without the last digits that a change of unit leaves behind."""
+def _round_scaled(value: float) -> float:
+    """Return a number without the last digits left behind by a change of unit."""
     return float(f"{value:.12g}")
 
 
@@ -129,9 +129,9 @@ def table_from_text(text: str, label: str) -> tuple[tuple[float, float], ...]:
 
 
 def copy_of(thing: Model | System, changes: Mapping[str, Any], name: str, title: str) -> Model | System:
-    """Returns an edited copy that remembers what it was made from. Raises `Refused`.
+    """Returns an edited copy with its origin recorded. Raises `Refused`.
 
-    A block number that the recorded architecture states too is changed in both.
+    A block number that is also in the recorded architecture is changed in both.
     """
     every = {path: [list(pair) for pair in value] if isinstance(value, tuple) else value
              for path, value in changes.items()}  # fmt: skip
@@ -147,10 +147,10 @@ def copy_of(thing: Model | System, changes: Mapping[str, Any], name: str, title:
         raise Refused(sentence(problem)) from None
 
 
-def _verdict(
+def _check_copy(
     thing: Model | System, changes: Mapping[str, Any], faults: list[str], name: str, title: str
 ) -> Model | System | None:
-    """Says whether the copy is possible; returns it if so."""
+    """Draw whether the copy is possible; return it if so."""
     copied = None
     if not faults:
         try:
@@ -169,7 +169,7 @@ def _verdict(
 
 
 def _in_words(thing: Model | System, refusal: str) -> str:
-    """A refusal with what the fields are called here in the place of where they stand in the document."""
+    """Return a refusal with labels of fields for their paths in the document."""
     for field in fields_of(thing):
         place = re.sub(r"\.(\d+)", r"[\1]", field.path)
         unit = f", there {place.rpartition('.')[2]}" if field.factor != 1.0 else ""  # the figure is in that unit
@@ -177,7 +177,7 @@ def _in_words(thing: Model | System, refusal: str) -> str:
     return refusal
 
 
-def _buttons(copied: Model | System | None, changed: bool, done: Callable[[], None]) -> None:
+def _draw_buttons(copied: Model | System | None, changed: bool, done: Callable[[], None]) -> None:
     keeps = user_files().folder is not None
     with st.container(horizontal=True):
         if st.button("Use in the scenario", type="primary", key="library_use_copy", icon=":material/play_arrow:",
@@ -194,11 +194,11 @@ def _buttons(copied: Model | System | None, changed: bool, done: Callable[[], No
         if st.button("Keep in the library", key="library_keep_copy", icon=":material/save:",
                      disabled=copied is None or not keeps, help=why_not):  # fmt: skip
             assert copied is not None
-            _keep(copied, done)
+            _keep_copy(copied, done)
         st.button("Close", key="library_close", type="tertiary", on_click=done, icon=":material/close:")
 
 
-def _keep(copied: Model | System, done: Callable[[], None]) -> None:
+def _keep_copy(copied: Model | System, done: Callable[[], None]) -> None:
     try:
         if isinstance(copied, Model):
             user_files().keep_model(copied)

@@ -1,4 +1,4 @@
-"""The list of the Library page: the library's and own models and systems, searchable."""
+"""The searchable list of the Library page: the library's and the user's own models and systems."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ class Item:
 
     @property
     def name(self) -> str:
-        """What it is called in files and links."""
+        """Name in files and links."""
         return self.thing.name
 
 
 @lru_cache(maxsize=1)
-def _models() -> tuple[Item, ...]:
+def _library_models() -> tuple[Item, ...]:
     found = [models.load(name) for name in models.names()]
     return tuple(Item(model, False) for model in sorted(found, key=lambda model: (model.family.lower(), model.name)))
 
 
 @lru_cache(maxsize=1)
-def _systems() -> tuple[Item, ...]:
+def _library_systems() -> tuple[Item, ...]:
     return tuple(Item(hardware.load(name), False) for name in hardware.names(with_variants=True))
 
 
 def items(kind: str, first: str = "") -> list[Item]:
-    """Returns everything there is of a kind, "models" or "systems": the one called `first`, own ones, the library's."""
+    """Returns all "models" or "systems": the one called `first`, own ones, then the library's."""
     own: dict[str, Any] = user_files().models() if kind == "models" else user_files().systems()
     mine = [Item(thing, True) for _, thing in sorted(own.items(), key=lambda pair: pair[0].lower())]
-    every = [*mine, *(_models() if kind == "models" else _systems())]
+    every = [*mine, *(_library_models() if kind == "models" else _library_systems())]
     return sorted(every, key=lambda item: item.name != first)
 
 
@@ -73,7 +73,7 @@ _HEIGHT: Final = 640
 
 
 def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
-    """Draws the list; a row that is picked becomes `library_item` of the link."""
+    """Draws the list; picking a row sets `library_item` in the link."""
     names = [item.name for item in shown]
     columns = _model_columns(shown) if kind == "models" else _system_columns(shown)
     key = f"library_table_{kind}_{hash(tuple(names)) & 0xFFFFFFFF:x}"
@@ -88,7 +88,7 @@ def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
         "Name": st.column_config.TextColumn(width=170 if kind == "models" else 300),
         "Params, bn": st.column_config.NumberColumn(format="%.2f", width=86, help="Parameters, in billions."),
         "Kind": st.column_config.TextColumn(width=72, help="Dense, or a mixture of experts."),
-        "GiB": st.column_config.NumberColumn(format="compact", width=56, help="HBM capacity; – where it is unlimited."),
+        "GiB": st.column_config.NumberColumn(format="compact", width=56, help="HBM capacity; –: unlimited."),
         "TFLOP/s": st.column_config.NumberColumn(format="%,d", width=70, help="Dense 16-bit matrix peak."),
     }
     st.dataframe(
@@ -99,7 +99,7 @@ def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
     )  # fmt: skip
 
 
-def _label(item: Item) -> str:
+def _item_label(item: Item) -> str:
     title = item.thing.title or item.name
     return f"{title} · own" if item.own else title
 
@@ -109,12 +109,12 @@ def _model_columns(shown: Sequence[Item]) -> dict[str, list[Any]]:
     for item in shown:
         model = item.thing
         assert isinstance(model, Model)
-        kinds.append("dense" if model.block is not None else "mixture" if _experts(model) else "other")
+        kinds.append("dense" if model.block is not None else "mixture" if _has_experts(model) else "other")
         sizes.append(None if model.parameters is None else model.parameters / 1e9)
-    return {"Name": [_label(item) for item in shown], "Params, bn": sizes, "Kind": kinds}
+    return {"Name": [_item_label(item) for item in shown], "Params, bn": sizes, "Kind": kinds}
 
 
-def _experts(model: Model) -> bool:
+def _has_experts(model: Model) -> bool:
     return model.architecture is not None and model.architecture.experts is not None
 
 
@@ -127,4 +127,4 @@ def _system_columns(shown: Sequence[Item]) -> dict[str, list[Any]]:
         capacities.append(capacity if capacity * GIB < UNLIMITED else None)
         half = next((system.matrix[name] for name in ("bfloat16", "float16") if name in system.matrix), None)
         rates.append(None if half is None else half.tflops)
-    return {"Name": [_label(item) for item in shown], "GiB": capacities, "TFLOP/s": rates}
+    return {"Name": [_item_label(item) for item in shown], "GiB": capacities, "TFLOP/s": rates}

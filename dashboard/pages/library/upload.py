@@ -43,11 +43,11 @@ def uploader() -> None:
             noun = next(word for kind, word in nouns.items() if isinstance(found, kind))
             st.info(f"This file is a {noun}; the Scenarios page opens it.")
             return
-        _offer(found, file.file_id)
+        _draw_uses(found, file.file_id)
 
 
-def _sequence(found: Model, ident: str) -> Model:
-    """The model with the length of a sample that is asked for; where it is only assumed, nothing else says it."""
+def _ask_sequence(found: Model, ident: str) -> Model:
+    """Return the model with the entered sequence length; asked only if the file does not give it."""
     if found.calculon is not None:
         return found  # one of the six numbers that the file gives
     longest = 0 if found.architecture is None else found.architecture.max_seq or 0
@@ -66,17 +66,17 @@ def _sequence(found: Model, ident: str) -> Model:
         return found
 
 
-def _offer(found: Model | System, ident: str) -> None:
-    """What was read, what is left out, and what can be done with it."""
+def _draw_uses(found: Model | System, ident: str) -> None:
+    """Draw the content of the file, the parts that are left out, and its uses."""
     noun = "model" if isinstance(found, Model) else "system"
     key = f"library_upload_name_{ident}"
     st.text_input(f"Name of the {noun}", found.name[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
     if isinstance(found, Model):
-        found = _sequence(found, ident)
+        found = _ask_sequence(found, ident)
     st.html(facts(key_facts(found)))
     for title, words, sentences in representation(found):
         lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
-        st.html(f"{head(title, words)}<ul class=\"ss-list\">{lines}</ul>")
+        st.html(f'{head(title, words)}<ul class="ss-list">{lines}</ul>')
     if isinstance(found, Model) and found.block is None:
         st.caption(MORE_THAN_CALCULON)
 

@@ -46,10 +46,10 @@ EDITING: Final = "library_edit"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     item: str
-    """Name of the entry in view; empty for the one in use."""
+    """Name of the open entry; empty for the one in use."""
     edited: str
     """Name of the entry that is being edited; empty for none."""
 
@@ -76,7 +76,7 @@ def render(view: View) -> None:
     in_use = used.name
     found = library_list.items(kind, in_use)
     shown = library_list.searched(found, wanted or "")
-    chosen = _chosen(found, view.item, in_use)
+    chosen = _chosen_item(found, view.item, in_use)
     left, right = st.columns([1, 2.3] if kind == "models" else [1, 1.5], gap="medium")
     with left:
         if shown:
@@ -90,11 +90,11 @@ def render(view: View) -> None:
         if view.edited == chosen.name:
             editor(chosen.thing, done=_stop_editing)
         else:
-            _sheet(chosen, kind)
+            _draw_sheet(chosen, kind)
 
 
-def _chosen(found: Sequence[Item], name: str, in_use: str) -> Item:
-    """The item that the link names, else the one in use, else the first."""
+def _chosen_item(found: Sequence[Item], name: str, in_use: str) -> Item:
+    """Return the item in the link, otherwise the one in use, otherwise the first."""
     by_name = {item.name: item for item in found}
     every = {item.name for kind in _KINDS for item in library_list.items(kind)}
     if name and name not in every:
@@ -110,7 +110,7 @@ def _stop_editing() -> None:
     state.set_url_value(EDITING, None)
 
 
-def _sheet(item: Item, kind: str) -> None:
+def _draw_sheet(item: Item, kind: str) -> None:
     thing = item.thing
     st.html(head(thing.title or thing.name, "own" if item.own else ""))
     if thing.title and thing.title != thing.name:
@@ -119,7 +119,7 @@ def _sheet(item: Item, kind: str) -> None:
     if thing.derived_from:
         st.caption(literal(f"{lineage(thing)} {'; '.join(changes_in_words(thing)[:6])}."))
     st.html(facts(key_facts(thing)))
-    _actions(item, kind)
+    _draw_actions(item, kind)
     if isinstance(thing, System):
         curves(thing)
         values, rest = st.container(), st.container()
@@ -135,7 +135,7 @@ def _sheet(item: Item, kind: str) -> None:
         st.html(sheet(thing))
 
 
-def _actions(item: Item, kind: str) -> None:
+def _draw_actions(item: Item, kind: str) -> None:
     thing = item.thing
     with st.container(horizontal=True):
         if st.button("Use in the scenario", type="primary", icon=":material/play_arrow:", key="library_use"):
@@ -146,24 +146,26 @@ def _actions(item: Item, kind: str) -> None:
             else:
                 st.switch_page(page_links.target("explore"))
         st.button("Edit a copy" if not item.own else "Edit", icon=":material/edit:", key="library_edit",
-                  on_click=_edit, args=(item.name,))  # fmt: skip
+                  on_click=_begin_editing, args=(item.name,))  # fmt: skip
         with st.popover("File", icon=":material/download:"):
-            _downloads(thing)
+            _draw_downloads(thing)
         if item.own:
             with st.popover("Delete", icon=":material/delete:"):
-                st.caption("Scenarios that were saved with it keep their own copy.")
-                st.button("Delete it", key="library_delete", on_click=_safely, args=(lambda: _delete(thing),))
+                st.caption("Saved scenarios keep their own copy.")
+                st.button(
+                    "Delete it", key="library_delete", on_click=_toast_refusal, args=(lambda: _delete_item(thing),)
+                )
     if isinstance(thing, Model) and thing.block is None:
         st.caption(MORE_THAN_CALCULON)
 
 
-def _edit(name: str) -> None:
+def _begin_editing(name: str) -> None:
     for key in [key for key in st.session_state if str(key).startswith("library_value_")]:
         del st.session_state[key]
     state.set_url_values({"library_item": name, EDITING: name})
 
 
-def _delete(thing: Model | System) -> None:
+def _delete_item(thing: Model | System) -> None:
     if isinstance(thing, Model):
         user_files().drop_model(thing.name)
     else:
@@ -171,27 +173,34 @@ def _delete(thing: Model | System) -> None:
     state.set_url_value("library_item", None)
 
 
-def _safely(action: Callable[[], None]) -> None:
+def _toast_refusal(action: Callable[[], None]) -> None:
     try:
         action()
     except Refused as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
 
 
-def _downloads(thing: Model | System) -> None:
-    """Our own format, which keeps sources and marks, and Calculon's."""
+def _draw_downloads(thing: Model | System) -> None:
+    """Draw downloads in our own format, which keeps sources and marks, and in Calculon's."""
     stem = re.sub(r"[^\w.-]+", "-", thing.name)[:80]
     own = models.to_document(thing) if isinstance(thing, Model) else hardware.to_document(thing)
-    st.download_button("With sources and marks", _json(own), f"{stem}.json", "application/json", on_click="ignore",
-                       key="library_file", icon=":material/data_object:")  # fmt: skip
+    st.download_button(
+        "With sources and marks",
+        _json_bytes(own),
+        f"{stem}.json",
+        "application/json",
+        on_click="ignore",
+        key="library_file",
+        icon=":material/data_object:",
+    )
     try:
         calculon = models.to_calculon(thing) if isinstance(thing, Model) else hardware.to_calculon(thing)
     except DocumentError as problem:
         st.caption(literal(str(problem)))
     else:
-        st.download_button("For Calculon", _json(calculon), f"{stem}.json", "application/json", on_click="ignore",
+        st.download_button("For Calculon", _json_bytes(calculon), f"{stem}.json", "application/json", on_click="ignore",
                            key="library_calculon", icon=":material/data_object:")  # fmt: skip
 
 
-def _json(document: object) -> bytes:
+def _json_bytes(document: object) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The Memory page: where memory goes, in one execution and in the best of each cell, and what would fit if."""
+"""The Memory page: memory by part, of one execution and of the best of each cell, and other capacities."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from hardware import GIB
 HBM: Final = "proc_mem_tier1_cap_req"
 HOST: Final = "proc_mem_tier2_cap_req"
 _MOST_GIB: Final = 65_536
-"""End of the slider of capacities: a description may claim any number, and each step of the slider takes room."""
+"""End of the slider of capacities: descriptions may have any capacity, and each step of the slider takes room."""
 _FEW: Final = 14
 """Cells whose bars are shown without scrolling."""
 _SORTS: Final = {"rate": "Fastest first", "need": "Most memory first", "degrees": "By TP and PP"}
@@ -46,7 +46,7 @@ _TIERS: Final = {"hbm": "HBM", "host": "Host memory"}
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     exploration: Exploration
     mode: str
@@ -61,17 +61,17 @@ def parse(exploration: Exploration) -> View:
 def render(view: View) -> None:
     """Draws the page."""
     exploration, mode = view.exploration, view.mode
-    needs = _needs(exploration, exploration.key)
-    chosen = _nearest(exploration, needs) or subject(exploration)
+    needs = _memory_needs(exploration, exploration.key)
+    chosen = _nearest_in_cell(exploration, needs) or subject(exploration)
     if chosen is None:
         nothing_runs(exploration, "memory")
     else:
         refusal(exploration, chosen)
         if chosen.has_figures:
-            _strip(exploration, chosen, needs)
+            _draw_strip(exploration, chosen, needs)
         left, right = st.columns([1.45, 1], gap="medium")
         with left.container(border=True, gap="xsmall", height="stretch"):
-            _one(exploration, chosen, mode)
+            _draw_execution(exploration, chosen, mode)
         with right.container(border=True, gap="xsmall", height="stretch"):
             _with_less(exploration, needs)
     best, least = st.columns(2, gap="medium") if chosen is not None else (None, st.container())
@@ -81,11 +81,11 @@ def render(view: View) -> None:
     with least.container(border=True, gap="xsmall", height="stretch"):
         if chosen is None:
             _another_cell(exploration, None)
-        _needed(exploration, needs, mode)
+        _draw_needs(exploration, needs, mode)
 
 
-def _nearest(exploration: Exploration, needs: pd.DataFrame) -> Subject | None:
-    """The least demanding execution of the selected cell if nothing in it fits; None otherwise."""
+def _nearest_in_cell(exploration: Exploration, needs: pd.DataFrame) -> Subject | None:
+    """Return the least demanding execution of the selected cell if nothing in it fits; None otherwise."""
     cell = state.selected_cell()
     if cell is None or state.selected_id() is not None:
         return None
@@ -96,22 +96,22 @@ def _nearest(exploration: Exploration, needs: pd.DataFrame) -> Subject | None:
 
 
 @remembered(32)
-def _needs(_exploration: Exploration, key: str) -> pd.DataFrame:
+def _memory_needs(_exploration: Exploration, key: str) -> pd.DataFrame:
     return needs_of(_exploration.scenario)
 
 
 @remembered(32)
-def _bests(_exploration: Exploration, key: str) -> pd.DataFrame:
-    """The fastest execution of every cell, with all statistics."""
+def _best_per_cell(_exploration: Exploration, key: str) -> pd.DataFrame:
+    """Return the fastest execution of every cell, with all statistics."""
     cells = _exploration.by_cell()
     cells = cells[cells["feasible"] > 0].sort_values("value", ascending=False, kind="stable")
     cells = cells.drop_duplicates(["tensor_par", "pipeline_par"])
-    # Of executions that tie the same stands for a cell here as in Explore, and in the bar above when it is picked.
+    # The same one of tied executions represents a cell here, in Explore, and in the bar above when picked.
     ids = [plainest(_exploration, key, int(found), "sample_rate").id for found in cells["id"]]
     return _exploration.evaluate_ids(ids)
 
 
-def _strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> None:
+def _draw_strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> None:
     row, (capacity, host) = chosen.row, capacities(exploration)
     first, _ = tier_pieces(row)
     names = {kind.key: kind.name for kind in MEMORY_KINDS}
@@ -137,15 +137,15 @@ def _strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) -> No
     st.html(markup.figure_strip(accuracy.marked(tiles, scenario, row), accuracy.basis(scenario, row)))
 
 
-def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
-    """Where the memory of one execution goes."""
+def _draw_execution(exploration: Exploration, chosen: Subject, mode: str) -> None:
+    """Draw the memory of one execution by part."""
     row = chosen.row
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Where the memory goes", f"{execution_name(row)}, {chosen.why}; per GPU, peak"))
         st.space("stretch")
         _another_cell(exploration, (int(row["tensor_par"]), int(row["pipeline_par"])))
     if not chosen.has_figures:
-        st.caption("An execution that is rejected for another reason than memory has no memory figures.")
+        st.caption("An execution rejected for a reason other than memory has no memory figures.")
         st.html(markup.chips(choices(row, exploration.scenario.system)))
         return
     bars = [("", row)]
@@ -159,7 +159,7 @@ def _one(exploration: Exploration, chosen: Subject, mode: str) -> None:
 
 
 def _another_cell(exploration: Exploration, shown: tuple[int, int] | None) -> None:
-    """A list of all cells, for those who do not click bars. shown: the one in view."""
+    """Draw a list of all cells, an alternative to clicking bars. shown: the current one."""
     cells = exploration.by_cell()[["tensor_par", "pipeline_par"]].drop_duplicates().astype(int)
     every = sorted((int(tensor), int(pipeline)) for tensor, pipeline in cells.itertuples(index=False))
     now = shown if shown in every else None
@@ -177,7 +177,7 @@ def _another_cell(exploration: Exploration, shown: tuple[int, int] | None) -> No
 
 
 def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
-    """What a smaller or larger HBM would leave."""
+    """Draw the effect of a smaller or larger HBM."""
     capacity = exploration.scenario.system.mem1.capacity_gib
     st.html(markup.head("What would fit if", "a GPU had another amount of HBM"))
     largest = float(needs["need"].max()) / GIB if len(needs) else 0.0
@@ -186,7 +186,7 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
     told = plain(capacity) if capacity * GIB < UNLIMITED else "no limit"
     wanted = whole_number(
         f"HBM capacity [GiB] · this system has {told}", 1, most, "memory_hbm",
-        default=max(1, min(most, _telling(exploration, needs))), format="%d GiB",
+        default=max(1, min(most, _default_capacity(exploration, needs))), format="%d GiB",
     )  # fmt: skip
     now, then = with_hbm(needs, capacity), with_hbm(needs, wanted)
     st.html(
@@ -203,9 +203,9 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
         st.markdown(
             f"**{gained} more cell{'s' if gained != 1 else ''}** would have an execution."
             if gained
-            else "No further cell would have an execution."
+            else "No other cell would have an execution."
         )
-        st.caption("How fast they would be takes an exploration with that capacity: change the system to find out.")
+        st.caption("Their speed needs an exploration with that capacity: change the system.")
         return
     found = _best_within(exploration, exploration.key, wanted)
     if found is None:
@@ -231,9 +231,11 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
     )  # fmt: skip
 
 
-def _telling(exploration: Exploration, needs: pd.DataFrame) -> int:
-    """Where the slider begins to tell something [GiB]: the most HBM with which the best throughput is no longer
-    reached; where nothing runs, the least with which something would."""
+def _default_capacity(exploration: Exploration, needs: pd.DataFrame) -> int:
+    """Return the slider's default [GiB]: the most HBM with which the best throughput is out of reach.
+
+    If nothing runs: the least HBM with which something would.
+    """
     if exploration.best is None:
         return math.ceil(float(needs["need"].min()) / GIB) if len(needs) else 1
     return math.ceil(_least_of_best(exploration, exploration.key) / GIB) - 1
@@ -241,7 +243,7 @@ def _telling(exploration: Exploration, needs: pd.DataFrame) -> int:
 
 @remembered(64)
 def _least_of_best(_exploration: Exploration, key: str) -> float:
-    """The least HBM of the executions with the best throughput [bytes]."""
+    """Return the least HBM of the executions with the best throughput [bytes]."""
     assert _exploration.best is not None
     fastest = [Condition("sample_rate", ">=", float(_exploration.best["sample_rate"]))]
     least = _exploration.rows.page(0, 1, order_by=((HBM, "ascending"),), where=fastest, names=[HBM])
@@ -250,7 +252,9 @@ def _least_of_best(_exploration: Exploration, key: str) -> float:
 
 @remembered(256)
 def _best_within(_exploration: Exploration, key: str, capacity: int) -> dict[str, Any] | None:
-    """The fastest feasible execution that needs at most so much HBM [GiB], and how many there are."""
+    """Return the fastest feasible execution within an HBM capacity [GiB], and the number of such executions; None
+    without any.
+    """
     where = [Condition(HBM, "<=", capacity * GIB)]
     found = _exploration.rows.top(1, where=where).to_pylist()
     if not found:
@@ -261,12 +265,12 @@ def _best_within(_exploration: Exploration, key: str, capacity: int) -> dict[str
 
 
 def _best_of_cells(exploration: Exploration, mode: str) -> None:
-    """Memory of the fastest execution of each cell; a click selects it."""
+    """Draw the memory of the fastest execution of each cell; a click selects it."""
     st.html(markup.head("The best of each cell", "fastest of every TP × PP pair; click a bar to see it above"))
     with st.container(horizontal=True, gap="small"):
         tier = segments("Memory tier", _TIERS, "memory_tier")
         order = segments("Order", _SORTS, "memory_sort")
-    rows = _bests(exploration, exploration.key)
+    rows = _best_per_cell(exploration, exploration.key)
     column = HBM if tier == "hbm" else HOST
     if order == "need":
         rows = rows.sort_values(column, ascending=False, kind="stable")
@@ -282,15 +286,15 @@ def _best_of_cells(exploration: Exploration, mode: str) -> None:
 
 @st.cache_resource(show_spinner=False, max_entries=32)
 def _cells_chart(_exploration: Exploration, key: str, ids: tuple[int, ...], tier: str, mode: str) -> Chart:
-    """The chart of the best of each cell; the same whatever is selected, so that a click does not draw it again."""
-    rows = _bests(_exploration, key).set_index("id", drop=False).loc[list(ids)]
+    """Return the chart of the best of each cell, cached so that a selection does not redraw it."""
+    rows = _best_per_cell(_exploration, key).set_index("id", drop=False).loc[list(ids)]
     number, name = (1, "HBM") if tier == "hbm" else (2, "Host")
     return memory_rows(rows, capacities(_exploration)[number - 1], mode, tier=number, name=name)
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
 def _needs_chart(_exploration: Exploration, key: str, mode: str) -> Chart:
-    return memory_needs(_needs(_exploration, key), capacities(_exploration)[0], mode)
+    return memory_needs(_memory_needs(_exploration, key), capacities(_exploration)[0], mode)
 
 
 def _pick_execution() -> None:
@@ -304,9 +308,9 @@ def _pick_cell() -> None:
         state.select_cell(int(tensor), int(pipeline))
 
 
-def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
-    """The least HBM with which each cell would have an execution."""
-    st.html(markup.head("Minimum HBM per cell", "over every hidden choice; hatched does not fit"))
+def _draw_needs(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
+    """Draw the least HBM with which each cell would have an execution."""
+    st.html(markup.head("Minimum HBM per cell", "over all settings; hatched does not fit"))
     fits = int(needs["fits"].sum())
     if len(needs) and fits == len(needs):
         which = "The one cell has" if fits == 1 else f"All {fits:,} cells have"
@@ -317,22 +321,22 @@ def _needed(exploration: Exploration, needs: pd.DataFrame, mode: str) -> None:
         where = f"TP {int(nearest['tensor_par'])} × PP {int(nearest['pipeline_par'])}"
         st.caption(
             f"In {len(needs) - fits:,} of {counted(len(needs), 'cell')} nothing fits. With no more host memory than "
-            f"there is, {where} is nearest: it lacks {lacking} of HBM. {_besides(needs)}"
+            f"there is, {where} is nearest: it lacks {lacking} of HBM. {_describe_remedies(needs)}"
         )
     others = len(exploration.by_cell().drop_duplicates(["tensor_par", "pipeline_par"])) - len(needs)
     if others > 0:
         fail = "cell fails" if others == 1 else "cells fail"
-        st.caption(f"{others:,} further {fail} for reasons other than HBM; the map names them.")
-    # Long lists scroll; short ones take the room that they need.
+        st.caption(f"{others:,} other {fail} for reasons besides HBM; the map names them.")
+    # Long lists scroll; short ones are as high as their rows.
     with st.container(height=430 if len(needs) > _FEW else "content", border=False, key="memory_needs_scroll"):
         chart = _needs_chart(exploration, exploration.key, mode)
         show(chart, "memory_needs", on_click=_pick_cell)
 
 
-def _besides(needs: pd.DataFrame) -> str:
-    """A sentence on what would make cells fit besides more memory, which stands at their bars."""
+def _describe_remedies(needs: pd.DataFrame) -> str:
+    """Return a sentence on remedies besides more memory, which are named at the bars."""
     without = int((~needs["fits"] & (needs["remedy"] == "")).sum())
     if without == int((~needs["fits"]).sum()):
         return "Only more memory would make any of them fit." if without > 1 else "Only more memory would make it fit."
     told = "At each bar: what would make it fit besides more memory"
-    return f"{told}; where there is nothing, only more memory." if without else f"{told}."
+    return f"{told}; no remedy named: only more memory helps." if without else f"{told}."

@@ -1,4 +1,4 @@
-"""Other scenarios on the Pareto page: which ones, their frontiers, and what each reaches for the same price."""
+"""Other scenarios on the Pareto page: their choice, their frontiers, and their best at the same price."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from engine.executions.execution_names import execution_name
 __all__ = ["chooser", "frontiers", "side_by_side"]
 
 SLOTS: Final = ("pareto_b", "pareto_c", "pareto_d")
-"""Parameters of the link that hold scenarios B to D."""
+"""Link parameters that hold scenarios B to D."""
 
 
 def chooser(first: Scenario) -> None:
@@ -46,7 +46,7 @@ def chooser(first: Scenario) -> None:
                 on_click=remove, args=(member.slot,), help=literal(f"Remove it. {more}"), width="stretch",
             )  # fmt: skip
         if len(others) == len(SLOTS):
-            st.caption("Three others are as many as can be told apart; remove one to add another.")
+            st.caption("At most three scenarios can be overlaid. Remove one first.")
             return
         compared, _ = members()
         if len(compared) > 1 and not others:
@@ -60,10 +60,10 @@ def chooser(first: Scenario) -> None:
 def frontiers(
     exploration: Exploration, axes: Sequence[Metric], filters: Sequence[Filter], upward: tuple[str, ...]
 ) -> list[Named] | None:
-    """Returns the frontiers of the other scenarios, explored if need be; says so where one has none. None where figures
-    of one are being evaluated, which is drawn then.
+    """Returns the frontiers of the other scenarios, explored if necessary; a caption names those without one.
 
-    Filters hold in them, too. upward: as for `frontier`, which says what is raised.
+    Returns None while figures of one are being evaluated, which is drawn then. Filters apply to them, too. upward: as
+    in `frontier`.
     """
     found, problems = members(SLOTS)
     for problem in problems:
@@ -73,7 +73,7 @@ def frontiers(
         name = told(member, exploration.scenario)[0]
         keys = tuple(axis.key for axis in axes)
         missing = set(keys) - set(axes_of(other))
-        # The same words, but a figure may follow by another factor there.
+        # The same text, but figures may be derived with another factor there.
         theirs, unread = parse(text(filters), derived_of(other.scenario))
         why = _why_not(exploration, member, missing) if missing or not other.feasible else " ".join(unread)
         if not why:
@@ -96,8 +96,7 @@ def _why_not(exploration: Exploration, member: Member, missing: set[str]) -> str
 
 
 def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[Named], chosen: int | None) -> None:
-    """Draws what every scenario reaches on the vertical axis for no more than the chosen execution of A asks on the
-    other."""
+    """Draws the best of every scenario on the vertical axis within the chosen execution's value on the other axis."""
     if not others or chosen is None or not len(found):
         return
     y, x = axes[0], axes[1]
@@ -109,8 +108,8 @@ def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[N
     for letter, name, frontier_of in (("A", "this scenario", found), *others):
         within = frontier_of[frontier_of[x.key] <= bound] if x.column.better == "lower" else (
             frontier_of[frontier_of[x.key] >= bound])  # fmt: skip
-        best = _best(within, y)
-        top = _best(frontier_of, y)
+        best = _best_row(within, y)
+        top = _best_row(frontier_of, y)
         rows.append({
             "": letter, "Scenario": name,
             f"{y.column.label} then": ABSENT if best is None else format_value(y.column, best[y.key]),
@@ -126,8 +125,8 @@ def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[N
     )  # fmt: skip
 
 
-def _best(rows: pd.DataFrame, axis: Metric) -> dict[str, Any] | None:
-    """The row that is best on an axis; None without rows."""
+def _best_row(rows: pd.DataFrame, axis: Metric) -> dict[str, Any] | None:
+    """Return the row that is best on an axis; None without rows."""
     if not len(rows):
         return None
     values = rows[axis.key]

@@ -49,22 +49,23 @@ def panel(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric],
     moves = steps(found, chosen, [axis.column for axis in axes])
     for move in moves:
         words, button = st.columns([6, 1], vertical_alignment="center")
-        words.markdown(_move(row, move.improves, move.changes, axes, extents))
+        words.markdown(_describe_move(row, move.improves, move.changes, axes, extents))
         button.button(
             "Go", key=f"pareto_go_{move.improves}", on_click=state.select, args=(int(move.row["id"]),),
-            help=_changed(row, move.row, system), width="stretch",
+            help=_describe_changes(row, move.row, system), width="stretch",
         )  # fmt: skip
     if not moves:
         st.caption("The frontier is this one execution: it is best in every figure at once.")
     elif len(axes) == 2:
-        st.caption(literal(_stretches(found, axes, extents)))
+        st.caption(literal(_describe_prices(found, axes, extents)))
 
 
-def _move(
+def _describe_move(
     row: Mapping[str, Any], improves: str, changes: Mapping[str, float], axes: Sequence[Metric],
     extents: Mapping[str, float],
 ) -> str:  # fmt: skip
-    """A step in words: "**2.1 % more throughput (…)** costs 5.4 % more HBM needed (+3.20 GiB), 27.5 samples/s per GiB".
+    """Return a step in words: "**2.1 % more throughput (…)** costs 5.4 % more HBM needed (+3.20 GiB), 27.5 samples/s
+    per GiB".
     """
     known = {axis.key: axis for axis in axes}
     costs: list[str] = []
@@ -72,8 +73,10 @@ def _move(
     for name, change in changes.items():
         if name != improves and change != 0:
             worse = change < 0 if known[name].column.better == "higher" else change > 0
-            (costs if worse else gifts).append(_change(row, known[name], change))
-    sentence = f"**{_change(row, known[improves], changes[improves])}** costs {' and '.join(costs) or 'nothing'}"
+            (costs if worse else gifts).append(_describe_change(row, known[name], change))
+    sentence = (
+        f"**{_describe_change(row, known[improves], changes[improves])}** costs {' and '.join(costs) or 'nothing'}"
+    )
     if len(axes) == 2 and costs:
         y, x = axes[0], axes[1]
         price = abs(changes[y.key] / changes[x.key])
@@ -81,8 +84,8 @@ def _move(
     return sentence + (f" and brings {' and '.join(gifts)}" if gifts else "")
 
 
-def _change(row: Mapping[str, Any], axis: Metric, change: float) -> str:
-    """A change in words, relative and absolute: "0.9 % less HBM needed (−87.8 MiB)"."""
+def _describe_change(row: Mapping[str, Any], axis: Metric, change: float) -> str:
+    """Return a change in words, relative and absolute: "0.9 % less HBM needed (−87.8 MiB)"."""
     label, now = in_sentence(axis.column.label), float(row[axis.key])
     absolute, way = format_delta(axis.column, change), "more" if change > 0 else "less"
     if now == 0 or axis.column.unit == "fraction":
@@ -92,17 +95,17 @@ def _change(row: Mapping[str, Any], axis: Metric, change: float) -> str:
     return f"{size} {way} {label} ({absolute})"
 
 
-def _changed(row: dict[str, Any], other: dict[str, Any], system: System) -> str:
-    """What changes in the execution, for a tooltip."""
+def _describe_changes(row: dict[str, Any], other: dict[str, Any], system: System) -> str:
+    """Return the changes of the execution, for a tooltip."""
     found = [f"{label}: {first} to {second}" for label, first, second in differences(row, other, system)]
     return literal("Changes " + "; ".join(found) + ".") if found else "The same choices."
 
 
-def _stretches(found: pd.DataFrame, axes: Sequence[Metric], extents: Mapping[str, float]) -> str:
-    """Where moving along a frontier of two figures costs least and most."""
+def _describe_prices(found: pd.DataFrame, axes: Sequence[Metric], extents: Mapping[str, float]) -> str:
+    """Return a sentence on the lowest and the highest price along a frontier of two figures."""
     y, x = axes[0], axes[1]
     cost = prices(found, y.key, x.key)["price"].to_numpy()
-    # Where two figures differ by rounding alone, their ratio means nothing.
+    # The ratio of rounding differences means nothing.
     apart = [np.abs(np.diff(found[axis.key].to_numpy())) > _APART * extents[axis.key] for axis in axes]
     known = np.flatnonzero(np.isfinite(cost) & np.append(apart[0] & apart[1], False))
     if len(known) < 2:
@@ -114,4 +117,4 @@ def _stretches(found: pd.DataFrame, axes: Sequence[Metric], extents: Mapping[str
         return f"{words} ({f'{ends[0]} to {ends[1]}' if ends[0] != ends[1] else f'near {ends[0]}'})"
 
     least, most = int(known[np.argmin(cost[known])]), int(known[np.argmax(cost[known])])
-    return f"Along the whole frontier the price runs from {told(least)} to {told(most)}; the table has every stretch."
+    return f"Along the whole frontier the price runs from {told(least)} to {told(most)}; the table has every step."

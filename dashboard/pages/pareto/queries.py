@@ -1,4 +1,4 @@
-"""Queries of the Pareto page: the frontier with its executions, the density behind it, and what a step on it costs."""
+"""Queries of the Pareto page: the frontier with its executions, the density behind it, and the price of a step."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ _AIR: Final = 0.15
 
 
 def axes_of(exploration: Exploration, upward: tuple[str, ...] = ()) -> dict[str, Metric]:
-    """Returns everything that can be an axis: each result that is stored or follows from one, then all other
-    statistics.
+    """Returns all possible axes: each result that is stored or derived, then all other statistics.
 
-    upward: keys of statistics of which more is to count as better where the register does not say it; else it is less.
+    upward: keys of statistics that are better when larger, if the register does not say; otherwise smaller is better.
     """
     scenario = exploration.scenario
     known = {key: metric for key, metric in metrics(scenario).items() if metric.column.better is not None}
@@ -46,7 +45,7 @@ def axes_of(exploration: Exploration, upward: tuple[str, ...] = ()) -> dict[str,
 
 
 def undirected(metric: Metric) -> bool:
-    """Returns whether the register does not say what is better."""
+    """Returns whether the register leaves open which direction is better."""
     return metric.key == metric.statistic and by_name(metric.statistic).better is None
 
 
@@ -58,11 +57,10 @@ def frontier(
     where: Where = (),
     upward: tuple[str, ...] = (),
 ) -> pd.DataFrame:
-    """Returns the executions that no other beats in all of two or three figures: id, the fields, all statistics, the
-    figures.
+    """Returns the Pareto-optimal executions in two or three figures: id, the fields, all statistics, the figures.
 
-    axes: keys of `axes_of`, which has `upward`. where: what executions have to meet. Sorted along the first from best
-    to worst. key: of the exploration. Raises `engine.store.NotEvaluatedError` for what rows do not answer yet.
+    axes: keys of `axes_of`, which has `upward`. where: conditions on executions. Sorted along the first axis from best
+    to worst. key: of the exploration. Raises `engine.store.NotEvaluatedError` for figures that are not yet evaluated.
     """
     known = axes_of(_exploration, upward)
     chosen = [known[name] for name in axes]
@@ -86,14 +84,14 @@ def density(
     near: tuple[tuple[float, float], tuple[float, float]] | None,
     where: Where = (),
 ) -> Density | None:
-    """Returns executions per bin over two figures; None where there is nothing to count.
+    """Returns executions per bin over two figures; None if there is nothing to count.
 
     logarithmic: bins in equal ratios, over the positive values. near: bounds (low, high) of both axes, None for all.
-    where: what executions have to meet. Raises as `frontier` does.
+    where: conditions on executions. Raises as `frontier` does.
     """
     rows, known = _exploration.rows, axes_of(_exploration)
     chosen = [known[name] for name in axes]
-    found_spans = list(near) if near is not None else [_span(_exploration, metric, where) for metric in chosen]
+    found_spans = list(near) if near is not None else [_figure_range(_exploration, metric, where) for metric in chosen]
     spans = [span for span in found_spans if span is not None]
     if len(spans) < len(axes):
         return None
@@ -110,7 +108,7 @@ def density(
             for found, metric in zip((counted.x_edges, counted.y_edges), chosen, strict=True)
         ]
         return Density(counted.counts.T, *bounds)
-    values = [_values(_exploration, metric, where) for metric in chosen]
+    values = [_figure_values(_exploration, metric, where) for metric in chosen]
     bounds = []
     for value, span, log in zip(values, spans, logarithmic, strict=True):
         low, high = span
@@ -119,17 +117,17 @@ def density(
             low = float(positive.min()) if len(positive) else 0.0
             log = bool(len(positive))
         bounds.append(edges(low, high, BINS, log))
-    return Density(_counts(values[0], values[1], bounds).T, bounds[0], bounds[1])
+    return Density(_count_pairs(values[0], values[1], bounds).T, bounds[0], bounds[1])
 
 
-def _values(exploration: Exploration, metric: Metric, where: Where) -> Floats:
-    """A figure of every execution that meets conditions."""
+def _figure_values(exploration: Exploration, metric: Metric, where: Where) -> Floats:
+    """Return a figure of every execution that meets conditions."""
     values = exploration.rows.table([metric.statistic], where=where)[metric.statistic].to_numpy()
     return values if metric.key == metric.statistic else np.asarray(metric.of_column(pd.Series(values)), np.float64)
 
 
-def _counts(x: Floats, y: Floats, bounds: Sequence[Sequence[float]]) -> npt.NDArray[np.int64]:
-    """Pairs of finite values per bin, a million at a time: numpy copies what it counts several times."""
+def _count_pairs(x: Floats, y: Floats, bounds: Sequence[Sequence[float]]) -> npt.NDArray[np.int64]:
+    """Return the pairs of finite values per bin, counted a million at a time: numpy copies its input several times."""
     counts = np.zeros([len(bound) - 1 for bound in bounds], np.int64)
     bins = [np.array(bound) for bound in bounds]
     for first in range(0, len(x), _AT_ONCE):
@@ -139,8 +137,8 @@ def _counts(x: Floats, y: Floats, bounds: Sequence[Sequence[float]]) -> npt.NDAr
     return counts
 
 
-def _span(exploration: Exploration, metric: Metric, where: Where) -> tuple[float, float] | None:
-    """Lowest and highest finite value of a figure."""
+def _figure_range(exploration: Exploration, metric: Metric, where: Where) -> tuple[float, float] | None:
+    """Return lowest and highest finite value of a figure."""
     found = exploration.rows.value_range(metric.statistic, where=where)
     if found is None:
         return None
@@ -149,7 +147,7 @@ def _span(exploration: Exploration, metric: Metric, where: Where) -> tuple[float
 
 
 def near(found: pd.DataFrame, axes: tuple[str, str]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Bounds of the plot just around a frontier."""
+    """Returns bounds of the plot just around a frontier."""
     spans = []
     for name in axes:
         values = found[name].to_numpy(dtype=np.float64)
@@ -169,7 +167,7 @@ def on_log_axis(found: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 
 class Step(NamedTuple):
-    """One step along the frontier: the figure it improves, where it leads, and the changes of all figures."""
+    """One step along the frontier: the improved figure, the execution there, and the changes of all figures."""
 
     improves: str
     row: dict[str, Any]
@@ -180,8 +178,8 @@ class Step(NamedTuple):
 def steps(found: pd.DataFrame, here: int, axes: Sequence[Column]) -> list[Step]:
     """Returns the smallest step from one frontier execution that improves each figure in turn.
 
-    axes: the columns of `found` that the frontier is of. Small is measured as the sum over them of the changes relative
-    to the extent of the frontier.
+    axes: the frontier's columns of `found`. The size of a step is the sum of the changes relative to the extent of the
+    frontier.
     """
     if here not in set(found["id"]):
         return []
@@ -204,11 +202,10 @@ def steps(found: pd.DataFrame, here: int, axes: Sequence[Column]) -> list[Step]:
 
 
 def prices(found: pd.DataFrame, y: str, x: str) -> pd.DataFrame:
-    """Returns what every step from an execution of a frontier of two figures to the next costs, in the order of the
-    frontier.
+    """Returns the price of every step from an execution to the next, along a frontier of two figures.
 
-    Columns, NaN after the last: change_y, change_x [in the units of the figures], price [units of y per unit of x, not
-    negative]: how much of y one gives up per unit of x on this stretch.
+    Columns, NaN in the last row: change_y, change_x [in the units of the figures], price [units of y per unit of x, not
+    negative]: the loss of y per unit of x on this stretch.
     """
     values = found[[y, x]].to_numpy(dtype=np.float64)
     change = np.vstack([np.diff(values, axis=0), np.full((min(1, len(values)), 2), np.nan)])

@@ -1,4 +1,4 @@
-"""The frontier as a table: its executions, what the way from each to the next costs, and its download."""
+"""The frontier as a table: its executions, the price of the step from each to the next, and its download."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _TELLING: Final = (
     "context_par", "expert_par", "microbatch_size", "activation_recompute", "zero_stage", "pipeline_interleaving",
     "weight_offload", "activations_offload", "optimizer_offload",
 )  # fmt: skip
-"""What one would ask first of how executions differ, before the other fields."""
+"""Fields that tell executions apart best, before the other fields."""
 
 
 def table_of(
     exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], filters: Sequence[Filter] = ()
 ) -> None:
-    """Draws the frontier as a table, with what the way to the next execution costs, and its download."""
+    """Draws the frontier as a table, with the price of the step to the next execution, and its download."""
     stored = [axis.key for axis in axes if axis.key == axis.statistic]
     model = exploration.scenario.cost_model
     fields = [column.name for column in fields_of(model) if column.name in found.columns]
@@ -49,12 +49,15 @@ def table_of(
     whole = found[["id", *stored, *fields, *results]]
     number = counted(len(found), "execution")
     scope = f"{number}, best {in_sentence(axes[0].column.label)} first; pick one to see it above"
-    selection = "; ".join([f"the frontier of {', '.join(_directed(axis) for axis in axes)}",
+    selection = "; ".join([f"the frontier of {', '.join(_describe_direction(axis) for axis in axes)}",
                            *(one.words for one in filters)])  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.html(markup.head("The frontier as a table", scope))
-        every = switch("All columns", "pareto_columns",
-                       help="Also what is the same in all rows, and all stored results. Downloads have them anyway.")
+        every = switch(
+            "All columns",
+            "pareto_columns",
+            help="Adds columns with equal values and all stored results. Downloads always have them.",
+        )
         for kind in ("csv", "parquet", "json"):
             st.download_button(
                 exports.FORMATS[kind].label, data=exports.of_frame(exploration, whole, kind, selection),
@@ -63,15 +66,15 @@ def table_of(
             )  # fmt: skip
     top = found.head(_MOST_ROWS)
     shown, settings = arranged(whole.head(_MOST_ROWS).drop(columns=stored), network_names(exploration.scenario.system))
-    leading = _leading(top, axes)
+    leading = _leading_columns(top, axes)
     for place, one in enumerate(leading):
         shown.insert(1 + place, one.key, one.values)
         settings[one.key] = one.setting
     if not every:
-        again, words = settings["activation_recompute"], [recomputed(row, brief=True) for row in _recomputing(top)]
+        again, words = settings["activation_recompute"], [recomputed(row, brief=True) for row in _recompute_fields(top)]
         settings["activation_recompute"] = {**again, "width": max(again["width"], width_of_words(words))}
         shown = shown.assign(activation_recompute=words)
-    shown = shown[_order(shown, settings, [one.key for one in leading], model, every)]
+    shown = shown[_order_columns(shown, settings, [one.key for one in leading], model, every)]
 
     def picked() -> None:
         rows = st.session_state["pareto_table"].selection.rows
@@ -79,24 +82,30 @@ def table_of(
             state.select(int(top["id"].iloc[rows[0]]))
 
     st.dataframe(
-        _written(shown, leading), hide_index=True, height=height_of(len(shown), 320), row_height=ROW, placeholder="–",
-        column_config={name: settings[name] for name in map(str, shown)}, key="pareto_table", on_select=picked,
+        _format_table(shown, leading),
+        hide_index=True,
+        height=height_of(len(shown), 320),
+        row_height=ROW,
+        placeholder="–",
+        column_config={name: settings[name] for name in map(str, shown)},
+        key="pareto_table",
+        on_select=picked,
         selection_mode="single-row",
         alt=f"Executions on the frontier of {', '.join(axis.key for axis in axes)}, with the cost of each step.",
-    )  # fmt: skip
+    )
 
 
-def _recomputing(rows: pd.DataFrame) -> list[dict[Any, Any]]:
+def _recompute_fields(rows: pd.DataFrame) -> list[dict[Any, Any]]:
     """Returns the fields of executions that `recomputed` reads."""
     return rows.filter(("activation_recompute", "selective_recompute")).to_dict("records")
 
 
-def _order(
+def _order_columns(
     shown: pd.DataFrame, settings: Mapping[str, Any], leading: Sequence[str], model: str, every: bool
 ) -> list[str]:
-    """The columns of the table: the figures, the degrees, then those that tell the executions apart and have room.
+    """Return the columns of the table: the figures, the degrees, then the distinguishing fields that have room.
 
-    every: all of them, with room or without. Fields that the cost model does not read say nothing.
+    every: all columns, with room or without. Fields that the cost model does not read are left out.
     """
     first = ["id", *leading, *_DEGREES]
     unread = named(model).not_read
@@ -104,18 +113,20 @@ def _order(
     others = [name for name in others if name not in unread]
     if every:
         return [*first, *others]
-    # One column has all about recompute.
+    # One column describes all recomputation.
     return fitting(shown, settings, first, [name for name in others if name != "selective_recompute"])
 
 
-def _directed(axis: Metric) -> str:
-    """An axis by name, and what is better where the register does not say: "useful_flops (more is better)"."""
+def _describe_direction(axis: Metric) -> str:
+    """Return an axis by name, with its better direction if the register leaves it open: "useful_flops (more is
+    better)".
+    """
     way = "more" if axis.column.better == "higher" else "less"
     return f"{axis.key} ({way} is better)" if undirected(axis) else axis.key
 
 
 class _Leading(NamedTuple):
-    """A column that the table begins with."""
+    """One of the first columns of the table."""
 
     key: str
     values: Any
@@ -124,37 +135,37 @@ class _Leading(NamedTuple):
     """Decimals of a difference, which is written with its sign."""
 
 
-def _leading(found: pd.DataFrame, axes: Sequence[Metric]) -> list[_Leading]:
-    """The columns that the table begins with: the figures, and what a step costs."""
+def _leading_columns(found: pd.DataFrame, axes: Sequence[Metric]) -> list[_Leading]:
+    """Return the first columns of the table: the figures, and the price of a step."""
     columns = []
     scales = [scale_for(axis.column, found[axis.key]) for axis in axes]
     for axis, scale in zip(axes, scales, strict=True):
         digits = decimals_for(found[axis.key], scale, digits=4)
         about = literal(f"{axis.column.label}. {axis.column.description} {axis.formula}".strip())
         columns.append(_Leading(axis.key, found[axis.key].to_numpy() / scale.factor,
-                                _number(scale.title(axis.column.short), about, f"%,.{digits}f")))  # fmt: skip
+                                _number_column(scale.title(axis.column.short), about, f"%,.{digits}f")))  # fmt: skip
     if len(axes) != 2 or len(found) < 2:
         return columns
     cost = prices(found, axes[0].key, axes[1].key)
     for key, axis, scale in zip(("change_y", "change_x"), axes, scales, strict=True):
         values = cost[key].to_numpy() / scale.factor
         about = f"Change of {in_sentence(axis.column.label)} to the next execution of the frontier."
-        columns.append(_Leading(key, values, _number(f"Δ {scale.title(axis.column.short)}", about),
+        columns.append(_Leading(key, values, _number_column(f"Δ {scale.title(axis.column.short)}", about),
                                 decimals_for(values, Scale(1.0, ""), digits=4)))  # fmt: skip
     values = cost["price"].to_numpy() * scales[1].factor / scales[0].factor
     units = [{"": axis.column.short, "%": "point"}.get(scale.unit, scale.unit)
              for axis, scale in zip(axes, scales, strict=True)]  # fmt: skip
     about = (f"Marginal rate between this execution and the next: change of {in_sentence(axes[0].column.label)} per "
              f"change of {in_sentence(axes[1].column.label)}.")  # fmt: skip
-    return [*columns, _Leading("price", values, _number(f"{units[0]} per {units[1]}", about))]
+    return [*columns, _Leading("price", values, _number_column(f"{units[0]} per {units[1]}", about))]
 
 
-def _number(header: str, about: str, form: str | None = None) -> Any:
+def _number_column(header: str, about: str, form: str | None = None) -> Any:
     return st.column_config.NumberColumn(header, help=about, format=form, width=7 * len(header) + 30)
 
 
-def _written(shown: pd.DataFrame, leading: Sequence[_Leading]) -> Any:
-    """The table with its differences and prices written as the page writes numbers; rows still sort by the numbers."""
+def _format_table(shown: pd.DataFrame, leading: Sequence[_Leading]) -> Any:
+    """Return the table with its differences and prices in the page's number format; rows still sort by the numbers."""
     signs = {one.key: one.signs for one in leading if one.signs is not None}
     if not signs:
         return shown

@@ -1,4 +1,4 @@
-"""The Pareto page: what can be had together, and what a little more of one costs in the other."""
+"""The Pareto page: figures that can be had together, and the price of one in the other."""
 
 from __future__ import annotations
 
@@ -39,17 +39,18 @@ __all__ = ["View", "parse", "render"]
 
 _NO_AXIS: Final = "none"
 _WIDE: Final = 400
-"""Width of the lists of figures, whose names are long and tell apart by how they end [px]. In a window 1,280 wide both
-axes fill a line, in one of 1,920 everything stands in one."""
+"""Width of the lists of figures [px]: names are long and differ at their ends. Both axes fill a line in a window 1,280
+wide; in one of 1,920 all pickers fit in one line.
+"""
 _SCALES: Final = {"linear": "linear", "log": "log"}
 _BETTER: Final = {"lower": "less", "higher": "more"}
-"""Less is the default: what the register leaves open are operations, which take time."""
-_ABOUT: Final = f"Every result there is. {ABOUT}"
+"""Less is the default: the figures without a direction in the register are operations, which take time."""
+_ABOUT: Final = f"All results. {ABOUT}"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     exploration: Exploration
     mode: str
@@ -64,17 +65,17 @@ def parse(exploration: Exploration) -> View:
 
 def render(view: View) -> None:
     """Draws the page."""
-    _drawn(view.exploration, view)
+    _draw_page(view.exploration, view)
 
 
 @whole_or_waiting
-def _drawn(exploration: Exploration, view: View) -> None:
+def _draw_page(exploration: Exploration, view: View) -> None:
     mode, filters = view.mode, list(view.filters)
     if exploration.feasible == 0:
         nothing_runs(exploration, "pareto")
         return
-    answer = st.container() if is_narrow() else None  # the figures come first where everything stands in one column
-    picked = _pickers(exploration, filters)
+    answer = st.container() if is_narrow() else None  # figures come first in a single column
+    picked = _draw_pickers(exploration, filters)
     axes, where = picked.axes, where_of(filters)
     if not there(exploration, asked_of(filters, *axes)):
         return
@@ -101,14 +102,14 @@ def _drawn(exploration: Exploration, view: View) -> None:
     if others is None:
         return
     if not len(found):
-        st.info("No execution has a value of all of these figures; choose others.", icon=":material/info:")
+        st.info("No execution has values for all selected metrics.", icon=":material/info:")
         return
-    chosen = _chosen(found)
+    chosen = _chosen_id(found)
     with answer or nullcontext():
-        _strip(exploration, found, axes, left)
+        _draw_strip(exploration, found, axes, left)
     beside, right = st.columns([1.86, 1], gap="medium")
     with beside:
-        _plot(exploration, found, picked, behind, chosen, mode, others)
+        _draw_plot(exploration, found, picked, behind, chosen, mode, others)
     with right.container(border=True, gap="xsmall", key="pareto_panel"):
         panel(exploration, found, axes, chosen)
     side_by_side(found, axes, others, chosen)
@@ -116,20 +117,20 @@ def _drawn(exploration: Exploration, view: View) -> None:
 
 
 class _Picked(NamedTuple):
-    """What the row of pickers says."""
+    """Choices in the row of pickers."""
 
     axes: tuple[Metric, ...]
     """Vertical, horizontal and perhaps a third."""
     logarithmic: tuple[bool, bool]
-    """Of the horizontal and of the vertical axis."""
+    """Logarithmic scale of the horizontal and of the vertical axis."""
     around: bool
-    """Whether to look closely."""
+    """True to zoom in on the frontier."""
     upward: tuple[str, ...]
-    """Figures of which more is to be better although the register does not say so."""
+    """Figures that count as better when larger although the register leaves it open."""
 
 
-def _pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
-    """The row of axis pickers, and below it what is better where that has to be chosen."""
+def _draw_pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
+    """Draw the row of axis pickers, and below it the direction of figures that the register leaves open."""
     known = axes_of(exploration)
     words = names_of(exploration, known)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="pareto_pickers"):
@@ -151,7 +152,7 @@ def _pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
         with st.container(horizontal=True, gap="small", vertical_alignment="center", key="pareto_directions"):
             for place, key in open_ones.items():
                 label = known[key].column.label
-                st.markdown(f"{literal(label)}: neither way is better in itself. Better here is", width="content")
+                st.markdown(f"{literal(label)}: neither direction is better by itself. Better is", width="content")
                 if segments(f"What is better of {in_sentence(label)}", _BETTER, f"pareto_{place}better") == "higher":
                     upward.append(key)
     directed = axes_of(exploration, tuple(upward)) if upward else known
@@ -159,15 +160,17 @@ def _pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
     return _Picked(axes, (x_scale == "log", y_scale == "log"), around, tuple(upward))
 
 
-def _chosen(found: pd.DataFrame) -> int | None:
-    """The frontier execution in view: the selected one if it is on the frontier, else the best on the vertical axis."""
+def _chosen_id(found: pd.DataFrame) -> int | None:
+    """Return the current frontier execution: the selected one if on the frontier, otherwise the best on the vertical
+    axis.
+    """
     selected = state.selected_id()
     if selected is not None and selected in set(found["id"]):
         return selected
     return int(found["id"].iloc[0]) if len(found) else None
 
 
-def _strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], left: int) -> None:
+def _draw_strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], left: int) -> None:
     """Draws the figures above the plot. left: number of executions that run and meet the filters."""
     among = "feasible execution" if left == exploration.feasible else "filtered execution"
     tiles = [markup.Tile("On the frontier", f"{len(found):,}", f"of {counted(left, among)}")]
@@ -186,12 +189,12 @@ def _strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]
                         error=error)
         )  # fmt: skip
     degrees = found[["tensor_par", "pipeline_par"]].drop_duplicates()
-    tiles.append(markup.Tile("In cells", f"{len(degrees)}", "TP × PP pairs have a part of it"))
+    tiles.append(markup.Tile("In cells", f"{len(degrees)}", "TP × PP pairs"))
     best = {str(name): value for name, value in found.iloc[0].items()}
     st.html(markup.figure_strip(tiles, accuracy.basis(exploration.scenario, best)))
 
 
-def _plot(
+def _draw_plot(
     exploration: Exploration, found: pd.DataFrame, picked: _Picked, behind: Density | None, chosen: int | None,
     mode: str, others: Sequence[Named],
 ) -> None:  # fmt: skip
@@ -205,10 +208,10 @@ def _plot(
         logarithmic=logarithmic, name=name_of(exploration.scenario),
         others=[one._replace(frontier=on_log_axis(one.frontier, positive)) for one in others],
     )  # fmt: skip
-    show(chart, "pareto_plot", on_click=_pick, config={"doubleClick": "reset"})
+    show(chart, "pareto_plot", on_click=_select_clicked, config={"doubleClick": "reset"})
     better = " and ".join(f"{axis.column.better} {in_sentence(axis.column.label)}" for axis in axes)
     note = f"Marks: no execution has {better} at once. Shading: how many executions lie there. Click a mark."
-    note += _tied(exploration, found, axes)
+    note += _describe_ties(exploration, found, axes)
     if others:
         note = note.replace("executions lie", "executions of A lie").replace("a mark.", "a mark of A.")
     if len(marks) < len(found):
@@ -217,8 +220,8 @@ def _plot(
     st.caption(note)
 
 
-def _tied(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]) -> str:
-    """A sentence on how much of the frontier predictions cannot tell from its best in an axis of time."""
+def _describe_ties(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]) -> str:
+    """Return a sentence on the marks that predictions cannot tell from the best in an axis of time."""
     for axis in axes:
         if axis.statistic not in ("sample_rate", "total_time") or len(found) < 2:
             continue
@@ -238,7 +241,7 @@ def _tied(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric])
     return ""
 
 
-def _pick() -> None:
+def _select_clicked() -> None:
     found = clicked("pareto_plot")
     if len(found) == 1:
         state.select(int(found[0]))

@@ -44,7 +44,7 @@ _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
 _ORDERS: Final = {"best": "Best first", "worst": "Worst first"}
 _OF_NUMBERS: Final = {"best": "Lowest first", "worst": "Highest first"}
 _OF_WORDS: Final = {"best": "In order", "worst": "Reversed"}
-"""What the two directions are called where neither end of a column is better by itself."""
+"""Labels of the two directions for columns that have no better end."""
 _DEFAULT: Final = (
     "id", "tensor_par", "pipeline_par", "data_par", "sample_rate", "tokens_per_gpu", "mfu", "total_time",
     "total_efficiency", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req", "bubble_time", "microbatch_size",
@@ -52,30 +52,30 @@ _DEFAULT: Final = (
     "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
     "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net", "pipeline_par_net", "data_par_net",
 )  # fmt: skip
-"""Columns shown at first, most telling first, each followed by the fields that belong behind it."""
+"""Default columns, most telling first, each followed by the fields that belong behind it."""
 _DERIVED: Final = frozenset(column.name for column in DERIVED)
 _BEFORE_SORTED: Final = 4
-"""Of the columns shown, those before the one that the table is sorted by where it is none of them: id and degrees."""
+"""Position of a sorted column that is not among the shown ones: after id and degrees."""
 _LARGE: Final = 100_000
 """Rows whose file takes some seconds to make."""
 _SEEN: Final = "_results_seen"
-"""Which table was shown last, and which page of it."""
+"""Session key: the table shown last, and its page."""
 _NAMES: Final = re.compile(r"[\w,]{0,4000}")
 _NUMBER: Final = re.compile(r"[1-9]\d{0,8}")
 _MOST_SPREAD: Final = 20_000_000
-"""Rows up to which a median is computed; above, only the range is told."""
+"""Most rows for which a median is computed; above, only the range is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     exploration: Exploration
     mode: str
     """The theme: "light" or "dark"."""
     filters: tuple[Filter, ...]
     columns: tuple[str, ...]
-    """Names of the columns to show, not yet checked; none for the usual ones."""
+    """Names of the columns to show, not yet checked; empty for the default ones."""
     page: int
     """Number of the page of rows, from 1."""
 
@@ -90,11 +90,11 @@ def parse(exploration: Exploration) -> View:
 
 def render(view: View) -> None:
     """Draws the page."""
-    _drawn(view.exploration, view)
+    _draw_page(view.exploration, view)
 
 
 @whole_or_waiting
-def _drawn(exploration: Exploration, view: View) -> None:
+def _draw_page(exploration: Exploration, view: View) -> None:
     mode, filters = view.mode, list(view.filters)
     if exploration.feasible == 0:
         nothing_runs(exploration, "results")
@@ -103,99 +103,107 @@ def _drawn(exploration: Exploration, view: View) -> None:
     with toolbar:
         bar(exploration, filters, WITH_CELL)
     chips.line(filters, "results", WITH_CELL)
-    register = _register(exploration)
+    register = _known_columns(exploration)
     with toolbar:
-        by = choose("Sort by", _sortable(exploration, register), "results_sort", default="sample_rate", width=300,
-                    gone=(PAGE,))
+        by = choose(
+            "Sort by",
+            _sortable_columns(exploration, register),
+            "results_sort",
+            default="sample_rate",
+            width=300,
+            gone=(PAGE,),
+        )
     if not there(exploration, [*asked_of(filters), "sample_rate" if by in _DERIVED else by]):
         return
     where = conditions(filters)
-    left = _count(exploration, exploration.key, tuple(_frozen(where)))
+    left = _count_rows(exploration, exploration.key, tuple(_freeze_conditions(where)))
     if left == 0:
         relaxations(exploration, filters, within=WITH_CELL)
         return
     first = _shown_first(exploration)
     names = _columns_in_link(view.columns, register, first)
     with toolbar:
-        order = segments("Direction", _orders(by_name(by)), "results_order", gone=(PAGE,))
+        order = segments("Direction", _order_labels(by_name(by)), "results_order", gone=(PAGE,))
         size = int(segments("Rows per page", _SIZES, "results_size", gone=(PAGE,)))
         _column_chooser(names, register, first)
         names = _with_sorted(names, by)
         _export_menu(exploration, names, filters, left, by, order)
-    st.html(markup.head(_sentence(exploration, left, by, order)))
-    question = (tuple(_frozen(where)), by, order, size)
+    st.html(markup.head(_describe_rows(exploration, left, by, order)))
+    question = (tuple(_freeze_conditions(where)), by, order, size)
     pages = -(-left // size)
     page = _page_number(view.page, pages, question)
-    rows = _page(exploration, exploration.key, tuple(_frozen(where)), by, order, page, size, tuple(names))
+    rows = _load_page(
+        exploration, exploration.key, tuple(_freeze_conditions(where)), by, order, page, size, tuple(names)
+    )
     table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
-          height=height_of(len(rows), 620), on_select=lambda: _pick(rows),
+          height=height_of(len(rows), 620), on_select=lambda: _select_row(rows),
           networks=network_names(exploration.scenario.system),
           order=[name for name in names if name != "id"] if is_narrow() else None)  # fmt: skip
     if unknown := _never_measured(exploration, exploration.key, tuple(int(one) for one in rows["id"])):
         st.caption(literal(unknown))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        _pager(pages, page, question)
+        _draw_pager(pages, page, question)
         chosen = state.selected_id()
         if chosen is not None and page_links.exists("execution"):
             st.page_link(page_links.target("execution"), label=f"Open execution {chosen:,}",
                          icon=":material/open_in_full:", width="content")  # fmt: skip
         if chosen is not None:
             launch.popover(exploration.scenario, evaluated(exploration, exploration.key, chosen), "results_launch")
-    _quick(exploration, where, by, left, mode)
+    _draw_spread(exploration, where, by, left, mode)
 
 
-def _sentence(exploration: Exploration, left: int, by: str, order: str) -> str:
+def _describe_rows(exploration: Exploration, left: int, by: str, order: str) -> str:
     every = counted(exploration.feasible, "feasible execution")
     share = percent(left / exploration.feasible)
     whole = "The one feasible execution" if exploration.feasible == 1 else f"All {every}"
     of = whole if left == exploration.feasible else f"{count(left)} of {every}, {share}"
-    return f"{of} · {_orders(by_name(by))[order].lower()} by {in_sentence(by_name(by).label)}"
+    return f"{of} · {_order_labels(by_name(by))[order].lower()} by {in_sentence(by_name(by).label)}"
 
 
-def _orders(column: Column) -> dict[str, str]:
-    """What the directions of sorting by a column are called."""
+def _order_labels(column: Column) -> dict[str, str]:
+    """Return the labels of the directions of sorting by a column."""
     if column.better is not None:
         return _ORDERS
     return _OF_NUMBERS if column.dtype in ("int64", "float64") else _OF_WORDS
 
 
 def _with_sorted(names: list[str], by: str) -> list[str]:
-    """The columns shown, and the one that the table is sorted by behind the first of them where it is not shown."""
+    """Return the shown columns, with the sorted column after the degrees if it is not shown."""
     return names if by in names or by == "id" else [*names[:_BEFORE_SORTED], by, *names[_BEFORE_SORTED:]]
 
 
 class _Register(NamedTuple):
-    """The columns that executions of a scenario have, which depends on its cost model."""
+    """Columns of a scenario's executions, which depend on its cost model."""
 
     fields: tuple[Column, ...]
     statistics: tuple[Column, ...]
     stored: tuple[Column, ...]
     derived: tuple[Column, ...]
-    """Those that follow from the throughput."""
+    """Figures that are derived from the throughput."""
 
 
-def _register(exploration: Exploration) -> _Register:
+def _known_columns(exploration: Exploration) -> _Register:
     model = exploration.scenario.cost_model
     derived = tuple(one.column for one in economics.derived_of(exploration.scenario).values())
     return _Register(fields_of(model), statistics_of(model), stored_of(model), derived)
 
 
-def _frozen(where: list[Condition]) -> list[Any]:
+def _freeze_conditions(where: list[Condition]) -> list[Any]:
     return [(c.column, c.operator, tuple(c.value) if isinstance(c.value, list) else c.value) for c in where]
 
 
 @remembered(256)
-def _count(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int:
+def _count_rows(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int:
     return _exploration.rows.count(list(where))
 
 
 @remembered(64)
-def _page(
+def _load_page(
     _exploration: Exploration, key: str, where: tuple[Any, ...], by: str, order: str, page: int, size: int,
     names: tuple[str, ...],
 ) -> pd.DataFrame:  # fmt: skip
-    """One page of the table; statistics that are not stored are computed for its rows."""
-    register = _register(_exploration)
+    """Return one page of the table; statistics that are not stored are computed for its rows."""
+    register = _known_columns(_exploration)
     kept = {column.name for column in register.stored}
     derived = {column.name for column in register.derived}
     stored = list(dict.fromkeys(name if name in kept else "sample_rate" for name in names if name in kept | derived))
@@ -212,7 +220,9 @@ def _page(
 
 @remembered(64)
 def _never_measured(_exploration: Exploration, key: str, ids: tuple[int, ...]) -> str:
-    """What no measured run had of what the figures of some executions rest on, and in how many; empty without any."""
+    """Return a sentence on the parts of these executions that no measured run has, with the number of rows; empty
+    without any.
+    """
     scenario = _exploration.scenario
     names = [column.name for column in fields_of(scenario.cost_model)]
     found = scenario.not_measured_of_rows(_exploration.rows.fetch(list(ids), names).to_pandas())
@@ -221,20 +231,20 @@ def _never_measured(_exploration: Exploration, key: str, ids: tuple[int, ...]) -
                               for words, number in numbers.most_common()])  # fmt: skip
 
 
-def _direction(by: str, order: str) -> Any:
+def _sort_direction(by: str, order: str) -> Any:
     lower = by_name(by).better != "higher"
     return "ascending" if lower == (order == "best") else "descending"
 
 
 def _sorted_by(by: str, order: str) -> tuple[str, Any]:
-    """What rows are sorted by, and in which direction: figures that follow from the throughput have its order."""
+    """Return the sorted column and its direction; figures derived from the throughput are in its order."""
     if by not in _DERIVED:
-        return by, _direction(by, order)
-    return "sample_rate", _direction("sample_rate", order)
+        return by, _sort_direction(by, order)
+    return "sample_rate", _sort_direction("sample_rate", order)
 
 
-def _sortable(exploration: Exploration, register: _Register) -> dict[str, str]:
-    """Columns to sort by: stored results first, then fields, then results that have to be evaluated."""
+def _sortable_columns(exploration: Exploration, register: _Register) -> dict[str, str]:
+    """Return the columns to sort by: stored results first, then fields, then results that have to be evaluated."""
     results = [*(column for column in register.stored if column.kind == "statistic"), *reversed(register.derived)]
     others = [column for column in register.stored if column.kind != "statistic"]
     stored = {column.name: column.label for column in (*reversed(results), *others)}
@@ -242,19 +252,19 @@ def _sortable(exploration: Exploration, register: _Register) -> dict[str, str]:
 
 
 def _columns_in_link(wanted: tuple[str, ...], register: _Register, first: tuple[str, ...]) -> list[str]:
-    """The columns of the link that there are, in its order; `first` without any."""
+    """Return the known columns of the link, in its order; `first` without any."""
     known = {"id", *(column.name for column in (*register.fields, *register.statistics, *register.derived))}
     given = [name for name in wanted if name in known]
     strange = [name[:40] for name in wanted if name not in known]
     if strange:
         more = f" and {len(strange) - 3:,} more" if len(strange) > 3 else ""
-        sentence = f"The link's columns name {', '.join(strange[:3])}{more}, which there is not; left out."
+        sentence = f"The link's columns name {', '.join(strange[:3])}{more}, which do not exist; left out."
         state.complain("results_columns", sentence)
     return list(dict.fromkeys(given)) or list(first)
 
 
 def _shown_first(exploration: Exploration) -> tuple[str, ...]:
-    """The columns shown where nobody has chosen any."""
+    """Return the default columns."""
     scenario, every = exploration.scenario, list(_DEFAULT)
     there = {"id", "tokens_per_gpu", "mfu", *(column.name for column in statistics_of(scenario.cost_model))}
     for column in fields_of(scenario.cost_model):
@@ -266,7 +276,7 @@ def _shown_first(exploration: Exploration) -> tuple[str, ...]:
 
 
 def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...]) -> None:
-    """Which columns to show, group by group of the register."""
+    """Draw the choice of columns, group by group of the register."""
     groups: dict[str, list[str]] = {}
     keys: list[str] = []
     every_one = (*register.derived, *register.fields, *register.statistics)
@@ -299,8 +309,8 @@ def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...
 def _export_menu(
     exploration: Exploration, names: list[str], filters: list[Filter], left: int, by: str, order: str
 ) -> None:
-    """Download exactly what the filters select, in the order shown, with the columns shown."""
-    sort = f"{_orders(by_name(by))[order].lower()} by {by}"
+    """Draw the download of the filtered executions, in the order shown, with the columns shown."""
+    sort = f"{_order_labels(by_name(by))[order].lower()} by {by}"
     selection = [*(one.words for one in filters), "every feasible execution" if not filters else "", sort]
     columns, where = list(dict.fromkeys(("id", *names))), conditions(filters)
     content = repr((exploration.key, columns, where, selection))
@@ -327,8 +337,8 @@ def _export_menu(
             )  # fmt: skip
             if full:
                 st.caption(
-                    f"An Excel sheet ends after {exports.MOST_ROWS:,} rows under its header: filter further, or choose "
-                    "another format."
+                    f"An Excel sheet holds at most {exports.MOST_ROWS:,} rows under its header: filter further, or "
+                    "choose another format."
                 )
             elif kind == "excel":
                 st.caption("The download begins once the workbook is complete.")
@@ -338,7 +348,7 @@ def _export_menu(
 
 @st.fragment(run_every=1.0)
 def _files_being_made(offered: dict[str, str], content: str, left: int) -> None:
-    """How far the files of the menu are, while they are being made. offered: names of the files by format."""
+    """Draw the progress of the menu's files while they are made. offered: names of the files by format."""
     for label, name in offered.items():
         share = downloads.reached(name, content)
         if share is not None:
@@ -347,13 +357,15 @@ def _files_being_made(offered: dict[str, str], content: str, left: int) -> None:
         elif problem := downloads.problem(name, content):
             st.error(f"{label}: {problem}", icon=":material/error:")
     if left > _LARGE:
-        st.caption("A file is sent while it is made; the browser shows how much of it has come.")
+        st.caption("The file is sent while it is made; the browser shows the progress.")
 
 
 def _page_number(wanted: int, pages: int, view: tuple[Any, ...]) -> int:
-    """The page of the link, brought into range; the first of another table, unless the link changed along with it."""
+    """Return the page of the link, brought into range; the first page of another table, unless the link changed with
+    it.
+    """
     former, page = st.session_state.get(_SEEN, (view, wanted))
-    if former != view and page == wanted:  # such as where another cell was selected elsewhere
+    if former != view and page == wanted:  # such as another cell selected on another page
         state.set_url_value(PAGE, None)
         wanted = 1
     st.session_state[_SEEN] = view, wanted
@@ -363,8 +375,8 @@ def _page_number(wanted: int, pages: int, view: tuple[Any, ...]) -> int:
     return min(wanted, pages)
 
 
-def _pager(pages: int, page: int, view: tuple[Any, ...]) -> None:
-    """The page numbers. A new widget per table, because pagination cannot be set from outside."""
+def _draw_pager(pages: int, page: int, view: tuple[Any, ...]) -> None:
+    """Draw the page numbers. A new widget per table, because pagination cannot be set from outside."""
     key = f"results_page_{hashlib.sha256(repr(view).encode()).hexdigest()[:12]}"
 
     def turned() -> None:
@@ -374,7 +386,7 @@ def _pager(pages: int, page: int, view: tuple[Any, ...]) -> None:
     st.pagination(pages, key=key, default=page, on_change=turned)
 
 
-def _pick(rows: pd.DataFrame) -> None:
+def _select_row(rows: pd.DataFrame) -> None:
     picked = st.session_state["results_table"].selection.rows
     filtered = cell_in_force() is not None
     with state.one_step():
@@ -383,17 +395,21 @@ def _pick(rows: pd.DataFrame) -> None:
             ignore_cell()
 
 
-def _quick(exploration: Exploration, where: list[Condition], by: str, left: int, mode: str) -> None:
-    """How the selected executions spread over the column they are sorted by."""
+def _draw_spread(exploration: Exploration, where: list[Condition], by: str, left: int, mode: str) -> None:
+    """Draw the spread of the selected executions over the sorted column."""
     if by_name(by).dtype not in ("int64", "float64"):
         return
-    found = _spread(exploration, exploration.key, tuple(_frozen(where)), by) if left <= _MOST_SPREAD else None
+    found = (
+        _value_spread(exploration, exploration.key, tuple(_freeze_conditions(where)), by)
+        if left <= _MOST_SPREAD
+        else None
+    )
     if found is None:
         return
     figures, counts, edges = found
     among = "the one execution that is" if left == 1 else f"the {count(left)} executions that are"
     scope = f"{in_sentence(by_name(by).label)} over {among} selected"
-    st.html(markup.head("How they spread", scope))
+    st.html(markup.head("Distribution", scope))
     plot, numbers = st.columns([1.2, 1], gap="medium", vertical_alignment="center")
     with plot:
         show(histogram(counts, edges, by, mode, height=120), "results_spread")
@@ -402,10 +418,10 @@ def _quick(exploration: Exploration, where: list[Condition], by: str, left: int,
 
 
 @remembered(128)
-def _spread(
+def _value_spread(
     _exploration: Exploration, key: str, where: tuple[Any, ...], by: str
 ) -> tuple[dict[str, float], list[int], list[float]] | None:
-    """Quantiles, mean and extremes, and counts per bin with their edges; None without finite values."""
+    """Return quantiles, mean and extremes, and counts per bin with their edges; None without finite values."""
     stored = "sample_rate" if by in _DERIVED else by
     values = _exploration.rows.table([stored], where=list(where))[stored].to_numpy().astype(np.float64)
     if by in _DERIVED:

@@ -1,4 +1,4 @@
-"""A launch configuration as a scenario: what it is, where it stands on the current system, what would change."""
+"""A launch configuration as a scenario: its content, its place on the current system, and the way to the best."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from engine.launch import Reading, Standing
 from engine.launch.shapes import SHAPE_WORDS
 from models import Model
 
-__all__ = ["ENDINGS", "draw", "parameters", "reading_of"]
+__all__ = ["ENDINGS", "draw", "link_parameters", "reading_of"]
 
 ENDINGS: Final = ("sh", "slurm", "sbatch", "txt", "py", "yaml", "yml", "toml")
-"""Endings of files that are launch configurations where they are anything; JSON may be one, too."""
+"""Endings of files that can only be launch configurations; JSON may be one, too."""
 _LABELS: Final = {column.name: called(column.name) for column in ALL_FIELDS}
 _RECIPE: Final = "launch_recipe"
-"""Key of the recipe that was chosen of a file."""
+"""Session key of the recipe chosen in a file."""
 _MOST_SENTENCES: Final = 12
-"""Sentences of a list that are shown."""
+"""Most sentences of a list that are shown."""
 
 
 def reading_of(name: str, content: bytes, *, can_be_document: bool) -> Reading | None:
-    """Returns what a launch configuration says; None for what is none and can be a document.
+    """Returns the content of a launch configuration; None if the file is not one and may be a document.
 
     Args:
-        name: of the file.
-        content: of the file.
-        can_be_document: whether it may be a document of a scenario or model instead.
+        name: name of the file.
+        content: content of the file.
+        can_be_document: True if it may be a document of a scenario or model instead.
 
-    Raises `LaunchError` where it can be nothing but a launch configuration.
+    Raises `LaunchError` if it can only be a launch configuration, and is invalid.
     """
     try:
         return launch.read_text(content, name)
@@ -54,25 +54,25 @@ def reading_of(name: str, content: bytes, *, can_be_document: bool) -> Reading |
 
 
 def draw(name: str, content: bytes, reading: Reading) -> Mapping[str, str] | None:
-    """Draws what a configuration says and where it stands; returns the parameters of a link to it, None where it is not
-    enough for a scenario.
+    """Draws a configuration's content and its place; returns the link parameters to it, None if it is not enough for a
+    scenario.
 
     Args:
-        name: of the file.
-        content: of the file; it is read again in a bounded process when the reader of the page states an open field.
-        reading: what the file says by itself.
+        name: name of the file.
+        content: content of the file; it is read again in a bounded process when the user fills in an open field.
+        reading: the file as read without the user's answers.
 
     Raises `Refused` with one sentence.
     """
     now = state.current_scenario()
     try:
-        reading = _read(content, name, {}, None) if _recipe(reading) else reading
+        reading = _read_with_answers(content, name, {}, None) if _choose_recipe(reading) else reading
         takes_model = _describes_no_model(reading)
-        stated, problem = _stated(name, content, takes_model, now)
-        reading = _read(content, name, stated, now if takes_model else None)
+        stated, problem = _ask_open_fields(name, content, takes_model, now)
+        reading = _read_with_answers(content, name, stated, now if takes_model else None)
     except launch.LaunchError as error:
         raise Refused(str(error)) from None
-    _said(reading, name)
+    _draw_reading_summary(reading, name)
     if takes_model:
         title_of_model = now.model.title or now.model.name
         st.caption(literal(f"The file does not describe its model; {title_of_model} of the scenario above is taken."))
@@ -81,35 +81,33 @@ def draw(name: str, content: bytes, reading: Reading) -> Mapping[str, str] | Non
         return None
     try:
         recipe = st.session_state.get(_RECIPE)
-        stands = _standing(content, name, recipe, tuple(stated.items()), takes_model, reading, now, now.key)
+        stands = _find_standing(content, name, recipe, tuple(stated.items()), takes_model, reading, now, now.key)
         told = launch.assumed_sentence(launch.settle(reading)[1])
     except (*PROBLEMS, launch.LaunchError) as error:
         st.warning(literal(sentence(error)), icon=":material/help:")
         return None
     if told:
         st.caption(literal(told))
-    _stands(stands, reading.framework)
-    return parameters(stands)
+    _draw_standing(stands, reading.framework)
+    return link_parameters(stands)
 
 
 def _describes_no_model(reading: Reading) -> bool:
     return "layers" not in reading.model or any(name in SHAPE_WORDS for name in reading.open_fields)
 
 
-def _read(content: bytes, name: str, stated: Mapping[str, Any], now: Scenario | None) -> Reading:
-    """What the file says with what the reader of the page states; `now` has the model where the file has none."""
+def _read_with_answers(content: bytes, name: str, stated: Mapping[str, Any], now: Scenario | None) -> Reading:
+    """Return the file as read with the user's answers; `now` supplies the model if the file has none."""
     model = None if now is None else now.model
     return read_file(_read_stated, content, name, st.session_state.get(_RECIPE), dict(stated), model)
 
 
-def _read_stated(
-    content: bytes, name: str, recipe: str | None, stated: dict[str, Any], model: Model | None
-) -> Reading:
+def _read_stated(content: bytes, name: str, recipe: str | None, stated: dict[str, Any], model: Model | None) -> Reading:
     return launch.read_text(content, name, recipe=recipe, stated=stated, model=model)
 
 
-def _recipe(reading: Reading) -> str | None:
-    """Draw the choice of a recipe, where the file has several; return its name."""
+def _choose_recipe(reading: Reading) -> str | None:
+    """Draw the choice of a recipe, if the file has several; return its name."""
     if not reading.recipes:
         st.session_state.pop(_RECIPE, None)
         return None
@@ -119,34 +117,33 @@ def _recipe(reading: Reading) -> str | None:
     return str(st.selectbox("Recipe", reading.recipes, key=_RECIPE))
 
 
-def _stated(
+def _ask_open_fields(
     name: str, content: bytes, takes_model: bool, now: Scenario
 ) -> tuple[dict[str, Any], launch.OpenFieldsError | None]:
-    """Draws a field for everything that the file leaves open; returns what was entered, and what is open all the
-    same."""
+    """Draw a field for each open field of the file; return the answers, and the error of fields that are still open."""
     stated: dict[str, Any] = {}
     drawn: set[str] = set()
     with st.container(horizontal=True, gap="small"):
         while True:
             try:
-                launch.settle(_read(content, name, stated, now if takes_model else None))
+                launch.settle(_read_with_answers(content, name, stated, now if takes_model else None))
             except launch.OpenFieldsError as problem:
                 fields = [each for each in problem.fields if each not in drawn and each != "model"]
                 if not fields:
                     return stated, problem
                 for field in fields:
                     drawn.add(field)
-                    value = _field(field)
+                    value = _draw_field(field)
                     if value is not None:
                         stated[field] = value
             except (launch.LaunchError, Refused):
-                return stated, None  # said where it stands on the system is asked for
+                return stated, None  # reported when the standing is computed
             else:
                 return stated, None
 
 
-def _field(name: str) -> Any:
-    """Draws the input of a field of an execution; returns its value, None where nothing is entered."""
+def _draw_field(name: str) -> Any:
+    """Draw the input of a field of an execution; return its value, None if it is empty."""
     column = by_name(name)
     key = f"launch_state_{name}"
     if column.dtype == "int64":
@@ -159,54 +156,56 @@ def _field(name: str) -> Any:
 
 
 @remembered(16, spinner="Evaluating …")
-def _standing(
+def _find_standing(
     content: bytes, name: str, recipe: str | None, stated: tuple[tuple[str, Any], ...], takes_model: bool,
     _reading: Reading, _now: Scenario, key: str,
 ) -> Standing:  # fmt: skip
-    """Where the execution stands on the current system; the model is the configuration's, else the current one."""
+    """Return the execution's place on the current system; without a model in the file, that of the current one."""
     model = launch.network_of(_reading, _now.model if takes_model else None, name.partition(".")[0][:60])
-    return launch.standing(launch.evaluable(_reading), model, _now.system, cost_model=_now.cost_model,
-                           calibration=_now.calibration)  # fmt: skip
+    return launch.standing(
+        launch.evaluable(_reading), model, _now.system, cost_model=_now.cost_model, calibration=_now.calibration
+    )
 
 
-def parameters(stands: Standing) -> dict[str, str]:
-    """Returns the parameters of a link to the scenario with the execution selected and marked as the reader's own, or
-    its cell where it has no id."""
+def link_parameters(stands: Standing) -> dict[str, str]:
+    """Returns the link parameters of the scenario with the execution selected and marked as the user's own, or of its
+    cell if it has no id.
+    """
     scenario = scenario_parameters.carried(stands.scenario)
     row = stands.row
     found = {**scenario_parameters.parameters_of(scenario), "cell": f"{row['tensor_par']}x{row['pipeline_par']}"}
     return found if stands.id is None else {**found, "id": str(stands.id), "own": str(stands.id)}
 
 
-def _said(reading: Reading, file: str) -> None:
+def _draw_reading_summary(reading: Reading, file: str) -> None:
     framework = launch.FRAMEWORKS[reading.framework]
-    gpus = f"{count(reading.num_procs)} GPUs" if reading.num_procs else "GPUs not said"
+    gpus = f"{count(reading.num_procs)} GPUs" if reading.num_procs else "number of GPUs not stated"
     named = launch.named_shape(reading.model)
     of = named or (f"{reading.model['layers']} layers" if "layers" in reading.model else "model not described")
     st.markdown(f"**{reading.title or framework.title}** · {literal(of)} · {gpus}")
     if reading.refused:
         st.warning(literal(f"The framework would not start it: {reading.refused}."), icon=":material/block:")
     for heading, sentences in (
-        ("Left open, or to other sources", [_left(reading, each) for each in reading.left]),
-        ("Set there, not modelled here", reading.not_modelled),
-        ("Set there, without effect on a prediction", [", ".join(reading.without_effect) or ""]),
+        ("Not specified", [_describe_open_field(reading, each) for each in reading.left]),
+        ("Set, but without effect on the prediction", reading.not_modelled),
+        ("Set, irrelevant to speed", [", ".join(reading.without_effect) or ""]),
         ("Not read", reading.unread), ("Remarks", reading.remarks),
     ):  # fmt: skip
-        _list(heading, sentences)
-    with st.expander("What states each value"):
+        _draw_list(heading, sentences)
+    with st.expander("Source of each value"):
         rows = launch.origin_rows(reading, file)
-        st.dataframe(pd.DataFrame(rows, columns=["Field", "Value", "Said by"]), hide_index=True, height=330)
+        st.dataframe(pd.DataFrame(rows, columns=["Field", "Value", "Source"]), hide_index=True, height=330)
 
 
-def _left(reading: Reading, name: str) -> str:
-    """A field that is open, with the expression that takes it from outside."""
+def _describe_open_field(reading: Reading, name: str) -> str:
+    """Return the label of an open field, with the expression that sets it from outside."""
     origin = reading.origins.get(name)
     words = f": {origin.words}" if origin is not None and origin.words else ""
     place = f" (line {origin.line})" if words and origin is not None and origin.line else ""
     return f"{_LABELS.get(name, SHAPE_WORDS.get(name, name))}{words}{place}"
 
 
-def _list(heading: str, sentences: Sequence[str]) -> None:
+def _draw_list(heading: str, sentences: Sequence[str]) -> None:
     sentences = [each for each in sentences if each]
     if not sentences:
         return
@@ -215,8 +214,8 @@ def _list(heading: str, sentences: Sequence[str]) -> None:
     st.caption("\n".join([*lines, f"- and {more} more"] if more > 0 else lines))
 
 
-def _stands(stands: Standing, framework: str) -> None:
-    """Its place, its distance to the best, and the way there, with the flags that each step changes."""
+def _draw_standing(stands: Standing, framework: str) -> None:
+    """Draw the execution's place, its distance to the best, and the steps to it with their flags."""
     row: Mapping[str, Any] = stands.row
     system = stands.scenario.system
     st.html(markup.head(execution_name(row), f"on {system.title or system.name}"))
@@ -235,7 +234,7 @@ def _stands(stands: Standing, framework: str) -> None:
     if not stands.steps:
         return
     far = "" if stands.distance is None else f", {percent(stands.distance)} more"
-    st.markdown(f"The best reaches {format_value('sample_rate', best['sample_rate'])}{far}. What leads there:")
+    st.markdown(f"The best reaches {format_value('sample_rate', best['sample_rate'])}{far}. Steps to it:")
     lines = []
     for step, flags in zip(stands.steps, launch.flag_changes(stands, framework=framework), strict=True):
         gain = "makes it run" if step.gain == float("inf") else signed_percent(step.gain)

@@ -1,4 +1,4 @@
-"""Kept co-design studies on the Scenarios page: what is known of one, and what can be done with it."""
+"""Kept co-design studies on the Scenarios page: their content and actions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGE = "codesign"
 
 
 def summary(kept: SavedStudy) -> None:
-    """Draws what a study is of and how much of it was searched, its link and its file.
+    """Draws the content of a study and how much of it was searched, its link and its file.
 
     Args:
         kept: the study with its title.
@@ -44,13 +44,13 @@ def summary(kept: SavedStudy) -> None:
 
 
 def open_kept(kept: SavedStudy) -> None:
-    """Draws the buttons that open a kept study, share it and hand out its file.
+    """Draws the buttons that open a kept study, share it and download its file.
 
     Args:
         kept: the study with its title.
     """
     if st.button("Open", type="primary", icon=":material/open_in_full:", key="scenarios_open"):
-        _go(kept_parameters(kept.ident))
+        _open_page(kept_parameters(kept.ident))
     with st.popover("Share", icon=":material/link:"):
         text = packed_study(kept.study)
         if text is None:
@@ -68,15 +68,15 @@ def open_study(study: Study) -> None:
     """Draws a study of a file, and the button that opens it.
 
     Args:
-        study: of the file.
+        study: the study in the file.
     """
     st.markdown(f"**{literal(study.document.name or 'Study')}**")
     st.caption(literal(told_of(study)))
     if st.button("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
-        st.session_state[OWN_TEXT] = document_of(study)  # for one that is too long for a link
-        _go({"codesign_study": OWN, "codesign_own": packed_study(study), "codesign_design": None})
+        st.session_state[OWN_TEXT] = document_of(study)  # in case it is too long for a link
+        _open_page({"codesign_study": OWN, "codesign_own": packed_study(study), "codesign_design": None})
 
 
-def _go(parameters: dict[str, str | None]) -> None:
+def _open_page(parameters: dict[str, str | None]) -> None:
     there = state.before_switching(lambda: state.set_url_values(parameters), list(parameters))
     st.switch_page(page_links.target(PAGE), query_params=there)

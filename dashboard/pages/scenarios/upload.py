@@ -1,4 +1,4 @@
-"""Opening a file of a scenario, of a comparison of several or of a co-design study that somebody sent."""
+"""Opening a file of a scenario, comparison or co-design study, or a launch configuration."""
 
 from __future__ import annotations
 
@@ -42,42 +42,43 @@ def opener() -> None:
             "anything is done with it, and nothing in it is run.",
         )  # fmt: skip
         if file is None:
-            _pasted()
+            _draw_paste_field()
             return
         ending = file.name.lower().rpartition(".")[2]
-        _opened(file.name, file.getvalue(), can_be_document=ending not in launch_file.ENDINGS)
+        _draw_file(file.name, file.getvalue(), can_be_document=ending not in launch_file.ENDINGS)
 
 
-def _pasted() -> None:
-    """Draws the field for a command or configuration that is no file yet, and what stands in it."""
+def _draw_paste_field() -> None:
+    """Draw the field for a pasted command or configuration, and the content of it."""
     text = st.text_area(
         "Or paste a command line or configuration", key="scenarios_pasted", height=120,
         max_chars=MOST_MEGABYTES * 1_000_000, placeholder="torchrun ... pretrain_gpt.py --tensor-model-parallel-size 4",
     )  # fmt: skip
     if not text or not text.strip():
         return
-    _opened("What was pasted", text.encode(), can_be_document=text.lstrip().startswith("{"))
+    _draw_file("The pasted text", text.encode(), can_be_document=text.lstrip().startswith("{"))
 
 
-def _opened(name: str, content: bytes, *, can_be_document: bool) -> None:
-    """Draws what a file is, and the button that opens it."""
+def _draw_file(name: str, content: bytes, *, can_be_document: bool) -> None:
+    """Draw the content of a file, and the button that opens it."""
     try:
-        found = read_file(_found, name, content, can_be_document)
+        found = read_file(_read_content, name, content, can_be_document)
         if isinstance(found, launch.Reading):
             link = launch_file.draw(name, content, found)
             if link is not None:
-                _open("explore", link)
+                _draw_open_button("explore", link)
         else:
-            _document(Study.from_document(found, name) if isinstance(found, dict) else found)
+            _draw_document(Study.from_document(found, name) if isinstance(found, dict) else found)
     except Refused as problem:
         st.error(literal(str(problem)), icon=":material/error:")
 
 
-def _found(
+def _read_content(
     name: str, content: bytes, can_be_document: bool
 ) -> launch.Reading | Scenario | Comparison | Model | System | dict[str, Any]:
-    """Returns what a launch configuration says, or what a document describes; of a study its checked document, for a
-    study that is pickled holds its models and systems whole."""
+    """Return the content of a launch configuration or a document; for a study its checked document, because a pickled
+    study holds its models and systems whole.
+    """
     reading = launch_file.reading_of(name, content, can_be_document=can_be_document)
     if reading is not None:
         return reading
@@ -85,38 +86,42 @@ def _found(
     return checked_study(content, name) if isinstance(found, Study) else found
 
 
-def _document(found: Scenario | Comparison | Study | Model | System) -> None:
-    """Draws what a document of ours, or of a model or system, is, and the button that opens it. Raises `Refused`."""
+def _draw_document(found: Scenario | Comparison | Study | Model | System) -> None:
+    """Draw the content of one of our documents, a model or a system, and the button that opens it. Raises `Refused`."""
     if isinstance(found, Scenario):
-        _scenario(scenario_parameters.carried(found))
+        _draw_scenario(scenario_parameters.carried(found))
     elif isinstance(found, Comparison):
-        _comparison(found)
+        _draw_comparison(found)
     elif isinstance(found, Study):
         open_study(found)
     else:
-        _thing(found)
+        _draw_part(found)
 
 
-def _thing(found: Model | System) -> None:
-    """A model, as a config.json of Hugging Face is one, or a system, which takes its place in the scenario above."""
+def _draw_part(found: Model | System) -> None:
+    """Draw a model (such as a config.json of Hugging Face) or a system, to replace the one in the scenario above."""
     noun = "model" if isinstance(found, Model) else "system"
     named = launch.named_shape(launch.shape_of(found)) if isinstance(found, Model) else None
     known = f"; {named} of the library has the same shape" if named not in (None, found.name) else ""
     st.markdown(f"**{literal(found.title or found.name)}**")
     st.caption(literal(" · ".join(f"{label} {value}" for label, value in key_facts(found))))
-    st.caption(literal(f"A {noun}, which says nothing of how anything is trained{known}. It opens in place of the "
-                       f"{noun} of the scenario above; the Library keeps it."))  # fmt: skip
-    _open("explore", scenario_parameters.parameters_of(scenario_with(state.current_scenario(), found)))
+    st.caption(
+        literal(
+            f"A {noun}, without a training configuration{known}. It replaces the "
+            f"{noun} of the scenario above; the Library keeps it."
+        )
+    )
+    _draw_open_button("explore", scenario_parameters.parameters_of(scenario_with(state.current_scenario(), found)))
 
 
-def _scenario(found: Scenario) -> None:
+def _draw_scenario(found: Scenario) -> None:
     st.markdown(f"**{literal(name_of(found))}**")
-    st.caption(literal(_more(found)))
-    _open("explore", scenario_parameters.parameters_of(found))
+    st.caption(literal(_describe_scenario(found)))
+    _draw_open_button("explore", scenario_parameters.parameters_of(found))
 
 
-def _comparison(found: Comparison) -> None:
-    """What would be compared. Raises `Refused` for what no page can show."""
+def _draw_comparison(found: Comparison) -> None:
+    """Draw the scenarios of a comparison. Raises `Refused` for a comparison that the page cannot show."""
     parameters = compare_scenarios.parameters_of(found)
     first = found.scenarios[0]
     for member in compare_scenarios.members_of(found):
@@ -124,15 +129,15 @@ def _comparison(found: Comparison) -> None:
         with st.container(gap=None):
             st.markdown(f"**{member.letter}** · {literal(name)}")
             st.caption(literal(f"{more} · {counted(member.scenario.space.total, 'execution')}"))
-    _open("compare", {**parameters, **scenario_parameters.parameters_of(first)})
+    _draw_open_button("compare", {**parameters, **scenario_parameters.parameters_of(first)})
 
 
-def _more(scenario: Scenario) -> str:
+def _describe_scenario(scenario: Scenario) -> str:
     return f"{sentence_of(scenario)} · {counted(scenario.space.total, 'execution')}"
 
 
-def _open(page: str, parameters: Mapping[str, str]) -> None:
-    """Draws the button that shows what was opened. parameters: of a link to it, followed in one step of the history."""
+def _draw_open_button(page: str, parameters: Mapping[str, str]) -> None:
+    """Draw the button that shows the opened scenario. parameters: of the link, one step of the history."""
     if st.button("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
         if page == "compare":
             compare_scenarios.forget()

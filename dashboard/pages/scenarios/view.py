@@ -1,4 +1,4 @@
-"""The Scenarios page: what was saved and explored on this server, and what can be done with it."""
+"""The Scenarios page: scenarios saved and explored on this server, and their actions."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ PER_PAGE: Final = 20
 _SHOWN: Final = {"all": "All", "saved": "Saved", "explored": "Explored", "studies": "Studies"}
 MOST_COMPARED: Final = 4
 _TWO_LINES: Final = rows(2)
-"""Height of a row in which a title has two lines [px]: in a window 1,280 wide most take both."""
+"""Height of a row whose title has two lines [px]: in a window 1,280 wide most take both."""
 _IDENTS: Final = re.compile(r"[0-9a-f.]{0,200}")
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     picked: tuple[str, ...]
-    """Identifiers of the entries in view, in the order in which they were picked; none for the first of the list."""
+    """Identifiers of the picked entries, in order; empty for the first of the list."""
 
 
 def parse() -> View:
@@ -76,29 +76,29 @@ def render(view: View) -> None:
     if not found:
         st.info(
             "Nothing here yet. Every exploration appears on this page by itself; Save, above any map, gives one a "
-            "title. A file of a scenario or a comparison that somebody sent you opens with Open a file.",
+            "title. Open a file opens a scenario or comparison that you received.",
             icon=":material/bookmarks:",
         )
         return
-    shown = [entry for entry in explored_scenarios.searched(found, wanted or "") if _is(entry, kind)]
+    shown = [entry for entry in explored_scenarios.searched(found, wanted or "") if _is_shown(entry, kind)]
     if not shown:
         st.info(f"None of the {len(found):,} entries matches.", icon=":material/search_off:")
         return
-    page = _page(len(shown))
+    page = _page_number(len(shown))
     here = shown[(page - 1) * PER_PAGE : page * PER_PAGE]
     left, right = st.columns([1.86, 1], gap="medium")
     with left:
-        _table(here, view.picked)
-        _tally(found, shown)
+        _draw_list(here, view.picked)
+        _draw_tally(found, shown)
     picked = [entry for ident in view.picked for entry in found if entry.ident == ident] or here[:1]
     with right.container(border=True, gap="small", key="scenarios_panel"):
         if len(picked) > 1:
-            _several(picked)
+            _draw_entries(picked)
         else:
-            _one(picked[0])
+            _draw_entry(picked[0])
 
 
-def _is(entry: Entry, kind: str) -> bool:
+def _is_shown(entry: Entry, kind: str) -> bool:
     if kind == "studies":
         return entry.study is not None
     if kind == "saved":
@@ -106,28 +106,28 @@ def _is(entry: Entry, kind: str) -> bool:
     return kind == "all" or entry.record is not None or entry.job is not None
 
 
-def _page(rows: int) -> int:
+def _page_number(rows: int) -> int:
     pages = -(-rows // PER_PAGE)
     if pages == 1:
         return 1
     return min(pages, int(st.pagination(pages, key=f"scenarios_page_{pages}")))
 
 
-def _pick(idents: Sequence[str]) -> None:
+def _pick_entries(idents: Sequence[str]) -> None:
     state.set_url_value("scenarios_pick", ".".join(idents) or None)
 
 
-def _table(here: Sequence[Entry], picked: Sequence[str]) -> None:
-    """The page of the list; rows that are picked are shown beside it."""
+def _draw_list(here: Sequence[Entry], picked: Sequence[str]) -> None:
+    """Draw the page of the list; picked rows are shown in the panel."""
     found = [best_of(entry, explorations()) for entry in here]
     frame_shown = pd.DataFrame(
         {
             "Title": [entry.title for entry in here],
-            "Scenario": [_detail(entry) for entry in here],
+            "Scenario": [_describe_entry(entry) for entry in here],
             "samples/s": [None if best is None else best.rate for best in found],
-            "Best": ["outdated" if entry.problem == OUTDATED else _degrees(best)
+            "Best": ["outdated" if entry.problem == OUTDATED else _best_name(best)
                          for entry, best in zip(here, found, strict=True)],
-            "Size": [size(entry.record.bytes) if entry.record is not None else _state(entry) for entry in here],
+            "Size": [size(entry.record.bytes) if entry.record is not None else _job_state(entry) for entry in here],
             "Age": [age(entry.seconds) if entry.seconds else "this session" for entry in here],
         }
     )  # fmt: skip
@@ -136,16 +136,16 @@ def _table(here: Sequence[Entry], picked: Sequence[str]) -> None:
 
     def chosen() -> None:
         rows = st.session_state[key]["selection"]["rows"]
-        _pick([idents[row] for row in rows][:MOST_COMPARED])
+        _pick_entries([idents[row] for row in rows][:MOST_COMPARED])
 
     now = [index for index, ident in enumerate(idents) if ident in picked]
-    written = frame_shown.style.format(_rate, subset=["samples/s"])
+    written = frame_shown.style.format(_format_rate, subset=["samples/s"])
     st.dataframe(
         written, key=key, hide_index=True, on_select=chosen, selection_mode="multi-row",
         selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
         height=min(738, ROW + 2 + _TWO_LINES * len(here)), row_height=_TWO_LINES, placeholder="–",
         column_config={
-            "Title": st.column_config.TextColumn(width=266, help="Given by whoever saved it, else model and system."),
+            "Title": st.column_config.TextColumn(width=266, help="Title given when saved, otherwise model and system."),
             "Scenario": st.column_config.TextColumn(
                 width=188, help="What was edited in model and system, datatype, largest batch, limits, cost model."
             ),
@@ -153,20 +153,20 @@ def _table(here: Sequence[Entry], picked: Sequence[str]) -> None:
             "Best": st.column_config.TextColumn(
                 width=128, help="Degrees of the best execution; outdated: of an older version of the cost model."
             ),
-            "Size": st.column_config.TextColumn(width=68, help="Room that the results take in the store."),
-            "Age": st.column_config.TextColumn(width=80, help="Since it was saved, else explored."),
+            "Size": st.column_config.TextColumn(width=68, help="Size of the results in the store."),
+            "Age": st.column_config.TextColumn(width=80, help="Time since it was saved, otherwise explored."),
         },
         alt=f"{len(here)} scenarios with their best throughput, size and age",
     )  # fmt: skip
 
 
-def _rate(rate: object) -> str:
-    """A throughput as the list writes it; empty, which it shows as a dash, where there is none."""
+def _format_rate(rate: object) -> str:
+    """Return a throughput in the list's format; empty, drawn as a dash, without one."""
     return plain(rate, 4) if isinstance(rate, float) and not math.isnan(rate) else ""
 
 
-def _detail(entry: Entry) -> str:
-    """What tells a scenario from others with the same title: what was edited first."""
+def _describe_entry(entry: Entry) -> str:
+    """Return the features that tell a scenario from others with the same title: edits first."""
     if entry.study is not None:
         return told_of(entry.study.study)
     scenario = entry.scenario
@@ -178,13 +178,13 @@ def _detail(entry: Entry) -> str:
     return " · ".join(filter(None, (shown, sentence_of(scenario))))
 
 
-def _degrees(best: Best | None) -> str | None:
+def _best_name(best: Best | None) -> str | None:
     if best is None:
         return None
     return best.name if best.rate is not None else "nothing fits"
 
 
-def _state(entry: Entry) -> str:
+def _job_state(entry: Entry) -> str:
     if entry.study is not None:
         return "–"
     if entry.job is None:
@@ -192,32 +192,38 @@ def _state(entry: Entry) -> str:
     return "in memory" if entry.job.ended else entry.job.state
 
 
-def _tally(found: Sequence[Entry], shown: Sequence[Entry]) -> None:
+def _draw_tally(found: Sequence[Entry], shown: Sequence[Entry]) -> None:
     records = {entry.key: entry.record for entry in found if entry.record is not None}
     room = size(sum(record.bytes for record in records.values()))
     saved = sum(entry.saved is not None or entry.study is not None for entry in found)
     words = f"{len(shown):,} of {len(found):,} shown · " if len(shown) < len(found) else ""
     st.caption(f"{words}{saved:,} saved · {counted(len(records), 'exploration')} in the store, {room}. "
-               "Everybody who uses this server sees this list.")  # fmt: skip
+               "All users of this server see this list.")  # fmt: skip
 
 
-def _one(entry: Entry) -> None:
-    """What is known of an entry, and what can be done with it."""
+def _draw_entry(entry: Entry) -> None:
+    """Draw the content of an entry, and its actions."""
     if entry.study is not None:
         studies.summary(entry.study)
         with st.container(horizontal=True):
             studies.open_kept(entry.study)
-            _rename(entry)
-            st.button("Duplicate", icon=":material/content_copy:", key="scenarios_duplicate", on_click=_safely,
-                      args=(lambda: _duplicate(entry),), help="Saves a second entry to rename or change.")  # fmt: skip
-            _delete(entry)
+            _draw_rename(entry)
+            st.button(
+                "Duplicate",
+                icon=":material/content_copy:",
+                key="scenarios_duplicate",
+                on_click=_toast_refusal,
+                args=(lambda: _duplicate_entry(entry),),
+                help="Saves a second entry to rename or change.",
+            )
+            _draw_delete(entry)
         return
     st.html(head(entry.title, "saved" if entry.saved is not None else "explored"))
     if entry.problem:
         st.warning(literal(entry.problem), icon=":material/error:")
     scenario = entry.scenario
     if scenario is None:
-        _delete(entry)
+        _draw_delete(entry)
         return
     best = best_of(entry, explorations())
     if best is not None and best.rate is not None:
@@ -239,10 +245,10 @@ def _one(entry: Entry) -> None:
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
         if thing.changes:
             st.caption(literal(f"{noun} edited from {thing.derived_from}: {'; '.join(changes_in_words(thing)[:4])}."))
-    _actions(entry)
+    _draw_actions(entry)
 
 
-def _actions(entry: Entry) -> None:
+def _draw_actions(entry: Entry) -> None:
     scenario = entry.scenario
     assert scenario is not None
     saved = entry.saved
@@ -256,7 +262,7 @@ def _actions(entry: Entry) -> None:
             st.switch_page(page_links.target(there), query_params=parameters)
         with st.popover("Share", icon=":material/link:"):
             share.offer_link(share.link_to(scenario, page, view), whole=compared)
-        _rename(entry)
+        _draw_rename(entry)
         st.download_button(
             "File", lambda: share.document(scenario), share.file_name(scenario, ".json"), "application/json",
             key="scenarios_file", on_click="ignore", icon=":material/data_object:",
@@ -265,9 +271,15 @@ def _actions(entry: Entry) -> None:
         if compared is not None:
             share.comparison_file(compared, "scenarios_comparison_file")
     with st.container(horizontal=True):
-        st.button("Duplicate", icon=":material/content_copy:", key="scenarios_duplicate", on_click=_safely,
-                  args=(lambda: _duplicate(entry),), help="Saves a second entry to rename or change.")  # fmt: skip
-        found = explorations().request(scenario, state.watcher()).exploration if _explored(entry) else None
+        st.button(
+            "Duplicate",
+            icon=":material/content_copy:",
+            key="scenarios_duplicate",
+            on_click=_toast_refusal,
+            args=(lambda: _duplicate_entry(entry),),
+            help="Saves a second entry to rename or change.",
+        )
+        found = explorations().request(scenario, state.watcher()).exploration if _is_explored(entry) else None
         if found is not None:
             address, exploration = share.link_to(scenario), seen_with(found, scenario)
             st.download_button(
@@ -275,14 +287,14 @@ def _actions(entry: Entry) -> None:
                 share.file_name(scenario, ".html"), "text/html", key="scenarios_report", on_click="ignore",
                 icon=":material/description:", help="One HTML file that opens offline.",
             )  # fmt: skip
-        _delete(entry)
+        _draw_delete(entry)
 
 
-def _explored(entry: Entry) -> bool:
+def _is_explored(entry: Entry) -> bool:
     return not entry.problem and (entry.record is not None or (entry.job is not None and entry.job.state == "done"))
 
 
-def _several(picked: Sequence[Entry]) -> None:
+def _draw_entries(picked: Sequence[Entry]) -> None:
     st.html(head(f"{len(picked)} scenarios", "picked"))
     for entry in picked:
         best = best_of(entry, explorations())
@@ -294,6 +306,7 @@ def _several(picked: Sequence[Entry]) -> None:
         and len(usable) > 1
         and st.button("Compare", type="primary", icon=":material/compare_arrows:", key="scenarios_compare")
     ):
+
         def compare() -> None:
             state.open_scenario(usable[0])
             compared_scenarios.put(usable[1:])
@@ -302,72 +315,82 @@ def _several(picked: Sequence[Entry]) -> None:
         st.switch_page(page_links.target("compare"), query_params=parameters)
 
 
-def _rename(entry: Entry) -> None:
+def _draw_rename(entry: Entry) -> None:
     label = "Rename" if entry.saved is not None or entry.study is not None else "Save"
     with st.popover(label, icon=":material/edit:", key=menu_key("scenarios_title")):
         key = f"scenarios_title_{entry.ident}"
-        with st.form("scenarios_title_form", border=False):  # so that Enter keeps it
+        with st.form("scenarios_title_form", border=False):  # so that Enter saves
             st.text_input("Title", entry.title[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
-            st.form_submit_button("Keep this title", key="scenarios_rename", on_click=_safely,
-                                  args=(lambda: _title(entry, key),))  # fmt: skip
+            st.form_submit_button("Keep this title", key="scenarios_rename", on_click=_toast_refusal,
+                                  args=(lambda: _save_title(entry, key),))  # fmt: skip
 
 
-def _title(entry: Entry, key: str) -> None:
+def _save_title(entry: Entry, key: str) -> None:
     title = str(st.session_state[key])
     if entry.study is not None:
         user_files().rename_study(entry.ident, title)
     elif entry.saved is not None:
         user_files().rename(entry.ident, title)
     elif entry.scenario is not None:
-        _pick([user_files().keep(title, entry.scenario)])
+        _pick_entries([user_files().keep(title, entry.scenario)])
     shut("scenarios_title")
 
 
-def _duplicate(entry: Entry) -> None:
+def _duplicate_entry(entry: Entry) -> None:
     if entry.study is not None:
-        _pick([user_files().keep_study(user_files().title_of_copy(entry.title), entry.study.study)])
+        _pick_entries([user_files().keep_study(user_files().title_of_copy(entry.title), entry.study.study)])
     elif entry.saved is not None:
-        _pick([user_files().duplicate(entry.ident)])
+        _pick_entries([user_files().duplicate(entry.ident)])
     elif entry.scenario is not None:
-        _pick([user_files().keep(user_files().title_of_copy(name_of(entry.scenario)), entry.scenario)])
+        _pick_entries([user_files().keep(user_files().title_of_copy(name_of(entry.scenario)), entry.scenario)])
 
 
-def _delete(entry: Entry) -> None:
+def _draw_delete(entry: Entry) -> None:
     with st.popover("Delete", icon=":material/delete:"):
         if entry.study is not None:
-            st.caption("The study goes; the points that it found stay, for whoever asks the same again.")
-            st.button("Delete the study", key="scenarios_forget", on_click=_safely, args=(lambda: _forget(entry),))
+            st.caption("Deletes the study. Computed points stay cached.")
+            st.button(
+                "Delete the study",
+                key="scenarios_forget",
+                on_click=_toast_refusal,
+                args=(lambda: _delete_saved(entry),),
+            )
             return
         if entry.saved is not None:
-            st.caption("The title goes; results in the store stay.")
-            st.button("Delete the saved scenario", key="scenarios_forget", on_click=_safely,
-                      args=(lambda: _forget(entry),))  # fmt: skip
+            st.caption("Deletes the title. Results stay in the store.")
+            st.button("Delete the saved scenario", key="scenarios_forget", on_click=_toast_refusal,
+                      args=(lambda: _delete_saved(entry),))  # fmt: skip
         if entry.record is not None:
             st.caption(f"Frees {size(entry.record.bytes)}; opening the scenario explores it again.")
-            st.button("Delete the results", key="scenarios_delete", on_click=_safely, args=(lambda: _drop(entry),))
+            st.button(
+                "Delete the results",
+                key="scenarios_delete",
+                on_click=_toast_refusal,
+                args=(lambda: _delete_results(entry),),
+            )
         if entry.saved is None and entry.record is None:
-            st.caption("It is in memory only and goes when the server stops.")
+            st.caption("Not saved: lost when the server stops.")
 
 
-def _forget(entry: Entry) -> None:
+def _delete_saved(entry: Entry) -> None:
     if entry.study is not None:
         user_files().drop_study(entry.ident)
     else:
         user_files().forget(entry.ident)
-    _pick([])
+    _pick_entries([])
 
 
-def _drop(entry: Entry) -> None:
+def _delete_results(entry: Entry) -> None:
     server = explorations()
     if server.store is not None and entry.record is not None:
         server.store.delete(entry.record.key)
         server.forget(entry.record.key)
     if entry.saved is None:
-        _pick([])
+        _pick_entries([])
 
 
-def _safely(action: Callable[[], None]) -> None:
-    """Runs what a button stands for; a refusal becomes a note instead of an error."""
+def _toast_refusal(action: Callable[[], None]) -> None:
+    """Run a button's action; a refusal becomes a note instead of an error."""
     try:
         action()
     except (Refused, StoreError) as problem:

@@ -1,4 +1,4 @@
-"""Every mix of data, horizontal and pipeline parallelism, by DistIR's simulator, of its models or the scenario's."""
+"""Every mix of data, horizontal and pipeline parallelism, by DistIR's simulator, for its models or the scenario's."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from hardware import GIB
 __all__ = ["render"]
 
 MOST_ITEMS: Final = 10_000
-"""Stages times microbatches of which a step is drawn."""
+"""Most stages times microbatches for which a step is drawn."""
 _SCENARIO: Final = "scenario"
 _REVISIONS: Final = {"R3": "R3, the last", "R1": "R1, the notebook’s", "R2": "R2, units mended"}
 _BANDWIDTH: Final = {"R1": 200.0, "R2": 4800.0, "R3": 25.0}
-"""What DistIR's own runs at each revision are told [Gbps]."""
+"""Bandwidth in DistIR's own runs at each revision [Gbps]."""
 _MACHINES: Final = {"own": "DistIR’s constants", "system": "The scenario’s GPU, peaks"}
 _DEVICES: Final = {str(2**power): f"{2**power}" for power in range(1, 8)}
 _LABELS: Final = {
@@ -62,8 +62,8 @@ _LABELS: Final = {
 
 
 def render(scenario: Scenario, mode: str) -> None:
-    """Draws inputs, answers, both figures, memory by style, the best, and measured beside simulated."""
-    stack, machine, devices, limit, placed = _inputs(scenario)
+    """Draws inputs, answers, both figures, memory by style, the best, and measured next to simulated steps."""
+    stack, machine, devices, limit, placed = _draw_inputs(scenario)
     try:
         table = grid_of(stack, machine, devices, limit, placed)
         lines_of = curves(stack, machine, devices)
@@ -71,7 +71,7 @@ def render(scenario: Scenario, mode: str) -> None:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     runs = table[table["reason"] == ""]
-    st.html(markup.figure_strip(_tiles(table, runs, stack), _basis(machine.revision)))
+    st.html(markup.figure_strip(_grid_tiles(table, runs, stack), _describe_basis(machine.revision)))
     left, right = st.columns([1, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("How each scales alone", "against one device, weights in place"))
@@ -94,16 +94,16 @@ def render(scenario: Scenario, mode: str) -> None:
         show(chart, "schedules_grid_memory")
         st.caption(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _measured(machine.revision, mode)
+        _draw_measured(machine.revision, mode)
     if len(runs):
         with st.container(border=True, gap="xsmall"):
-            _step(runs.sort_values("throughput").iloc[-1], stack, machine, placed, mode)
+            _draw_step(runs.sort_values("throughput").iloc[-1], stack, machine, placed, mode)
     with st.container(border=True, gap="xsmall"):
-        _best(table, runs)
+        _draw_fastest(table, runs)
 
 
-def _inputs(scenario: Scenario) -> tuple[Stack, Machine, int, float | None, bool]:
-    """Draws what the grid is of: model, machine, most devices, limit [bytes], and whether weights are placed."""
+def _draw_inputs(scenario: Scenario) -> tuple[Stack, Machine, int, float | None, bool]:
+    """Draw the inputs; return model, machine, most devices, memory limit [bytes], and whether weights are placed."""
     own_layers, own_width = stack_of(scenario)
     names = {name: f"{name}: {size.layers} × {size.width:,}" for name, size in MODEL_SIZES.items()}
     model_name = scenario.model.title or scenario.model.name
@@ -119,11 +119,11 @@ def _inputs(scenario: Scenario) -> tuple[Stack, Machine, int, float | None, bool
         batch = whole_input(
             "Batch, rows", "grid_batch", 8192, 2**22, "Rows of a step: samples, or tokens of sequences."
         )
-        bandwidth = decimal_input("Links, Gbps", "grid_gbps", machine.bandwidth_gbps, "As the revision understands it.")
-        limit = decimal_input("Memory, GiB", "grid_limit", None, "Of a device; empty for any.")
+        bandwidth = decimal_input("Links, Gbps", "grid_gbps", machine.bandwidth_gbps, "In the units of the revision.")
+        limit = decimal_input("Memory, GiB", "grid_limit", None, "Of a device; empty for no limit.")
     placed = revision == "R3" or switch(
         "Weights in place", "schedules_grid_placed",
-        help="Counts a step with its weights on their devices. Otherwise one replica pays for sending them, as in the "
+        help="Assumes that weights are on their devices. Otherwise one replica pays for sending them, as in the "
         "paper’s figure, which makes two replicas more than twice as fast.",
     )  # fmt: skip
     if model == _SCENARIO:
@@ -140,21 +140,26 @@ def _inputs(scenario: Scenario) -> tuple[Stack, Machine, int, float | None, bool
     return stack, told, devices, None if limit is None else limit * GIB, placed
 
 
-def _tiles(table: pd.DataFrame, runs: pd.DataFrame, stack: Stack) -> list[markup.Tile]:
-    """The grid's answers."""
+def _grid_tiles(table: pd.DataFrame, runs: pd.DataFrame, stack: Stack) -> list[markup.Tile]:
+    """Return the grid's answers."""
     size = f"{stack.layers:,} layers of {stack.width:,}"
-    tiles = [markup.Tile("Configurations that run", f"{count(len(runs))} of {count(len(table))}", _rejected(table))]
+    tiles = [
+        markup.Tile("Configurations that run", f"{count(len(runs))} of {count(len(table))}", _main_rejection(table))
+    ]
     if not len(runs):
         return [*tiles, markup.Tile("Model", counted(stack.batch, "row"), size)]
     best, lean = runs.sort_values("throughput").iloc[-1], runs.sort_values("peak_memory").iloc[0]
     pipelines = runs[(runs["style"] == "P")]
     tiles = [
-        markup.Tile("Fastest", "D{D} × H{H} × P{P}".format_map(best),
-                    f"m {best['m']}, {format_value('total_time', best['latency'])} a step"),
+        markup.Tile(
+            "Fastest",
+            "D{D} × H{H} × P{P}".format_map(best),
+            f"m {best['m']}, {format_value('total_time', best['latency'])} a step",
+        ),
         markup.Tile("Speedup", plain(float(best["speedup"])), f"on {counted(int(best['devices']), 'device')}"),
         markup.Tile("Throughput", f"{plain(float(best['throughput']))} /s", "rows"),
         markup.Tile("Its peak memory", f"{plain(float(best['peak_memory']) / GIB)} GiB", "of the fullest device"),
-        markup.Tile("Least memory", f"{plain(float(lean['peak_memory']) / GIB)} GiB", _degrees(lean)),
+        markup.Tile("Least memory", f"{plain(float(lean['peak_memory']) / GIB)} GiB", _describe_degrees(lean)),
         *tiles,
     ]
     if len(pipelines):
@@ -164,24 +169,24 @@ def _tiles(table: pd.DataFrame, runs: pd.DataFrame, stack: Stack) -> list[markup
     return tiles
 
 
-def _basis(revision: str) -> str:
-    """What the grid's figures rest on: no run of the grid was measured, and steps of data parallelism were."""
+def _describe_basis(revision: str) -> str:
+    """Return the basis of the grid's figures: the grid was not measured, steps of data parallelism were."""
     table = overlay(measured_steps(), fit_steps(measured_steps(), revision))
     everything = agreement(table).iloc[-1]
     off = percent(everything["mean_absolute_percentage_error"] / 100)
     return (
-        f"Modelled: simulated by DistIR, revision {revision}; nothing of this grid was measured, so no range stands "
-        f"beside it. The {count(int(everything['rows']))} steps of data parallelism that were are {off} off in the "
-        "mean with constants fitted to them."
+        f"Modelled: simulated by DistIR, revision {revision}; nothing of this grid was measured, so no error is "
+        f"given. The {count(int(everything['rows']))} measured steps of data parallelism are {off} off in the mean, "
+        "with constants fitted to them."
     )
 
 
-def _degrees(row: pd.Series) -> str:
+def _describe_degrees(row: pd.Series) -> str:
     return f"{row['D']} × {row['H']} × {row['P']}, m {row['m']}"
 
 
-def _rejected(table: pd.DataFrame) -> str:
-    """The commonest reason of those that do not run."""
+def _main_rejection(table: pd.DataFrame) -> str:
+    """Return the commonest reason for which a configuration does not run."""
     found = table.loc[table["reason"] != "", "reason"].value_counts()
     if not len(found):
         return "none rejected"
@@ -189,9 +194,9 @@ def _rejected(table: pd.DataFrame) -> str:
     return f"{count(int(found.iloc[0]))}: {_LABELS.get(name, name)}"
 
 
-def _measured(revision: str, mode: str) -> None:
-    """81 steps that others measured, beside the same simulated."""
-    st.html(markup.head("Measured beside simulated", "81 steps of data parallelism, PCIe, FP32"))
+def _draw_measured(revision: str, mode: str) -> None:
+    """Draw 81 published measured steps, and the same steps simulated."""
+    st.html(markup.head("Measured and simulated", "81 steps of data parallelism, PCIe, FP32"))
     which = segments("Constants", {"own": "Its authors’", "fit": f"Fitted to them, {revision}"}, "schedules_grid_fit")
     constants = MEASURED_CONSTANTS if which == "own" else fit_steps(measured_steps(), revision)
     table = overlay(measured_steps(), constants)
@@ -208,11 +213,11 @@ def _measured(revision: str, mode: str) -> None:
     ]))  # fmt: skip
 
 
-def _step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mode: str) -> None:
-    """The step of the fastest configuration: its lanes, and where each stage's time goes."""
-    st.html(markup.head("A step of the fastest", f"{_degrees(best)}; stages of one replica and shard"))
+def _draw_step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mode: str) -> None:
+    """Draw the step of the fastest configuration: its lanes, and the time of each stage."""
+    st.html(markup.head("A step of the fastest", f"{_describe_degrees(best)}; stages of one replica and shard"))
     if best["P"] * best["m"] > MOST_ITEMS:
-        st.caption(f"Its {2 * int(best['P']) * int(best['m']):,} items are more than a picture shows.")
+        st.caption(f"Its {2 * int(best['P']) * int(best['m']):,} items are too many for a picture.")
         return
     degrees = {name: int(best[name]) for name in ("D", "H", "P", "m")}
     found = timeline(
@@ -246,8 +251,8 @@ def _step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mode: s
     )  # fmt: skip
 
 
-def _best(table: pd.DataFrame, runs: pd.DataFrame) -> None:
-    """The fastest in a table, and all as a file."""
+def _draw_fastest(table: pd.DataFrame, runs: pd.DataFrame) -> None:
+    """Draw the fastest as a table, and all as a download."""
     shown = top(runs, 50)
     head, file = st.columns([4, 1], vertical_alignment="center")
     with head:
@@ -256,7 +261,7 @@ def _best(table: pd.DataFrame, runs: pd.DataFrame) -> None:
         st.download_button(
             "All as CSV", lambda: table.to_csv(index=False), "grid.csv", "text/csv", key="schedules_grid_csv",
             on_click="ignore", icon=":material/download:", type="tertiary",
-            help="Every configuration, those that do not run with their reason.",
+            help="Every configuration, with the reason if it does not run.",
         )  # fmt: skip
     number = st.column_config.NumberColumn
     columns = ["style", "devices", "D", "H", "P", "m"]

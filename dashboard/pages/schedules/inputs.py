@@ -1,4 +1,4 @@
-"""What is scheduled: the inputs of the Schedules page, which are part of the link."""
+"""Inputs of the Schedules page, which are part of the link."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _LAYOUT: Final = re.compile(r"[\w|*(), ]{1,300}", re.ASCII)
 
 
 def shown() -> str:
-    """Draws what the page shows; returns "schedules" or "grid"."""
+    """Draws the choice of the page's subject; returns "schedules" or "grid"."""
     return segments("Show", _SHOWN, "schedules_show")
 
 
 def source() -> str:
-    """Draws where times come from; returns "scenario" or "numbers"."""
+    """Draws the choice of the source of times; returns "scenario" or "numbers"."""
     return segments("Times from", _FROM, "schedules_from")
 
 
 def chosen(first: str) -> tuple[str, str]:
-    """Draws the two schedules; returns their names."""
+    """Draws the choice of two schedules; returns their names."""
     options = titles()
     second = "zbv" if first != "zbv" else "1f1b"
     return (
@@ -51,7 +51,7 @@ def chosen(first: str) -> tuple[str, str]:
 
 
 def first_schedule(times: ExecutionTimes | None) -> str:
-    """Returns the schedule that stands first: the execution's own."""
+    """Returns the default first schedule: the execution's own."""
     if times is None:
         return "1f1b"
     name = rule(times.schedule).name
@@ -59,7 +59,7 @@ def first_schedule(times: ExecutionTimes | None) -> str:
 
 
 def question(times: ExecutionTimes | None) -> tuple[Question, int]:
-    """Draws the numbers; returns them, and how many microbatches were asked for, which may be more than are replayed.
+    """Draws the numbers; returns them, and the number of microbatches asked for, which may exceed the replayed ones.
 
     times: of the scenario's best execution; None for plain numbers.
     """
@@ -111,29 +111,29 @@ def question(times: ExecutionTimes | None) -> tuple[Question, int]:
 
 
 def _own_stages(times: ExecutionTimes, ranks: int, chunks: int) -> tuple[Cut, ...]:
-    """Draws whether stages are the model's, and how blocks are cut; returns the cuts, none where stages are equal."""
+    """Draw the choice of the model's or equal stages, and the layout; return the cuts, empty for equal stages."""
     if segments("Stages", _STAGES, "schedules_stages") == "equal":
         st.caption("Every rank takes what the execution's slowest does; half of a backward is gradient of the weights.")
         return ()
     _layout_field(times.layout)
     found = cuts_of(times.account, ranks, chunks, layout(times))
     if not found:
-        st.caption("The cost model does not tell stages apart; they are equal.")
+        st.caption("The cost model does not distinguish stages; they are equal.")
     return found
 
 
 def layout(times: ExecutionTimes) -> str:
-    """Returns how blocks are cut into stages: as the link says, or as the execution does."""
+    """Returns the stage layout: the link's, otherwise the execution's."""
     text = state.url_value("schedules_layout", "", _LAYOUT)
     try:
         return canonical(text) if text else times.layout
     except StageLayoutError as problem:
-        state.complain("schedules_layout", f"{problem} The execution's own is taken.")
+        state.complain("schedules_layout", f"{problem} Using the execution's own.")
         return times.layout
 
 
 def _layout_field(own: str) -> None:
-    """Draws the field of the stage layout."""
+    """Draw the field of the stage layout."""
     text = state.url_value("schedules_layout", "", _LAYOUT)
     key = key_for("_schedules_layout", text)
 
@@ -149,36 +149,36 @@ def _layout_field(own: str) -> None:
 
 
 def sliders(send_time: float, *, own: bool = False) -> tuple[float, float, float]:
-    """Draws the sliders; returns send time, imbalance and what pairs hide, as shares.
+    """Draws the sliders; returns send time, imbalance and the hidden part of overlapped pairs, as shares.
 
-    send_time: what it is where the link says nothing, a share of a forward. own: whether pairs hide something already.
+    send_time: default, as a share of a forward. own: True if the stages' times already include hiding.
     """
     nearest = min(100, math.floor(100 * send_time + 0.5))
     left, middle, right = st.columns(3, gap="medium")
     with left:
         send = whole_number(
             "Send time, % of a forward", 0, 100, "schedules_send", default=nearest,
-            help="Of a rank's forward for one microbatch. A send starts when the result is there.",
+            help="Share of a rank's forward for one microbatch. A send starts when the result is ready.",
         )  # fmt: skip
     with middle:
         uneven = whole_number(
             "Last stage heavier, %", 0, 100, "schedules_uneven", default=0,
-            help="As a head or loss makes it: of a rank's whole share.",
+            help="Extra time for head or loss, as a share of a rank's time.",
         )  # fmt: skip
     with right:
         hidden = whole_number(
             f"Overlapped pairs hide{' further' * own}, %", 0, 40, "schedules_pair", default=0,
-            help="Share of a forward and a backward that run together which they hide of each other.",
+            help="Share of an overlapped forward-backward pair that is hidden.",
         )  # fmt: skip
     return send_time if send == nearest else send / 100, uneven / 100, hidden / 100
 
 
 def shortened(asked: Question, wanted: int) -> str:
-    """Returns a sentence about microbatches that are left out; nothing where all are replayed."""
+    """Returns a sentence about microbatches that are left out; empty if all are replayed."""
     if wanted <= asked.microbatches:
         return ""
     return (
-        f"Replayed are {asked.microbatches:,} of {wanted:,} microbatches; times of a step count all of them, the "
+        f"{asked.microbatches:,} of {wanted:,} microbatches are replayed; times of a step count all of them, the "
         "others at the pace of the last rounds."
     )
 
@@ -194,7 +194,7 @@ def _optional_whole(label: str, name: str, help: str) -> int | None:
 
 
 def decimal_input(label: str, name: str, default: float | None, help: str) -> float | None:
-    """Draws a field for a positive number; returns it, or nothing where it is empty and there is no default."""
+    """Draws a field for a positive number; returns it, or the default if the field is empty."""
     parameter = f"schedules_{name}"
     text = state.url_value(parameter, "", DECIMAL)
     value = float(text) if text else default

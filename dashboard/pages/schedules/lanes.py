@@ -1,4 +1,4 @@
-"""A schedule as a card: its lanes, what its ranks hold, its critical path beside the published formula."""
+"""A schedule as a card: its lanes, activations held, and its critical path with the published formula."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WAITS: Final = {
     "fill": "idle to fill", "drain": "idle to drain", "forward": "for forwards", "gradient": "for gradients",
     "latency": "for sends", "send": "sending",
 }  # fmt: skip
-"""Why ranks are idle, in two words."""
+"""Reasons for idle ranks, in two words."""
 TIME: Final = "total_time"
 
 
@@ -39,32 +39,32 @@ def card(letter: str, made: Outcome, question: Question, mode: str, *, until: fl
 
     Args:
         letter: A or B.
-        made: what comes of it.
+        made: the schedule's outcome.
         question: the numbers of the page.
-        mode: the theme.
+        mode: "light" or "dark".
         until: end of the time axis [s], the same for both cards.
-        most: activations that a full row of the memory chart stands for.
-        path: whether the critical path is framed.
+        most: activations of a full row of the memory chart.
+        path: True to frame the critical path.
     """
     found = made.found
-    st.html(markup.head(f"{letter}: {made.rule.title}", _scope(made)))
+    st.html(markup.head(f"{letter}: {made.rule.title}", _describe_result(made)))
     if found is None:
         st.warning(literal(made.reason), icon=":material/block:")
         return
     shown, skipped = drawn_replay(question, made.name)
     picture = drawn(shown, whole=found.makespan, skipped_microbatches=skipped)
-    critical = _critical(shown) if path else None
+    critical = _critical_tasks(shown) if path else None
     chart = gantt(picture, mode, until=None if skipped else until, critical=critical, row="rank", zoom=True,
                   narrow=is_narrow())  # fmt: skip
     show(chart, f"schedules_lanes_{letter.lower()}", config=ZOOM)
-    st.html(markup.head("Activations held", f"{_peaks(made)}; a full row is {most:.3g}"))
+    st.html(markup.head("Activations held", f"{_describe_peak(made)}; a full row is {most:.3g}"))
     chart = held_activations(
         held_over_time(shown.order, shown.timing), shown_stages(question.ranks), shown.order.chunks, shown.makespan,
         mode, until=None if skipped else until, most=most, skipped=bool(skipped),
     )  # fmt: skip
     show(chart, f"schedules_held_{letter.lower()}", config=ZOOM)
-    st.html(markup.facts(_facts(found)))
-    st.caption(literal(_formula(found)))
+    st.html(markup.facts(_replay_facts(found)))
+    st.caption(literal(_describe_critical_path(found)))
     if made.rule.frameworks:
         asked = "; ".join(f"{name}: {how}" for name, how in made.rule.frameworks.items() if how != "yes")
         st.caption(literal(f"Asked for in {asked}."))
@@ -73,7 +73,7 @@ def card(letter: str, made: Outcome, question: Question, mode: str, *, until: fl
 
 
 def legend(*found: Replay | None) -> str:
-    """Returns the swatches of what is in the lanes."""
+    """Returns the legend of the lanes."""
     kinds = {kind for each in found if each is not None for kind in each.tasks["kind"].unique()}
     named = [Kind("forward", "forward", (), _KINDS["forward"].light, _KINDS["forward"].dark)]
     backward = _KINDS["backward"]
@@ -85,26 +85,26 @@ def legend(*found: Replay | None) -> str:
 
 
 def causes(found: Replay) -> list[tuple[str, str]]:
-    """Returns why ranks are idle, in shares of the time of all ranks, the largest first."""
+    """Returns the reasons for idle time, as shares of the time of all ranks, the largest first."""
     idle = found.idle
     spent = (idle["end"] - idle["start"]).groupby(idle["cause"]).sum().sort_values(ascending=False)
     whole = found.makespan * found.order.ranks
     return [(str(cause), percent(float(seconds) / whole)) for cause, seconds in spent.items()]
 
 
-def _scope(made: Outcome) -> str:
+def _describe_result(made: Outcome) -> str:
     if made.found is None:
         return "not with these numbers"
     chunks = f", {counted(made.found.order.chunks, 'chunk')} per rank" if made.found.order.chunks > 1 else ""
     return f"pipeline {format_value(TIME, made.took)}, idle {percent(made.idle)}{chunks}"
 
 
-def _peaks(made: Outcome) -> str:
+def _describe_peak(made: Outcome) -> str:
     copies = f", parameters {made.rule.parameter_copies} times" if made.rule.parameter_copies > 1 else ""
     return f"at most {made.peak:.4g} of a rank’s share{copies}"
 
 
-def _facts(found: Replay) -> list[tuple[str, str]]:
+def _replay_facts(found: Replay) -> list[tuple[str, str]]:
     waits = [(WAITS[cause], share) for cause, share in causes(found)]
     freed = max(found.peak_if_freed_at_B) / found.order.chunks
     return [
@@ -112,8 +112,8 @@ def _facts(found: Replay) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def _formula(found: Replay) -> str:
-    """The critical path as a sum, and the published formula with its difference."""
+def _describe_critical_path(found: Replay) -> str:
+    """Return the critical path as a sum, and the published formula with its difference."""
     counts = found.critical_path.counts
     words = {"F": "f", "B": "b", "W": "w", "BW": "(b + w)", "FB": "FB", "c": "c"}
     own = " + ".join(f"{count} {words[kind]}" for kind, count in counts.items() if count)
@@ -130,7 +130,7 @@ def _formula(found: Replay) -> str:
     )
 
 
-def _critical(found: Replay) -> pd.DataFrame:
+def _critical_tasks(found: Replay) -> pd.DataFrame:
     entries = np.array(found.critical_path.entries)
     rows: dict[str, Any] = {
         "stage": found.order.rank[entries],

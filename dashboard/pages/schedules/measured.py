@@ -1,4 +1,4 @@
-"""Files of others beside the theory: a measured run's events, or an order of actions that somebody wrote."""
+"""Uploaded files next to the theory: a measured run's events, or an order of actions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.simulate.imports import read_events, read_torch_csv
 from engine.simulate.schedule import WORK, Schedule, drawn
 from engine.simulate.schedules.contract import Placement
 
-__all__ = ["compared", "measured", "measured_schedule", "own_order"]
+__all__ = ["measured", "measured_schedule", "own_order", "replay_measured"]
 
 MOST_MEGABYTES: Final = 20
 MOST_DRAWN: Final = 1_500
@@ -35,59 +35,59 @@ _HELP: Final = (
 
 
 def measured(name: str, question: Question, chunks: int, placement: Placement, mode: str) -> None:
-    """Draws the card: files to open, and what is in them beside a schedule.
+    """Draws the card: the upload, and its content next to a schedule.
 
     Args:
-        name: of the schedule that a measured run is compared with.
+        name: the schedule that a measured run is compared with.
         question: the numbers of the page.
-        chunks: of that schedule, per rank.
-        placement: of that schedule, which an order of one's own takes, too.
-        mode: the theme.
+        chunks: chunks per rank of that schedule.
+        placement: placement of that schedule, used for an uploaded order, too.
+        mode: "light" or "dark".
     """
-    st.html(markup.head("A measured run, or an order of your own", f"beside {titles()[name]}"))
+    st.html(markup.head("A measured run or your own order", f"next to {titles()[name]}"))
     files = files_field(f"Traces, tables of events or an order, up to {MOST_MEGABYTES} MB", ["json", "csv"],
                         "schedules_measured", MOST_MEGABYTES, help=_HELP)  # fmt: skip
     if not files:
         st.caption(
             "Traces of torch’s profiler or a table of a run’s forwards and backwards are drawn above the schedule, "
-            "which is replayed with the medians of the measured times: what it takes longer is what no schedule "
-            "explains. An order as torch loads it is checked and replayed; one that waits for ever says where."
+            "which is replayed with the medians of the measured times; the rest of the time is not explained by the "
+            "schedule. An order in torch’s format is checked and replayed; a deadlock is reported with its place."
         )
         return
     try:
-        found = read_file(_found, question, placement, *(file.getvalue() for file in files))
+        found = read_file(_read_contents, question, placement, *(file.getvalue() for file in files))
         if isinstance(found, Replay):
-            _order(found, question, mode)
+            _draw_order(found, question, mode)
         else:
-            _beside(found, compared(found, name, chunks), name, mode)
+            _draw_measured_and_replayed(found, replay_measured(found, name, chunks), name, mode)
     except (Refused, ScheduleError) as problem:
         st.error(literal(str(problem)), icon=":material/error:")
 
 
-def _found(question: Question, placement: Placement, *contents: bytes) -> Replay | pd.DataFrame:
-    """Returns the replay of an order of somebody's own, or the events of a measured run."""
+def _read_contents(question: Question, placement: Placement, *contents: bytes) -> Replay | pd.DataFrame:
+    """Return the replay of an uploaded order, or the events of a measured run."""
     texts = [content.decode("utf-8") for content in contents]
     if len(texts) == 1 and _is_order(texts[0]):
         return own_order(texts[0], question, placement)
-    return _together([read_events(text) for text in texts])
+    return _join_events([read_events(text) for text in texts])
 
 
 def _is_order(text: str) -> bool:
-    """Returns whether a file is an order rather than events: its first cell begins with a number."""
+    """Return whether a file is an order rather than events: its first cell begins with a number."""
     return text.lstrip("\ufeff \n(")[:1].isdigit()
 
 
-def _together(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Returns events of several files, each of them a rank where it has but one."""
+def _join_events(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return events of several files; files of one rank each become separate ranks."""
     if len(parts) > 1 and all(part["rank"].nunique() == 1 for part in parts):
         parts = [part.assign(rank=rank) for rank, part in enumerate(parts)]
     return pd.concat(parts, ignore_index=True)
 
 
 def own_order(text: str, question: Question, placement: Placement) -> Replay:
-    """Returns an order of somebody's own, replayed with the times of the page.
+    """Returns an uploaded order, replayed with the times of the page.
 
-    Raises: ScheduleError where it cannot run, with the first blocked action.
+    Raises: ScheduleError if it cannot run, with the first blocked action.
     """
     lines = read_torch_csv(text)
     words = [word for line in lines for part in line.split() for word in part.split("+")]
@@ -102,8 +102,8 @@ def own_order(text: str, question: Question, placement: Placement) -> Replay:
                   sends={"mode": question.mode, "c": question.send_time}, placement=home.value)  # fmt: skip
 
 
-def _order(found: Replay, question: Question, mode: str) -> None:
-    """Draws an order of somebody's own."""
+def _draw_order(found: Replay, question: Question, mode: str) -> None:
+    """Draw an uploaded order."""
     if len(found.order) > MOST_DRAWN:
         st.caption(f"It runs, and takes {format_value(TIME, found.makespan)}; it has too many actions to be drawn.")
         return
@@ -114,8 +114,8 @@ def _order(found: Replay, question: Question, mode: str) -> None:
     ]))  # fmt: skip
 
 
-def _beside(events: pd.DataFrame, found: Replay, name: str, mode: str) -> None:
-    """Draws measured events above the replay."""
+def _draw_measured_and_replayed(events: pd.DataFrame, found: Replay, name: str, mode: str) -> None:
+    """Draw measured events above the replay."""
     whole = measured_schedule(events)
     longer = max(whole.step_time, found.makespan)
     show(gantt(whole, mode, until=longer, row="rank", zoom=True, narrow=is_narrow()), "schedules_measured_lanes")
@@ -130,10 +130,10 @@ def _beside(events: pd.DataFrame, found: Replay, name: str, mode: str) -> None:
     ]))  # fmt: skip
 
 
-def compared(events: pd.DataFrame, name: str, chunks: int) -> Replay:
+def replay_measured(events: pd.DataFrame, name: str, chunks: int) -> Replay:
     """Returns a schedule replayed with the medians of measured times.
 
-    Raises: ScheduleError where the schedule does not exist for the measured numbers.
+    Raises: ScheduleError if the schedule does not exist for the measured numbers.
     """
     ranks, microbatches = int(events["rank"].nunique()), int(events["microbatch"].max()) + 1
     length = (events["end"] - events["start"]).groupby(events["kind"]).median()

@@ -1,4 +1,4 @@
-"""What ranks do and hold where the stages of a schedule are not alike."""
+"""Work and memory of ranks whose stages are unequal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from engine.simulate.schedules.contract import Placement
 __all__ = ["ALIKE", "Offloads", "RankWork", "bytes_of_ranks", "ranks_of"]
 
 ALIKE: Final = 0.005
-"""Share of a mean rank up to which a rank counts as one."""
+"""Largest share of a mean rank by which ranks count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankWork:
-    """What a rank does for a microbatch."""
+    """Work of one rank for a microbatch."""
 
     rank: int
     holds: tuple[tuple[str, float, float], ...]
@@ -32,7 +32,7 @@ class RankWork:
     over: float
     """Its time over the mean of all ranks, less 1."""
     why: str
-    """What makes it longer or shorter than the mean, in some words."""
+    """Main reason why it is longer or shorter than the mean."""
 
     @property
     def seconds(self) -> float:
@@ -41,7 +41,7 @@ class RankWork:
 
 
 def ranks_of(cut: Cut, ranks: int, placement: Placement) -> list[RankWork]:
-    """Returns what every rank does for a microbatch; half of two stages each where it works in both directions."""
+    """Returns the work of every rank for a microbatch; half of two stages each on a bidirectional pipeline."""
     held: list[list[tuple[ModelStage, float]]] = [[] for _ in range(ranks)]
     for number, stage in enumerate(cut.stages):
         if placement is Placement.BIDIRECTIONAL:
@@ -50,13 +50,13 @@ def ranks_of(cut: Cut, ranks: int, placement: Placement) -> list[RankWork]:
         else:
             held[placement.rank(number, 0, ranks, 1)].append((stage, 1.0))
     mean = sum(stage.seconds for stage in cut.stages) / ranks
-    means = {name: took / ranks for name, (_, took) in _parts([(stage, 1.0) for stage in cut.stages]).items()}
-    return [_work(rank, own, mean, means) for rank, own in enumerate(held)]
+    means = {name: took / ranks for name, (_, took) in _sum_parts([(stage, 1.0) for stage in cut.stages]).items()}
+    return [_rank_work(rank, own, mean, means) for rank, own in enumerate(held)]
 
 
 @dataclass(frozen=True, slots=True)
 class Offloads:
-    """What an execution keeps in host memory."""
+    """Parts of an execution that are kept in host memory."""
 
     weights: bool = False
     activations: bool = False
@@ -65,7 +65,7 @@ class Offloads:
 
     @classmethod
     def of(cls, execution: Mapping[str, Any]) -> Offloads:
-        """Returns those of an execution."""
+        """Returns the offloads of an execution."""
         fields = ("weight_offload", "activations_offload", "optimizer_offload")
         return cls(*(bool(execution.get(name)) for name in fields))
 
@@ -73,12 +73,13 @@ class Offloads:
 def bytes_of_ranks(
     cut: Cut, found: Replay, *, sharded: bool, offloads: Offloads | None = None, growth: float = 1.0
 ) -> list[tuple[float, float]]:
-    """Returns the most bytes of activations that each rank of a replay keeps, and all that it holds next to the
-    processor then [bytes]; empty where the cost model does not say what stages hold.
+    """Returns (the most bytes of activations that each rank keeps, all that it then holds in HBM) [bytes].
 
-    cut: of the replay's stages. sharded: whether replicas share the optimizer's state, of which both directions of a
-    pipeline are two. offloads: what goes to host memory, but for two blocks (`engine.cost_models.account.StageHeld`).
-    growth: activations over those of the replay, where that has fewer microbatches.
+    Empty if the cost model does not give the stages' bytes.
+
+    cut: of the replay's stages. sharded: True if replicas share the optimizer's state; both directions of a pipeline
+    are two replicas. offloads: parts in host memory, except for two blocks (`engine.cost_models.account.StageHeld`).
+    growth: ratio of a step's activations to the replay's, if that has fewer microbatches.
     """
     held = [stage.held for stage in cut.stages if stage.held is not None]
     order = found.order
@@ -94,32 +95,32 @@ def bytes_of_ranks(
         optimizer = sum(each.optimizer for each in own) / (2.0 if both and sharded else 1.0)
         state = sum(each.weights for each in own) + optimizer
         working = max(each.working for each in own) + max(each.temporaries for each in own)
-        away = _away(own, optimizer, peak, offloads) if offloads is not None else 0.0
+        away = _offloaded_bytes(own, optimizer, peak, offloads) if offloads is not None else 0.0
         rows.append((peak, peak + state + working - away))
     return rows
 
 
-def _away(own: Sequence[StageHeld], optimizer: float, peak: float, offloads: Offloads) -> float:
-    """The bytes that offloading takes from a rank; its two largest blocks stay, the one at work and the one on its way.
+def _offloaded_bytes(own: Sequence[StageHeld], optimizer: float, peak: float, offloads: Offloads) -> float:
+    """Return the bytes that offloading takes from a rank; its two largest blocks stay: the current and the next one.
 
-    own: what the rank's stages of the model hold. optimizer: its state [bytes]. peak: kept activations [bytes].
+    own: bytes of the rank's stages. optimizer: its state [bytes]. peak: kept activations [bytes].
     """
     blocks = sum(each.block_weights for each in own)
-    # Two blocks of one stage, or one each of two stages that have just one.
+    # Two blocks of one stage, or one each of two single-block stages.
     single = sorted((each.resident for each in own if each.blocks == 1), reverse=True)
     stay = max(max(each.resident for each in own), sum(single[:2]))
     left = 1.0 - stay / blocks if blocks else 0.0
     away = offloads.weights * blocks + offloads.state * (sum(each.gradients for each in own) + optimizer)
     kept = 0.0
     if offloads.activations:
-        # Of several microbatches the two largest blocks may be one block twice.
+        # With several microbatches the two largest may be the same block twice.
         twice = max(each.resident_kept * (2.0 if each.blocks == 1 else 1.0) for each in own)
         kept = max(peak - twice, 0.0)
     return away * max(left, 0.0) + kept
 
 
-def _parts(stages: Sequence[tuple[ModelStage, float]]) -> dict[str, tuple[float, float]]:
-    """Number and seconds of each part of some stages, by name."""
+def _sum_parts(stages: Sequence[tuple[ModelStage, float]]) -> dict[str, tuple[float, float]]:
+    """Return number and seconds of each part of several stages, by name."""
     found: dict[str, tuple[float, float]] = {}
     for stage, share in stages:
         for part in stage.parts:
@@ -128,8 +129,8 @@ def _parts(stages: Sequence[tuple[ModelStage, float]]) -> dict[str, tuple[float,
     return found
 
 
-def _work(rank: int, stages: Sequence[tuple[ModelStage, float]], mean: float, means: dict[str, float]) -> RankWork:
-    parts = _parts(stages)
+def _rank_work(rank: int, stages: Sequence[tuple[ModelStage, float]], mean: float, means: dict[str, float]) -> RankWork:
+    parts = _sum_parts(stages)
     forward = sum(share * stage.forward for stage, share in stages)
     whole = sum(share * stage.seconds for stage, share in stages)
     over = whole / mean - 1.0

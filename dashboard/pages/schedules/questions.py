@@ -1,8 +1,8 @@
-"""What the Schedules page replays: the numbers that all schedules share, and each schedule's own from them.
+"""Replays of the Schedules page: the numbers shared by all schedules, and each schedule's inputs derived from them.
 
-Schedules are compared at equal devices, tokens and model: a rank's share of the model takes the same time whatever the
-number of chunks that it is cut into, so a chunk of v takes 1/v of it, and memory is counted in activations of a rank's
-whole share for one microbatch.
+Schedules are compared at equal devices, tokens and model: a rank's share of the model takes the same time with any
+number of chunks, so a chunk of v takes 1/v of it, and memory is counted in activations of a rank's whole share for
+one microbatch.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = [
 OFFERED: Final = tuple(name for name in NAMES if name != "calculon-1f1b")
 ALONG: Final = {"send": "Send time", "uneven": "Imbalance", "microbatches": "Microbatches"}
 REPLAYED: Final = 10_000
-"""Actions that a schedule has at most on this page, so that all of them are replayed in an instant."""
+"""Most actions of a schedule on this page, so that all are replayed in an instant."""
 VALUES: Final = 21
-"""How many values of a slider schedules are compared at."""
+"""Number of values of a slider at which schedules are compared."""
 PLANNED: Final = 512
-"""Microbatches times ranks up to which planned orders are planned along a slider."""
+"""Most microbatches times ranks for which planned orders are computed along a slider."""
 DRAWN: Final = 1_400
-"""Actions that a picture shows at most; of longer schedules the repeating middle is left out."""
+"""Most actions in a picture; of longer schedules the repeating middle is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Numbers that all schedules share. Durations of a rank's whole share of the model for one microbatch [s]."""
+    """Numbers shared by all schedules. Durations are of a rank's whole share of the model for one microbatch [s]."""
 
     ranks: int
     microbatches: int
@@ -52,26 +52,27 @@ class Question:
     hidden: float
     """Share of a forward and a backward that an overlapped pair hides."""
     uneven: float
-    """By how much the model's last stage takes longer, as a share of a rank's."""
+    """Extra time of the model's last stage, as a share of a rank's."""
     send: float
     """Time of a send, as a share of a rank's forward."""
     mode: str
-    """What a send does: overlap or block."""
+    """Mode of a send: overlap or block."""
     memory: float | None
-    """Most activations that a rank may hold, in those of its whole share; None for any number."""
+    """Most activations that a rank may hold, in units of its whole share; None for no limit."""
     own: tuple[Cut, ...] = ()
-    """The stages of a model for every number of chunks per rank, of which the durations above are a rank's mean; empty
-    where stages are equal."""
+    """The stages of a model for every number of chunks per rank, with the durations above as a rank's mean; empty for
+    equal stages.
+    """
     span: bool = False
-    """Whether a step counts as the longest span of a rank, from its first start to its last end."""
+    """True to count a step as the longest span of a rank, from its first start to its last end."""
     wanted: int = 0
-    """Microbatches of a step; those beyond `microbatches` go at the pace of the last rounds. 0 for no more."""
+    """Microbatches of a step; those beyond `microbatches` take the time of the last rounds. 0 for no more."""
     besides: float = 0.0
-    """What a step takes besides the pipeline, with any schedule [s]."""
+    """Time of a step outside the pipeline, with any schedule [s]."""
 
     @property
     def ideal(self) -> float:
-        """Seconds of work of a rank, if none ever waited."""
+        """Work of a rank without any waiting [s]."""
         each = self.forward + self.input_gradient + self.weight_gradient
         return self.microbatches * each
 
@@ -83,59 +84,59 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What comes of one schedule: a replay, or why there is none."""
+    """Result of one schedule: a replay, or the reason why it does not run."""
 
     name: str
     rule: Rule
     found: Replay | None
     reason: str = ""
     too_much: bool = False
-    """Whether it holds more than the limit."""
+    """True if it holds more than the limit."""
     span: bool = False
-    """Whether its time is the longest span."""
+    """True if its time is the longest span."""
     rest: float = 0.0
-    """Seconds of microbatches that are not replayed [s]."""
+    """Time of the microbatches that are not replayed [s]."""
     rest_busy: float = 0.0
-    """Seconds of them in which ranks work, the mean of all ranks [s]."""
+    """Time in which ranks work on them, the mean of all ranks [s]."""
     repeated: float = 1.0
-    """Microbatches of a step over those that are replayed."""
+    """Microbatches of a step over the replayed ones."""
     besides: float = 0.0
-    """What a step takes besides the pipeline [s]."""
+    """Time of a step outside the pipeline [s]."""
 
     @property
     def runs(self) -> bool:
-        """Whether it can be used."""
+        """True if it can be used."""
         return self.found is not None and not self.too_much
 
     @property
     def took(self) -> float:
-        """Seconds of all microbatches, whole or as the longest span [s]; not a number where it does not exist."""
+        """Time of all microbatches, whole or as the longest span [s]; NaN if the schedule does not exist."""
         if self.found is None:
             return float("nan")
         return (self.found.longest_span if self.span else self.found.makespan) + self.rest
 
     @property
     def step(self) -> float:
-        """Seconds of a whole step [s]; not a number where it does not exist."""
+        """Time of a whole step [s]; NaN if the schedule does not exist."""
         return self.took + self.besides
 
     @property
     def idle(self) -> float:
-        """Mean share of the pipeline's time in which ranks do nothing [dimensionless]."""
+        """Mean share of the pipeline's time in which ranks are idle [dimensionless]."""
         if self.found is None or not self.took:
             return 0.0
         return 1.0 - (float(np.mean(self.found.busy)) + self.rest_busy) / self.took
 
     @property
     def peak(self) -> float:
-        """Most activations that any rank holds, in those of a rank's whole share of the model."""
+        """Most activations that any rank holds, in units of a rank's whole share of the model."""
         if self.found is None:
             return float("nan")
         return self.growth * max(self.found.peak_activations) / self.found.order.chunks
 
     @property
     def growth(self) -> float:
-        """Activations of all microbatches over those of the replayed ones: 1 unless ranks hold every microbatch."""
+        """Ratio of all microbatches' activations to the replayed ones': 1 unless ranks hold every microbatch."""
         if self.found is None or self.repeated == 1.0:
             return 1.0
         order = self.found.order
@@ -143,22 +144,22 @@ class Outcome:
 
 
 def titles() -> dict[str, str]:
-    """Returns the names of the schedules that are offered with their titles."""
+    """Returns the titles of the offered schedules, by name."""
     return {each.name: each.title for each in RULES if each.name in OFFERED}
 
 
 def most_microbatches(ranks: int, chunks: int) -> int:
-    """Returns how many microbatches are replayed at most: whole rounds of the ranks, and no fewer than two."""
+    """Returns the most microbatches that are replayed: whole rounds of the ranks, at least two."""
     return max(2, REPLAYED // (3 * ranks * max(2, chunks)) // ranks) * ranks
 
 
 def chunks_of(question: Question, known: Rule) -> int:
-    """Returns the chunks per rank of a schedule: those asked for where it is free."""
+    """Returns the chunks per rank of a schedule: the requested number if it is free."""
     return chunks_for(known, question.chunks)
 
 
-def _asked(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | None]:
-    """Returns a schedule's chunks, its durations by stage and its group."""
+def _replay_inputs(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | None]:
+    """Return a schedule's chunks, its durations by stage and its group."""
     chunks = chunks_of(question, known)
     stages = question.ranks * (1 if known.placement is Placement.BIDIRECTIONAL else chunks)
     times: dict[str, Any] = {}
@@ -181,19 +182,19 @@ def _asked(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | 
 
 
 def _own_times(question: Question, chunks: int) -> dict[str, Any]:
-    """Durations by stage of a model that is cut into so many chunks per rank."""
+    """Return durations by stage of a model with a number of chunks per rank."""
     each = question.forward, question.input_gradient, question.weight_gradient
     forward, first, second = (question.uneven * seconds for seconds in each)
     return cut_times(cut_for(question.own, chunks), shown=1.0 - question.hidden, last=(forward, first, second))
 
 
-def replayed(question: Question, name: str) -> Replay:
+def replay_schedule(question: Question, name: str) -> Replay:
     """Returns the replay of a schedule.
 
-    Raises: ScheduleError where it does not exist for these numbers.
+    Raises: ScheduleError if it does not exist for these numbers.
     """
     known = rule(name)
-    chunks, times, group = _asked(question, known)
+    chunks, times, group = _replay_inputs(question, known)
     limit = None
     if known.limited and question.memory is not None:
         limit = question.memory * chunks
@@ -204,24 +205,23 @@ def replayed(question: Question, name: str) -> Replay:
 
 
 _AS_TEXT: Final[dict[Any, Any]] = {Question: repr}
-"""Streamlit tells questions apart by their text: to look at their parts one by one took a fifth of a run of the
-page."""
+"""Hash questions by their text: Streamlit's hash of their parts took a fifth of a run of the page."""
 
 
 @st.cache_resource(show_spinner=False, max_entries=96, hash_funcs=_AS_TEXT)
 def outcome(question: Question, name: str) -> Outcome:
-    """Returns what comes of a schedule, remembered."""
-    return _outcome(question, name)
+    """Returns the result of a schedule, cached."""
+    return _compute_outcome(question, name)
 
 
-def _outcome(question: Question, name: str) -> Outcome:
+def _compute_outcome(question: Question, name: str) -> Outcome:
     known = rule(name)
     try:
-        found = replayed(question, name)
+        found = replay_schedule(question, name)
     except ScheduleError as problem:
         return Outcome(name, known, None, str(problem))
     repeated = max(question.wanted, question.microbatches) / question.microbatches
-    rest, busy = _rest(question, name, found)
+    rest, busy = _remaining_time(question, name, found)
     made = Outcome(name, known, found, span=question.span, rest=rest, rest_busy=busy, repeated=repeated,
                    besides=question.besides)  # fmt: skip
     if question.memory is not None and made.peak > question.memory + 1e-9:
@@ -230,16 +230,18 @@ def _outcome(question: Question, name: str) -> Outcome:
     return made
 
 
-def _rest(question: Question, name: str, found: Replay) -> tuple[float, float]:
-    """Seconds of the microbatches that are not replayed, by those of the last rounds that are, and in how many of them
-    ranks work on average [s]."""
+def _remaining_time(question: Question, name: str, found: Replay) -> tuple[float, float]:
+    """Return (the time, the mean time in which ranks work) of the microbatches that are not replayed [s].
+
+    Both are extrapolated from the last replayed rounds.
+    """
     more = question.wanted - question.microbatches
     if more <= 0:
         return 0.0, 0.0
-    # Past the fill each round takes as long as the one before.
+    # After the fill all rounds take equally long.
     fewer = 2 * question.ranks if question.microbatches >= 4 * question.ranks else question.ranks
     try:
-        before = replayed(replace(question, microbatches=question.microbatches - fewer), name)
+        before = replay_schedule(replace(question, microbatches=question.microbatches - fewer), name)
     except ScheduleError:
         each = found.busy / question.microbatches
         return more * float(np.max(each)), more * float(np.mean(each))
@@ -249,22 +251,22 @@ def _rest(question: Question, name: str, found: Replay) -> tuple[float, float]:
 
 @st.cache_resource(show_spinner=False, max_entries=4, hash_funcs=_AS_TEXT)
 def outcomes(question: Question) -> tuple[Outcome, ...]:
-    """Returns what comes of every schedule, the fastest first, then those that cannot be used; remembered."""
+    """Returns the result of every schedule, the fastest first, then unusable ones; cached."""
     found = [outcome(question, name) for name in OFFERED]
     return tuple(sorted(found, key=lambda each: (not each.runs, each.took if each.found else 0.0)))
 
 
 @st.cache_resource(show_spinner=False, max_entries=64, hash_funcs=_AS_TEXT)
 def drawn_replay(question: Question, name: str) -> tuple[Replay, int]:
-    """Returns a replay to draw, of few enough actions, and how many microbatches it leaves out.
+    """Returns a replay short enough to draw, and the number of microbatches that it leaves out.
 
-    Raises: ScheduleError where the schedule does not exist for these numbers.
+    Raises: ScheduleError if the schedule does not exist for these numbers.
     """
     known = rule(name)
-    chunks, _, group = _asked(question, known)
+    chunks, _, group = _replay_inputs(question, known)
     shape = shape_of(known, question.ranks, question.microbatches, chunks, group=group)
     kept = kept_microbatches(known, shape, DRAWN)
-    return replayed(replace(question, microbatches=kept), name), question.microbatches - kept
+    return replay_schedule(replace(question, microbatches=kept), name), question.microbatches - kept
 
 
 def curve_values(question: Question, which: str) -> list[float]:
@@ -279,7 +281,7 @@ def curve_values(question: Question, which: str) -> list[float]:
 
 
 def plans_along(question: Question) -> bool:
-    """Returns whether planned orders, which are others at each value of a slider, are planned at all of them."""
+    """Returns whether planned orders, which differ at each value of a slider, are computed at all of them."""
     return question.ranks * question.microbatches <= PLANNED
 
 
@@ -288,7 +290,7 @@ def along(question: Question, which: str) -> pd.DataFrame:
     """Returns the makespan, or longest span, of every schedule along a slider: `name`, `value`, `makespan` [s], `share`
     of work in it.
 
-    Schedules are left out where they do not run, or hold more than is allowed.
+    Schedules are left out if they do not run, or hold more than allowed.
     """
     question = _without_rest(question)
     values = curve_values(question, which)
@@ -300,8 +302,8 @@ def along(question: Question, which: str) -> pd.DataFrame:
         if which == "microbatches" or known.timed:
             made = _one_by_one(question, name, which, values)
         elif outcome(question, name).runs:
-            made = _together(question, known, which, values)
-        else:  # neither the order nor what it holds depends on how long anything takes
+            made = _replay_together(question, known, which, values)
+        else:  # neither order nor memory depends on the times
             continue
         if len(made):
             parts.append(made.assign(name=name))
@@ -309,36 +311,36 @@ def along(question: Question, which: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 
-def _changed(question: Question, which: str, value: float) -> Question:
+def _change_question(question: Question, which: str, value: float) -> Question:
     if which == "microbatches":
         return replace(question, microbatches=int(value))
     return replace(question, send=value) if which == "send" else replace(question, uneven=value)
 
 
 def _without_rest(question: Question) -> Question:
-    """The replayed microbatches alone: curves compare schedules by what is replayed."""
+    """Return the question with the replayed microbatches alone, which curves compare."""
     return replace(question, wanted=0, besides=0.0)
 
 
 def _one_by_one(question: Question, name: str, which: str, values: list[float]) -> pd.DataFrame:
     rows = []
     for value in values:
-        there = _changed(question, which, value)
-        made = _outcome(there, name)
+        there = _change_question(question, which, value)
+        made = _compute_outcome(there, name)
         if made.runs and made.found is not None:
-            rows.append((value, made.took, _work(there) / made.took))
+            rows.append((value, made.took, _step_work(there) / made.took))
     return pd.DataFrame(rows, columns=["value", "makespan", "share"])
 
 
-def _work(question: Question) -> float:
-    """Returns the work of a step, shared equally by the ranks [s]."""
+def _step_work(question: Question) -> float:
+    """Return the work of a step, shared equally by the ranks [s]."""
     return question.ideal * (1.0 + question.uneven / question.ranks)
 
 
-def _together(question: Question, known: Rule, which: str, values: list[float]) -> pd.DataFrame:
-    """Returns the makespans along a slider that leaves the order as it is: one replay with all durations."""
-    several = [_changed(question, which, value) for value in values]
-    asked = [_asked(each, known) for each in several]
+def _replay_together(question: Question, known: Rule, which: str, values: list[float]) -> pd.DataFrame:
+    """Return the makespans along a slider that does not change the order: one replay with all durations."""
+    several = [_change_question(question, which, value) for value in values]
+    asked = [_replay_inputs(each, known) for each in several]
     chunks, _, group = asked[0]
     stages = question.ranks * (1 if known.placement is Placement.BIDIRECTIONAL else chunks)
     times = {
@@ -350,6 +352,6 @@ def _together(question: Question, known: Rule, which: str, values: list[float]) 
         known.name, stages=question.ranks, microbatches=question.microbatches, chunks=chunks, times=times, sends=sends,
         group=group,
     )  # fmt: skip
-    work = np.array([_work(each) for each in several])
+    work = np.array([_step_work(each) for each in several])
     took = made.longest_span if question.span else made.makespan
     return pd.DataFrame({"value": values, "makespan": took, "share": work / took})

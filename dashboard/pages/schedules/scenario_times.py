@@ -1,4 +1,4 @@
-"""The times of a rank from the scenario: those of its best execution with a pipeline."""
+"""The times of a rank from the scenario's best execution with a pipeline."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from engine.simulate.execution_stages import ExecutionTimes, execution_times, pi
 
 __all__ = ["scenario_times"]
 
+
 def scenario_times(scenario: Scenario, chosen: int | None = None) -> ExecutionTimes | str:
-    """Returns the times of an execution of the scenario, or why there are none: of the one that is chosen, where that
-    has a pipeline, or else of the best with a pipeline of four ranks or more.
+    """Returns the times of an execution of the scenario, or the reason for their absence.
+
+    The execution is the chosen one if it has a pipeline, otherwise the best with a pipeline of four ranks or more.
 
     chosen: id of an execution.
     """
@@ -21,12 +23,12 @@ def scenario_times(scenario: Scenario, chosen: int | None = None) -> ExecutionTi
     if refusal:
         return refusal
     of_chosen = None if chosen is None else _of_id(scenario, scenario.key, chosen)
-    return of_chosen or _found(scenario, scenario.key)
+    return of_chosen or _times_of_best(scenario, scenario.key)
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def _of_id(_scenario: Scenario, key: str, chosen: int) -> ExecutionTimes | str | None:
-    """Of an execution by its id; None where that has no pipeline or does not run."""
+    """Return the times of an execution by its id; None if it has no pipeline or does not run."""
     if not 0 <= chosen < _scenario.space.total:
         return None
     row = _scenario.row(chosen)
@@ -34,7 +36,7 @@ def _of_id(_scenario: Scenario, key: str, chosen: int) -> ExecutionTimes | str |
 
 
 @st.cache_resource(show_spinner="Looking for the best execution with a pipeline …", max_entries=64)
-def _found(_scenario: Scenario, key: str) -> ExecutionTimes | str:
+def _times_of_best(_scenario: Scenario, key: str) -> ExecutionTimes | str:
     try:
         return execution_times(_scenario, pipelined(_scenario))
     except (ScheduleError, LimitError, ScenarioError, SpaceError) as problem:

@@ -1,4 +1,4 @@
-"""The card of the stages: what every rank holds, how long that takes, and what makes it long."""
+"""The card of the stages: content and time of every rank, and the reason for differences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["fullest_rank", "rank_work", "stages_card", "stages_table"]
 
 
 def rank_work(question: Question, made: Outcome) -> list[RankWork]:
-    """Returns what every rank does for a microbatch under a schedule; nothing where stages are equal."""
+    """Returns the work of every rank for a microbatch under a schedule; empty for equal stages."""
     if not question.own:
         return []
     cut = cut_for(question.own, chunks_of(question, made.rule))
@@ -31,16 +31,16 @@ def rank_work(question: Question, made: Outcome) -> list[RankWork]:
 
 
 def fullest_rank(question: Question, made: Outcome, times: ExecutionTimes) -> tuple[int, float] | None:
-    """Returns which rank holds most under a schedule, and how much [bytes]; None where the cost model does not say.
+    """Returns the rank that holds most under a schedule, and its bytes; None if the cost model does not give them.
 
-    What the execution offloads is offloaded, whatever the schedule.
+    The execution's offloads apply to every schedule.
     """
-    held = _held(question, made, times)
+    held = _bytes_held(question, made, times)
     return max(enumerate(whole for _, whole in held), key=lambda each: each[1]) if held else None
 
 
-def _held(question: Question, made: Outcome, times: ExecutionTimes) -> list[tuple[float, float]]:
-    """Activations and all that every rank holds [bytes]."""
+def _bytes_held(question: Question, made: Outcome, times: ExecutionTimes) -> list[tuple[float, float]]:
+    """Return (activations, all bytes) that every rank holds [bytes]."""
     if not question.own or made.found is None:
         return []
     cut = cut_for(question.own, chunks_of(question, made.rule))
@@ -52,8 +52,10 @@ def _held(question: Question, made: Outcome, times: ExecutionTimes) -> list[tupl
 
 
 def stages_table(found: list[RankWork], held: list[tuple[float, float]] | None = None) -> pd.DataFrame:
-    """Returns a row per rank: what it holds, its times [s], its distance to the mean and what makes that, and where
-    bytes are given activations and all memory [GiB]."""
+    """Returns a row per rank: content, times [s], distance to the mean and its reason.
+
+    With `held` also activations and all memory [GiB].
+    """
     table = pd.DataFrame([
         {
             "rank": each.rank, "holds": ", ".join(f"{number:g} {name}" for name, number, _ in each.holds),
@@ -70,15 +72,15 @@ def stages_table(found: list[RankWork], held: list[tuple[float, float]] | None =
 def stages_card(
     question: Question, made: Outcome, times: ExecutionTimes, model: Model, layout: str, mode: str, *, capacity: float
 ) -> None:  # fmt: skip
-    """Draws what ranks do under the first schedule.
+    """Draws the work of ranks under the first schedule.
 
     Args:
         question: the numbers of the page.
-        made: what comes of the schedule.
-        times: the execution that the numbers are of.
-        model: what the stages are of.
-        layout: how blocks are cut, in the words of the field.
-        mode: the theme.
+        made: the schedule's outcome.
+        times: the execution of the numbers.
+        model: the model of the stages.
+        layout: stage layout, as in the field.
+        mode: "light" or "dark".
         capacity: memory of a processor [GiB].
     """
     found = rank_work(question, made)
@@ -86,7 +88,7 @@ def stages_card(
         return
     longest = max(found, key=lambda each: each.seconds)
     cut = cut_for(question.own, chunks_of(question, made.rule))
-    held, fullest = _held(question, made, times), fullest_rank(question, made, times)
+    held, fullest = _bytes_held(question, made, times), fullest_rank(question, made, times)
     alike = longest.over <= ALIKE
     scope = "ranks are alike" if alike else f"rank {longest.rank} has most to do: {longest.why}"
     if fullest is not None:
@@ -102,7 +104,7 @@ def stages_card(
         show(stage_bars(parts, mode), "schedules_stages")
         st.html(markup.legend(stage_kinds(parts)))
     with right:
-        _table(stages_table(found, held))
+        _draw_table(stages_table(found, held))
     if cut.problem:
         told = f"The layout {layout} does not cut these stages ({cut.problem}); they are as even as blocks divide."
         st.caption(literal(told))
@@ -119,16 +121,16 @@ def stages_card(
     )
 
 
-def _table(table: pd.DataFrame) -> None:
+def _draw_table(table: pd.DataFrame) -> None:
     scale = scale_for("total_time", table["forward"] + table["backward"])
     shown = table.assign(
         forward=table["forward"] / scale.factor, backward=table["backward"] / scale.factor,
-        over=table["over"].round(1) + 0.0,  # or a rank that is as long as the mean is told to be -0.0 over it
+        over=table["over"].round(1) + 0.0,  # no rank is shown as -0.0 over the mean
     )  # fmt: skip
     number = st.column_config.NumberColumn
     st.dataframe(
         shown, hide_index=True, height=height_of(len(shown), 420), key="schedules_stages_table",
-        alt="Every rank: what it holds, its forward and backward of a microbatch, its distance to the mean and why.",
+        alt="Every rank: content, forward and backward of a microbatch, distance to the mean and its reason.",
         column_config={
             "rank": number("Rank", width=44), "holds": st.column_config.TextColumn("Holds", width=208),
             "forward": number(f"fw [{scale.unit}]", format="%.3g", width=62, help="Forward of a microbatch."),
@@ -136,7 +138,7 @@ def _table(table: pd.DataFrame) -> None:
             "over": number("Over [%]", format="%+.1f", width=66, help="Over the mean of all ranks."),
             "activations": number("Act. [GiB]", format="%.1f", width=72, help="Most activations that it holds."),
             "memory": number("Memory [GiB]", format="%.1f", width=86, help="All that it holds in HBM then: weights, "
-                             "gradients, optimizer state, activations, temporaries, less what is offloaded."),
-            "why": st.column_config.TextColumn("What makes it so", width=252),
+                             "gradients, optimizer state, activations, temporaries, less offloaded data."),
+            "why": st.column_config.TextColumn("Reason", width=252),
         },
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""All schedules in a table: which run with these numbers, what they take and hold, and why others do not."""
+"""All schedules in a table: whether they run with these numbers, their times and memory, and the reasons if not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["feasibility", "feasibility_table"]
 
 
 def feasibility_table(found: Sequence[Outcome]) -> pd.DataFrame:
-    """Returns a row per schedule: what comes of it, and who offers it."""
+    """Returns a row per schedule: its result, and the frameworks that offer it."""
     first = next((each.step for each in found if each.runs), float("nan"))
     rows = []
     for each in found:
@@ -51,7 +51,7 @@ def feasibility(found: Sequence[Outcome]) -> None:
             "schedule": st.column_config.TextColumn("Schedule", width=275),
             "runs": st.column_config.TextColumn("Runs", width=80),
             "step": number(f"Step [{scale.unit}]", format="%.4g", width=80,
-                           help="Pipeline and what comes besides it; of one rank where spans count."),
+                           help="Pipeline and the rest of the step; of one rank if spans are counted."),
             "over_best": number("Over best [%]", format="%.1f", width=90),
             "idle": number("Idle [%]", format="%.1f", width=70, help="Mean over ranks, of the pipeline."),
             "activations": number(
@@ -61,6 +61,6 @@ def feasibility(found: Sequence[Outcome]) -> None:
             "parameters": number("Copies", width=70, help="How often each parameter is held."),
             "messages": number("Messages", width=80, help="Between ranks, activations and gradients."),
             "offered": st.column_config.TextColumn("Offered by", width=170),
-            "why": st.column_config.TextColumn("Why not, or who refuses", width=520),
+            "why": st.column_config.TextColumn("Reason or remark", width=520),
         },
     )  # fmt: skip

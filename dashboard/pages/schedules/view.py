@@ -1,4 +1,4 @@
-"""The Schedules page: two pipeline schedules beside each other, all of them in a table, and which is best when."""
+"""The Schedules page: two pipeline schedules side by side, all of them in a table, and the best along a slider."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TIME, MEMORY = "total_time", "proc_mem_tier1_cap_req"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of the whole page; its inputs read their parts themselves."""
+    """Page-wide part of the link; the inputs read their own parts."""
 
     scenario: Scenario
     mode: str
@@ -65,12 +65,12 @@ def parse() -> View:
 
 
 def render(view: View) -> None:
-    """Draws the page: schedules beside each other, or every mix of parallelisms."""
+    """Draws the page: two schedules side by side, or every mix of parallelisms."""
     if inputs.shown() == "grid":
         grids.render(view.scenario, view.mode)
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        times = _times(view.scenario) if inputs.source() == "scenario" else None
+        times = _load_times(view.scenario) if inputs.source() == "scenario" else None
         first, second = inputs.chosen(inputs.first_schedule(times))
         question, wanted = inputs.question(times)
         exports = st.container(width="content")
@@ -85,13 +85,13 @@ def render(view: View) -> None:
     found = outcomes(question)
     with strip:
         source = "numbers given" if times is None else "times that the cost model has for the scenario's best execution"
-        tiles = _tiles(view.scenario, question, one, other, found, times)
+        tiles = _answer_tiles(view.scenario, question, one, other, found, times)
         st.html(markup.figure_strip(tiles, f"Modelled: replayed event by event from the {source}."))
         if times is not None:
             _compare_times(times, question, one, sent)
     with exports:
-        _exports(one, other)
-    _lanes(question, one, other, view.mode)
+        _draw_exports(one, other)
+    _draw_lanes(question, one, other, view.mode)
     if question.own and times is not None:
         with st.container(border=True, gap="xsmall"):
             stages_card(
@@ -100,32 +100,36 @@ def render(view: View) -> None:
             )  # fmt: skip
     left, right = st.columns([1, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
-        _curve(question, (first, second), view.mode)
+        _draw_curve(question, (first, second), view.mode)
     with right.container(border=True, gap="xsmall", height="stretch"):
         measured(first, question, chunks_of(question, one.rule), one.rule.placement, view.mode)
     with st.container(border=True, gap="xsmall"):
         feasibility(found)
 
 
-def _times(scenario: Scenario) -> ExecutionTimes | None:
-    """Returns the scenario's times; says why where there are none, and plain numbers stand in."""
+def _load_times(scenario: Scenario) -> ExecutionTimes | None:
+    """Return the scenario's times; None, with a complaint, without any: plain numbers replace them."""
     found = scenario_times(scenario, state.selected_id())
     if isinstance(found, str):
-        state.complain("schedules_from", f"{found} Plain numbers stand in for the scenario's times.")
+        state.complain("schedules_from", f"{found} Using plain numbers instead.")
         return None
     return found
 
 
-def _tiles(
-    scenario: Scenario, question: Question, one: Outcome, other: Outcome, found: Sequence[Outcome],
+def _answer_tiles(
+    scenario: Scenario,
+    question: Question,
+    one: Outcome,
+    other: Outcome,
+    found: Sequence[Outcome],
     times: ExecutionTimes | None,
 ) -> list[markup.Tile]:
-    """The page's answers: the fastest schedule, both chosen ones, and what the times are of."""
+    """Return the page's answers: the fastest schedule, both chosen ones, and the source of the times."""
     best = found[0]
     tiles = []
     if best.runs and best.found is not None:
         tiles.append(markup.Tile(
-            "Fastest", quantity(TIME, best.step), best.rule.title, **_founded(scenario, times, best.name)
+            "Fastest", quantity(TIME, best.step), best.rule.title, **_accuracy_of_step(scenario, times, best.name)
         ))  # fmt: skip
     for letter, made in (("A", one), ("B", other)):
         if made.found is None:
@@ -134,7 +138,7 @@ def _tiles(
         what = "Span" if question.span else "Step"
         tiles.append(markup.Tile(
             f"{what} with {letter}", quantity(TIME, made.step), f"ranks idle {percent(made.idle)} on average",
-            **_founded(scenario, times, made.name),
+            **_accuracy_of_step(scenario, times, made.name),
         ))  # fmt: skip
     if one.found is not None and other.found is not None:
         change, less = relative(other.step, one.step), other.step < one.step
@@ -165,10 +169,10 @@ def _tiles(
 
 
 def _compare_times(times: ExecutionTimes, question: Question, one: Outcome, sent: float) -> None:
-    """Says what a step takes besides the pipeline, and for the execution as it is both times of its step and why they
-    differ.
+    """Draw the time of a step outside the pipeline, and for the execution's own schedule both times of its step and
+    their difference.
 
-    sent: the execution's time of a send, a share of a forward.
+    sent: the execution's time of a send, as a share of a forward.
     """
     told = [besides_sentence(times.besides)] if times.besides else []
     own = (
@@ -177,7 +181,7 @@ def _compare_times(times: ExecutionTimes, question: Question, one: Outcome, sent
         and (question.uneven, question.hidden, question.send, question.mode) == (0.0, 0.0, sent, "overlap")
         and not question.span
     )  # fmt: skip
-    compared = _compared(times.account, repr(sorted(times.row.items(), key=str)), times.row) if own else None
+    compared = _replay_stages(times.account, repr(sorted(times.row.items(), key=str)), times.row) if own else None
     if compared is not None:
         bubble = float(times.row["bubble_time"]) / float(times.row["total_time"])
         told += [
@@ -189,13 +193,15 @@ def _compare_times(times: ExecutionTimes, question: Question, one: Outcome, sent
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _compared(_account: Account, key: str, _row: dict[str, Any]) -> StageReplay | None:
+def _replay_stages(_account: Account, key: str, _row: dict[str, Any]) -> StageReplay | None:
     return stage_replay(_row, _account)
 
 
-def _founded(scenario: Scenario, times: ExecutionTimes | None, schedule: str) -> dict[str, str]:
-    """How far a step with a schedule may be off, or that nobody measured one with it; nothing for plain numbers, and
-    for times of a cost model that claims no truth."""
+def _accuracy_of_step(scenario: Scenario, times: ExecutionTimes | None, schedule: str) -> dict[str, str]:
+    """Return the error of a step with a schedule, or that no measured run has it.
+
+    Empty for plain numbers, and for times of a cost model that claims no accuracy.
+    """
     if times is None or accuracy.label_of(scenario) == accuracy.EXACT:
         return {}
     for field in by_name("schedule").choices:
@@ -204,12 +210,12 @@ def _founded(scenario: Scenario, times: ExecutionTimes | None, schedule: str) ->
     return {"origin": accuracy.MODELLED, "error": accuracy.never_measured([f"schedule {rule(schedule).title}"])}
 
 
-def _lanes(question: Question, one: Outcome, other: Outcome, mode: str) -> None:
-    """Both schedules on one time axis."""
+def _draw_lanes(question: Question, one: Outcome, other: Outcome, mode: str) -> None:
+    """Draw both schedules on one time axis."""
     path = switch("Critical path", "schedules_path", help="Frames a chain of work and sends that takes the whole step.")
     until = max(each.found.makespan for each in (one, other) if each.found) if one.found or other.found else 0.0
     most = max((each.peak for each in (one, other) if each.found), default=1.0)
-    places = [st.container(), st.container()] if is_narrow() or _wide(question) else st.columns(2, gap="medium")
+    places = [st.container(), st.container()] if is_narrow() or _is_wide(question) else st.columns(2, gap="medium")
     for place, letter, made in zip(places, "AB", (one, other), strict=True):
         with place.container(border=True, gap="xsmall", height="stretch"):
             card(letter, made, question, mode, until=until, most=most, path=path)
@@ -224,14 +230,14 @@ def _lanes(question: Question, one: Outcome, other: Outcome, mode: str) -> None:
     )
 
 
-def _wide(question: Question) -> bool:
-    """Whether a schedule has too many actions for half of the width."""
+def _is_wide(question: Question) -> bool:
+    """Return True if a schedule has too many actions for half of the width."""
     return question.microbatches * question.chunks > 24
 
 
-def _curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
-    """How all schedules do along one of the sliders."""
-    st.html(markup.head("Where the best schedule changes", "everything else as it is"))
+def _draw_curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
+    """Draw the times of all schedules along one of the sliders."""
+    st.html(markup.head("Where the best schedule changes", "everything else unchanged"))
     which = segments("Along", ALONG, "schedules_along")
     labels = {
         "send": "Send time, share of a forward", "uneven": "Last stage heavier, share of a rank",
@@ -239,7 +245,13 @@ def _curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
     }  # fmt: skip
     here = {"send": question.send, "uneven": question.uneven, "microbatches": float(question.microbatches)}[which]
     chart = schedule_curves(
-        along(question, which), titles(), chosen, labels[which], here, mode, as_percent=which != "microbatches",
+        along(question, which),
+        titles(),
+        chosen,
+        labels[which],
+        here,
+        mode,
+        as_percent=which != "microbatches",
         narrow=is_narrow(),
     )
     show(chart, "schedules_curve")
@@ -247,8 +259,8 @@ def _curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
     st.caption(literal(chart.alt + left_out))
 
 
-def _exports(one: Outcome, other: Outcome) -> None:
-    """Files of both schedules."""
+def _draw_exports(one: Outcome, other: Outcome) -> None:
+    """Draw the downloads of both schedules."""
     with st.popover("Export", icon=":material/download:", help="Events, orders and tables of both schedules."):
         for letter, made in (("A", one), ("B", other)):
             found = made.found

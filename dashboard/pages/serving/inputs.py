@@ -1,4 +1,4 @@
-"""What is served where: the inputs of the Serving page, which are part of the link."""
+"""Inputs of the Serving page, which are part of the link."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ LAUNCHED: Final = {
 
 @dataclass(frozen=True)
 class Inputs:
-    """The question: times in seconds, price in USD per processor and hour; `None` for no limit or what is recorded."""
+    """A serving question: times in seconds, price in USD per processor and hour; `None` for no limit or the recorded
+    price.
+    """
 
     model: Model
     system: System
@@ -52,39 +54,42 @@ class Inputs:
 
     @property
     def key(self) -> str:
-        """A text that is equal for equal questions."""
+        """Equal for equal questions."""
         rest = (self.num_procs, self.prompt, self.output, self.time_to_first_token, self.time_per_output_token,
                 self.price, sorted(self.limits.items()))  # fmt: skip
         return f"{self.model.model_dump_json()}{self.system.model_dump_json()}{rest}"
 
 
 def put(**values: str | None) -> None:
-    """Sets inputs, by their names without the page's; None puts the default back.
+    """Sets inputs, by their names without the page's; None restores the default.
 
-    Another question has other deployments, so what was picked among them is given up.
+    Another question has other deployments, so the picked deployment is reset.
     """
     state.set_url_values({f"serving_{name}": value for name, value in {"id": None, **values}.items()})
 
 
 def inputs() -> Inputs:
-    """Draws the inputs and return them; model and system start as those of the scenario."""
+    """Draws the inputs and returns them; model and system start as the scenario's."""
     scenario = state.current_scenario()
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        model = _choose("Model", "model", model_names(), scenario.model.name, _model_title, model_of)
-        system = _choose("System", "system", systems(), scenario.system.name, _system_titles().__getitem__,
-                         system_of)
+        model = _choose_item("Model", "model", model_names(), scenario.model.name, _model_title, model_of)
+        system = _choose_item(
+            "System", "system", systems(), scenario.system.name, _system_titles().__getitem__, system_of
+        )
         domain = system.node_size
-        procs = _whole("GPUs", "procs", min(domain, 8, MOST_PROCESSORS), MOST_PROCESSORS, "All of them are used.")
+        procs = _whole_field("GPUs", "procs", min(domain, 8, MOST_PROCESSORS), MOST_PROCESSORS, "All of them are used.")
         longest = None if model.architecture is None else model.architecture.max_seq
         start = 1024 if longest is None or longest >= 1536 else max(longest // 2, 1)
-        prompt = _whole("Prompt, tokens", "prompt", start, MOST_TOKENS, "Tokens of a request's prompt.")
-        output = _whole("Output, tokens", "output", max(start // 4, 1), MOST_TOKENS, "Tokens that a request generates.")
-        first = _decimal("First token, ms", "ttft", "Limit on the time to first token; empty for none.", 50)
-        later = _decimal("Per token, ms", "tpot", "Limit on the time per output token; empty for none.", 5)
-        with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes that are tried; price."):
-            limits = _choices()
+        prompt = _whole_field("Prompt, tokens", "prompt", start, MOST_TOKENS, "Tokens of a request's prompt.")
+        output = _whole_field(
+            "Output, tokens", "output", max(start // 4, 1), MOST_TOKENS, "Tokens that a request generates."
+        )
+        first = _decimal_field("First token, ms", "ttft", "Limit on the time to first token; empty for none.", 50)
+        later = _decimal_field("Per token, ms", "tpot", "Limit on the time per output token; empty for none.", 5)
+        with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes to try; price."):
+            limits = _draw_choices()
             empty = "Empty for the middle of the recorded prices."
-            price = _decimal("USD per GPU-hour", "price", empty, 0.5, "stretch")
+            price = _decimal_field("USD per GPU-hour", "price", empty, 0.5, "stretch")
     return Inputs(
         model, system, procs, prompt, output, None if first is None else first / 1e3,
         None if later is None else later / 1e3, price, limits,
@@ -112,8 +117,8 @@ def _system_titles() -> dict[str, str]:
     return {name: name for name in systems()} | system_titles(found)
 
 
-def _choose(label: str, name: str, options: list[str], scenario: str, shown: Any, load: Any) -> Any:
-    """A list of library names; returns what the chosen one stands for."""
+def _choose_item(label: str, name: str, options: list[str], scenario: str, shown: Any, load: Any) -> Any:
+    """Draw a list of library names; return the chosen item, loaded."""
     default = scenario if scenario in options else options[0]
     value = state.url_value(f"serving_{name}", default, options)
     key = key_for(f"_serving_{name}", value)
@@ -126,16 +131,16 @@ def _choose(label: str, name: str, options: list[str], scenario: str, shown: Any
     return load(value)
 
 
-def _whole(label: str, name: str, default: int, most: int, help: str) -> int:
+def _whole_field(label: str, name: str, default: int, most: int, help: str) -> int:
     return whole_in_link(
         f"serving_{name}", label, default, most, help, width=116, put=lambda _, value: put(**{name: value})
     )
 
 
-def _decimal(
+def _decimal_field(
     label: str, name: str, help: str, step: float, width: int | Literal["stretch"] = 124
 ) -> float | None:
-    """A positive number, or nothing."""
+    """Draw a field for a positive number; return it, or None if it is empty."""
     text = state.url_value(f"serving_{name}", "", DECIMAL)
     value = float(text) if text else None
     key = key_for(f"_serving_{name}", value, clearable=True)
@@ -151,8 +156,8 @@ def _decimal(
     return value or None
 
 
-def _choices() -> dict[str, Any]:
-    """Which precisions and launch modes are tried."""
+def _draw_choices() -> dict[str, Any]:
+    """Draw the choice of precisions and launch modes; return the ones that differ from the defaults."""
     limits = {}
     for name, label in LABELS.items():
         options = [str(value) for value in CHOICES[name]]

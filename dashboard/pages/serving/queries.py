@@ -1,4 +1,4 @@
-"""What the Serving page shows: the exploration of a question, curves, bars, words."""
+"""Queries of the Serving page: the exploration of a question, curves, bars, texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_GROWTH: Final = 64
 
 
 @st.cache_resource(show_spinner=False, max_entries=24)
-def _explored(key: str, _question: Inputs) -> Found:
+def _explore_deployments(key: str, _question: Inputs) -> Found:
     q = _question
     return serving.explore(
         q.model, q.system, num_procs=q.num_procs, prompt=q.prompt, output=q.output, limits=q.limits,
@@ -33,9 +33,8 @@ def _explored(key: str, _question: Inputs) -> Found:
 
 
 def explored(question: Inputs) -> Found:
-    """Returns the exploration of a question, kept. Raises ValueError, one sentence, for questions that make no
-    sense."""
-    return _explored(question.key, question)
+    """Returns the exploration of a question, cached. Raises ValueError with one sentence for an invalid question."""
+    return _explore_deployments(question.key, question)
 
 
 def title(row: Mapping[Any, Any]) -> str:
@@ -57,7 +56,7 @@ def chips(row: Mapping[Any, Any]) -> list[tuple[str, str]]:
 
 
 def curves(found: Found) -> pd.DataFrame:
-    """Returns the frontier of every tensor-parallel degree, as `serving_frontier` wants it."""
+    """Returns the frontier of every tensor-parallel degree, as `serving_frontier` needs it."""
     parts = []
     for _, part in found.table.groupby("tensor_par", sort=True):
         axes = [part[name].to_numpy(np.float64) for name in AXES]
@@ -71,7 +70,8 @@ def curves(found: Found) -> pd.DataFrame:
 
 def per_degree(found: Found) -> pd.DataFrame:
     """Returns the deployment with the most output per processor of every tensor-parallel degree, as `serving_memory`
-    wants."""
+    needs it.
+    """
     table = found.table.sort_values(BEST_BY, ascending=False, kind="stable").drop_duplicates("tensor_par")
     table = table.sort_values("tensor_par", kind="stable")
     labels = [f"TP {row['tensor_par']} × PP {row['pipeline_par']}, batch {int(row['batch']):,}" for row in
@@ -89,7 +89,7 @@ class Change(NamedTuple):
 
 @remembered(64)
 def changes(key: str, _question: Inputs) -> list[Change]:
-    """Returns the nearest changes that would let something run, each tried; none where nothing helps."""
+    """Returns the nearest changes that let something run, each tried; empty if nothing helps."""
     q, now = _question, explored(_question)
     tried: list[tuple[str, dict[str, str | None], dict[str, Any]]] = []
     relaxed: dict[str, str | None] = {}
@@ -98,15 +98,15 @@ def changes(key: str, _question: Inputs) -> list[Change]:
                                ("time_per_output_token", "each token", "tpot")):  # fmt: skip
         if getattr(q, name) is None:
             continue
-        free = _run(q, **{name: None})
+        free = _explore_changed(q, **{name: None})
         if free.feasible:
             least = np.ceil(float(free.table[name].min()) * 1e4) / 10
             tried.append((f"Allow {label} {least:g} ms", {short: f"{least:g}"}, {name: least / 1e3}))
         relaxed[short], arguments[name] = None, None
     if len(arguments) == 2:
-        both = _run(q, **arguments)
+        both = _explore_changed(q, **arguments)
         if both.feasible and not any(words.startswith("Allow") for words, *_ in tried):
-            tried.append(_both(both.table, q))
+            tried.append(_relax_both_limits(both.table, q))
         tried.append(("Drop both limits", relaxed, arguments))
     architecture = q.model.architecture
     longest = None if architecture is None else architecture.max_seq
@@ -122,20 +122,20 @@ def changes(key: str, _question: Inputs) -> list[Change]:
     factor = 2
     while factor <= MOST_GROWTH and not now.feasible:
         count = q.num_procs * factor
-        if _run(q, num_procs=count).feasible:
+        if _explore_changed(q, num_procs=count).feasible:
             tried.append((f"Use {count:,} GPUs", {"procs": str(count)}, {"num_procs": count}))
             break
         factor *= 2
-    found = [Change(words, values, _run(q, **changed).feasible) for words, values, changed in tried]
+    found = [Change(words, values, _explore_changed(q, **changed).feasible) for words, values, changed in tried]
     return [change for change in found if change.runs]
 
 
-def _both(rows: pd.DataFrame, question: Inputs) -> tuple[str, dict[str, str | None], dict[str, Any]]:
-    """The change of both limits by which the deployment that misses them least would meet them."""
+def _relax_both_limits(rows: pd.DataFrame, question: Inputs) -> tuple[str, dict[str, str | None], dict[str, Any]]:
+    """Return the change of both limits that the nearest deployment would meet."""
     names = {"time_to_first_token": "ttft", "time_per_output_token": "tpot"}
     limits = {name: float(getattr(question, name)) for name in names}
     nearest = int(np.argmin(np.max([rows[name].to_numpy(np.float64) / limits[name] for name in names], axis=0)))
-    # Up to a tenth of a millisecond, so that what is written lets it run.
+    # Round up to 0.1 ms, so that it runs with the written limit.
     least = {name: max(np.ceil(float(rows[name].iloc[nearest]) * 1e4) / 10, 1e3 * limits[name]) for name in names}
     first, later = least.values()
     return (
@@ -145,5 +145,5 @@ def _both(rows: pd.DataFrame, question: Inputs) -> tuple[str, dict[str, str | No
     )
 
 
-def _run(question: Inputs, **changed: Any) -> Found:
+def _explore_changed(question: Inputs, **changed: Any) -> Found:
     return explored(Inputs(**{**{name: getattr(question, name) for name in Inputs.__dataclass_fields__}, **changed}))

@@ -37,7 +37,7 @@ FIRST: Final = (
     "id", "tensor_par", "pipeline_par", "replicas", "batch", "tokens_per_s_per_processor", "tokens_per_s_per_user",
     "time_to_first_token", "time_per_output_token", "memory_total",
 )  # fmt: skip
-"""Columns that are shown in any case."""
+"""Columns that are always shown."""
 _ENDINGS: Final = {"csv": ".csv.zip", "parquet": ".parquet", "json": ".json"}
 UNITS: Final = {
     "num_procs": "GPUs", "prompt": "tokens", "output": "tokens", "time_to_first_token": "s",
@@ -45,7 +45,7 @@ UNITS: Final = {
     "graph_memory": "bytes", "collective_latency": "s", "graph_kernel_start": "s", "step_host": "s",
     "four_bits": "bits per weight", "prefill_chunk": "tokens",
 }  # fmt: skip
-"""Of what a file says of the question and of the assumptions."""
+"""Units of the question's and the assumptions' fields in files."""
 SORTS: Final = {column.name: column.label for column in HEADLINE if column.better is not None}
 
 
@@ -55,17 +55,20 @@ def deployments(question: Inputs, found: Found) -> None:
         scope = f"{found.feasible:,} that run; all figures are modelled; pick one to see it above"
         st.html(markup.head("Deployments", scope))
         by = choose("Best by", SORTS, "serving_by", default="tokens_per_s_per_processor", width=220)
-        only = switch("Frontier only", "serving_only", help="Those that none beats in output per GPU and per user.")
-        every = switch("All columns", "serving_columns", help="Also what is the same in all rows, and all figures.")
+        only = switch(
+            "Frontier only", "serving_only",
+            help="Pareto-optimal deployments: throughput per GPU against speed per user.",
+        )  # fmt: skip
+        every = switch("All columns", "serving_columns", help="Adds columns with equal values, and all figures.")
         rows = found.frontier.sort_values(by, ascending=by_name(by).better == "lower", kind="stable") if only else None
         for kind in _ENDINGS:
             st.download_button(
-                exports.FORMATS[kind].label, data=partial(_file, question, found, kind),
+                exports.FORMATS[kind].label, data=partial(_deployments_file, question, found, kind),
                 file_name=f"{found.model.name}_{found.system.name}_{found.space.num_procs}_serving{_ENDINGS[kind]}",
                 key=f"serving_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
             )  # fmt: skip
     rows = (found.top(SHOWN, by) if rows is None else rows.head(SHOWN))[list(COLUMNS)]
-    shown, settings, decimals = _arranged(rows)
+    shown, settings, decimals = _arrange_columns(rows)
     if not every:
         first = [*dict.fromkeys((*FIRST, by))]
         kept = fitting(shown, settings, first, [name for name in COLUMNS if name not in first])
@@ -85,8 +88,8 @@ def deployments(question: Inputs, found: Found) -> None:
         st.caption(f"The first {SHOWN:,}; a download has all {found.feasible:,}.")
 
 
-def _arranged(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any], dict[str, int]]:
-    """Rows as they are shown: one unit per column, headers and help from the register; decimals of quantities."""
+def _arrange_columns(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any], dict[str, int]]:
+    """Return the rows in one unit per column, column settings from the register, and decimals of quantities."""
     shown: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     decimals: dict[str, int] = {}
@@ -112,8 +115,8 @@ def _arranged(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any], dict[st
     return pd.DataFrame(shown), settings, decimals
 
 
-def _file(question: Inputs, found: Found, kind: str) -> bytes:
-    """Every deployment that runs, as a file that says what it holds; as CSV in an archive beside its account."""
+def _deployments_file(question: Inputs, found: Found, kind: str) -> bytes:
+    """Return every deployment that runs as a file with its account; CSV files are in an archive with it."""
     table = found.table.astype({"launch": "str"})
     calibration = found.calibration or library_calibration()
     about = {
@@ -139,8 +142,9 @@ def _file(question: Inputs, found: Found, kind: str) -> bytes:
 
 
 def rejected(found: Found, key: str, *, nearest: bool = True) -> None:
-    """Draws why deployments do not run, with their numbers, and with `nearest` what misses least. key: of the
-    question."""
+    """Draws the reasons for which deployments do not run, with their numbers, and with `nearest` the nearest misses.
+    key: of the question.
+    """
     gone = found.total - found.feasible
     st.html(markup.head("Why deployments do not run", f"{count(gone)} of {count(found.total)}"))
     if not gone:
@@ -153,12 +157,12 @@ def rejected(found: Found, key: str, *, nearest: bool = True) -> None:
         column_config={"reason": st.column_config.TextColumn("Because", width=240),
                        "count": st.column_config.NumberColumn("Deployments", format="localized", width=100)},
     )  # fmt: skip
-    for sentence in _nearest(found, key) if nearest else ():
+    for sentence in _describe_nearest(found, key) if nearest else ():
         st.caption(sentence)
 
 
 @remembered(64)
-def _nearest(_found: Found, key: str) -> list[str]:
-    """What misses least, in a sentence for each reason."""
+def _describe_nearest(_found: Found, key: str) -> list[str]:
+    """Return a sentence on the nearest miss for each reason."""
     rows = {code: _found.evaluate_ids([number]).iloc[0].to_dict() for code, number in _found.nearest.items()}
     return [f"{by_code(code).label}, nearest: {title(row)}. {row['reason_text']}" for code, row in rows.items()]

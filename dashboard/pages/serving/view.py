@@ -1,4 +1,4 @@
-"""The Serving page: the best way to serve a model, what users and processors get, where the memory goes."""
+"""The Serving page: the best way to serve a model, output for users and per processor, and memory by part."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ __all__ = ["View", "parse", "render"]
 
 ANY_ID: Final = re.compile(r"\d{1,9}")
 CHARTS_KEPT: Final = 32
-"""Charts of each kind that are kept for who looks next."""
+"""Most cached charts of each kind."""
 _BASIS: Final = (
-    "Modelled with the rates of the calibrated cost model, which rest on measured training runs; no measured serving "
+    "Modelled with the rates of the calibrated cost model, fitted to measured training runs; no measured serving "
     "run was used."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     mode: str
     """The theme: "light" or "dark"."""
     deployment: int | None
-    """Id of the deployment in view; None for the best."""
+    """Id of the chosen deployment; None for the best."""
 
 
 def parse() -> View:
@@ -60,32 +60,32 @@ def render(view: View) -> None:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     if not found.feasible:
-        _nothing(question, found, mode)
+        _draw_nothing_runs(question, found, mode)
         return
-    chosen = _chosen(found, view.deployment)
-    _strip(found, chosen)
+    chosen = _chosen_deployment(found, view.deployment)
+    _draw_strip(found, chosen)
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Output per GPU against speed for a user", "frontier of every tensor parallel degree"))
-        chart = _frontier(found, question.key, chosen, int(chosen["id"]), mode, is_narrow())
-        show(chart, "serving_plot", on_click=_pick)
+        chart = _frontier_chart(found, question.key, chosen, int(chosen["id"]), mode, is_narrow())
+        show(chart, "serving_plot", on_click=_pick_point)
         st.caption("Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark.")
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _panel(question, found, chosen, mode)
+        _draw_panel(question, found, chosen, mode)
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the memory goes", "per GPU, most output of every tensor parallel degree"))
-        chart = _memory(found, question.key, mode)
+        chart = _memory_chart(found, question.key, mode)
         show(chart, "serving_memory", on_click=_pick_bar)
         st.html(markup.legend(MEMORY))
     with right.container(border=True, gap="xsmall", height="stretch"):
         rejected(found, question.key)
     deployments(question, found)
-    _remarks(found)
+    _draw_remarks(found)
 
 
-def _chosen(found: Found, wanted: int | None) -> dict[str, Any]:
-    """Returns the deployment in view: the wanted one if it runs, else the best."""
+def _chosen_deployment(found: Found, wanted: int | None) -> dict[str, Any]:
+    """Return the chosen deployment: the link's if it runs, otherwise the best."""
     if wanted is not None and wanted < found.total:
         row = found.evaluate_ids([wanted]).iloc[0]
         if row["status"] == "ok":
@@ -98,39 +98,39 @@ def _chosen(found: Found, wanted: int | None) -> dict[str, Any]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
-def _frontier(_found: Found, key: str, _chosen: Mapping[str, Any], chosen: int, mode: str, narrow: bool) -> Chart:
+def _frontier_chart(_found: Found, key: str, _chosen: Mapping[str, Any], chosen: int, mode: str, narrow: bool) -> Chart:
     return serving_frontier(curves(_found), mode, chosen={**_chosen, "title": title(_chosen)}, narrow=narrow)
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
-def _memory(_found: Found, key: str, mode: str) -> Chart:
+def _memory_chart(_found: Found, key: str, mode: str) -> Chart:
     return serving_memory(per_degree(_found), mode)
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
-def _times(_row: Mapping[str, Any], key: str, chosen: int, mode: str, narrow: bool) -> tuple[Chart, Chart]:
-    """Of a decode step and of a request."""
+def _time_charts(_row: Mapping[str, Any], key: str, chosen: int, mode: str, narrow: bool) -> tuple[Chart, Chart]:
+    """Return the charts of a decode step and of a request."""
     return decode_step(_row, mode, narrow), request_time(_row, mode, narrow)
 
 
-def _pick() -> None:
-    _picked("serving_plot")
+def _pick_point() -> None:
+    _pick_clicked("serving_plot")
 
 
 def _pick_bar() -> None:
-    _picked("serving_memory")
+    _pick_clicked("serving_memory")
 
 
-def _picked(key: str) -> None:
+def _pick_clicked(key: str) -> None:
     if found := clicked(key):
         put(id=str(int(found[0])))
 
 
-def _value(row: dict[str, Any], name: str) -> str:
+def _format_figure(row: dict[str, Any], name: str) -> str:
     return format_value(by_name(name), row[name])
 
 
-def _strip(found: Found, row: dict[str, Any]) -> None:
+def _draw_strip(found: Found, row: dict[str, Any]) -> None:
     best = found.best
     assert best is not None
     is_best = int(best["id"]) == int(row["id"])
@@ -150,17 +150,17 @@ def _strip(found: Found, row: dict[str, Any]) -> None:
     ]
     formula = {name: by_name(name).description for name in row if name not in ("reason", "status")}
     tiles = [
-        markup.Tile("Output per GPU", _value(row, "tokens_per_s_per_processor"), "every replica full",
+        markup.Tile("Output per GPU", _format_figure(row, "tokens_per_s_per_processor"), "every replica full",
                     formula=formula["tokens_per_s_per_processor"]),
-        markup.Tile("Output per user", _value(row, "tokens_per_s_per_user"), "while it generates",
+        markup.Tile("Output per user", _format_figure(row, "tokens_per_s_per_user"), "while it generates",
                     formula=formula["tokens_per_s_per_user"]),
-        markup.Tile("Time to first token", _value(row, "time_to_first_token"), slack[0],
+        markup.Tile("Time to first token", _format_figure(row, "time_to_first_token"), slack[0],
                     formula=formula["time_to_first_token"]),
-        markup.Tile("Time per output token", _value(row, "time_per_output_token"), slack[1],
+        markup.Tile("Time per output token", _format_figure(row, "time_per_output_token"), slack[1],
                     formula=formula["time_per_output_token"]),
-        markup.Tile("Cost per million tokens", _value(row, "cost_per_million_tokens"), recorded,
+        markup.Tile("Cost per million tokens", _format_figure(row, "cost_per_million_tokens"), recorded,
                     formula=formula["cost_per_million_tokens"]),
-        markup.Tile("Energy per token", _value(row, "energy_per_token"), "board power",
+        markup.Tile("Energy per token", _format_figure(row, "energy_per_token"), "board power",
                     formula=formula["energy_per_token"]),
         markup.Tile("HBM needed", gibibytes(row["memory_total"]),
                     f"{percent(row['memory_total'] / row['memory_capacity'], 0)} of "
@@ -170,24 +170,30 @@ def _strip(found: Found, row: dict[str, Any]) -> None:
     st.html(markup.figure_strip(tiles, _BASIS))
 
 
-def _panel(question: Inputs, found: Found, row: dict[str, Any], mode: str) -> None:
-    """The chosen deployment in words, and what its decode step consists of."""
+def _draw_panel(question: Inputs, found: Found, row: dict[str, Any], mode: str) -> None:
+    """Draw the chosen deployment in words, and the parts of its decode step."""
     best = found.best
     is_best = best is not None and int(best["id"]) == int(row["id"])
     st.html(markup.head(title(row), "most output per GPU" if is_best else f"deployment {int(row['id']):,}"))
     st.html(markup.chips(chips(row)))
     st.html(
-        markup.facts([
-            ("all replicas", _value(row, "tokens_per_s")), ("requests", _value(row, "requests_per_s")),
-            ("a whole request", _value(row, "request_latency")),
-        ])
-        + markup.facts([
-            ("decode step", _value(row, "decode_step_time")), ("prefill, busy", _value(row, "prefill_time")),
-            ("largest batch", f"{int(row['largest_batch']):,}"),
-        ])
-    )  # fmt: skip
+        markup.facts(
+            [
+                ("all replicas", _format_figure(row, "tokens_per_s")),
+                ("requests", _format_figure(row, "requests_per_s")),
+                ("a whole request", _format_figure(row, "request_latency")),
+            ]
+        )
+        + markup.facts(
+            [
+                ("decode step", _format_figure(row, "decode_step_time")),
+                ("prefill, busy", _format_figure(row, "prefill_time")),
+                ("largest batch", f"{int(row['largest_batch']):,}"),
+            ]
+        )
+    )
     st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, modelled"))
-    step, request = _times(row, question.key, int(row["id"]), mode, is_narrow())
+    step, request = _time_charts(row, question.key, int(row["id"]), mode, is_narrow())
     show(step, "serving_step")
     st.html(markup.head("One request", f"{int(row['prompt']):,} tokens in, {int(row['output']):,} out, modelled"))
     show(request, "serving_request")
@@ -195,11 +201,11 @@ def _panel(question: Inputs, found: Found, row: dict[str, Any], mode: str) -> No
         st.button("Show the best", icon=":material/star:", key="serving_best", on_click=put, kwargs={"id": None})
 
 
-def _nothing(question: Inputs, found: Found, mode: str) -> None:
-    """Why nothing runs, what is nearest, and which changes would help."""
+def _draw_nothing_runs(question: Inputs, found: Found, mode: str) -> None:
+    """Draw why nothing runs, the nearest deployments, and changes that would help."""
     name = question.model.title or question.model.name
     rows = {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()}
-    told = _why(question, found, rows)
+    told = _describe_reasons(question, found, rows)
     st.warning(f"**{literal(name)} cannot be served like this.** {literal(told)}", icon=":material/block:")
     possible = changes(question.key, question)
     if possible:
@@ -223,8 +229,8 @@ def _nothing(question: Inputs, found: Found, mode: str) -> None:
         rejected(found, question.key, nearest=False)
 
 
-def _why(question: Inputs, found: Found, rows: dict[str, Any]) -> str:
-    """The reasons in a sentence or two, nearest miss first."""
+def _describe_reasons(question: Inputs, found: Found, rows: dict[str, Any]) -> str:
+    """Return the reasons in a sentence or two, nearest miss first."""
     late = [code for code in rows if code != "memory"]
     if late:
         texts = [f"{title(rows[code])}. {rows[code]['reason_text']}" for code in late]
@@ -237,7 +243,7 @@ def _why(question: Inputs, found: Found, rows: dict[str, Any]) -> str:
     return found.obstacle
 
 
-def _remarks(found: Found) -> None:
-    """What the figures rest on."""
+def _draw_remarks(found: Found) -> None:
+    """Draw the assumptions of the figures."""
     words = "Replicas are full, requests do not queue, experts are visited evenly, tokens come one by one."
     st.caption(literal(" ".join([words, *not_represented(found.model)])))

@@ -36,10 +36,10 @@ TEXTS: Final = ("hardware", "family", "framework", "dtype", "recompute", "attn",
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Runs with their predictions. Shared by sessions: nobody may change the tables.
+    """Runs with their predictions. Shared by sessions: never change the tables.
 
     `rows` has one row per run: the fields of the runs, the columns of `engine.validation.validate`, and `source_family`
-    and `counted` (whether errors are reported on it). `parts` has what each predicted step consists of [s].
+    and `counted` (whether errors are reported on it). `parts` has the parts of each predicted step [s].
     """
 
     key: str
@@ -50,17 +50,17 @@ class Checked:
 
 
 class Filters(NamedTuple):
-    """What the page shows: one source, accelerator and family each, or all."""
+    """Filters of the page: one source, accelerator and family each, or all."""
 
     source: str = EVERY
     hardware: str = EVERY
     family: str = EVERY
 
 
-def _checked(key: str, runs: Runs, is_packaged: bool) -> Checked:
+def _predict_runs(key: str, runs: Runs, is_packaged: bool) -> Checked:
     predictions = validation.validate(runs)
     rows = pd.concat([runs.table, predictions.drop(columns=["id"])], axis=1)
-    # `status` is a field of the runs as well: how the run ended.
+    # The runs have a field `status`, too: how the run ended.
     rows = rows.loc[:, ~rows.columns.duplicated(keep="last")].copy()
     rows["source_family"] = source_family(runs.table["source"]).replace("", "not given")
     rows["counted"] = reported(runs.table)
@@ -71,21 +71,21 @@ def _checked(key: str, runs: Runs, is_packaged: bool) -> Checked:
 @st.cache_resource(show_spinner="Predicting the measured runs", max_entries=1)
 def packaged() -> Checked:
     """Returns the package's runs with their predictions."""
-    return _checked("packaged", validation.library_runs(), True)
+    return _predict_runs("packaged", validation.library_runs(), True)
 
 
 def uploaded(content: bytes, name: str) -> Checked:
     """Returns the runs of an uploaded CSV file with their predictions. Raises `Refused` with one sentence."""
-    return _uploaded(hashlib.sha256(content).hexdigest(), name, content)
+    return _predict_upload(hashlib.sha256(content).hexdigest(), name, content)
 
 
 @st.cache_resource(show_spinner="Predicting the uploaded runs", max_entries=6)
-def _uploaded(key: str, name: str, _content: bytes) -> Checked:
-    return _checked(key, read_file(read_upload, _content, name), False)
+def _predict_upload(key: str, name: str, _content: bytes) -> Checked:
+    return _predict_runs(key, read_file(read_upload, _content, name), False)
 
 
 def read_upload(content: bytes, name: str) -> Runs:
-    """Runs of an uploaded CSV file, typed. Raises `Refused`; bad rows only get a fault."""
+    """Return the runs of an uploaded CSV file, typed. Raises `Refused`; bad rows only get a fault."""
     try:
         runs = runs_in(content, name, most_bytes=MOST_BYTES, most_runs=MOST_RUNS)
     except RunsFileError as problem:
@@ -96,7 +96,7 @@ def read_upload(content: bytes, name: str) -> Runs:
 
 
 def selected(checked: Checked, filters: Filters) -> pd.Series[bool]:
-    """Returns which rows the filters leave."""
+    """Returns for each row whether it passes the filters."""
     keep = pd.Series(True, index=checked.rows.index)
     for name, wanted in zip(("source_family", "hardware", "family"), filters, strict=True):
         if wanted != EVERY:
@@ -105,14 +105,14 @@ def selected(checked: Checked, filters: Filters) -> pd.Series[bool]:
 
 
 def counted(checked: Checked, filters: Filters) -> pd.DataFrame:
-    """Returns the rows that errors are counted on: reported, left by the filters, predicted and measured."""
+    """Returns the counted rows: reported, filtered, predicted and measured."""
     keep = selected(checked, filters) & checked.rows["counted"] & np.isfinite(checked.rows["error"])
     found: pd.DataFrame = checked.rows[keep]
     return found
 
 
 def headline(checked: Checked, filters: Filters) -> dict[str, float]:
-    """Returns `engine.validation.error_tables.ERROR_COLUMNS` over the rows that the filters leave."""
+    """Returns `engine.validation.error_tables.ERROR_COLUMNS` over the filtered rows."""
     keep = (selected(checked, filters) & checked.rows["counted"]).to_numpy(bool)
     rows = checked.rows
     return error_statistics(
@@ -125,16 +125,16 @@ def headline(checked: Checked, filters: Filters) -> dict[str, float]:
 
 @st.cache_resource(show_spinner="Asking Calculon's model about every run that it can express", max_entries=4)
 def with_calculon(_checked: Checked, key: str) -> pd.DataFrame:
-    """Predictions of both models; several seconds."""
+    """Return predictions of both models; takes several seconds."""
     table: pd.DataFrame = validation.validate(_checked.runs, calculon=True)
     return table
 
 
 @remembered(64)
 def error_rows(_checked: Checked, key: str, filters: Filters, calculon: bool) -> pd.DataFrame:
-    """Errors per source and hardware of the rows that the filters leave, summary rows first.
+    """Return errors per source and hardware of the filtered rows, summary rows first.
 
-    The stored table serves where it has the answer: the package's runs, not filtered by family.
+    The stored table is used if it has the answer: for the package's runs, not filtered by family.
     """
     checked = _checked
     keep = selected(checked, filters)
@@ -157,7 +157,7 @@ def error_rows(_checked: Checked, key: str, filters: Filters, calculon: bool) ->
 
 
 def memory_rows(checked: Checked, filters: Filters) -> pd.DataFrame:
-    """Errors of memory per source, of the rows that the filters leave."""
+    """Return errors of memory per source, of the filtered rows."""
     keep = selected(checked, filters) & checked.rows["counted"]
     if not keep.any():
         return pd.DataFrame(columns=["name", "rows", "mean", "median", "largest", "bias"])
@@ -183,8 +183,7 @@ def field_values(rows: pd.DataFrame, field: str) -> pd.Series[Any]:
 
 
 def interval_of(row: pd.Series[Any]) -> Interval | None:
-    """Returns how far unseen runs of its kind and of other sources were off; None without a known accelerator or such
-    runs."""
+    """Return the errors of unseen runs of its kind and of other sources; None without such runs."""
     system = system_named(str(row["hardware"]))
     if system is None:
         return None

@@ -1,4 +1,4 @@
-"""One measured run: what its predicted step consists of, how sure the prediction is, what was assumed."""
+"""One measured run: the parts of its predicted step, the accuracy of the prediction, and its assumptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEGREES: Final = (("TP", "tp"), ("PP", "pp"), ("DP", "dp"), ("CP", "cp"), ("EP",
 
 
 def layout(row: pd.Series[Any] | dict[str, Any]) -> str:
-    """Returns the degrees of a run in one line; those of 1 are left out beyond TP, PP and DP."""
+    """Returns the degrees of a run in one line; degrees of 1 are left out except for TP, PP and DP."""
     parts = []
     for short, name in DEGREES:
         value = float(row[name])
@@ -71,19 +71,19 @@ def panel(checked: Checked, chosen: int | None, mode: str) -> None:
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def _parts_and_remarks(_checked: Checked, key: str, chosen: int, mode: str) -> tuple[Chart, str]:
-    """What the predicted step of a run consists of, and what it rests on."""
+    """Return the chart of the predicted step's parts, and the remarks on its accuracy."""
     row = _checked.rows.iloc[chosen - 1]
     parts = {str(name): value for name, value in _checked.parts.iloc[chosen - 1].items() if name != "id"}
-    return step_parts(parts, float(row["measured_step_time_s"]), mode), _remarks(row)
+    return step_parts(parts, float(row["measured_step_time_s"]), mode), _describe_accuracy(row)
 
 
-def _stack(rule: object) -> str:
-    """The software whose facts fill the gaps of a run."""
+def _describe_software(rule: object) -> str:
+    """Return the software whose facts fill the gaps of a run."""
     return "current frameworks" if rule == "default" else literal(str(rule))
 
 
-def _remarks(row: pd.Series[Any]) -> str:
-    """How sure the prediction is and what it rests on."""
+def _describe_accuracy(row: pd.Series[Any]) -> str:
+    """Return the accuracy and the assumptions of the prediction, as sentences."""
     words = []
     around = interval_of(row)
     if around is not None:
@@ -94,7 +94,9 @@ def _remarks(row: pd.Series[Any]) -> str:
             f"{percent(around.share, 0)} of the errors of other sources put it between {low} and {high}: "
             f"{literal(around.rests_on)}."
         )
-    words.append(f"What the run does not say of its software is taken as usual for {_stack(row['software_rule'])}.")
+    words.append(
+        f"Missing software settings: as usual for {_describe_software(row['software_rule'])}."
+    )
     if row["assumptions"]:
         words.append(f"Assumed: {literal(assumed(str(row['assumptions'])[:300]))}.")
     if row["notes"]:

@@ -1,4 +1,4 @@
-"""Tables of the Validation page: worst runs, errors per source and accelerator, what is not supported."""
+"""Tables of the Validation page: worst runs, errors per source and accelerator, unsupported runs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ COLUMNS: Final = (
     ("unsupported", "Not sup.", 72, "%d", "Counted runs without a prediction"),
     ("largest", "Largest, %", 80, "%.1f", "Largest error"),
 )
-"""Name, header, width [px], format and help of each column; those without a format are written with their sign."""
+"""Name, header, width [px], format and help of each column; columns without a format are written with their sign."""
 _FIRST: Final = re.compile(r"^(?:all|published)\b")
-"""What begins the name of a set of runs; other names are those of sources."""
+"""Beginning of the name of a set of runs; other names are sources."""
 _SIGNED: Final = [name for name, _, _, form, _ in COLUMNS if form is None]
 
 
-def _settings(names: list[str], first: str) -> dict[str, Any]:
+def _column_settings(names: list[str], first: str) -> dict[str, Any]:
     found: dict[str, Any] = {"name": st.column_config.TextColumn(first, width=300)}
     for name, label, width, form, help_text in COLUMNS:
         if name in names:
@@ -55,9 +55,9 @@ def _settings(names: list[str], first: str) -> dict[str, Any]:
 def worst(rows: pd.DataFrame, key: str, filters: Filters, picked: Callable[[pd.DataFrame], None]) -> None:
     """Draws the runs with the largest errors.
 
-    key, filters: what the rows are of. picked: called with the runs in the order of the table when one is chosen.
+    key, filters: identify the rows. picked: called with the runs in the order of the table when one is chosen.
     """
-    found, shown = _worst(rows, key, filters)
+    found, shown = _worst_runs(rows, key, filters)
     st.dataframe(
         signed(shown, ["error"]), hide_index=True, height=height_of(len(shown), 250), row_height=ROW,
         key="validation_worst", on_select=lambda: picked(found),
@@ -77,8 +77,8 @@ def worst(rows: pd.DataFrame, key: str, filters: Filters, picked: Callable[[pd.D
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
-def _worst(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The runs with the largest errors, and the table of them; nobody may change either."""
+def _worst_runs(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the runs with the largest errors, and their table; both are cached, so never change them."""
     order = _rows["error"].abs().sort_values(ascending=False, kind="stable").index[:WORST]
     found = _rows.loc[order]
     shown = pd.DataFrame(
@@ -97,9 +97,9 @@ def _worst(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.DataFram
 
 
 def errors(checked: Checked, filters: Filters) -> None:
-    """Errors per source and accelerator, Calculon's beside; or errors of memory."""
+    """Draws errors per source and accelerator, ours and Calculon's; or errors of memory."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        scope = "of the step time, in percent: calibrated, and beside it Calculon's model"
+        scope = "of the step time, in percent: calibrated model and Calculon's model"
         st.html(markup.head("Errors per source and accelerator", scope))
         kind = segments("Errors of", {"time": "Step time", "memory": "Memory"}, "validation_errors")
         stored = checked.is_packaged and filters.family == EVERY
@@ -114,10 +114,10 @@ def errors(checked: Checked, filters: Filters) -> None:
         st.dataframe(
             signed(table, _SIGNED), hide_index=True, key="validation_memory", row_height=ROW,
             height=height_of(len(table), 560),
-            column_config=_settings(list(table.columns), "Memory"),
+            column_config=_column_settings(list(table.columns), "Memory"),
             alt=f"Errors of modelled memory for {len(table)} sources.",
         )  # fmt: skip
-        st.caption("Memory of the fullest GPU is modelled, not calibrated; one factor for what the framework reserves.")
+        st.caption("Memory of the fullest GPU is modelled, not calibrated; one factor for the framework's reserve.")
         return
     table = error_rows(checked, checked.key, filters, calculon)
     if not len(table):
@@ -128,14 +128,14 @@ def errors(checked: Checked, filters: Filters) -> None:
     table = table.assign(name=said.str.replace(_FIRST, lambda found: found[0].capitalize(), regex=True))
     st.dataframe(
         signed(table[names], _SIGNED), hide_index=True, key="validation_table", placeholder="–",
-        column_config=_settings(names, "Source, accelerator"), height=height_of(len(table), 560), row_height=ROW,
+        column_config=_column_settings(names, "Source, accelerator"), height=height_of(len(table), 560), row_height=ROW,
         alt=f"Errors of the calibrated model for {len(table)} groups of runs.",
     )  # fmt: skip
 
 
 def not_supported(gone: pd.DataFrame, total: int) -> None:
-    """Draws what is not predicted and why, by reason and by row."""
-    st.html(markup.head("What is not supported, and why", f"{count(len(gone))} of {count(total)} runs"))
+    """Draws the runs without a prediction and the reasons, by reason and by row."""
+    st.html(markup.head("Runs without a prediction", f"{count(len(gone))} of {count(total)} runs"))
     if not len(gone):
         st.caption("Every run here is predicted.")
         return

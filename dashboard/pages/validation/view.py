@@ -1,4 +1,4 @@
-"""The Validation page: predicted against measured, where the model is bad, and what it does not cover."""
+"""The Validation page: predicted against measured runs, the largest errors, and unsupported runs."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ FILTERS: Final = (
     ("validation_source", "Source", "source_family"), ("validation_hardware", "Accelerator", "hardware"),
     ("validation_family", "Family", "family"),
 )  # fmt: skip
-"""Parameter of the link, label and column of what can be filtered by, as in `validation_data.Filters`."""
+"""Link parameter, label and column of each filter, as in `validation_data.Filters`."""
 MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
 CHARTS_KEPT: Final = 16
-"""Charts of either kind that are kept for who looks next; one takes about 1 MB."""
+"""Most cached charts of either kind; one takes about 1 MB."""
 ANY_ROW: Final = re.compile(r"[1-9]\d{0,5}")
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of this page."""
+    """The page's part of the link."""
 
     mode: str
     """The theme: "light" or "dark"."""
     run: int | None
-    """The run in view, by its row; None for the one that is predicted worst."""
+    """Row of the chosen run; None for the one with the largest error."""
 
 
 def parse() -> View:
@@ -74,27 +74,27 @@ def render(view: View) -> None:
     """Draws the page."""
     mode = view.mode
     bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
-    checked = _runs(bar)
-    filters = _filters(checked, bar)
+    checked = _choose_runs(bar)
+    filters = _choose_filters(checked, bar)
     rows = data.counted(checked, filters)
     gone = data.unsupported(checked, filters)
     if not data.selected(checked, filters).any():
-        _nothing(filters)
+        _draw_no_runs(filters)
         return
-    _strip(checked, filters, rows, gone)
+    _draw_strip(checked, filters, rows, gone)
     if not checked.is_packaged:
         _bad_rows(checked)
     if not len(rows):
         st.info("No run here has both a prediction and a measured time.", icon=":material/info:")
         not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
         return
-    chosen = _chosen(checked, rows, view.run)
+    chosen = _chosen_run(checked, rows, view.run)
     left, right = st.columns([1.6, 1], gap="medium")
     with left:
         st.html(markup.head("Predicted against measured", "step time; calibrated model against measured runs"))
-        plot = _measured(rows, checked.key, filters, chosen, mode)
-        show(plot, "validation_plot", on_click=_pick)
-        note = "Each mark is one run; click one. " + _covered(checked)
+        plot = _measured_chart(rows, checked.key, filters, chosen, mode)
+        show(plot, "validation_plot", on_click=_pick_run)
+        note = "Each mark is one run; click one. " + _describe_coverage(checked)
         if len(rows) > MAX_MARKS:
             note += f" The {MAX_MARKS // 2:,} worst and an even choice of the other {len(rows):,} runs are drawn."
         st.caption(note)
@@ -102,13 +102,13 @@ def render(view: View) -> None:
         panel(checked, chosen, mode)
     st.html(markup.head("Runs that are predicted worst", "largest error first; pick one to see its step"))
     worst(rows, checked.key, filters, _pick_worst)
-    _residuals(checked, filters, rows, mode)
+    _draw_residuals(checked, filters, rows, mode)
     errors(checked, filters)
     not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
 
 
-def _nothing(filters: data.Filters) -> None:
-    """Which filters leave nothing together, with ways out."""
+def _draw_no_runs(filters: data.Filters) -> None:
+    """Draw the filters that together leave nothing, with a button to lift each."""
     said = [(name, label, value) for (name, label, _), value in zip(FILTERS, filters, strict=True)
             if value != data.EVERY]  # fmt: skip
     words = " and ".join(f"{label.lower()} {NAMES.get(value, value)}" for _, label, value in said)
@@ -121,15 +121,15 @@ def _nothing(filters: data.Filters) -> None:
             )  # fmt: skip
 
 
-def _covered(checked: data.Checked) -> str:
-    """Which runs errors are counted on, in a sentence."""
+def _describe_coverage(checked: data.Checked) -> str:
+    """Return a sentence on the runs that errors are counted on."""
     if checked.is_packaged:
-        return "Counted are the last complete measurement of each configuration; the six fitted parameters saw them."
-    return "Counted are all runs of the file with a prediction and a measured time, or those it marks as complete."
+        return "Counted: the last complete measurement of each configuration; the six parameters were fitted to them."
+    return "Counted: all runs of the file with a prediction and a measured time, or the ones marked as complete."
 
 
-def _runs(bar: Any) -> data.Checked:
-    """The package's runs, or those of an uploaded file; draws the upload."""
+def _choose_runs(bar: Any) -> data.Checked:
+    """Draw the upload; return its runs, or the package's."""
     with bar.popover("Upload runs", icon=":material/upload_file:", help="Check the model against runs of your own."):
         st.caption(
             f"A CSV file of up to {MOST_MEGABYTES} MB and {data.MOST_RUNS:,} runs, one per row, with the columns of "
@@ -146,12 +146,12 @@ def _runs(bar: Any) -> data.Checked:
 
 
 def _other_runs() -> None:
-    """Gives up what was chosen among the runs shown before."""
+    """Reset the choices among the runs shown before."""
     state.set_url_values({f"validation_{name}": None for name in ("source", "hardware", "family", "run")})
 
 
-def _filters(checked: data.Checked, bar: Any) -> data.Filters:
-    """Source, accelerator and family to show."""
+def _choose_filters(checked: data.Checked, bar: Any) -> data.Filters:
+    """Draw the choice of source, accelerator and family; return it."""
     found = []
     with bar:
         for name, label, column in FILTERS:
@@ -169,8 +169,8 @@ def literal_word(value: object) -> str:
     return " ".join(str(value).split())[:60]
 
 
-def _strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, gone: pd.DataFrame) -> None:
-    """The headline figures."""
+def _draw_strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, gone: pd.DataFrame) -> None:
+    """Draw the headline figures."""
     figures = data.headline(checked, filters)
     off = int((np.abs(rows["error"]) > 0.1).sum())
 
@@ -191,7 +191,7 @@ def _strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, gon
                     formula="median of |predicted / measured − 1|"),
         markup.Tile("Bias", share("bias", signed=True), side,
                     formula="median of predicted / measured − 1; negative: predicted faster than measured"),
-        markup.Tile("Within 10 %", share("within_10"), f"{off:,} further off"),
+        markup.Tile("Within 10 %", share("within_10"), f"{off:,} beyond"),
     ]  # fmt: skip
     if checked.is_packaged and filters == data.Filters():
         tiles += [
@@ -205,7 +205,7 @@ def _strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, gon
 
 
 def _bad_rows(checked: data.Checked) -> None:
-    """What cannot be read or cannot be true in an uploaded file, by row."""
+    """Draw a warning about unreadable and impossible values of an uploaded file, by row."""
     bad = checked.rows[checked.rows["reason"].isin(["bad_value", "impossible_product", "implausible_measurement",
                                                      "missing_field", "impossible_split"])]  # fmt: skip
     if len(bad):
@@ -215,8 +215,8 @@ def _bad_rows(checked: data.Checked) -> None:
         st.warning(f"{rows} of the file cannot be used. {literal(first[:600])}{more}", icon=":material/rule:")
 
 
-def _chosen(checked: data.Checked, rows: pd.DataFrame, wanted: int | None) -> int | None:
-    """Returns the run in view, by its row: the wanted one where there is one, else the worst."""
+def _chosen_run(checked: data.Checked, rows: pd.DataFrame, wanted: int | None) -> int | None:
+    """Return the row of the chosen run: the link's if it exists, otherwise the worst."""
     if wanted is not None and wanted <= len(checked.rows):
         return wanted
     if wanted is not None:
@@ -226,7 +226,7 @@ def _chosen(checked: data.Checked, rows: pd.DataFrame, wanted: int | None) -> in
     return int(rows["row"].to_numpy()[int(rows["error"].abs().to_numpy().argmax())]) if len(rows) else None
 
 
-def _pick() -> None:
+def _pick_run() -> None:
     if found := clicked("validation_plot"):
         state.set_url_value("validation_run", str(int(found[0])))
 
@@ -236,8 +236,8 @@ def _pick_worst(shown: pd.DataFrame) -> None:
     state.set_url_value("validation_run", str(int(shown["row"].iloc[picked[0]])) if picked else None)
 
 
-def _residuals(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, mode: str) -> None:
-    """Signed errors against a chosen field."""
+def _draw_residuals(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, mode: str) -> None:
+    """Draw signed errors against a chosen field."""
     heading, picker = st.columns([4, 1], vertical_alignment="bottom")
     scope = "signed; lines are medians, with the number of runs; extremes are drawn at the edge"
     heading.html(markup.head("Where the errors are", scope))
@@ -247,7 +247,7 @@ def _residuals(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame,
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
-def _measured(_rows: pd.DataFrame, key: str, filters: data.Filters, chosen: int | None, mode: str) -> Chart:
+def _measured_chart(_rows: pd.DataFrame, key: str, filters: data.Filters, chosen: int | None, mode: str) -> Chart:
     return measured(_rows, mode, selected=chosen)
 
 

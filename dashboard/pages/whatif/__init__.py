@@ -1,4 +1,4 @@
-"""What-if: change the hardware, the model or the machine, and see which execution is best then."""
+"""The What-if page: change the hardware, the model or the machine, and find the new best execution."""
 
 from dashboard.pages.contract import Group, Needs, Page
 

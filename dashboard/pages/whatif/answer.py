@@ -44,15 +44,15 @@ from engine.executions.execution_names import execution_name
 from engine.whatif import Answer
 from hardware import GIB
 
-__all__ = ["answer", "draw", "tiles"]
+__all__ = ["answer", "answer_tiles", "draw"]
 
 RATE: Final = "sample_rate"
 TOKENS: Final = 1e12
 DAY: Final = 86_400.0
 
 
-def _plainly(found: Answer) -> Answer:
-    """The answer with the old best as the best where nothing beats it: choices that tie with its are no news."""
+def _prefer_old_best(found: Answer) -> Answer:
+    """Return the answer with the old best as its best if nothing beats it: ties would look like a change."""
     best, kept = found.best, found.kept
     if best is None or kept is None or kept[RATE] != best[RATE]:
         return found
@@ -60,35 +60,35 @@ def _plainly(found: Answer) -> Answer:
 
 
 def answer(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
-    """Returns the answer to a change, which is remembered for whoever asks the same.
+    """Returns the answer to a change, cached for all sessions.
 
     Raises `dashboard.jobs.questions.Unanswered` and `dashboard.jobs.board.BoardFull`.
     """
-    return _plainly(questions().ask(scenario, changes, state.watcher()))
+    return _prefer_old_best(questions().ask(scenario, changes, state.watcher()))
 
 
 def draw(again: Callable[[], None]) -> None:
-    """Draws the strip of figures, and why the best is the best; or why there is none, and what would help.
+    """Draws the strip of figures, and the reasons for the best; or why nothing runs, and remedies.
 
-    again: called in a widget's callback to draw the page's parts again.
+    again: called in a widget's callback to redraw the page's parts.
     """
     scenario = state.current_scenario()
     changes, _ = current(scenario)
     found = answer(scenario, changes)
     if found.best is None:
-        _nothing(scenario, found, again)
+        _draw_nothing_runs(scenario, found, again)
         return
-    shown = tiles(scenario, found)
+    shown = answer_tiles(scenario, found)
     with st.container(key="whatif_strip"):  # stays in view while sliders further down are moved
         st.html(markup.figure_strip(
             accuracy.marked(shown, found.scenario, found.best), accuracy.basis(found.scenario, found.best)
         ))  # fmt: skip
     with st.container(border=True, gap="xsmall", key="whatif_why"):
-        _why(scenario, found)
+        _draw_reasons(scenario, found)
 
 
-def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
-    """Returns the headline figures of an answer, with what they were in the base."""
+def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
+    """Returns the headline figures of an answer, with the values of the base."""
     best, base = found.best, found.base
     assert best is not None
     rate, after = float(best[RATE]), found.scenario
@@ -99,7 +99,7 @@ def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
             markup.Tile("Best throughput", format_value(RATE, rate), "nothing ran before", "better"),
             markup.Tile("MFU", percent(mfu), formula=MFU_FORMULA),
             markup.Tile("1 T tokens take", days(long), formula=formula),
-            markup.Tile("Best execution", _cell(best), degrees_in_cell(best)),
+            markup.Tile("Best execution", _cell_label(best), degrees_in_cell(best)),
             markup.Tile("Feasible", count(found.feasible), f"of {count(found.total)}"),
         ]
     before = float(base[RATE])
@@ -118,26 +118,26 @@ def tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
         markup.Tile(
             FIXED.capitalize(), format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,
             "" if unchanged else f"{signed_percent(found.kept_gain)} kept as it is" if same
-            else "does not run any more",
+            else "no longer runs",
             "" if tied and same else gain_tone(found.kept_gain) if same else "worse",
             formula=FIXED_MEANS, **(accuracy.founded(after, found.kept, "rate") if same and found.kept else {}),
         ),
-        markup.Tile("MFU", percent(mfu), "" if unchanged else _points(mfu - old_mfu), formula=MFU_FORMULA),
-        markup.Tile("1 T tokens take", days(long), "" if unchanged else _sooner(long - old_long),
+        markup.Tile("MFU", percent(mfu), "" if unchanged else _format_points(mfu - old_mfu), formula=MFU_FORMULA),
+        markup.Tile("1 T tokens take", days(long), "" if unchanged else _describe_duration_change(long - old_long),
                     "" if tied else gain_tone(old_long / long - 1), formula),
-        markup.Tile("Best execution", f"{_cell(best)}", _was(base, best, unchanged)),
+        markup.Tile("Best execution", f"{_cell_label(best)}", _describe_former(base, best, unchanged)),
         markup.Tile("Feasible", count(found.feasible),
                     f"{'+' if more > 0 else MINUS}{count(abs(more))} against the base" if more
                     else f"of {count(found.total)}"),
     ]  # fmt: skip
 
 
-def _cell(row: Mapping[str, Any]) -> str:
+def _cell_label(row: Mapping[str, Any]) -> str:
     # A narrow space keeps the degrees together, so that the unit's small type does not begin within them.
     return f"TP\u00a0{row['tensor_par']}\u00a0×\u00a0PP\u00a0{row['pipeline_par']}"
 
 
-def _was(base: Mapping[str, Any], best: Mapping[str, Any], unchanged: bool) -> str:
+def _describe_former(base: Mapping[str, Any], best: Mapping[str, Any], unchanged: bool) -> str:
     if unchanged:
         return degrees_in_cell(best)
     if (base["tensor_par"], base["pipeline_par"]) != (best["tensor_par"], best["pipeline_par"]):
@@ -146,20 +146,20 @@ def _was(base: Mapping[str, Any], best: Mapping[str, Any], unchanged: bool) -> s
     return f"{others} other choice{'s' if others != 1 else ''} changed" if others else "the same as before"
 
 
-def _points(change: float) -> str:
+def _format_points(change: float) -> str:
     return format_delta("total_efficiency", change)
 
 
-def _sooner(change: float) -> str:
-    """A change of a duration [s] in words."""
+def _describe_duration_change(change: float) -> str:
+    """Return a change of a duration [s] in words."""
     if abs(change) < 0.05 * DAY:
         return "±0"
     arrow, word = ("▲", "sooner") if change < 0 else ("▼", "later")
     return f"{arrow} {days(abs(change))} {word}"
 
 
-def _why(scenario: Scenario, found: Answer) -> None:
-    """Which execution is best now, and what makes it so."""
+def _draw_reasons(scenario: Scenario, found: Answer) -> None:
+    """Draw the best execution and the reasons for it."""
     best, base, kept = found.best, found.base, found.kept
     assert best is not None
     other, name = (kept, "kept") if kept is not None and not math.isnan(found.kept_gain) else (base, "base")
@@ -180,22 +180,22 @@ def _why(scenario: Scenario, found: Answer) -> None:
         else:
             show(waterfall(best, state.theme_mode()), "whatif_waterfall")
     with left:
-        for line in sentences(found):
+        for line in explain_answer(found):
             st.markdown(line)
         rows = differences(base, best, found.scenario.system) if base is not None else []
         if rows and found.changes:
-            st.caption("What was chosen differently")
+            st.caption("Changed choices")
             st.html(markup.chips((label, f"{old} → {new}") for label, old, new in rows))
         else:
             st.html(markup.chips(choices(best, found.scenario.system)))
 
 
-def sentences(found: Answer) -> list[str]:
-    """Returns what the change does to the fixed layout, and what re-optimising does on top, as Markdown."""
+def explain_answer(found: Answer) -> list[str]:
+    """Returns the effect of the change on the fixed layout, and of re-optimising on top, as Markdown."""
     best, base, kept = found.best, found.base, found.kept
     assert best is not None
     if base is None:
-        return ["Nothing ran before; now this execution is the best of those that do."]
+        return ["Nothing ran before; now this execution is the best."]
     if not found.changes:
         return [
             "This is the base: the best execution of the scenario above. Move a slider, and the whole space of "
@@ -209,8 +209,9 @@ def sentences(found: Answer) -> list[str]:
         after, before = (format_value("total_time", one["total_time"]) for one in (kept, base))
         terms = differences_in_time(base, kept)
         lines.append(
-            f"**The change by itself** leaves the old best at {after} a step: {terms}." if after == before else
-            f"**The change by itself** makes the old best take {after} a step instead of {before}: {terms}."
+            f"**The change by itself** leaves the old best at {after} a step: {terms}."
+            if after == before
+            else f"**The change by itself** makes the old best take {after} a step instead of {before}: {terms}."
         )
         if not differences(base, best):
             lines.append(f"**The {FIXED} stays best**: nothing of the whole space is faster.")
@@ -220,21 +221,21 @@ def sentences(found: Answer) -> list[str]:
     return lines
 
 
-def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> None:
-    """Why nothing runs, how far off it is, what was best before, and the nearest changes after which something runs."""
+def _draw_nothing_runs(scenario: Scenario, found: Answer, again: Callable[[], None]) -> None:
+    """Draw why nothing runs, the missing memory, the former best, and the nearest changes that help."""
     after = found.scenario
     least = least_hbm(after, after.key) if found.total else None
     there = after.system.mem1.capacity_gib * GIB
     if found.total == 0:
         why = "There is no way to divide the model among the GPUs."
     elif least is None:
-        why = "More HBM would not help: host memory, networks or stages stand in the way."
+        why = "More HBM would not help: host memory, networks or stages are the obstacle."
     else:
         need, (tensor, pipeline) = least
         why = (
             f"With no more host memory than there is, the least demanding needs **{gibibytes(need)}** of HBM, "
             f"{gibibytes(need - there)} more than the "
-            f"{gibibytes(there)} there are. It is in TP\u00a0{tensor}\u00a0×\u00a0PP\u00a0{pipeline}."
+            f"{gibibytes(there)} available. It is in TP\u00a0{tensor}\u00a0×\u00a0PP\u00a0{pipeline}."
         )
     if found.kept is not None and found.kept["reason_text"]:
         why += f" The old best: {literal(str(found.kept['reason_text']))}"
@@ -253,12 +254,12 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
                 if value > whatif.parameter(scenario, name).highest:
                     continue
                 helping += 1
-                st.button(words, icon=":material/arrow_forward:", key=f"whatif_help_{name}", on_click=_take,
+                st.button(words, icon=":material/arrow_forward:", key=f"whatif_help_{name}", on_click=_apply_remedy,
                           args=(scenario, name, value, again))  # fmt: skip
             for words, change in ways(after, after.key).items():
                 if "limits" in change:
                     helping += 1
-                    st.button(words, icon=":material/arrow_forward:", key="whatif_help_limits", on_click=_lift,
+                    st.button(words, icon=":material/arrow_forward:", key="whatif_help_limits", on_click=_lift_limits,
                               args=(scenario,))  # fmt: skip
             if not helping:
                 st.caption(
@@ -270,12 +271,12 @@ def _nothing(scenario: Scenario, found: Answer, again: Callable[[], None]) -> No
                              width="content")  # fmt: skip
 
 
-def _take(scenario: Scenario, name: str, value: float, again: Callable[[], None]) -> None:
+def _apply_remedy(scenario: Scenario, name: str, value: float, again: Callable[[], None]) -> None:
     put(scenario, name, value)
     again()
 
 
-def _lift(scenario: Scenario) -> None:
-    """Lifts all limits of the scenario itself; the changes stay."""
+def _lift_limits(scenario: Scenario) -> None:
+    """Lift all limits of the scenario itself; the changes stay."""
     state.set_scenario(altered(scenario, limits={}))
     st.rerun()

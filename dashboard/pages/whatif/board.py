@@ -1,4 +1,4 @@
-"""What the cards of the What-if page share: the scenario, the changes, and the studies that are asked for."""
+"""Shared state of the cards of the What-if page: the scenario, the changes, and the requested studies."""
 
 from __future__ import annotations
 
@@ -24,8 +24,19 @@ from engine import Scenario, SpaceError, whatif
 from engine.whatif import Study
 
 __all__ = [
-    "AROUND", "BATCHES", "COARSE", "FACTORS", "FINE", "GRIDS", "RANGE", "REACH", "STEPS", "Asked", "Board", "asked",
-]  # fmt: skip
+    "AROUND",
+    "BATCHES",
+    "COARSE",
+    "FACTORS",
+    "FINE",
+    "GRIDS",
+    "RANGE",
+    "REACH",
+    "STEPS",
+    "Asked",
+    "Board",
+    "asked_sizes",
+]
 
 AROUND: Final = {"base": "Vary the original", "whatif": "Vary my changes"}
 STEPS: Final = {"10": "±10 %", "25": "±25 %", "2": "÷2 ×2"}
@@ -38,7 +49,7 @@ REACH: Final = 4.0
 
 
 class Board:
-    """What the four cards share: the scenario, the changes, what is to be shown, and the studies that find it out."""
+    """Shared state of the four cards: the scenario, the changes, the choices, and the studies."""
 
     def __init__(self, again: Callable[[], None]) -> None:
         self.scenario = state.current_scenario()
@@ -53,7 +64,7 @@ class Board:
         self.defaults = {"whatif_one": nets[-1], "whatif_x": nets[-1], "whatif_y": "hbm_capacity"}
         if (self.answer.best if self.around else self.answer.base) is None:
             centre = whatif.changed(self.scenario, self.around)
-            # What would make something run, then what most often is too little.
+            # Remedies first, then the resources that are most often too small.
             helping = [remedy.name for remedy in remedies(centre, centre.key)] + ["hbm_capacity", "procs"]
             if "host_capacity" in self.names:
                 helping.insert(-1, "host_capacity")
@@ -68,27 +79,27 @@ class Board:
 
     @property
     def base_rate(self) -> float:
-        """Best throughput of the base [samples/s]; 0 where nothing runs."""
+        """Best throughput of the base [samples/s]; 0 if nothing runs."""
         return float(self.answer.base["sample_rate"]) if self.answer.base is not None else 0.0
 
     @property
     def rate(self) -> float:
-        """Best throughput of the what-if [samples/s]; NaN where nothing runs."""
+        """Best throughput of the what-if [samples/s]; NaN if nothing runs."""
         return float(self.answer.best["sample_rate"]) if self.answer.best is not None else math.nan
 
     @property
     def centre_rate(self) -> float:
-        """Best throughput of what the studies are made around [samples/s]."""
+        """Best throughput at the centre of the studies [samples/s]."""
         return self.rate if self.around else self.base_rate
 
     @property
     def pending(self) -> bool:
-        """Whether a study is on its way."""
+        """True if a study is still running."""
         every = (self.tornado, self.sweep, self.two, self.sizes)
         return any(run is not None and not run.ended for run in every)
 
     def chart(self, run: StudyJob, shown: Hashable, make: Callable[[], Chart]) -> Chart:
-        """Returns a chart of what a study found, drawn again only when that or `shown` has changed."""
+        """Returns a chart of a study's points, drawn again only when these or `shown` have changed."""
         kind = json.loads(run.key)[1]
         token = (run.key, len(run.found), self.mode, self.narrow, shown)
         drawn = st.session_state.setdefault("_whatif_drawn", {})
@@ -108,7 +119,7 @@ class Board:
             return whatif.values_around(which, reach=REACH)
         if self.grid == "coarse":
             return [which.value if factor == 1 else float(f"{which.value * factor:.4g}") for factor in COARSE]
-        # An even number leaves the base out of the middle; it takes the place of the value next to it.
+        # An even count has no middle: the base replaces the value next to it.
         ratios = [REACH ** (2 * index / (FINE - 1) - 1) for index in range(FINE)]
         values = [float(f"{which.value * ratio:.4g}") for ratio in ratios]
         values[FINE // 2] = which.value
@@ -117,7 +128,7 @@ class Board:
     def _runs(self) -> tuple[StudyJob, StudyJob, StudyJob | None, StudyJob | None]:
         scenario, around = self.scenario, dict(self.around)
         centre = whatif.changed(scenario, around)
-        self.asked = sizes = asked(centre)
+        self.asked = sizes = asked_sizes(centre)
         one, x, y, largest = self.one, self.x, self.y, explorations().settings.largest_space
         made = studies().made
         along = [value for value in options(self.every[one], self.every[one].value) if value > 0]
@@ -139,20 +150,21 @@ class Board:
         )  # fmt: skip
 
     def _run(self, name: str, what: Any, make: Callable[[], Study[Any]]) -> StudyJob:
-        """The study called `name` about `what`."""
+        """Return the study called `name` with the inputs `what`."""
         key = json.dumps([self.scenario.key, name, what, dict(self.around)], sort_keys=True)
         return studies().request(key, make)
 
 
 BATCHES: Final = {"kept": "Batch kept", "scaled": "Batch grows too"}
 RANGE: Final = "whatif_range"
-"""The link's parameter: "8..1024:8", from 8 to 1,024 in steps of 8; without it the sizes are likely ones."""
+"""Link parameter of a range of sizes: "8..1024:8", from 8 to 1,024 in steps of 8; without it the sizes are likely ones.
+"""
 _PATTERN: Final = re.compile(r"(\d{1,12})\.\.(\d{1,12}):(\d{1,12})")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which sizes are to be swept. `ends` are (from, to, step) of a range, None for likely sizes."""
+    """Sizes of a sweep. `ends` are (from, to, step) of a range, None for likely sizes."""
 
     counts: list[int]
     batch: Literal["kept", "scaled"]
@@ -161,12 +173,12 @@ class Asked:
 
     @property
     def key(self) -> list[Any]:
-        """What tells one sweep from another."""
+        """Equal for equal sweeps."""
         return [self.counts if self.ends is None else list(self.ends), self.batch]
 
 
-def asked(centre: Scenario) -> Asked:
-    """Returns which sizes the link asks for, around a scenario."""
+def asked_sizes(centre: Scenario) -> Asked:
+    """Returns the sizes in the link, around a scenario."""
     batch: Any = state.url_value("whatif_batch", "kept", BATCHES)
     ends = _asked_ends()
     if ends is None:
@@ -179,7 +191,7 @@ def asked(centre: Scenario) -> Asked:
 
 
 def _asked_ends() -> tuple[int, int, int] | None:
-    """(from, to, step) of the link; None where it asks for likely sizes."""
+    """Return (from, to, step) of the link; None for likely sizes."""
     found = _PATTERN.fullmatch(state.url_value(RANGE, "", _PATTERN))
     if found is None:
         return None

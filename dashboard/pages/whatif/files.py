@@ -1,4 +1,4 @@
-"""What the studies of the What-if page found, as a file: a table each, with the scenario they are about."""
+"""Studies of the What-if page as a file: a table each, with their scenario."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.whatif import Point
 if TYPE_CHECKING:
     from dashboard.pages.whatif.board import Board
 
-__all__ = ["file", "tables"]
+__all__ = ["file", "study_tables"]
 
 RATE: Final = "sample_rate"
 EFFICIENCY: Final = "total_efficiency"
@@ -34,14 +34,14 @@ _BATCHES: Final = {
 
 
 def file(board: Board) -> bytes:
-    """Returns a zip archive of the studies as far as they are, a CSV file each, and of what they are about."""
-    found = tables(board)
+    """Returns a zip archive of the studies so far, a CSV file each, with their account."""
+    found = study_tables(board)
     names = [RATE, EFFICIENCY, *(column.name for column in fields_of(board.scenario.cost_model))]
     account = {
         "format": "shardscape-studies/1",
         **exports.of_scenario(board.scenario),
         "changed_in_all": {exports.heading(board.every[name]): value for name, value in board.around.items()},
-        "files": {f"{name}.csv": _account(board, name, len(table)) for name, table in found.items()},
+        "files": {f"{name}.csv": _describe_study(board, name, len(table)) for name, table in found.items()},
         "batch_of_sizes": _BATCHES[board.asked.batch],
         _FIXED: "an execution kept as it is: of the parameters the best with what is changed in all, of the "
         "sweeps the best of the scenario",
@@ -55,7 +55,7 @@ def file(board: Board) -> bytes:
 
 
 def _fixed_layouts(board: Board) -> dict[str, dict[str, Any]]:
-    """The executions that are kept as they are, by file; nothing where none runs."""
+    """Return the executions kept as fixed layouts, by file; empty if nothing runs."""
     kept = {
         "parameters.csv": board.answer.best if board.around else board.answer.base,
         "sweep.csv": board.answer.base, "sweep_two.csv": board.answer.base,
@@ -68,40 +68,40 @@ def _fixed_layouts(board: Board) -> dict[str, dict[str, Any]]:
     }
 
 
-def _account(board: Board, name: str, rows: int) -> str:
+def _describe_study(board: Board, name: str, rows: int) -> str:
     run = {"parameters": board.tornado, "sweep": board.sweep, "sweep_two": board.two, "sizes": board.sizes}[name]
     assert run is not None
     return _ABOUT[name] if run.state == "done" else f"{_ABOUT[name]} {rows:,} of {run.total:,} points are known so far."
 
 
-def tables(board: Board) -> dict[str, pd.DataFrame]:
-    """Returns the studies that there are, in order of their values."""
+def study_tables(board: Board) -> dict[str, pd.DataFrame]:
+    """Returns the tables of the studies, in order of their values."""
     found = {
         "parameters": pd.DataFrame(
             [{"parameter": which.name, "label": which.label, "unit": which.unit, "base": which.value, "factor": factor,
-              **_row(board, point, {"value": point.values[which.name]})}
+              **_point_row(board, point, {"value": point.values[which.name]})}
              for which, factor, point in list(board.tornado.found)]
         ),
-        "sweep": _swept(board, list(board.sweep.found), [board.one]),
+        "sweep": _sweep_table(board, list(board.sweep.found), [board.one]),
     }  # fmt: skip
     if board.two is not None:
-        found["sweep_two"] = _swept(board, list(board.two.found), [board.x, board.y])
+        found["sweep_two"] = _sweep_table(board, list(board.two.found), [board.x, board.y])
     if board.sizes is not None:
-        found["sizes"] = _swept(board, list(board.sizes.found), ["procs"])
+        found["sizes"] = _sweep_table(board, list(board.sizes.found), ["procs"])
     return found
 
 
-def _swept(board: Board, points: list[Point], names: list[str]) -> pd.DataFrame:
+def _sweep_table(board: Board, points: list[Point], names: list[str]) -> pd.DataFrame:
     ordered = sorted(points, key=lambda point: tuple(point.values[name] for name in names))
     headings = {name: exports.heading(board.every[name]) for name in names}
     sized = names == ["procs"]
     return pd.DataFrame(
-        [_row(board, point, {headings[name]: point.values[name] for name in names}, sized) for point in ordered]
+        [_point_row(board, point, {headings[name]: point.values[name] for name in names}, sized) for point in ordered]
     )
 
 
-def _row(board: Board, point: Point, values: dict[str, Any], sized: bool = False) -> dict[str, Any]:
-    """A point as a row. sized: whether it tells efficiency in place of what the fixed layout does."""
+def _point_row(board: Board, point: Point, values: dict[str, Any], sized: bool = False) -> dict[str, Any]:
+    """Return a point as a row. sized: True to give efficiency instead of the fixed layout's throughput."""
     rate = exports.heading(by_name(RATE))
     more = {exports.heading(by_name(EFFICIENCY)): point.efficiency} if sized else {f"{_FIXED}_{rate}": point.kept}
     best = point.execution or {}

@@ -1,4 +1,4 @@
-"""What more of one parameter is worth: its gain per unit, and the price at which the gain is eaten up."""
+"""Worth of more of one parameter: its gain per unit, and the price increase that cancels the gain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dashboard.words.numbers import ABSENT, percent, plain, signed_percent
 from engine.economics import RunInputs
 from engine.whatif import Parameter
 
-__all__ = ["Marginal", "draw", "marginal"]
+__all__ = ["Marginal", "draw", "marginal_gains"]
 
 
 _WITHIN: Final = "≈"
@@ -25,35 +25,35 @@ _WITHIN: Final = "≈"
 
 
 class Marginal(NamedTuple):
-    """What more of a parameter brings, the whole space searched again."""
+    """Gain from more of a parameter, with the whole space searched again."""
 
     label: str
     more: float
-    """How much more of it [unit of the parameter]."""
+    """Added amount [unit of the parameter]."""
     unit: str
     gain: float
-    """Throughput over that before, less 1."""
+    """New over old throughput, less 1."""
     worth: float
-    """What that may add to the price of a GPU-hour before a token costs more [USD]; NaN without a price."""
+    """Price increase of a GPU-hour at which a token costs the same [USD]; NaN without a price."""
 
     @property
     def step(self) -> float:
-        """The round amount that the gain per unit is told for: a power of ten not above `more`."""
+        """Round amount for the gain per unit: a power of ten not above `more`."""
         return float(10.0 ** math.floor(math.log10(self.more)))
 
     @property
     def per_step(self) -> float:
-        """The gain per `step`, as if it grew in proportion."""
+        """Gain per `step`, assuming linear scaling."""
         return self.gain * self.step / self.more
 
 
-def marginal(
+def marginal_gains(
     parameters: Iterable[Parameter], swings: Sequence[Swing], factor: float, price: float | None
 ) -> list[Marginal]:
-    """Returns what more of each parameter of the hardware brings, the most first.
+    """Returns the gain from more of each parameter of the hardware, the largest first.
 
-    parameters: those that there are. swings: what each does. factor: by which it was raised. price: of a GPU-hour
-    [USD]; None where none is recorded.
+    parameters: all parameters. swings: effect of each. factor: by which it was raised. price: of a GPU-hour [USD]; None
+    if not recorded.
     """
     gains = {swing.name: swing.up for swing in swings}
     found = []
@@ -67,10 +67,9 @@ def marginal(
 
 
 def draw(board: Board, swings: Sequence[Swing], factor: float) -> None:
-    """Draws the table, with what lies below the error marked where it stands: a column of its own would be the one that
-    a narrow card cuts off."""
+    """Draws the table; gains below the error are marked in place: a narrow card has no room for a column."""
     price = RunInputs.of(board.scenario.system).usd_middle
-    rows = marginal(board.every.values(), swings, factor, price)
+    rows = marginal_gains(board.every.values(), swings, factor, price)
     if not rows:
         return
     best = board.answer.best if board.around else board.answer.base
@@ -81,22 +80,22 @@ def draw(board: Board, swings: Sequence[Swing], factor: float) -> None:
             [(one.label,
               f"{_WITHIN}\u00a0" * (error is not None and is_change(one.gain, 1.0) and abs(one.gain) < error.width)
               + signed_percent(one.gain),
-              f"{_fine(one.per_step)} per {'' if one.step == 1 else plain(one.step)} {one.unit}",
+              f"{_format_small_gain(one.per_step)} per {'' if one.step == 1 else plain(one.step)} {one.unit}",
               ABSENT if math.isnan(one.worth) else f"{one.worth:+.3f}".replace("-", "\u2212"))
              for one in rows],
             texts=(0,),
         ))  # fmt: skip
         told = "" if price is None else (
-            f" A gain is worth what it may add to the {plain(price)} USD of a GPU-hour before a token costs more."
+            f" Worth: the increase of the GPU-hour price of {plain(price)} USD at which a token costs the same."
         )  # fmt: skip
         within = "" if error is None else (
             f" {_WITHIN} marks a gain below {percent(error.width)}, half the width of the interval of measured runs: "
-            "below the error of one prediction; two predictions for the same GPUs err alike, so their order is better "
-            "known."
+            "below the error of one prediction; two predictions for the same GPUs have similar errors, so their "
+            "order is more certain."
         )  # fmt: skip
-        st.markdown(f":small[Gain per unit is as if it grew in proportion.{told}{within}]")
+        st.markdown(f":small[Gain per unit assumes linear scaling.{told}{within}]")
 
 
-def _fine(gain: float) -> str:
-    """A gain that may be small: two digits of it in percent, with its sign."""
+def _format_small_gain(gain: float) -> str:
+    """Return a small gain with two digits, in percent, with its sign."""
     return f"{gain * 100:+.2g}\u00a0%".replace("-", "\u2212")

@@ -29,9 +29,9 @@ VIEWS: Final = {"each": "Per GPU", "total": "Total"}
 LIKELY, EVERY = "likely", "every"
 WHICH: Final = {LIKELY: "Likely sizes", EVERY: "Every size"}
 _LARGEST: Final = 999_999_999_999
-"""What a field of the range takes; the engine says what a number of processors may be."""
+"""Largest entry in a field of the range; the engine checks the number of processors."""
 _FIRST: Final = 128
-"""Sizes of the range that is offered first; it takes some seconds."""
+"""Most sizes in the suggested range; it takes some seconds."""
 
 
 def card(board: Board) -> None:
@@ -40,48 +40,48 @@ def card(board: Board) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("System size"))
         st.space("stretch")
-        _which(board, EVERY if ends else LIKELY)
+        _choose_kind(board, EVERY if ends else LIKELY)
     if ends is not None:
-        _ends(ends)
+        _draw_range(ends)
     if board.sizes is None:
         st.warning(literal(board.asked.problem), icon=":material/error:")
     else:
-        _found(board, board.sizes)
+        _draw_found(board, board.sizes)
 
 
-def _which(board: Board, which: str) -> None:
-    """The choice between likely sizes and those of a range."""
+def _choose_kind(board: Board, which: str) -> None:
+    """Draw the choice between likely sizes and a range."""
     key = key_for("_whatif_range_which", which)
 
     def changed() -> None:
-        _put(_first_range(board.scenario) if given(key) == EVERY else None)
+        _set_range(_first_range(board.scenario) if given(key) == EVERY else None)
 
     st.segmented_control("Sizes", list(WHICH), format_func=WHICH.__getitem__, default=which, key=key,
                          on_change=changed, required=True, label_visibility="collapsed")  # fmt: skip
 
 
-def _ends(ends: tuple[int, int, int]) -> None:
-    """Fields for a range."""
+def _draw_range(ends: tuple[int, int, int]) -> None:
+    """Draw the fields of a range."""
     names = ("From, GPUs", "To, GPUs", "Step, GPUs")
     keys = [key_for(f"_whatif_range_{place}", value) for place, value in enumerate(ends)]
 
     def typed(place: int) -> None:
         new = given(keys[place])
         if new is not None:
-            now = _asked_ends() or ends  # typed quickly, two fields change before either is drawn again
-            _put((*now[:place], whole(new), *now[place + 1 :]))
+            now = _asked_ends() or ends  # two fields may change before either is redrawn
+            _set_range((*now[:place], whole(new), *now[place + 1 :]))
 
     for place, column in enumerate(st.columns(3, gap="small")):
         with column:
             whole_field(names[place], 0, _LARGEST, ends[place], keys[place], on_change=typed, args=(place,))
 
 
-def _put(ends: tuple[int, ...] | None) -> None:
+def _set_range(ends: tuple[int, ...] | None) -> None:
     state.set_url_value(RANGE, None if ends is None else f"{ends[0]}..{ends[1]}:{ends[2]}")
 
 
 def _first_range(scenario: Scenario) -> tuple[int, int, int]:
-    """The range that is offered first: whole nodes up to twice the scenario's size."""
+    """Return the suggested range: whole nodes up to twice the scenario's size."""
     node = scenario.system.node_size
     most = 2 * scenario.num_procs
     step = node if node < most else 1
@@ -89,7 +89,7 @@ def _first_range(scenario: Scenario) -> tuple[int, int, int]:
     return step, max(step, most // step * step), step
 
 
-def _found(board: Board, run: StudyJob) -> None:
+def _draw_found(board: Board, run: StudyJob) -> None:
     sizes = [
         Size(int(point.values["procs"]), point.rate, point.efficiency,
              "·".join(map(str, point.degrees[:2])) if point.degrees else "", point.problem)
@@ -102,21 +102,21 @@ def _found(board: Board, run: StudyJob) -> None:
         lambda: size_chart(sizes, board.mode, here=here, every=counts, show="per GPU" if view == "each" else "total",
                            narrow=board.narrow),
     )  # fmt: skip
-    show(chart, "whatif_sizes", on_click=lambda: _pick(board))
+    show(chart, "whatif_sizes", on_click=lambda: _pick_size(board))
     job_card(run, mark="sizes")
     batch = int(board.around.get("batch", board.scenario.max_batch_size))
     kept = f"of at most {counted(batch, 'sequence')}" if board.asked.batch == "kept" else "in proportion to the GPUs"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         segments("Figure", VIEWS, "whatif_size_show")
         segments("Batch", BATCHES, "whatif_batch")
-    told = _marks(board, sizes, here) + _says(board, run, sizes)
+    told = _describe_marks(board, sizes, here) + _describe_sizes(board, run, sizes)
     st.caption(f"Best throughput at each size with a batch {kept}.{told}")
 
 
-def _marks(board: Board, sizes: list[Size], here: int) -> str:
-    """What stands out in the chart."""
+def _describe_marks(board: Board, sizes: list[Size], here: int) -> str:
+    """Return a sentence on highlighted marks of the chart."""
     runs = any(size.procs == here and math.isfinite(size.rate) for size in sizes)
-    # Around the base the hardware is the scenario's even where the what-if has another number of GPUs.
+    # Around the base the hardware is the scenario's, even if the what-if has another number of GPUs.
     what = "this scenario" if here == board.scenario.num_procs else "the what-if's number of GPUs"
     told = f" Highlighted: {'this what-if' if board.around else what}." if runs else ""
     if len(board.asked.counts) > MOST_BARS:
@@ -125,18 +125,18 @@ def _marks(board: Board, sizes: list[Size], here: int) -> str:
     return told
 
 
-def _says(board: Board, run: StudyJob, sizes: list[Size]) -> str:
-    """What the sizes amount to, when all are known."""
+def _describe_sizes(board: Board, run: StudyJob, sizes: list[Size]) -> str:
+    """Return a summary of the sizes, once all are known."""
     total = len(board.asked.counts)
     if run.state != "done":
-        return f" So far {len(sizes):,} of {total:,} sizes: what is best may change." if sizes else ""
+        return f" So far {len(sizes):,} of {total:,} sizes: the best may change." if sizes else ""
     if not board.centre_rate > 0:
         enough = min((size.procs for size in sizes if math.isfinite(size.rate)), default=None)
-        # Not "from so many on": a larger number may divide into nothing that fits.
+        # Not "from N GPUs on": a larger number may have no layout that fits.
         return f" The smallest that runs has {counted(enough, 'GPU')}." if enough else " Nothing runs at any of them."
     falls, beaten = fall_off(sizes), slower(sizes)
     share = percent(FALLS, 0)
-    # Of these sizes alone: some between likely ones may do better.
+    # Only of these sizes: sizes between them may do better.
     told = f" From {count(falls)} GPUs on, throughput per GPU is under {share} of the best." if falls else ""
     if beaten:
         verb = "does" if len(beaten) == 1 else "do"
@@ -144,7 +144,7 @@ def _says(board: Board, run: StudyJob, sizes: list[Size]) -> str:
     return told
 
 
-def _pick(board: Board) -> None:
+def _pick_size(board: Board) -> None:
     if found := clicked("whatif_sizes"):
         put(board.scenario, "procs", float(found[0]))
         board.again()

@@ -29,15 +29,15 @@ from hardware import System
 __all__ = ["PARTS", "card", "search_ahead"]
 
 PARTS: Final = ("whatif_answer", "whatif_hardware", "whatif_studies")
-"""Fragments of the page, in the order in which a change draws them again."""
+"""Fragments of the page, in the order in which a change redraws them."""
 _NEXT: Final = "_whatif_next"
-"""The parameter that was moved last, and the value that follows if it is moved on."""
+"""Session key: the parameter that was moved last, and the next value in the same direction."""
 _QUICK: Final = 0.25
-"""Longest search after which the next step is searched before anybody asks [s]."""
+"""Longest search after which the next step is searched in advance [s]."""
 
 
 def card(again: Callable[[], None]) -> None:
-    """Draws the card. again: called in a widget's callback to draw the page's parts again."""
+    """Draws the card. again: called in a widget's callback to redraw the page's parts."""
     scenario = state.current_scenario()
     changes, problems = current(scenario)
     every = whatif.parameters(scenario)
@@ -48,7 +48,7 @@ def card(again: Callable[[], None]) -> None:
         title.html(head("Hardware", f"{changed} changed" if changed else ""))
         button.button(
             "Reset", icon=":material/restart_alt:", type="tertiary", key="whatif_reset", disabled=not changes,
-            on_click=_reset, args=(again,), width="stretch", help="Take all changes back.",
+            on_click=_reset_changes, args=(again,), width="stretch", help="Undo all changes.",
         )  # fmt: skip
         for problem in problems:
             st.warning(literal(problem), icon=":material/link_off:")
@@ -60,35 +60,35 @@ def card(again: Callable[[], None]) -> None:
                 label = "Peak or power alone" + (f" · {alone} changed" if alone else "")
                 with st.expander(label, expanded=bool(alone), key="whatif_alone"):
                     for part in parts:
-                        _field(scenario, part, changes, way, again)
+                        _draw_field(scenario, part, changes, way, again)
             elif which not in parts:
-                _field(scenario, which, changes, way, again)
+                _draw_field(scenario, which, changes, way, again)
         others = [which for which in every if which.about != "system"]
         count = sum(which.name in changes for which in others)
         label = "Model and machine" + (f" · {count} changed" if count else "")
         with st.expander(label, expanded=bool(count), key="whatif_model"):
             for which in others:
-                _field(scenario, which, changes, way, again)
-        _save(scenario, changes)
+                _draw_field(scenario, which, changes, way, again)
+        _draw_save_menu(scenario, changes)
 
 
-def _reset(again: Callable[[], None]) -> None:
+def _reset_changes(again: Callable[[], None]) -> None:
     reset()
     again()
 
 
-def _field(
+def _draw_field(
     scenario: Scenario, which: Parameter, changes: Mapping[str, float], way: str, again: Callable[[], None]
 ) -> None:
-    """One parameter, as a slider or as a number to type."""
+    """Draw one parameter, as a slider or as a number to type."""
     value = changes.get(which.name, whatif.otherwise(scenario, changes, which.name))
     key = key_for(f"_whatif_{way}_{which.name}", float(value))
 
     def changed() -> None:
         new = float(whole(given(key)) if which.discrete else given(key))
         put(scenario, which.name, new)
-        st.session_state[_NEXT] = which.name, _following(options(which, value), value, new)
-        questions().begin(scenario, current(scenario)[0], state.watcher())  # while the page gets ready to draw it
+        st.session_state[_NEXT] = which.name, _following_value(options(which, value), value, new)
+        questions().begin(scenario, current(scenario)[0], state.watcher())  # in parallel with the rerun of the page
         again()
 
     if way == "sliders":
@@ -97,90 +97,90 @@ def _field(
             format_func=lambda number: literal(in_words(which, number)), on_change=changed, help=which.description,
         )  # fmt: skip
         return
-    # Typed in one unit, whatever prefix suits the value best.
+    # Typed in one unit, so no prefix is chosen by value.
     name = f"**{which.label}**" if value != which.value else which.label
     label = f"{name}{'' if which.unit == which.label else f', {which.unit}'} · base {which.value:,.6g}"
     low = 0.0 if which.can_be_off else which.lowest
-    inside = float(min(max(value, low), which.highest))  # a bound that was written down may come back just beyond
+    inside = float(min(max(value, low), which.highest))  # a rounded bound may be just outside
     if which.discrete:
         whole_field(label, int(low), int(which.highest), inside, key, on_change=changed, help=which.description)
         return
     st.number_input(
-        label, low, which.highest, inside, key=key, on_change=changed, help=which.description, step=_step(which),
+        label, low, which.highest, inside, key=key, on_change=changed, help=which.description, step=_field_step(which),
         format="%.6g",
     )  # fmt: skip
 
 
-def _following(values: Sequence[float], before: float, now: float) -> float | None:
-    """Returns the value that follows on a slider that was moved from one value to another; None at its end."""
+def _following_value(values: Sequence[float], before: float, now: float) -> float | None:
+    """Return the next value of a slider in the direction of its last move; None at its end."""
     further = [value for value in values if (value > now if now > before else value < now)]
     return None if not further or now == before else min(further) if now > before else max(further)
 
 
 def search_ahead(scenario: Scenario) -> None:
-    """Searches for what the slider moved last says one step on, in the same direction: who moves it moves it again.
+    """Searches one step on from the slider's last move, in the same direction: users tend to move it again.
 
-    Called when nothing of the page is waited for any more.
+    Call it when the page is complete.
     """
     name, value = st.session_state.pop(_NEXT, ("", None))
     if value is None or not in_browser():
         return
     now = questions().ask(scenario, current(scenario)[0], state.watcher())
-    with contextlib.suppress(ValueError):  # there may be no such change
+    with contextlib.suppress(ValueError):  # the change may be impossible
         following = moved(scenario, name, value)
         if now.seconds < _QUICK:
             questions().ahead(scenario, following, state.watcher())
 
 
-def _step(which: Parameter) -> float:
-    """A round number near a twentieth of the base."""
+def _field_step(which: Parameter) -> float:
+    """Return a round number near a twentieth of the base."""
     return float(f"{which.value / 20:.1g}") if which.value else 1.0
 
 
-def _save(scenario: Scenario, changes: Mapping[str, float]) -> None:
-    """Keep the changed system under a name, or go on with the changed scenario."""
+def _draw_save_menu(scenario: Scenario, changes: Mapping[str, float]) -> None:
+    """Draw the menu that keeps the changed system under a name, or makes the changes the scenario."""
     to_system = whatif.system_changes(scenario, changes)
     with st.popover("Save as system", icon=":material/bookmark:", disabled=not changes, width="stretch"):
         key = "_whatif_name"
         origin = called(scenario.system.derived_from or scenario.system.name, System)
-        st.text_input("Name", _suggested(scenario), key=key, max_chars=LONGEST_TITLE)
+        st.text_input("Name", _suggest_name(scenario), key=key, max_chars=LONGEST_TITLE)
         st.caption(
-            f"A copy of {literal(origin)} that remembers what was changed in it."
+            f"A copy of {literal(origin)} with its changes recorded."
             if to_system
-            else "Nothing of the system is changed; the model or the machine are."
+            else "The system is unchanged; the model or the machine is not."
         )
         if to_system and user_files().folder is not None:
-            st.button("Save to the library", key="whatif_save", icon=":material/bookmark_add:", on_click=_keep,
+            st.button("Save to the library", key="whatif_save", icon=":material/bookmark_add:", on_click=_keep_system,
                       args=(scenario, dict(changes), key), width="stretch")  # fmt: skip
-        st.button("Make this the scenario", key="whatif_adopt", icon=":material/check:", on_click=_adopt,
+        st.button("Make this the scenario", key="whatif_adopt", icon=":material/check:", on_click=_adopt_changes,
                   args=(scenario, dict(changes), key), width="stretch",
-                  help="The whole dashboard is then about the changed scenario.")  # fmt: skip
+                  help="All pages then use the changed scenario.")  # fmt: skip
         if to_system:
-            system = _system(scenario, changes, key)
+            system = _changed_system(scenario, changes, key)
             st.download_button(
-                "System file", lambda: _file(system), "system.json", "application/json",
+                "System file", lambda: _system_file(system), "system.json", "application/json",
                 key="whatif_download", on_click="ignore", icon=":material/download:", width="stretch",
             )  # fmt: skip
 
 
-def _suggested(scenario: Scenario) -> str:
-    """A name for the changed system, of that of the original without its remark in brackets."""
+def _suggest_name(scenario: Scenario) -> str:
+    """Return a suggested name for the changed system: the original's without its remark in brackets."""
     origin = called(scenario.system.derived_from or scenario.system.name, System).partition(" (")[0]
     return f"{origin} (what-if)"[:LONGEST_TITLE]
 
 
-def _system(scenario: Scenario, changes: Mapping[str, float], key: str) -> System:
-    name = str(st.session_state.get(key) or _suggested(scenario))
+def _changed_system(scenario: Scenario, changes: Mapping[str, float], key: str) -> System:
+    name = str(st.session_state.get(key) or _suggest_name(scenario))
     return hardware.edited(scenario.system, whatif.system_changes(scenario, changes), name=name, title=name)
 
 
-def _file(system: System) -> bytes:
+def _system_file(system: System) -> bytes:
     return (json.dumps(hardware.to_document(system), indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _keep(scenario: Scenario, changes: Mapping[str, float], key: str) -> None:
+def _keep_system(scenario: Scenario, changes: Mapping[str, float], key: str) -> None:
     try:
-        system = _system(scenario, changes, key)
+        system = _changed_system(scenario, changes, key)
         user_files().keep_system(system)
     except (Refused, ValueError) as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
@@ -188,11 +188,11 @@ def _keep(scenario: Scenario, changes: Mapping[str, float], key: str) -> None:
     st.toast(f"Kept as {literal(system.name)}. The Library has it.", icon=":material/bookmark_added:")
 
 
-def _adopt(scenario: Scenario, changes: Mapping[str, float], key: str) -> None:
+def _adopt_changes(scenario: Scenario, changes: Mapping[str, float], key: str) -> None:
     try:
         after = whatif.changed(scenario, changes)
         if whatif.system_changes(scenario, changes):
-            after = replace(after, system=_system(scenario, changes, key))
+            after = replace(after, system=_changed_system(scenario, changes, key))
     except ValueError as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
         return

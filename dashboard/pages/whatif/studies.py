@@ -35,12 +35,12 @@ _ABOUT: Final = {"system": "Hardware", "run": "Run", "model": "Model"}
 
 
 def pending(again: Callable[[], None]) -> bool:
-    """Asks for the studies of the page; returns whether any is still on its way."""
+    """Starts the studies of the page; returns whether any is still running."""
     return Board(again).pending
 
 
 def draw(again: Callable[[], None]) -> bool:
-    """Draws the four cards; returns whether a study was still on its way when they were drawn."""
+    """Draws the four cards; returns whether a study was still running when they were drawn."""
     board = Board(again)
     waiting = board.pending
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="whatif_around_row"):
@@ -55,13 +55,13 @@ def draw(again: Callable[[], None]) -> bool:
         st.download_button(
             "Download", data=lambda: whatif_files.file(board), file_name=name, mime=exports.FORMATS["csv"].mime,
             key="whatif_studies_file", on_click="ignore", type="tertiary", icon=":material/download:",
-            help="What the four studies found so far: CSV files and the scenario, in a zip archive.",
+            help="Results of the four studies so far: CSV files and the scenario, in a zip archive.",
         )  # fmt: skip
     first, second = st.columns(2, gap="medium")
     with first.container(border=True, gap="xsmall", height="stretch"):
-        _tornado(board)
+        _draw_tornado(board)
     with second.container(border=True, gap="xsmall", height="stretch"):
-        _sweep(board)
+        _draw_sweep(board)
     first, second = st.columns(2, gap="medium")
     with first.container(border=True, gap="xsmall", height="stretch"):
         _sweep_two(board)
@@ -70,7 +70,7 @@ def draw(again: Callable[[], None]) -> bool:
     return waiting
 
 
-def _tornado(board: Board) -> None:
+def _draw_tornado(board: Board) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("Which parameter matters"))
         st.space("stretch")
@@ -87,32 +87,32 @@ def _tornado(board: Board) -> None:
     if base > 0:
         together = " Compute grows with power, at the same energy per operation." if "compute" in board.every else ""
         st.caption(
-            "Best model FLOP per second when one parameter changes: for hardware that is throughput, and another model "
+            "Best model FLOP per second when one parameter changes: for hardware that is throughput; another model "
             "is not better for having less to compute. Bars: the whole space searched again. Lines: the layout "
             f"fixed. Click a bar to sweep it.{together}"
         )
     elif board.tornado.state == "done":
-        st.caption(_helps(board, told))
+        st.caption(_describe_remedies(board, told))
 
 
 def swings_of(
     scenario: Scenario, found: Sequence[tuple[Parameter, float, Point]], base: float, factors: tuple[float, float]
 ) -> list[Swing]:
-    """Returns what each parameter does to the model FLOP per second, those of the hardware first.
+    """Returns the effect of each parameter on model FLOP per second, hardware parameters first.
 
-    A sample of a longer sequence or of a larger model is more work, so samples per second say nothing of it.
+    A sample of a longer sequence or of a larger model is more work, so samples per second do not compare.
 
     Args:
-        scenario: whose parameters were changed. found: parameter, factor and point, as `whatif.sensitivity` gives them.
-        base: best throughput without a change [samples/s]. factors: those of either bar.
+        scenario: scenario of the parameters. found: parameter, factor and point, as from `whatif.sensitivity`.
+        base: best throughput without a change [samples/s]. factors: factors of the two bars.
     """
-    before = _work(scenario)
+    before = _model_flop(scenario)
     gains: dict[Parameter, dict[float, tuple[float, float]]] = {}
     for which, factor, point in found:
         more = 1.0
         if which.about == "model":
-            more = _work(whatif.changed(scenario, {which.name: point.values[which.name]})) / before
-        each = _gain(more * point.rate, base), _gain(more * point.kept, base)
+            more = _model_flop(whatif.changed(scenario, {which.name: point.values[which.name]})) / before
+        each = _relative_gain(more * point.rate, base), _relative_gain(more * point.kept, base)
         gains.setdefault(which, {})[factor] = each
     missing = (None, None)
     swings = []
@@ -122,13 +122,13 @@ def swings_of(
     return sorted(swings, key=lambda swing: list(_ABOUT.values()).index(swing.group))
 
 
-def _work(scenario: Scenario) -> float:
-    """Model FLOP of one sample."""
+def _model_flop(scenario: Scenario) -> float:
+    """Return the model FLOP of one sample."""
     return token_flops(scenario).model() * scenario.model.seq_size
 
 
-def _helps(board: Board, told: tuple[str, str]) -> str:
-    """Which single changes make something run where nothing does."""
+def _describe_remedies(board: Board, told: tuple[str, str]) -> str:
+    """Return a sentence on single changes that make something run."""
     found = [(which.label, factor > 1) for which, factor, point in board.tornado.found if math.isfinite(point.rate)]
     if not found:
         return f"No single parameter makes anything run at {told[0]} or {told[1]}. Try a larger step, or the sweeps."
@@ -141,13 +141,13 @@ def _pick_row() -> None:
         state.set_url_value("whatif_one", str(found[0]))
 
 
-def _sweep(board: Board) -> None:
+def _draw_sweep(board: Board) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("Sweep one"))
-        _pick("Parameter", board, "whatif_one")
+        _choose_parameter("Parameter", board, "whatif_one")
     name, which, run = board.one, board.every[board.one], board.sweep
     stops = [
-        Stop(point.values[name], point.rate, point.kept, _kind(point), _words(point, board.scenario.system))
+        Stop(point.values[name], point.rate, point.kept, _point_name(point), _point_words(point, board.scenario.system))
         for point in list(run.found)
     ]
     ring = (board.now(name), board.rate) if board.changes else None
@@ -172,9 +172,9 @@ def _pick_value(board: Board, name: str) -> None:
 def _sweep_two(board: Board) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("Sweep two"))
-        _pick("Across", board, "whatif_x")
+        _choose_parameter("Across", board, "whatif_x")
         st.markdown("×", width="content")
-        _pick("Up", board, "whatif_y")
+        _choose_parameter("Up", board, "whatif_y")
     run, x, y = board.two, board.x, board.y
     if run is None:
         st.info("Choose two different parameters.", icon=":material/grid_on:")
@@ -183,7 +183,7 @@ def _sweep_two(board: Board) -> None:
         Spot(point.values[x], point.values[y], point.rate, execution_name(point.execution) if point.execution else "")
         for point in list(run.found)
     ]
-    sides = _side(board, x), _side(board, y)
+    sides = _map_side(board, x), _map_side(board, y)
     framed = sides[0].whatif, sides[1].whatif
     against = "what-if" if board.around else "base"
     chart = board.chart(
@@ -205,15 +205,15 @@ def _pick_pair(board: Board, x: str, y: str) -> None:
         board.again()
 
 
-def _side(board: Board, name: str) -> Side:
+def _map_side(board: Board, name: str) -> Side:
     which, values = board.every[name], board.values(name)
     now = board.now(name)
     nearest = min(values, key=lambda value: abs(math.log(value / now)) if now > 0 and value > 0 else abs(value - now))
     return Side(which.label, which.unit, values, which.value, nearest if board.changes else None)
 
 
-def _pick(label: str, board: Board, where: str) -> None:
-    """A list to choose a parameter from, without a label of its own; part of the link."""
+def _choose_parameter(label: str, board: Board, where: str) -> None:
+    """Draw a list of parameters without a label of its own, bound to the link."""
     default, names = board.defaults[where], list(board.names)
     value = state.url_value(where, default, names)
     key = key_for(f"_{where}", value)
@@ -228,15 +228,15 @@ def _pick(label: str, board: Board, where: str) -> None:
     )  # fmt: skip
 
 
-def _gain(rate: float, base: float) -> float:
+def _relative_gain(rate: float, base: float) -> float:
     return rate / base - 1 if base else math.nan
 
 
-def _kind(point: Point) -> str:
+def _point_name(point: Point) -> str:
     return "" if point.execution is None else execution_name(point.execution)
 
 
-def _words(point: Point, system: System) -> str:
+def _point_words(point: Point, system: System) -> str:
     if point.execution is None:
         return ""
     facts = choices(point.execution, system)

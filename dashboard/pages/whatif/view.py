@@ -1,4 +1,4 @@
-"""The What-if page: sliders at the left, the answer and the studies at the right, each drawn again by itself."""
+"""The What-if page: sliders at the left, answer and studies at the right, each redrawn as a fragment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine import Scenario
 __all__ = ["View", "parse", "render"]
 
 POLL: Final = 0.7
-"""How often studies that are on their way are looked at [s]."""
+"""Interval at which running studies are polled [s]."""
 _POLLING: Final = "_whatif_polling"
 _SEARCHED: Final = "_whatif_searched"
 _SLOW: Final = "_whatif_slow"
@@ -32,7 +32,7 @@ _SLOW: Final = "_whatif_slow"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the link says of the whole page; its parts, which run alone too, read the changes themselves."""
+    """Page-wide part of the link; its fragments read the changes themselves."""
 
     scenario: Scenario
 
@@ -45,70 +45,70 @@ def parse() -> View:
 def render(view: View) -> None:
     """Draws the page."""
     refusal = explorations().refusal(view.scenario)
-    if refusal:  # a search takes a thread of the server until it ends, whether anybody waits for it or not
+    if refusal:  # a search occupies a thread of the server until it ends, even unwatched
         st.error(literal(refusal), icon=":material/error:")
         return
-    with st.container(key="whatif_parts"):  # by which the style sheet orders them on a phone
+    with st.container(key="whatif_parts"):  # the style sheet orders them on a phone
         left, right = st.columns([1, 3.55], gap="medium")
     with left:
-        _hardware()
+        _draw_hardware()
     with right:
-        _answer()
-        _studies()
+        _draw_answer()
+        _draw_studies()
 
 
-def _again() -> None:
-    """Draw all parts again, the answer first; to be called in a widget's callback."""
+def _draw_again() -> None:
+    """Redraw all parts, the answer first; call it in a widget's callback."""
     run_again(whatif_hardware.PARTS)
 
 
 @st.fragment(key="whatif_hardware")
-def _hardware() -> None:
-    whatif_hardware.card(_again)
+def _draw_hardware() -> None:
+    whatif_hardware.card(_draw_again)
 
 
 @st.fragment(key="whatif_answer")
-def _answer() -> None:
+def _draw_answer() -> None:
     try:
-        _answered()
+        _search_and_draw()
     except Unanswered as problem:
         job_card(problem.job, state.watcher())
     except BoardFull as problem:
         st.warning(literal(str(problem)), icon=":material/hourglass_empty:")
 
 
-def _answered() -> None:
+def _search_and_draw() -> None:
     scenario = state.current_scenario()
     if st.session_state.get(_SEARCHED) != scenario.key:
-        # Only before there is anything to see: on every move of a slider it would make the page jump.
+        # Only for the first answer: at every move of a slider it would make the page jump.
         with st.spinner(waiting_times.searching(scenario), show_time=True):
             first = whatif_answer.answer(scenario, {})
         st.session_state[_SEARCHED] = scenario.key
         st.session_state[_SLOW] = waiting_times.is_slow(first)
     changes, _ = current(scenario)
     if st.session_state[_SLOW]:
-        place = st.empty()  # one line, whatever is in it: nothing below moves
+        place = st.empty()  # always one line, so nothing below moves
         with place, st.spinner("Searching again", show_time=True):
             found = whatif_answer.answer(scenario, changes)
         place.caption(waiting_times.searching_again(found))
     else:
         st.session_state[_SLOW] = waiting_times.is_slow(whatif_answer.answer(scenario, changes))
-    whatif_answer.draw(_again)
+    whatif_answer.draw(_draw_again)
 
 
 @st.fragment(key="whatif_studies")
-def _studies() -> None:
-    """The studies, looked at again and again while any is on its way."""
+def _draw_studies() -> None:
+    """Draw the studies, polled while any is running."""
     try:
-        polling = whatif_cards.pending(_again)
+        polling = whatif_cards.pending(_draw_again)
     except (Unanswered, BoardFull):  # the answer says so
         return
     st.session_state[_POLLING] = polling
-    st.fragment(_cards, run_every=POLL if polling else None)()
+    st.fragment(_draw_cards, run_every=POLL if polling else None)()
     whatif_hardware.search_ahead(state.current_scenario())
 
 
-def _cards() -> None:
-    pending = whatif_cards.draw(_again)
+def _draw_cards() -> None:
+    pending = whatif_cards.draw(_draw_again)
     if pending != st.session_state.get(_POLLING):
-        st.rerun()  # how often a fragment is looked at can only change from outside
+        st.rerun()  # a fragment's interval can only change from outside

@@ -1,4 +1,4 @@
-"""What the What-if page says of a search that one waits for, and how long that may take."""
+"""Texts about waiting for a search on the What-if page."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from engine.whatif import Answer
 __all__ = ["is_slow", "searching", "searching_again"]
 
 EXECUTIONS_PER_SECOND: Final = 2.5e7
-"""Executions of a space that the first search settles in a second on a small server, roughly."""
+"""Executions that the first search of a space settles per second on a small server, roughly."""
 WORTH_SAYING: Final = 2.0
 """Shortest search that is announced with its time [s]."""
 SLOW: Final = 0.7
-"""Time of an answer from which the page says that it is being looked for [s]."""
+"""Time of an answer above which the page says that it is searching [s]."""
 SLOW_FIRST: Final = 3.0
-"""Time of the first search of a space, which makes it ready, from which later ones are expected to be slow [s]."""
+"""Time of the first search of a space above which later ones are expected to be slow [s]."""
 
 
 def searching(scenario: Scenario) -> str:
-    """Returns what is being done before anything can be shown, and for how long where that is long."""
+    """Returns a sentence on the first search, with its time if that is long."""
     total = scenario.space.total
     long = total / EXECUTIONS_PER_SECOND
     tail = f"; that many may take {span(long)}" if long >= WORTH_SAYING else ""
@@ -30,10 +30,10 @@ def searching(scenario: Scenario) -> str:
 
 
 def is_slow(answer: Answer) -> bool:
-    """Returns whether one waits for answers of this space so long that the page should say what is going on."""
+    """Returns whether answers for this space take long enough to say so."""
     return answer.seconds > (SLOW if answer.changes else SLOW_FIRST)
 
 
 def searching_again(answer: Answer) -> str:
-    """Returns what every change of a space takes that is so large that one waits for it."""
+    """Returns a sentence on the time of every search of a large space."""
     return f"Every change searches {counted(answer.total, 'execution')} again; the last took {span(answer.seconds)}."

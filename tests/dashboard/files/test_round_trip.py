@@ -25,9 +25,9 @@ import models
 from dashboard.files import exports
 from dashboard.jobs.server import studies
 from dashboard.pages.execution.files import execution_json, for_reference
-from dashboard.pages.library.view import _downloads
+from dashboard.pages.library.view import _draw_downloads
 from dashboard.pages.serving.inputs import Inputs
-from dashboard.pages.serving.tables import _file as serving_file
+from dashboard.pages.serving.tables import _deployments_file as serving_file
 from engine import Exploration, Scenario, serving, whatif
 from engine.columns import by_name, fields_of, stored_of
 from engine.cost_models.calculon.cost_model import CALCULON
@@ -310,7 +310,7 @@ def test_files_of_the_library_come_back() -> None:
     """Both files of every model and system that have one are the same to the cost models that read them."""
     for thing in (*map(models.load, models.names()), *map(hardware.load, hardware.names())):
         with patch("dashboard.pages.library.view.st") as shown:
-            _downloads(thing)
+            _draw_downloads(thing)
         files = {call.kwargs["key"]: json.loads(call.args[1]) for call in shown.download_button.call_args_list}
         package: Any = models if isinstance(thing, models.Model) else hardware
         again = package.load_document(files["library_file"], thing.name)

@@ -68,7 +68,7 @@ def run(link: Mapping[str, str] | None = None, files: tuple[File, ...] = (), giv
 
 def again(app: AppTest, files: tuple[File, ...] = (), given: str = "") -> AppTest:
     with (
-        patch("dashboard.pages.calibrate.view._upload", return_value=(list(files), given)),
+        patch("dashboard.pages.calibrate.view._draw_upload", return_value=(list(files), given)),
     ):
         app.run()
     assert not app.exception, [error.value for error in app.exception]

@@ -204,7 +204,7 @@ def test_execution_tells_the_step_in_the_terms_of_its_cost_model(found: Any) -> 
     assert best is not None
     page = opened("execution", found)
     text = words(page)
-    assert "What the step is made of" in text
+    assert "Parts of the step" in text
     assert "Layers of one block" not in text  # Calculon's
     step = figure(page, "execution_time")["data"][0]
     assert sum(step["x"][1:]) == pytest.approx(step["x"][0])

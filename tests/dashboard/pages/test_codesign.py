@@ -28,7 +28,7 @@ from dashboard.link.text_encoding import folded
 from dashboard.link.user_files import UserFiles
 from dashboard.pages.codesign import view
 from dashboard.pages.codesign import worth as view_of_worth
-from dashboard.pages.codesign.downloads import _file, table_file
+from dashboard.pages.codesign.downloads import _designs_file, table_file
 from dashboard.pages.codesign.phrases import changed, phrases
 from dashboard.pages.codesign.studies import document_of
 from dashboard.queries import design_stretches
@@ -135,7 +135,7 @@ def test_what_is_kept_narrows_tables_files_and_choices_and_is_taken_back(place: 
     assert faint
     question = Question(*(codesign.QUANTITIES[name] for name in ("tokens_per_s", "usd")), codesign.MIX, "middle", {},
                         stretches=kept)  # fmt: skip
-    rows = pd.read_csv(io.BytesIO(_file(found, question, "all_designs", "csv")))
+    rows = pd.read_csv(io.BytesIO(_designs_file(found, question, "all_designs", "csv")))
     assert rows["design"].tolist() == inside["design"].tolist()
     assert "Only designs with system h100_80g_nvl8" in codesign_report.build(
         found, replace(question, names={"system": "system"}), "", None).decode()  # fmt: skip

@@ -14,7 +14,7 @@ from dashboard.charts.execution.networks import partners, traffic
 from dashboard.charts.execution.roofline import STAGES, Roofs, points, roofline
 from dashboard.charts.schedules.gantt import MOST_BARS, gantt, joined, shown_stages, true_time
 from dashboard.pages.execution.files import execution_json
-from dashboard.pages.execution.view import _insight
+from dashboard.pages.execution.view import _main_finding
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.numbers import format_value
 from engine.columns import FIELDS, STATISTICS
@@ -92,7 +92,7 @@ def test_the_account_of_a_difference_adds_up() -> None:
     other = same | dict(zip(pieces, (0.1, 0.2, 0.4, 0.45, 0.25), strict=True))
     one["total_time"], other["total_time"] = 1.5, 1.4
     # Four of the five terms would leave 100 ms, which is all of the difference.
-    said = plainly(_insight(one, other))
+    said = plainly(_main_finding(one, other))
     assert "saves 250 ms of recompute, 150 ms of pipeline bubble and 100 ms of optimizer step, but" in said
     assert said.endswith("spends 400 ms of forward and 200 ms of backward more.")
 

@@ -120,9 +120,9 @@ def test_what_was_read_last_is_kept_and_what_fails_is_asked_about_alone() -> Non
     told = explorations.spread_of(found, found.key, explorations.in_cell(cell))
     assert prefetch.spread(found, group(found, cell)) == told
     read(found, "sample_rate", NAMES)  # is tried again
-    assert prefetch._found(found)
+    assert prefetch._finished_panels(found)
     ranks = [f"statistic {number}" for number in range(prefetch.KEPT + 1)]
-    with patch.object(prefetch, "_panels") as panels:
+    with patch.object(prefetch, "_read_or_log") as panels:
         for rank in ranks:
             read(found, rank, NAMES)
         assert len(prefetch._kept) == prefetch.KEPT < len(ranks) == panels.call_count

@@ -20,7 +20,7 @@ from dashboard.link.text_encoding import folded
 from dashboard.pages.intra_operator import view
 from dashboard.pages.intra_operator.inputs import OWN, Question
 from dashboard.pages.intra_operator.layers import plans_frame, strategies_frame
-from dashboard.pages.intra_operator.measured import completed
+from dashboard.pages.intra_operator.measured import complete_points
 from dashboard.pages.intra_operator.tables import json_text, vectors_csv
 from dashboard.words.numbers import format_value
 from engine.planners.contract import PlanError
@@ -127,7 +127,7 @@ def test_a_library_model_goes_on_its_system_and_on_others() -> None:
     with patch.object(view, "COMPARED", COMPARED):
         told = said(run({"from": "library", "model": "llama-3-8B", "system": "h200_141g_sxm", "batch": "16"}))
     assert "NVIDIA B200 180 GB SXM × 8 comes first" in told
-    assert "Published beside computed" not in told
+    assert "Published and computed" not in told
 
 
 def test_a_mesh_of_two_networks_is_searched_off_the_page() -> None:
@@ -196,8 +196,8 @@ def test_a_file_that_names_a_path_as_its_model_is_refused() -> None:
     asked = Question("gpt F", "GPT F", OWN, "", "float32", mesh_of(MESH), 16, 2, 32, 4.0, 16.0, "none", False)
     points = measured_points_of('vector,seconds,model\n"1,1,1,1",0.3,/etc/passwd.json\n')
     with pytest.raises(PlanError, match=r"There is no model '/etc/passwd\.json'"):
-        completed(points, asked)
-    assert list(completed(points.assign(model=None), asked)["devices"]) == [4]
+        complete_points(points, asked)
+    assert list(complete_points(points.assign(model=None), asked)["devices"]) == [4]
 
 
 def test_vectors_are_kept_in_the_store_once(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ WRONG = [
     ("results", "results_order", "up", "it must be best or worst. Showing best instead."),
     ("results", "results_size", "7", "it must be 100, 250 or 1000"),
     ("results", "results_page", "999999", "The link's page 999,999 does not exist; there are"),
-    ("results", "results_columns", "id,wrong", "The link's columns name wrong, which there is not; left out."),
+    ("results", "results_columns", "id,wrong", "The link's columns name wrong, which do not exist; left out."),
     ("results", "results_where", "<b>", "The link's filters (results_where) cannot be '<b>' here. It is left"),
     ("execution", "execution_b", "999999999", "execution B 999,999,999 does not exist; ids run from 0 to"),
     ("execution", "execution_figure", "x", "The link's figure of the formula (execution_figure) cannot be 'x'"),

@@ -12,7 +12,7 @@ import pytest
 
 from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
 from dashboard.charts.explored.pareto import pareto
-from dashboard.pages.pareto.panel import _stretches
+from dashboard.pages.pareto.panel import _describe_prices
 from dashboard.pages.pareto.queries import BINS, axes_of, density, frontier, near, prices, rate_words, steps
 from dashboard.words.numbers import format_value, plain, relative
 from engine import explore_scenario, whatif
@@ -170,7 +170,7 @@ def test_a_stretch_too_short_for_its_digits_is_told_as_a_place() -> None:
     axes = [known[name] for name in AXES]
     gib = 2.0**30
     found = pd.DataFrame({AXES[0]: [30.0, 20.0, 10.0], AXES[1]: [8.0 * gib, 4.001 * gib, 4.0005 * gib]})
-    said = plainly(_stretches(found, axes, {AXES[0]: 30.0, AXES[1]: 8.0 * gib}))
+    said = plainly(_describe_prices(found, axes, {AXES[0]: 30.0, AXES[1]: 8.0 * gib}))
     assert "2.50 samples/s per GiB (8 GiB to 4.00 GiB)" in said
     assert "per GiB (near 4.00 GiB)" in said
 

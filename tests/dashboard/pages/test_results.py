@@ -320,7 +320,7 @@ def test_a_format_that_cannot_hold_the_rows_says_why() -> None:
     full = exports.FORMATS["excel"]._replace(most=100)
     with patch.dict("dashboard.files.exports.FORMATS", {"excel": full}):
         page = run("results", exploration("none"))
-    assert any("An Excel sheet ends after 1,048,575 rows" in each.value for each in page.caption)
+    assert any("An Excel sheet holds at most 1,048,575 rows" in each.value for each in page.caption)
     page = run("results", exploration("none"))
     assert not any("An Excel sheet ends" in each.value for each in page.caption)
 

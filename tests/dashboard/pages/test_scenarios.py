@@ -369,7 +369,7 @@ def test_opening_a_launch_script(place: Place) -> None:
     assert stands.faster is not None
     for flags in launch.flag_changes(stands, framework="megatron"):
         assert all(each.flag in told for each in flags)
-    link = launch_file.parameters(stands)
+    link = launch_file.link_parameters(stands)
     opened = scenario_parameters.read_scenario(link).scenario
     assert (opened.model.name, opened.num_procs, opened.max_batch_size) == ("llama-3-8B", 16, 32)
     assert link["cell"] == "2x2"
@@ -420,7 +420,7 @@ def test_pasting_a_configuration(place: Place) -> None:
     assert "Attention kernel (attention_kernel)" in told
     assert app.button(key="scenarios_open_file").label == "Open it"
     app.text_area(key="scenarios_pasted").set_value("nothing of the kind").run()
-    assert app.error[0].value.startswith("What was pasted is no launch configuration")
+    assert app.error[0].value.startswith("The pasted text is no launch configuration")
 
 
 def test_a_report_names_what_it_was_asked_for_and_not_its_equal_by_another_name(

@@ -17,7 +17,7 @@ from dashboard.charts.schedules.held_activations import held_activations
 from dashboard.charts.schedules.schedule_curves import best_bands, schedule_curves
 from dashboard.link.scenario_parameters import read_scenario
 from dashboard.pages.schedules import questions
-from dashboard.pages.schedules.measured import compared, measured_schedule, own_order
+from dashboard.pages.schedules.measured import measured_schedule, own_order, replay_measured
 from dashboard.pages.schedules.questions import OFFERED, Question, along, drawn_replay, outcome, outcomes, titles
 from dashboard.pages.schedules.scenario_times import scenario_times
 from dashboard.pages.schedules.tables import feasibility_table
@@ -190,7 +190,7 @@ def test_measured_events_are_read_and_compared() -> None:
     truth = replay("1f1b", stages=2, microbatches=4, times=EQUAL, sends={"mode": "overlap", "c": 0.5})
     traced = read_events(chrome_trace_json(truth))
     assert len(traced) == 16
-    assert compared(traced, "1f1b", 1).makespan == pytest.approx(15.0)
+    assert replay_measured(traced, "1f1b", 1).makespan == pytest.approx(15.0)
     assert measured_schedule(traced).step_time == pytest.approx(truth.makespan)
     torch = {"traceEvents": [
         {"ph": "X", "name": "PP:0F0", "ts": 5, "dur": 2, "pid": 1, "tid": 9},

@@ -23,7 +23,7 @@ from dashboard.pages import registry
 from dashboard.pages.serving import tables
 from dashboard.pages.serving.inputs import Inputs, model_names
 from dashboard.pages.serving.queries import curves, per_degree, title
-from dashboard.pages.serving.tables import COLUMNS, _file
+from dashboard.pages.serving.tables import COLUMNS, _deployments_file
 from dashboard.words.numbers import format_value
 from engine import serving
 from engine.serving import MEMORY_PARTS, STEP_PARTS, Found, by_name
@@ -267,7 +267,7 @@ def test_the_table_is_sorted_and_can_be_the_frontier_only(found: Found):
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_downloads_have_every_deployment(found: Found, kind: str):
     question = Inputs(found.model, found.system, 8, 1000, 200, None, None, None, {})
-    data = _file(question, found, kind)
+    data = _deployments_file(question, found, kind)
     if kind == "csv":
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
             rows = pd.read_csv(packed.open("deployments.csv"))

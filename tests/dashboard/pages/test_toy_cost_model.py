@@ -73,9 +73,9 @@ def test_an_execution_is_told_as_far_as_the_cost_model_tells_it() -> None:
     """Its figures have formulas of their own only; cards that it has nothing for are not drawn."""
     app = run("execution", explored())
     text = html(app)
-    assert "How a figure comes about" in text
+    assert "Formula of a figure" in text
     assert "Pipeline schedule" in text
-    for card in ("What the step is made of", "What a GPU sustains", "Who talks to whom", "Roofline"):
+    for card in ("Parts of the step", "Sustained rates of a GPU", "Who talks to whom", "Roofline"):
         assert card not in text
     assert any("as a whole" in each.value for each in app.caption)
 

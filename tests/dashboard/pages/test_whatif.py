@@ -17,7 +17,7 @@ import engine
 from dashboard.jobs.server import explorations, studies
 from dashboard.jobs.studies import Studies, StudyJob
 from dashboard.jobs.whatif_answers import StudyName
-from dashboard.pages.whatif.answer import _plainly, answer
+from dashboard.pages.whatif.answer import _prefer_old_best, answer
 from dashboard.pages.whatif.board import Board
 from dashboard.queries.nearest_fit import enough_processors, remedies
 from dashboard.queries.tie_breaking import best_of
@@ -244,7 +244,7 @@ def test_the_old_best_stays_where_others_only_tie_with_it() -> None:
     if free.kept["sample_rate"] == free.best["sample_rate"]:
         assert not differences(free.kept, found.best)
     same = replace(free, best=free.best | {"weight_offload": True}, kept=free.best | {"weight_offload": False})
-    assert _plainly(same).best == same.kept
+    assert _prefer_old_best(same).best == same.kept
 
 
 def test_the_old_best_is_the_plainest_of_those_that_tie_though_nothing_was_explored() -> None:
