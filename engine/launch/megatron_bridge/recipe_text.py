@@ -152,7 +152,9 @@ def _read(tree: ast.Module, file: str, recipe: str | None, together: bool) -> Re
     chosen = _chosen(recipes, recipe, file)
     keys = outside.keys
     if chosen is not None:
-        bound = _bound(functions[chosen], functions, _Python(file, outside.names, functions[chosen]))
+        own = _parameters(tree, functions, chosen, file, outside.names)
+        bound = _bound(functions[chosen], functions, _Python(file, outside.names, functions[chosen], own))
+        bound[chosen] = own
     else:
         bound = {}
     helpers = [name for name in assigning if name not in recipes and "performance_optim" not in name]
@@ -196,6 +198,45 @@ def _bound(
             values |= {each.arg: reader.known(each.value) for each in call.keywords if each.arg}
             found.setdefault(call.func.id, values)
     return found
+
+
+def _parameters(
+    tree: ast.Module, functions: Mapping[str, ast.FunctionDef], recipe: str, file: str, names: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Values that calls in the file give to parameters of a recipe; `_OPEN` where calls differ or are not known."""
+    arguments = functions[recipe].args
+    named = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    every = [*named, *(each.arg for each in arguments.kwonlyargs)]
+    defaults = _defaults(arguments)
+    calls: list[dict[str, Any]] = []
+    for node in tree.body:
+        if node is functions[recipe]:
+            continue
+        reader: _Python | None = None
+        for call in ast.walk(node):
+            if not isinstance(call, ast.Call):
+                continue
+            path = (_path(call.func, whole=True) or "").rpartition(".")[2]
+            wraps = path in _WRAPPERS and bool(call.args)
+            if (_path(call.args[0], whole=True) if wraps else path) != recipe:
+                continue
+            if reader is None:
+                function = node if isinstance(node, ast.FunctionDef) else None
+                reader = _Python(file, names, function)
+                if function is not None:
+                    reader.run(function.body)
+            given = call.args[wraps:]
+            is_spread = any(isinstance(each, ast.Starred) for each in given) or None in {
+                each.arg for each in call.keywords
+            }
+            values = dict.fromkeys(every, _OPEN) if is_spread else dict(defaults)
+            values |= zip(named, (_OPEN if is_spread else reader.known(each) for each in given), strict=False)
+            values |= {each.arg: reader.known(each.value) for each in call.keywords if each.arg in every}
+            calls.append(values)
+    return {
+        name: calls[0].get(name, _OPEN) if all(each.get(name) == calls[0].get(name) for each in calls) else _OPEN
+        for name in every if calls and (name in defaults or any(name in each for each in calls))
+    }  # fmt: skip
 
 
 def _defaults(arguments: ast.arguments) -> dict[str, Any]:
