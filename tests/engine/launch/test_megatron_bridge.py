@@ -150,6 +150,28 @@ def test_recipes_of_nemo_are_read_with_what_names_stand_for(
     assert not unread or launch.named_shape(found.model) == "llama-3.1-405B"
 
 
+@pytest.mark.parametrize(
+    ("call", "gpus"),
+    [
+        ("recipe()", 32), ("recipe(96)", 768), ("recipe(nodes=96)", 768), ("run.Partial(recipe, 96, gpus=4)", 384),
+        ("recipe(options.nodes)", None), ("recipe(**options)", None), ("recipe(gpus=4), recipe(gpus=8)", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["{}\n", "def main():\n    many = 96\n    run.run({})\n"])
+def test_a_parameter_is_what_the_file_gives_the_recipe(form: str, call: str, gpus: int | None) -> None:
+    recipe = (
+        "def recipe(nodes: int = 4, gpus: int = 8):\n"
+        "    made = llm.llama3_8b.pretrain_recipe(num_nodes=nodes, num_gpus_per_node=gpus)\n"
+        "    made.trainer.strategy.tensor_model_parallel_size = 2\n"
+        "    made.data.global_batch_size = 768\n"
+        "    return made\n"
+    )
+    call = call.replace("96", "many") if "many" in form and "(96)" in call else call
+    found = launch.read_text("import nemo_run as run\n" + recipe + form.format(call), "a.py")
+    assert found.num_procs == gpus
+    assert ("num_procs" in found.left) is (gpus is None)
+
+
 def test_a_strategy_of_nemo_2_is_read() -> None:
     text = """import nemo_run as run
 strategy = run.Config(MegatronStrategy)
