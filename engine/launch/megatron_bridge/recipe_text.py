@@ -21,7 +21,7 @@ from engine.launch.megatron_bridge.nemo_keys import NEMO_PRECISIONS, is_nemo, kn
 from engine.launch.yaml_files import flattened, read_yaml
 from models.documents import shown
 
-__all__ = ["RecipeKeys", "from_python", "from_words", "from_yaml"]
+__all__ = ["BASE", "RecipeKeys", "from_python", "from_words", "from_yaml"]
 
 _ROOMS: Final = frozenset({"model", "train", "ddp", "optimizer", "comm_overlap", "mixed_precision", "dataset", "dist",
                            "checkpoint", "rng", "tokenizer", "scheduler", "logger", "validation", "trainer",
@@ -42,6 +42,8 @@ _WRAPPERS: Final = frozenset({"Config", "Partial", "partial"})
 _MODEL_CLASS: Final = re.compile(r"([A-Z][A-Za-z0-9]{1,40})Config(\d[0-9A-Za-z_]{0,40})$")
 _RECIPE: Final = re.compile(r"(_config|recipe)s?$|^(pretrain|finetune)\b|_(pretrain|finetune|sft|lora|peft)_")
 _OTHER_TASKS: Final = re.compile(r"finetune|sft|lora|peft|distill|inference|export")
+BASE: Final = "--base"
+"""Key of a recipe that is elsewhere and whose values count where no other key states them; always unknown."""
 MOST_DEPTH: Final = 200
 MOST_FUNCTIONS: Final = 500
 MOST_CONDITIONS: Final = 1_000
@@ -229,7 +231,7 @@ def _parameters(
             is_spread = any(isinstance(each, ast.Starred) for each in given) or None in {
                 each.arg for each in call.keywords
             }
-            values = dict.fromkeys(every, _OPEN) if is_spread else dict(defaults)
+            values: dict[str, Any] = {**defaults, **dict.fromkeys(every if is_spread else (), _OPEN)}
             values |= zip(named, (_OPEN if is_spread else reader.known(each) for each in given), strict=False)
             values |= {each.arg: reader.known(each.value) for each in call.keywords if each.arg in every}
             calls.append(values)
@@ -347,6 +349,12 @@ class _Python:
         self.keys.values[key] = value
         self.keys.origins[key] = Origin("stated", key, self.file, getattr(node, "lineno", 0))
 
+    def _put_base(self, recipe: str, node: ast.AST) -> None:
+        self._put("--recipe", recipe, node)
+        if not recipe.startswith("vanilla_"):  # these set what the framework sets
+            line = getattr(node, "lineno", 0)
+            self._put(BASE, UnknownValue(f"recipe {recipe[:100]}", line, self.file), node)
+
     def _put_unknown(self, key: str | None, node: ast.AST) -> None:
         if key is not None and known_nemo_key(key):
             told = ast.unparse(node)[:80]
@@ -365,7 +373,7 @@ class _Python:
             elif isinstance(value, ast.Call):
                 name = _path(value.func, whole=True) or ""
                 if name.endswith("_config") and not name.startswith("_"):
-                    self._put("--recipe", name.rpartition(".")[2], value)
+                    self._put_base(name.rpartition(".")[2], value)
 
     def _call(self, node: ast.Call) -> None:
         path = _path(node.func, whole=True) or ""
@@ -379,7 +387,7 @@ class _Python:
         elif name.startswith("distributed_fused_adam"):
             self._put("optimizer.use_distributed_optimizer", True, node)
         elif name == "pretrain_recipe" and path.count("."):
-            self._put("--recipe", path.split(".")[-2], node)
+            self._put_base(path.split(".")[-2], node)
             for keyword in node.keywords:
                 key = {"num_nodes": "--nodes", "num_gpus_per_node": "--gpus_per_node"}.get(keyword.arg or "")
                 if key is not None:
