@@ -116,6 +116,9 @@ class Report:
         self.execution, self.model = WatchedFields(self), WatchedFields(self)
         self.lists: dict[str, dict[str, None]] = {}
         self.refused = ""
+        self.elsewhere: Origin | None = None
+        """What is not at hand and states values in place of the framework's defaults."""
+        self._has_named = False
         self._trails: list[_Trail] = []
         for word, value in self.asked.model.items():
             self.model.values_known[word] = value
@@ -128,6 +131,7 @@ class Report:
             shape: values by word.
             origin: of the name.
         """
+        self._has_named = True
         for word, value in shape.items():
             if word not in self.asked.model:
                 self.model.values_known[word] = value
@@ -247,6 +251,8 @@ class Report:
             values, origin = (OPEN,) * len(names), signal.origin
         finally:
             self._trails.pop()
+        if self.elsewhere is not None and origin.kind == "default" and not (fields is self.model and self._has_named):
+            values, origin = (OPEN,) * len(names), self.elsewhere
         for name, value in zip(names, values, strict=True):
             self._put(fields, name, value, origin)
 

@@ -30,7 +30,7 @@ from engine.launch.megatron.reading import read_execution
 from engine.launch.megatron.writing import Groups, groups_of
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS, TERMS
 from engine.launch.megatron_bridge.nemo_keys import is_nemo
-from engine.launch.megatron_bridge.recipe_text import RecipeKeys, from_python, from_words, from_yaml
+from engine.launch.megatron_bridge.recipe_text import BASE, RecipeKeys, from_python, from_words, from_yaml
 from engine.launch.report import Report, truth
 from engine.launch.settings import is_hidden
 from engine.launch.shapes import shape_of
@@ -144,14 +144,13 @@ class MegatronBridge:
         told = sum(key in KEYS.values() for key in values)
         if not told and "--recipe" not in values:
             return None
-        recipe_remark: tuple[str, ...] = ()
+        is_certain = told > 1 or "--recipe" in values or is_nemo(values)
         if "--recipe" in values:
-            named = values["--recipe"]
-            recipe_remark = (f"What the recipe {str(named)[:100]} itself sets is not at hand; where no key states it, "
-                             "the framework's default counts.",)  # fmt: skip
-        found = launch.found(
-            values, words, remarks=recipe_remark, is_certain=told > 1 or "--recipe" in values or is_nemo(values)
-        )
+            place = words.origins.get("--recipe", Origin("stated", "--recipe"))
+            values[BASE] = UnknownValue(f"recipe {str(values['--recipe'])[:100]}", place.line, place.file)
+        elif not is_nemo(dict.fromkeys(word.text.lstrip("+").partition("=")[0] for word in launch.words)):
+            values[BASE] = UnknownValue("the program's own recipe", file=name)
+        found = launch.found(values, words, is_certain=is_certain)
         if "--gpus_per_node" in values:  # the trainer of NeMo decides, whatever starts it on each node
             gpus, origin = _gpus_of(values, words.origins)
             origins = dict(found.origins) | ({"gpus": origin} if origin is not None else {})
@@ -171,6 +170,13 @@ class MegatronBridge:
         if isinstance(unknown := flags.get("--recipe"), UnknownValue):
             report.open_model(report.unknown("--recipe", unknown).origin)
         self._read_recipe(recipe, report)
+        if isinstance(base := flags.get(BASE), UnknownValue):
+            what = base.expression[:1].upper() + base.expression[1:]
+            if asked.takes_defaults:
+                report.remark(f"{what} is not at hand; where no key states a value, the framework's default counts.")
+            else:
+                report.remark(f"{what} is not at hand; what only it says is open.")
+                report.elsewhere = Origin("unknown", base.expression, base.file, base.line)
         args = self._arguments(flags, report)
         read_model(args, report)
         if "layers" not in report.model.values_known:
@@ -205,7 +211,7 @@ class MegatronBridge:
                 said[_ARGUMENTS[key]] = None if str(value).lower() in ("none", "null") else value
                 if value is not None:
                     name_effects({_ARGUMENTS[key]: value}, KEYS, report)
-            elif key not in _ALSO_READ:
+            elif key not in _ALSO_READ and key != BASE:
                 _name_effect(key, value, report)
         _overlaps(said, flags, names)
         _precisions(said, flags, names)

@@ -21,7 +21,7 @@ from engine.launch.megatron_bridge.nemo_keys import NEMO_PRECISIONS, is_nemo, kn
 from engine.launch.yaml_files import flattened, read_yaml
 from models.documents import shown
 
-__all__ = ["RecipeKeys", "from_python", "from_words", "from_yaml"]
+__all__ = ["BASE", "RecipeKeys", "from_python", "from_words", "from_yaml"]
 
 _ROOMS: Final = frozenset({"model", "train", "ddp", "optimizer", "comm_overlap", "mixed_precision", "dataset", "dist",
                            "checkpoint", "rng", "tokenizer", "scheduler", "logger", "validation", "trainer",
@@ -42,6 +42,8 @@ _WRAPPERS: Final = frozenset({"Config", "Partial", "partial"})
 _MODEL_CLASS: Final = re.compile(r"([A-Z][A-Za-z0-9]{1,40})Config(\d[0-9A-Za-z_]{0,40})$")
 _RECIPE: Final = re.compile(r"(_config|recipe)s?$|^(pretrain|finetune)\b|_(pretrain|finetune|sft|lora|peft)_")
 _OTHER_TASKS: Final = re.compile(r"finetune|sft|lora|peft|distill|inference|export")
+BASE: Final = "--base"
+"""Key of a recipe that is elsewhere and whose values count where no other key states them; always unknown."""
 MOST_DEPTH: Final = 200
 MOST_FUNCTIONS: Final = 500
 MOST_CONDITIONS: Final = 1_000
@@ -152,7 +154,9 @@ def _read(tree: ast.Module, file: str, recipe: str | None, together: bool) -> Re
     chosen = _chosen(recipes, recipe, file)
     keys = outside.keys
     if chosen is not None:
-        bound = _bound(functions[chosen], functions, _Python(file, outside.names, functions[chosen]))
+        own = _parameters(tree, functions, chosen, file, outside.names)
+        bound = _bound(functions[chosen], functions, _Python(file, outside.names, functions[chosen], own))
+        bound[chosen] = own
     else:
         bound = {}
     helpers = [name for name in assigning if name not in recipes and "performance_optim" not in name]
@@ -196,6 +200,45 @@ def _bound(
             values |= {each.arg: reader.known(each.value) for each in call.keywords if each.arg}
             found.setdefault(call.func.id, values)
     return found
+
+
+def _parameters(
+    tree: ast.Module, functions: Mapping[str, ast.FunctionDef], recipe: str, file: str, names: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Values that calls in the file give to parameters of a recipe; `_OPEN` where calls differ or are not known."""
+    arguments = functions[recipe].args
+    named = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    every = [*named, *(each.arg for each in arguments.kwonlyargs)]
+    defaults = _defaults(arguments)
+    calls: list[dict[str, Any]] = []
+    for node in tree.body:
+        if node is functions[recipe]:
+            continue
+        reader: _Python | None = None
+        for call in ast.walk(node):
+            if not isinstance(call, ast.Call):
+                continue
+            path = (_path(call.func, whole=True) or "").rpartition(".")[2]
+            wraps = path in _WRAPPERS and bool(call.args)
+            if (_path(call.args[0], whole=True) if wraps else path) != recipe:
+                continue
+            if reader is None:
+                function = node if isinstance(node, ast.FunctionDef) else None
+                reader = _Python(file, names, function)
+                if function is not None:
+                    reader.run(function.body)
+            given = call.args[wraps:]
+            is_spread = any(isinstance(each, ast.Starred) for each in given) or None in {
+                each.arg for each in call.keywords
+            }
+            values: dict[str, Any] = {**defaults, **dict.fromkeys(every if is_spread else (), _OPEN)}
+            values |= zip(named, (_OPEN if is_spread else reader.known(each) for each in given), strict=False)
+            values |= {each.arg: reader.known(each.value) for each in call.keywords if each.arg in every}
+            calls.append(values)
+    return {
+        name: calls[0].get(name, _OPEN) if all(each.get(name) == calls[0].get(name) for each in calls) else _OPEN
+        for name in every if calls and (name in defaults or any(name in each for each in calls))
+    }  # fmt: skip
 
 
 def _defaults(arguments: ast.arguments) -> dict[str, Any]:
@@ -306,6 +349,12 @@ class _Python:
         self.keys.values[key] = value
         self.keys.origins[key] = Origin("stated", key, self.file, getattr(node, "lineno", 0))
 
+    def _put_base(self, recipe: str, node: ast.AST) -> None:
+        self._put("--recipe", recipe, node)
+        if not recipe.startswith("vanilla_"):  # these set what the framework sets
+            line = getattr(node, "lineno", 0)
+            self._put(BASE, UnknownValue(f"recipe {recipe[:100]}", line, self.file), node)
+
     def _put_unknown(self, key: str | None, node: ast.AST) -> None:
         if key is not None and known_nemo_key(key):
             told = ast.unparse(node)[:80]
@@ -324,7 +373,7 @@ class _Python:
             elif isinstance(value, ast.Call):
                 name = _path(value.func, whole=True) or ""
                 if name.endswith("_config") and not name.startswith("_"):
-                    self._put("--recipe", name.rpartition(".")[2], value)
+                    self._put_base(name.rpartition(".")[2], value)
 
     def _call(self, node: ast.Call) -> None:
         path = _path(node.func, whole=True) or ""
@@ -338,7 +387,7 @@ class _Python:
         elif name.startswith("distributed_fused_adam"):
             self._put("optimizer.use_distributed_optimizer", True, node)
         elif name == "pretrain_recipe" and path.count("."):
-            self._put("--recipe", path.split(".")[-2], node)
+            self._put_base(path.split(".")[-2], node)
             for keyword in node.keywords:
                 key = {"num_nodes": "--nodes", "num_gpus_per_node": "--gpus_per_node"}.get(keyword.arg or "")
                 if key is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.launch.contract import LaunchError
 from engine.launch.shell import slurm
@@ -73,6 +73,21 @@ class _Frame:
     is_held: bool = False
 
 
+_COPIED: Final = re.compile(
+    r"(?:(?:export|local|declare|readonly|typeset)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)(\+?)=\"?\$\(\s*(?:/bin/)?cat[\s-]*"
+    r"(?:\|\s*(?:xargs|tr\s+(?:-s\s+)?(?:'\\n'|\"\\n\")\s+(?:' '|\" \")))?\s*\)\"?\s*"
+)
+"""A here-document that becomes a variable: A=$(cat <<EOF ...), with its lines joined or not."""
+
+
+class _InputReading(NamedTuple):
+    """What `read` and its kin do with a here-document."""
+
+    name: str
+    """Variable that takes all of it; empty where it is divided among several or read line by line."""
+    joins_lines: bool
+
+
 class _Evaluator:
     def __init__(self, name: str, files: Mapping[str, str]) -> None:
         self.state = State()
@@ -90,6 +105,7 @@ class _Evaluator:
         self.nesting = 0
         """Conditions and loops around a statement."""
         self.scripts = 0
+        self.reading: _InputReading | None = None
 
     # Scripts and texts
 
@@ -735,6 +751,18 @@ class _Evaluator:
         self.scripts += 1
         if self.scripts > MOST_SCRIPTS:
             return
+        value = self._input_value(given)
+        directives = {**(self.frame.directives or {}), **slurm.directives(text_of(value), self.source.name, value)}
+        is_held = not any(_base(word.text) in _RUNNING for words in wrappers for word in words)
+        self._nested(value, (*self.frame.wrappers, *wrappers), directives=directives, is_held=is_held)
+
+    def _input_value(self, given: Input, *, joins_lines: bool = False) -> Value:
+        """Returns the text of a here-document.
+
+        Args:
+            given: where it is.
+            joins_lines: whether a backslash joins a line to the next one although its limiter is quoted.
+        """
         text = self.source.whole[given.start : given.end].decode("utf-8", "replace")
         spot = self.source.spot(given.start, given.row)
         if given.strips_tabs:
@@ -742,18 +770,26 @@ class _Evaluator:
         if given.is_quoted:
             lines = text.splitlines(keepends=True)
             self.state.work.spend(len(lines))
-            value: Value = tuple(Segment(line, spot.at(row), spot.file) for row, line in enumerate(lines))
-        else:
-            value = self.expander.text_value(text, spot)
-        directives = {**(self.frame.directives or {}), **slurm.directives(text_of(value), spot.file, value)}
-        is_held = not any(_base(word.text) in _RUNNING for words in wrappers for word in words)
-        self._nested(value, (*self.frame.wrappers, *wrappers), directives=directives, is_held=is_held)
+            if joins_lines:
+                lines = [line.removesuffix("\\\n") for line in lines]
+            return tuple(Segment(line, spot.at(row), spot.file) for row, line in enumerate(lines))
+        return self.expander.text_value(text, spot)
 
     def _command(self, node: Node) -> Outcome:
+        inputs = self.source.inputs_of(node)
+        if inputs and (copied := _COPIED.fullmatch(self.source.text(node.start_byte, node.end_byte))):
+            held = self.state.variables.get(copied[1]) if copied[2] else None
+            value = self._input_value(inputs[0])
+            self.state.put(copied[1], (*held, *value) if isinstance(held, tuple) else value)
+            return True
         before = len(self.script.calls)
+        self.reading = None
         outcome = self._words(node.start_byte, node.end_byte, node.start_point.row)
-        for each in self.source.inputs_of(node):
-            self._input(each, [call.words for call in self.script.calls[before : before + 1]])
+        for each in inputs:
+            if self.reading is None:
+                self._input(each, [call.words for call in self.script.calls[before : before + 1]])
+            elif self.reading.name:
+                self.state.put(self.reading.name, self._input_value(each, joins_lines=self.reading.joins_lines))
         return outcome
 
     def _simple(self, words: Sequence[Raw]) -> Outcome:
@@ -885,6 +921,9 @@ class _Evaluator:
         names = [each for each in texts if _NAME.fullmatch(each)]
         if command == "getopts":
             names = names[-1:] if len(names) > 1 or (texts and not _NAME.fullmatch(texts[0])) else texts[1:2]
+        options = "".join(each[1:] for each in texts if each.startswith("-"))
+        reads_all = command == "read" and "-a" not in texts and "d" in options and "" in texts
+        self.reading = _InputReading(names[0] if reads_all and len(names) == 1 else "", "r" not in options)
         for name in names or (["MAPFILE"] if command != "read" else ["REPLY"]):
             hole = self.state.hole(f"${name}", spot.line, spot.file, is_argument=command == "getopts")
             self.state.put(name, Array({0: hole}) if command in ("mapfile", "readarray") or "-a" in texts else hole)

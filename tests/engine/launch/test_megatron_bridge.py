@@ -86,7 +86,7 @@ mixed_precision:
 def test_recipes_are_read_in_every_form(name: str, text: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_text(text, "utf-8")
-    found = launch.read(file)
+    found = launch.read(file, takes_defaults=True)
     fixture = next(each for each in fixtures.ALL if each["id"] == "bridge-llama3-70b-64-h100-bf16")
     expected = dict(fixture["expected"]["execution"])
     if name == "config.yaml":
@@ -94,6 +94,28 @@ def test_recipes_are_read_in_every_form(name: str, text: str, tmp_path: Path) ->
         expected = {key: value for key, value in expected.items() if key not in ("num_procs", "data_par")}
     assert found.framework == "megatron-bridge"
     assert found.execution == expected
+    # What the recipe that is elsewhere may say is no default: only what is stated here is known.
+    known = launch.read(file)
+    if name == "config.yaml":
+        assert known.execution == expected
+    else:
+        assert known.execution.items() < expected.items()
+        assert {"tensor_par", "pipeline_par", "data_par", "batch_size", "zero_stage"} <= {*known.execution}
+        assert {"expert_par", "attention_kernel", "activations_offload"} <= {*known.open_fields}
+        assert "default" not in {known.origins[field].kind for field in known.execution}
+        assert launch.named_shape(known.model) == "llama-3-70B"
+
+
+@pytest.mark.parametrize("program", ["pretrain_llama3_8b.py", "examples/recipes/qwen/pretrain.py"])
+def test_a_program_without_its_recipe_leaves_open_what_only_that_says(program: str) -> None:
+    command = f"torchrun --nproc_per_node 8 {program} model.tensor_model_parallel_size=2 train.global_batch_size=64"
+    found = launch.read_text(command, "run.sh")
+    assert found.execution.keys() & {"tensor_par", "batch_size", "num_procs"} == {
+        "tensor_par", "batch_size", "num_procs"
+    }  # fmt: skip
+    assert {each.kind for each in found.origins.values()} == {"stated", "unknown"}
+    assert any("own recipe is not at hand" in each for each in found.remarks)
+    assert launch.read_text(command, "run.sh", takes_defaults=True).execution["pipeline_par"] == 1
 
 
 NEMO_2 = """
@@ -148,6 +170,28 @@ def test_recipes_of_nemo_are_read_with_what_names_stand_for(
         unread
     )
     assert not unread or launch.named_shape(found.model) == "llama-3.1-405B"
+
+
+@pytest.mark.parametrize(
+    ("call", "gpus"),
+    [
+        ("recipe()", 32), ("recipe(96)", 768), ("recipe(nodes=96)", 768), ("run.Partial(recipe, 96, gpus=4)", 384),
+        ("recipe(options.nodes)", None), ("recipe(**options)", None), ("recipe(gpus=4), recipe(gpus=8)", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["{}\n", "def main():\n    many = 96\n    run.run({})\n"])
+def test_a_parameter_is_what_the_file_gives_the_recipe(form: str, call: str, gpus: int | None) -> None:
+    recipe = (
+        "def recipe(nodes: int = 4, gpus: int = 8):\n"
+        "    made = llm.llama3_8b.pretrain_recipe(num_nodes=nodes, num_gpus_per_node=gpus)\n"
+        "    made.trainer.strategy.tensor_model_parallel_size = 2\n"
+        "    made.data.global_batch_size = 768\n"
+        "    return made\n"
+    )
+    call = call.replace("96", "many") if "many" in form and "(96)" in call else call
+    found = launch.read_text("import nemo_run as run\n" + recipe + form.format(call), "a.py")
+    assert found.num_procs == gpus
+    assert ("num_procs" in found.left) is (gpus is None)
 
 
 def test_a_strategy_of_nemo_2_is_read() -> None:

@@ -33,6 +33,13 @@ def shown(script: str) -> list[str]:
         ('show "$@" $* ${@:2}', "<$@> <$*> <${@:2}>"),
         ("TP=$1; show --tp=$TP ${TP:-8}", "--tp=<$1> 8"),
         ("read -r TP PP <<< '2 4'; show $TP $PP", "<$TP> <$PP>"),
+        # Here-documents that become variables.
+        ("A=$(cat <<E\n--x 1\n --y $TP\nE\n)\nshow $A", "--x 1 --y <$TP>"),
+        ("A=--z; A+=$(cat <<-'E' | tr '\\n' ' '\n\t --x $B\nE\n)\nshow $A", "--z --x $B"),
+        ("read -r -d '' A <<'E' || true\n--x 1\n --y 2\nE\nshow $A", "--x 1 --y 2"),
+        ("read -d '' A <<'E'\n--x 1 \\\n --y 2\nE\nshow $A", "--x 1 --y 2"),
+        ("read A B <<E\nshow 1\n2\nE\nshow $A $B", "<$A> <$B>"),
+        ("A=$(grep x <<E\n--x 1\nE\n)\nshow $A", "<$(grep x )>"),
         ("mapfile -t L < f; while read h; do N=$h; done < f; show ${L[0]} $N", "<$L> <$h>"),
         ("for tp in 1 2 4; do show $tp; done", "<$tp (1, 2, 4)>"),
         ("for ((i=0; i<4; i++)); do show $i; done", "<$i>"),
