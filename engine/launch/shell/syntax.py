@@ -12,7 +12,7 @@ import tree_sitter_bash
 
 from engine.launch.contract import LaunchError
 
-__all__ = ["Node", "children_of", "first_fault", "parse"]
+__all__ = ["SIMPLE_STATEMENTS", "STATEMENTS", "Node", "children_of", "first_fault", "parse"]
 
 Node = tree_sitter.Node
 MOST_STEPS: Final = 60_000
@@ -21,6 +21,14 @@ MOST_FAULTY_STEPS: Final = 2_000
 """Reports after a fault of syntax: from there on the parser tries several readings at once."""
 _ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
 MANY: Final = 1_000
+SIMPLE_STATEMENTS: Final = frozenset(
+    {"command", "declaration_command", "unset_command", "variable_assignment", "variable_assignments"}
+)
+STATEMENTS: Final = SIMPLE_STATEMENTS | {
+    "test_command", "list", "negated_command", "pipeline", "compound_statement", "subshell", "redirected_statement",
+    "if_statement", "case_statement", "for_statement", "c_style_for_statement", "while_statement",
+    "function_definition", "do_group", "program", "ERROR",
+}  # fmt: skip
 
 
 @lru_cache(maxsize=1)

@@ -26,6 +26,7 @@ __all__ = [
     "length_of",
     "text_of",
     "without_holes",
+    "without_start",
 ]
 
 MOST_WORK: Final = 500_000
@@ -204,3 +205,14 @@ def length_of(value: Value | Array | None) -> int:
     if isinstance(value, Array):
         return sum(length_of(each) + 16 for each in value.items.values())
     return sum([len(each.text) + 4 for each in value])
+
+
+def without_start(value: Value, length: int) -> Value:
+    """Return a value without its first characters."""
+    found: list[Segment] = []
+    for each in value:
+        cut = min(length, len(each.text))
+        length -= cut
+        if each.text[cut:]:
+            found.append(each._replace(text=each.text[cut:]))
+    return tuple(found)

@@ -12,8 +12,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["Arithmetic", "Literal", "Parameter", "Piece", "Unreadable", "parse_text", "parse_word", "split_words"]
+__all__ = [
+    "COMMAND_ENDS",
+    "Arithmetic",
+    "Literal",
+    "Parameter",
+    "Piece",
+    "Unreadable",
+    "parse_text",
+    "parse_word",
+    "split_words",
+]
 
+COMMAND_ENDS: Final = frozenset({"\n", ";", "&", "|", "&&", "||", "(", ")", ";;"})
+"""Words that end a simple command."""
 DEEPEST: Final = 20
 """Expressions within expressions of a word."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
