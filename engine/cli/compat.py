@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup as Group
 
-__all__ = ["Group", "is_typers", "run"]
+__all__ = ["Group", "is_typers", "run_app"]
 
 
 def is_typers(error: BaseException) -> bool:
@@ -21,15 +21,15 @@ def is_typers(error: BaseException) -> bool:
     return type(error).__module__.split(".")[0] in ("typer", "click")
 
 
-def run(app: typer.Typer, arguments: Sequence[str] | None, name: str) -> None:
+def run_app(app: typer.Typer, arguments: Sequence[str] | None, name: str) -> None:
     """Runs a command by a name of ours: Typer's own way of being called takes the name from the interpreter's.
 
     arguments: None for those of the process.
     """
-    _built(app)(args=arguments, prog_name=name)
+    _build_command(app)(args=arguments, prog_name=name)
 
 
 @cache
-def _built(app: typer.Typer) -> Any:
+def _build_command(app: typer.Typer) -> Any:
     """Return the command that Typer makes of an application, once: it reads the signature of every function anew."""
     return typer.main.get_command(app)

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
@@ -24,7 +24,7 @@ from engine.cli.commands.cost import cost
 from engine.cli.commands.evaluate import evaluate
 from engine.cli.commands.explore import explore
 from engine.cli.commands.inference import inference
-from engine.cli.commands.launch import export, import_
+from engine.cli.commands.launch import export_execution, import_configuration
 from engine.cli.commands.layers import layers
 from engine.cli.commands.library import models_app, systems_app
 from engine.cli.commands.mcp import mcp
@@ -34,7 +34,7 @@ from engine.cli.commands.serve import serve
 from engine.cli.commands.simulate import simulate_app
 from engine.cli.commands.store import store_app
 from engine.cli.commands.validate import validate
-from engine.cli.output import ExitCode, write
+from engine.cli.output import ExitCode, write_line
 
 __all__ = ["app", "main"]
 
@@ -100,14 +100,14 @@ class Reporting(compat.Group):
             # Typer's own exceptions end the command or tell how it is used.
             if compat.is_typers(error) or os.environ.get("SHARDSCAPE_TRACEBACK"):
                 raise
-            self._stop(*_told(error))
+            self._stop(*_describe_error(error))
         finally:
             _set_interrupt(before)
 
     @staticmethod
     def _stop(sentence: str, code: ExitCode) -> NoReturn:
         # Paths are told whole; whatever is longer than one can be was no path.
-        write(re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:60]}...", sentence), stream=sys.stderr)
+        write_line(re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:60]}...", sentence), stream=sys.stderr)
         raise typer.Exit(code)
 
 
@@ -120,7 +120,7 @@ def _set_interrupt(handler: Any) -> Any:
     return None
 
 
-def _told(error: BaseException) -> tuple[str, ExitCode]:
+def _describe_error(error: BaseException) -> tuple[str, ExitCode]:
     """The sentence and the exit code of an error."""
     text = str(error).strip()
     ours = type(error).__module__.split(".")[0] in ("engine", "models", "hardware")
@@ -146,11 +146,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (
-    serve, explore, best, evaluate, layers, export, inference, cost, codesign, validate, calibrate, measure, mcp,
-):  # fmt: skip
-    app.command()(command)
-app.command("import")(import_)
+commands: Final[dict[str, Callable[..., None]]] = {
+    "serve": serve,
+    "explore": explore,
+    "best": best,
+    "evaluate": evaluate,
+    "layers": layers,
+    "export": export_execution,
+    "inference": inference,
+    "cost": cost,
+    "codesign": codesign,
+    "validate": validate,
+    "calibrate": calibrate,
+    "measure": measure,
+    "mcp": mcp,
+    "import": import_configuration,
+}
+for name, command in commands.items():
+    app.command(name)(command)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")
 app.add_typer(simulate_app, name="simulate")
@@ -163,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    compat.run(app, arguments, "shardscape")
+    compat.run_app(app, arguments, "shardscape")
     raise SystemExit(0)
 
 

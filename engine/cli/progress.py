@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TextIO
 
-from engine.cli.output import rate
+from engine.cli.output import format_rate
 
 if TYPE_CHECKING:
     from engine import Progress
@@ -138,10 +138,10 @@ class ExplorationLine:
         self.calls += 1
         share = progress.done / progress.total if progress.total else 1.0
         left = f"{progress.seconds_left:.1f} s left" if math.isfinite(progress.seconds_left) else "starting"
-        text = f"{share:4.0%}  {progress.done:,} of {progress.total:,}  {rate(progress.rate)}  {left}"
+        text = f"{share:4.0%}  {progress.done:,} of {progress.total:,}  {format_rate(progress.rate)}  {left}"
         if self._shown:
             wide = min(_BAR, terminal_width() - len(text) - 4)  # figures first: a narrow terminal has no bar
-            self._stream.write(f"\r\x1b[K{(bar(share, wide) + text)[: terminal_width() - 1]}")
+            self._stream.write(f"\r\x1b[K{(draw_bar(share, wide) + text)[: terminal_width() - 1]}")
             self._stream.flush()
         elif self._clock() >= self._due:
             self._wait = min(2.0 * self._wait, LONGEST_S)
@@ -156,7 +156,7 @@ class ExplorationLine:
             self._stream.flush()
 
 
-def bar(share: float, wide: int) -> str:
+def draw_bar(share: float, wide: int) -> str:
     """Returns a bar of so many signs, filled by a share; empty where there is no room for one."""
     filled = round(wide * share)
     return f"[{'#' * filled}{'.' * (wide - filled)}] " if wide > 1 else ""

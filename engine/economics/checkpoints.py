@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.economics.quantities import Quantity
 
-__all__ = ["Parts", "daly_interval", "expected_seconds", "parts", "young_interval"]
+__all__ = ["Parts", "daly_interval", "expected_seconds", "split_expected_time", "young_interval"]
 
 
 def young_interval(write: Quantity, mtbf: Quantity) -> Quantity:
@@ -81,7 +81,7 @@ class Parts(NamedTuple):
     """How many failures are expected."""
 
 
-def parts(compute: float, interval: float, write: float, restart: float, mtbf: float) -> Parts:
+def split_expected_time(compute: float, interval: float, write: float, restart: float, mtbf: float) -> Parts:
     """Tells where the expected time goes.
 
     Failures strike at all times alike, so there are total / M of them; each begins a restart that the next may cut

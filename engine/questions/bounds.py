@@ -59,10 +59,10 @@ class Bounds:
         return scenario
 
 
-def _unheard(share: float, doing: str) -> None: ...
+def _ignore_progress(share: float, doing: str) -> None: ...
 
 
-def _never() -> bool:
+def _never_cancelled() -> bool:
     return False
 
 
@@ -71,9 +71,9 @@ class Context:
     """What a verb knows beside its question."""
 
     bounds: Bounds = field(default_factory=Bounds)
-    tell: Callable[[float, str], None] = _unheard
+    tell: Callable[[float, str], None] = _ignore_progress
     """Hears which share is done, 0 to 1, and what is being done."""
-    stops: Callable[[], bool] = _never
+    stops: Callable[[], bool] = _never_cancelled
     """Says whether to stop; whatever is under way then raises, and nobody takes the answer."""
 
     def progress(self, found: Progress) -> None:

@@ -118,7 +118,7 @@ def _parameter_row(which: Parameter) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _parameters(asked: ParametersQuestion, context: Context) -> dict[str, Any]:
+def _answer_parameters(asked: ParametersQuestion, context: Context) -> dict[str, Any]:
     scenario = scenario_of(asked.scenario)
     _ = scenario.space  # so that what cannot be is said here, too
     return {**summary_of(scenario), "parameters": [_parameter_row(each) for each in parameters(scenario)]}
@@ -144,7 +144,7 @@ def _what_if(asked: WhatIfQuestion, context: Context) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _sensitivity(asked: SensitivityQuestion, context: Context) -> dict[str, Any]:
+def _answer_sensitivity(asked: SensitivityQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     base = reoptimise(scenario, {}).base
@@ -168,7 +168,7 @@ def _sensitivity(asked: SensitivityQuestion, context: Context) -> dict[str, Any]
 LIST_PARAMETERS = Verb(
     "list_parameters", "List what can be changed",
     "Lists the numbers of a scenario that `what_if` can change, with values, units and bounds.",
-    ParametersQuestion, ParametersAnswer, _parameters,
+    ParametersQuestion, ParametersAnswer, _answer_parameters,
 )  # fmt: skip
 WHAT_IF = Verb(
     "what_if", "What if",
@@ -178,5 +178,5 @@ WHAT_IF = Verb(
 SENSITIVITY = Verb(
     "sensitivity", "What each part is worth",
     "Changes each number of the hardware by some factors, one at a time, and says what the best execution gains.",
-    SensitivityQuestion, SensitivityAnswer, _sensitivity,
+    SensitivityQuestion, SensitivityAnswer, _answer_sensitivity,
 )  # fmt: skip

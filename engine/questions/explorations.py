@@ -21,10 +21,11 @@ from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.scenarios.scenario import Scenario
 from models.documents import Whole, did_you_mean, shown
 
-__all__ = ["BEST", "EXPLORE", "best_document", "best_table", "confidence", "exploration_document"]
+__all__ = ["BEST", "EXPLORE", "best_document", "best_table", "exploration_document", "prediction_confidence"]
 
 MOST_ROWS = 100
 """Executions of an answer."""
+
 
 class BestQuestion(Document):
     """Which executions are best."""
@@ -104,7 +105,7 @@ class ExploreAnswer(ScenarioSummary):
     seconds: float = Field(description="What finding out took [s].")
 
 
-def confidence(scenario: Scenario, execution: Mapping[Any, Any] | None) -> dict[str, Any]:
+def prediction_confidence(scenario: Scenario, execution: Mapping[Any, Any] | None) -> dict[str, Any]:
     """Returns how far the step of an execution may be off, and what of it no measured run had.
 
     Args:
@@ -133,7 +134,7 @@ def best_document(found: Optimum, table: pd.DataFrame) -> dict[str, Any]:
     """
     return {
         **summary_of(found.scenario), "total": found.total, "feasible": found.feasible, "evaluated": found.evaluated,
-        **confidence(found.scenario, table.iloc[0].to_dict() if len(table) else None),
+        **prediction_confidence(found.scenario, table.iloc[0].to_dict() if len(table) else None),
     }  # fmt: skip
 
 
@@ -145,7 +146,7 @@ def exploration_document(found: Exploration) -> dict[str, Any]:
     """
     return {
         **summary_of(found.scenario), "total": found.total, "feasible": found.feasible,
-        "infeasible_by_reason": found.infeasible_by_reason, **confidence(found.scenario, found.best),
+        "infeasible_by_reason": found.infeasible_by_reason, **prediction_confidence(found.scenario, found.best),
     }  # fmt: skip
 
 
@@ -161,7 +162,7 @@ def best_table(found: Optimum) -> pd.DataFrame:
     return table
 
 
-def _best(asked: BestQuestion, context: Context) -> dict[str, Any]:
+def _answer_best(asked: BestQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
@@ -173,7 +174,7 @@ def _best(asked: BestQuestion, context: Context) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
+def _answer_explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
     from engine.executions.reasons import BY_CODE
 
     start = time.perf_counter()
@@ -185,7 +186,7 @@ def _explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
             f"by is {shown(asked.by)}{did_you_mean(asked.by, headline)}; it is one of {', '.join(headline)}."
         )
     found = explore_scenario(scenario, progress=context.progress, cancel=context.stops, workers=1)
-    table = _top(found, asked.top, asked.by, context)
+    table = _top_executions(found, asked.top, asked.by, context)
     pairs = found.by_pair(asked.by)[list(CellRow.model_fields)] if asked.cells else None
     return {
         **exploration_document(found),
@@ -197,7 +198,7 @@ def _explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
     }
 
 
-def _top(found: Exploration, top: int, by: str, context: Context) -> pd.DataFrame | None:
+def _top_executions(found: Exploration, top: int, by: str, context: Context) -> pd.DataFrame | None:
     """The best executions; those by throughput are found by bounds, so that no rows are kept."""
     if not top or not found.feasible:
         return None
@@ -214,10 +215,10 @@ def _top(found: Exploration, top: int, by: str, context: Context) -> pd.DataFram
 BEST = Verb(
     "best", "Best executions",
     "Finds the executions with the highest throughput of a model on a system, proven, without evaluating all.",
-    BestQuestion, BestAnswer, _best,
+    BestQuestion, BestAnswer, _answer_best,
 )  # fmt: skip
 EXPLORE = Verb(
     "explore", "Explore a space",
     "Evaluates every execution of a model on a system: how many run, why others do not, the best by a headline figure.",
-    ExploreQuestion, ExploreAnswer, _explore,
+    ExploreQuestion, ExploreAnswer, _answer_explore,
 )  # fmt: skip

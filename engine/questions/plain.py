@@ -17,7 +17,7 @@ __all__ = ["Statistics", "chosen_statistics", "plain", "rows_of", "units_of"]
 
 Statistics = Annotated[
     list[str] | None,
-    Field(description="Statistics of the rows by name, or [\"all\"]; null for the headline figures."),
+    Field(description='Statistics of the rows by name, or ["all"]; null for the headline figures.'),
 ]
 """Which statistics the rows of an answer have."""
 

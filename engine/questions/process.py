@@ -98,7 +98,7 @@ class Answerer:
             engine.ExplorationCancelled: `stops` said so, or this was closed.
             Failed: a fault of our own.
         """
-        asked = _line({"ask": name, "question": question}, self.bounds.document_bytes)
+        asked = _encode_line({"ask": name, "question": question}, self.bounds.document_bytes)
         gone = stops or (lambda: False)
         process = self._taken(gone, wait)
         try:
@@ -253,14 +253,14 @@ def serve() -> None:
     if behind and hasattr(os, "nice"):
         os.nice(behind)
     bound_memory(bounds.memory_gib)
-    with _connected() as say:
+    with _open_reply_channel() as say:
         say("ready", None)
         for line in source:
-            threading.Thread(target=_answered, args=(json.loads(line), bounds, say), daemon=True).start()
+            threading.Thread(target=_answer_question, args=(json.loads(line), bounds, say), daemon=True).start()
         os._exit(0)  # whoever asked has gone; whatever is being computed, nobody will take it
 
 
-def _answered(asked: dict[str, Any], bounds: Bounds, say: Callable[[str, Any], None]) -> None:
+def _answer_question(asked: dict[str, Any], bounds: Bounds, say: Callable[[str, Any], None]) -> None:
     """Answers a question and says how it ended."""
     told = time.monotonic()
 
@@ -288,7 +288,7 @@ def _one_sentence(text: str) -> str:
     return text if len(text) <= 1_000 else f"{text[:999]}…"
 
 
-def _line(content: Any, most: int) -> bytes:
+def _encode_line(content: Any, most: int) -> bytes:
     """A document as one line. Raises `QuestionError` for one that is too long, or that JSON cannot write."""
     try:
         line = json.dumps(content, allow_nan=False, ensure_ascii=True).encode()
@@ -316,7 +316,7 @@ def bound_memory(gib: float) -> None:
 
 
 @contextlib.contextmanager
-def _connected() -> Iterator[Callable[[str, Any], None]]:
+def _open_reply_channel() -> Iterator[Callable[[str, Any], None]]:
     """Gives what to say things by; whatever a library prints goes where errors go."""
     telling = threading.Lock()
     sink: BinaryIO

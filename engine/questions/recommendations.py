@@ -73,7 +73,7 @@ def recommendation_document(found: Recommendation) -> dict[str, Any]:
     terms, own = found.terms, found.execution
     told = None
     if own is not None:
-        told = dict(own) | {"mechanisms": list(mechanisms_of(own).values()), "memory": _memory(found)}
+        told = dict(own) | {"mechanisms": list(mechanisms_of(own).values()), "memory": _memory_interval(found)}
     return {
         "error": terms.error,
         "headroom": terms.headroom,
@@ -92,7 +92,7 @@ def recommendation_document(found: Recommendation) -> dict[str, Any]:
     }
 
 
-def _memory(found: Recommendation) -> dict[str, float] | None:
+def _memory_interval(found: Recommendation) -> dict[str, float] | None:
     """How much memory the recommended execution may need [bytes]; None where no measured run tells."""
     interval, own = found.terms.memory, found.execution
     if interval is None or own is None:
@@ -101,7 +101,7 @@ def _memory(found: Recommendation) -> dict[str, float] | None:
     return {"low": needed * interval.low, "high": needed * interval.high, "share": interval.share}
 
 
-def _recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:
+def _answer_recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
@@ -120,12 +120,12 @@ def _recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:
     return {
         **summary_of(scenario), **{name: plain(document[name]) for name in same}, "recommended": row(own),
         "fastest": row(found.fastest), "mechanisms": [] if own is None else list(mechanisms_of(own).values()),
-        "memory": plain(_memory(found)), "units": units_of(statistics), "seconds": time.perf_counter() - start,
+        "memory": plain(_memory_interval(found)), "units": units_of(statistics), "seconds": time.perf_counter() - start,
     }  # fmt: skip
 
 
 RECOMMEND = Verb(
     "recommend", "Recommended execution",
     "Says which execution to run: the simplest whose throughput cannot be told from the best, with memory to spare.",
-    RecommendQuestion, RecommendAnswer, _recommend,
+    RecommendQuestion, RecommendAnswer, _answer_recommend,
 )  # fmt: skip

@@ -127,7 +127,7 @@ def standing_document(stands: Standing, framework: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _standing(asked: StandingQuestion, context: Context) -> dict[str, Any]:
+def _answer_standing(asked: StandingQuestion, context: Context) -> dict[str, Any]:
     model, system, calibration = (
         found_model(asked.model), found_system(asked.system), found_calibration(asked.calibration)
     )  # fmt: skip
@@ -150,5 +150,5 @@ STANDING = Verb(
     "standing", "Where an execution stands",
     "Says what an execution that somebody runs is worth: its rank, how much faster the best is, and which flags lead "
     "there.",
-    StandingQuestion, StandingAnswer, _standing,
+    StandingQuestion, StandingAnswer, _answer_standing,
 )  # fmt: skip

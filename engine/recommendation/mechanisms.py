@@ -64,7 +64,7 @@ def mechanisms_of(execution: Mapping[Any, Any]) -> dict[str, str]:
     """
     known = {name: execution[name] for name in execution if name in PLAIN or name == "data_par"}
     return {
-        name: _words(name, known[name])
+        name: _mechanism_words(name, known[name])
         for name, plain in PLAIN.items()
         if name in known and known[name] not in plain and applies(name, known)
     }
@@ -81,7 +81,7 @@ def more_than(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> tuple[str, ..
     return tuple(words for name, words in mechanisms_of(one).items() if name not in theirs)
 
 
-def _words(name: str, value: Any) -> str:
+def _mechanism_words(name: str, value: Any) -> str:
     column = by_name(name)
     label = column.label
     if label[1:3].islower():  # no abbreviation

@@ -12,7 +12,7 @@ import pandas as pd
 
 from engine.executions.codes import OFFLOADS
 from engine.exploration.result import Exploration
-from engine.recommendation.contenders import LAYOUT, Contender, Explored, Searched, Sought, offloading
+from engine.recommendation.contenders import LAYOUT, Contender, Explored, Searched, Sought, has_offloading
 from engine.recommendation.mechanisms import more_than, number_of_mechanisms
 from engine.recommendation.room import Terms, fit_of, terms_of
 from engine.scenarios.scenario import Scenario
@@ -103,12 +103,14 @@ def recommend(
     if source.best_rate is None:
         return Recommendation(source.scenario, None, None, terms)
     best = _of_layouts(source, source.best_rate, contenders)  # first: those allowed are mostly among what it reads
-    judge, allowed, first = _allowed(source, source.best_rate, given)
+    judge, allowed, first = _allowed_executions(source, source.best_rate, given)
     chosen, close = (None, 0) if first is None else judge.choose(allowed, first, source.best_rate)
-    rows = [_row(best, place) for place in range(min(contenders, len(best)))]
+    rows = [_execution_at(best, place) for place in range(min(contenders, len(best)))]
     reasons = [""] * len(rows) if chosen is None else judge.reasons(rows, chosen)
     told = tuple(Contender(int(row["id"]), row, reason) for row, reason in zip(rows, reasons, strict=True))
-    return Recommendation(source.scenario, chosen, _row(best, 0), judge.terms, tuple(judge.waived), close, told)
+    return Recommendation(
+        source.scenario, chosen, _execution_at(best, 0), judge.terms, tuple(judge.waived), close, told
+    )
 
 
 class _Source:
@@ -123,13 +125,15 @@ class _Source:
     def find(self, sought: Sought) -> pd.DataFrame:
         if sought.rate >= self._down_to:
             return self._whole[sought.among(self._whole)].reset_index(drop=True)
-        found = _sorted(self._source.find(sought))
+        found = _sort_by_rate(self._source.find(sought))
         if sought == Sought(sought.rate):
             self._whole, self._down_to = found, sought.rate
         return found
 
 
-def _allowed(source: _Source, best: float, given: Mapping[str, Any]) -> tuple[_Judge, pd.DataFrame, int | None]:
+def _allowed_executions(
+    source: _Source, best: float, given: Mapping[str, Any]
+) -> tuple[_Judge, pd.DataFrame, int | None]:
     """The executions that fit and offload nothing, down to what is too close to call, and the fastest of those that
     were measured, too."""
     scenario = source.scenario
@@ -139,12 +143,12 @@ def _allowed(source: _Source, best: float, given: Mapping[str, Any]) -> tuple[_J
         found = source.find(judge.sought(best * share))
         first = judge.first(found)
         if first is None and share == LEVELS[-1]:
-            judge = _Judge(scenario, judge.terms, _common(scenario, found))
+            judge = _Judge(scenario, judge.terms, _common_unmeasured(scenario, found))
             first = judge.first(found)
         if first is None:
             continue
-        judge = _Judge(scenario, terms_of(scenario, _row(found, first), **given), judge.waived)
-        floor = _floor(float(found["sample_rate"].iloc[first]), best, judge.terms.error)
+        judge = _Judge(scenario, terms_of(scenario, _execution_at(found, first), **given), judge.waived)
+        floor = _throughput_floor(float(found["sample_rate"].iloc[first]), best, judge.terms.error)
         if floor < best * share:
             found = source.find(judge.sought(floor))
             first = judge.first(found)
@@ -157,19 +161,19 @@ def _of_layouts(source: _Source, best: float, number: int) -> pd.DataFrame:
     for share in LEVELS:
         found = source.find(Sought(best * share))
         apart = [*(name for name in LAYOUT if name in found), "offloads"]
-        found = found[~found.assign(offloads=offloading(found)).duplicated(apart)]
+        found = found[~found.assign(offloads=has_offloading(found)).duplicated(apart)]
         if len(found) >= number:
             break
     return found
 
 
-def _floor(allowed: float, best: float, error: float) -> float:
+def _throughput_floor(allowed: float, best: float, error: float) -> float:
     """The throughput that cannot be told from the best, or from the best that is allowed where that falls short."""
     floor = best / (1.0 + error)
     return floor if allowed >= floor else allowed / (1.0 + error)
 
 
-def _sorted(found: pd.DataFrame) -> pd.DataFrame:
+def _sort_by_rate(found: pd.DataFrame) -> pd.DataFrame:
     """Fastest first, of equal ones the simplest."""
     found = found.assign(mechanisms=number_of_mechanisms(found))
     offloads = found[[name for name in OFFLOADS if name in found]].sum(axis=1)
@@ -177,11 +181,11 @@ def _sorted(found: pd.DataFrame) -> pd.DataFrame:
     return found.iloc[order].reset_index(drop=True)
 
 
-def _row(found: pd.DataFrame, place: int) -> dict[str, Any]:
+def _execution_at(found: pd.DataFrame, place: int) -> dict[str, Any]:
     return {str(name): value for name, value in found.iloc[place].to_dict().items() if name != "mechanisms"}
 
 
-def _common(scenario: Scenario, found: pd.DataFrame) -> frozenset[str]:
+def _common_unmeasured(scenario: Scenario, found: pd.DataFrame) -> frozenset[str]:
     """What was never measured and no execution does without."""
     told = scenario.not_measured_of_rows(found.head(LOOKED_AT)) if len(found) else []
     return frozenset(one for one in told[0] if all(one in other for other in told)) if told else frozenset()
@@ -221,11 +225,11 @@ class _Judge:
 
     def choose(self, found: pd.DataFrame, first: int, best: float) -> tuple[dict[str, Any], int]:
         """Returns the simplest execution that is allowed and too close to call, and how many are, measured or not."""
-        floor = _floor(float(found["sample_rate"].iloc[first]), best, self.terms.error)
+        floor = _throughput_floor(float(found["sample_rate"].iloc[first]), best, self.terms.error)
         near = np.flatnonzero(found["sample_rate"].to_numpy() >= floor)
         simplest = near[np.argsort(found["mechanisms"].to_numpy()[near], kind="stable")]
         place = self._measured(found, simplest)
-        return _row(found, first if place is None else place), len(near)
+        return _execution_at(found, first if place is None else place), len(near)
 
     def reasons(self, rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]) -> list[str]:
         """Returns why each of some executions is not the chosen one, in words; empty where it is."""
@@ -241,9 +245,9 @@ class _Judge:
         offloads = [name for name in OFFLOADS if row.get(name)]
         if offloads and not self.terms.offload:
             what = [KEPT[name] for name in offloads]
-            return f"keeps {_listed(what)} in host memory"
+            return f"keeps {_join_listed(what)} in host memory"
         if unknown:
-            return f"never measured: {_listed(unknown)}"
+            return f"never measured: {_join_listed(unknown)}"
         for second, tier in ((False, "HBM"), (True, "host memory")):
             needed = float(row[f"proc_mem_tier{2 if second else 1}_cap_req"])
             if fit_of(self.scenario, needed, self.terms.headroom, second=second) != "fits":
@@ -256,11 +260,11 @@ class _Judge:
         more = more_than(row, chosen)
         apart = f"{100 * abs(rate / own - 1.0):.1f} %"
         if rate < own:
-            return f"{apart} slower" + (f", and takes {_listed(more)}" if more else "")
-        return f"{apart} faster is too close to call, and takes {_listed(more) if more else 'more'}"
+            return f"{apart} slower" + (f", and takes {_join_listed(more)}" if more else "")
+        return f"{apart} faster is too close to call, and takes {_join_listed(more) if more else 'more'}"
 
 
-def _listed(words: list[str] | tuple[str, ...]) -> str:
+def _join_listed(words: list[str] | tuple[str, ...]) -> str:
     """Words as a list: "weights and optimizer"; of many the first three and how many more."""
     if len(words) > 4:
         return f"{', '.join(words[:3])} and {len(words) - 3} more"

@@ -85,10 +85,10 @@ class ReadySpace:
                 prepared, rows = part.prepared(system)
                 search.feasible += prepared.feasible
                 hints = None
-                if kept is not None and (found := _locate(prepared, rows, kept)) is not None:
+                if kept is not None and (found := _locate_candidate(prepared, rows, kept)) is not None:
                     hints, kept_rate = found
                 search.look(prepared, rows, hints)
-        return _found(search, kept_rate)
+        return _found_best(search, kept_rate)
 
 
 class SearchedSpace:
@@ -124,19 +124,19 @@ class SearchedSpace:
                 if len(points):
                     prepared, rows = by_bounds.prepare(space, by_bounds.promising(space) if whole else points)
                     hints = None
-                    if kept is not None and (found := _locate(prepared, rows, kept)) is not None:
+                    if kept is not None and (found := _locate_candidate(prepared, rows, kept)) is not None:
                         hints, kept_rate = found
                     search.look(prepared, rows, hints)
                     search.feasible += prepared.feasible if whole else 0
             for by_bounds, points in left:
                 search.look_over(by_bounds, space, points)
-            result = _found(search, kept_rate)
+            result = _found_best(search, kept_rate)
             if result.id is not None:
                 self._won = (result.id, *(each for each in self._won if each != result.id))[:WINNERS_KEPT]
         return result
 
 
-def _found(search: Search, kept_rate: float) -> Found:
+def _found_best(search: Search, kept_rate: float) -> Found:
     top, _ = search.result()
     if not len(top):
         return Found(None, float("nan"), 0, 0, kept_rate)
@@ -145,7 +145,7 @@ def _found(search: Search, kept_rate: float) -> Found:
                  search.tied(), search.reach)  # fmt: skip
 
 
-def _locate(prepared: Prepared, rows: Candidates, execution: int) -> tuple[Ints, float] | None:
+def _locate_candidate(prepared: Prepared, rows: Candidates, execution: int) -> tuple[Ints, float] | None:
     """(position of the candidate of an execution, its sample rate); None where the prepared rows do not have
     it, or it does not fit."""
     points, modes = prepared.points, prepared.modes
@@ -215,8 +215,8 @@ def made_ready(space: Space, key: str) -> AnyReadySpace | None:
     """
     cost_model = cost_model_of(space)
     if not cost_model.searches_by_bounds:
-        return ReadySpace(space, key) if _pairs(space) <= LARGEST_KEPT else None
-    if _points(space) > LARGEST_SEARCHED:
+        return ReadySpace(space, key) if _count_pairs(space) <= LARGEST_KEPT else None
+    if _count_points(space) > LARGEST_SEARCHED:
         return None
     searches = [cost_model.bound_search(space, numbers) for numbers in slabs(space, POINTS_OF_A_SEARCH)]
     return SearchedSpace(space, key, searches)
@@ -242,10 +242,10 @@ def layout_key(scenario: Scenario) -> str:
     return json.dumps(content, sort_keys=True)
 
 
-def _pairs(space: Space) -> int:
+def _count_pairs(space: Space) -> int:
     """Most (memory mode, schedule point) pairs that the space has."""
-    return max(len(table) for table in space.modes) * _points(space)
+    return max(len(table) for table in space.modes) * _count_points(space)
 
 
-def _points(space: Space) -> int:
+def _count_points(space: Space) -> int:
     return sum(len(cell.interleavings) * len(cell.microbatches) for cell in space.cells)

@@ -18,7 +18,7 @@ from engine.whatif.kept import Kept
 from engine.whatif.parameters import changed
 from engine.whatif.prepared_spaces import SPACES_KEPT, AnyReadySpace, layout_key, ready
 
-__all__ = ["Best", "Choice", "Point", "Searcher", "first_enumerated", "searchable", "searcher_of", "transferred"]
+__all__ = ["Best", "Choice", "Point", "Searcher", "first_enumerated", "searchable", "searcher_of", "transfer_execution"]
 
 NAN: Final = float("nan")
 INF: Final = float("inf")
@@ -196,11 +196,11 @@ class Searcher:
         """The rate of the base's best execution in another space; NaN where it does not run."""
         if self.base is None:
             return NAN
-        found = scenario.evaluate(pd.DataFrame([transferred(self.base, scenario)]))
+        found = scenario.evaluate(pd.DataFrame([transfer_execution(self.base, scenario)]))
         return float(found["sample_rate"].iloc[0])
 
 
-def transferred(execution: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
+def transfer_execution(execution: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
     """Returns the same choices in another scenario: with its number of processors, and the batch that data parallelism
     then divides.
 

@@ -29,7 +29,7 @@ from engine.exploration.result import first_row
 from engine.scenarios.scenario import Scenario
 from engine.space.space import SpaceError, checked_size
 from engine.whatif.parameters import ChangeError, Parameter, changed, otherwise, parameter, parameters, system_changes
-from engine.whatif.search import INF, Choice, Point, first_enumerated, searchable, searcher_of, transferred
+from engine.whatif.search import INF, Choice, Point, first_enumerated, searchable, searcher_of, transfer_execution
 
 __all__ = [
     "Answer", "ChangeError", "Choice", "Parameter", "Point", "Study", "applicable", "changed", "coarse_first",
@@ -66,12 +66,12 @@ class Answer:
     @property
     def gain(self) -> float:
         """How much faster the new best is than the old one [fraction]; NaN where there is nothing to compare."""
-        return _gain(self.best, self.base)
+        return _relative_gain(self.best, self.base)
 
     @property
     def kept_gain(self) -> float:
         """The same for the old best kept as it is; NaN where it no longer runs."""
-        return _gain(self.kept, self.base)
+        return _relative_gain(self.kept, self.base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def reoptimise(scenario: Scenario, changes: Mapping[str, float], choose: Choice 
     if chosen is not None and chosen != found.id:
         execution = searcher.execution(after, chosen)
     rows = [] if execution is None else [dict(execution)]
-    rows += [] if base is None else [transferred(base, after)]
+    rows += [] if base is None else [transfer_execution(base, after)]
     best = kept = None
     if rows:
         table = after.evaluate(pd.DataFrame(rows))
@@ -238,7 +238,9 @@ def sweep_two(
         raise ChangeError(f"{first.label} cannot be swept against itself; choose another parameter.")
     others = {key: value for key, value in (changes or {}).items() if key not in (x, y)}
     # What is expensive to change (the layout, then the masks) changes less often.
-    outer, outers, inner, inners = (x, xs, y, ys) if _cost(first) >= _cost(second) else (y, ys, x, xs)
+    outer, outers, inner, inners = (
+        (x, xs, y, ys) if _preparation_cost(first) >= _preparation_cost(second) else (y, ys, x, xs)
+    )
 
     def after(done: int) -> Iterator[Point]:
         searcher = searcher_of(scenario, choose)
@@ -366,12 +368,12 @@ def coarse_first(count: int) -> list[int]:
     return list(order)
 
 
-def _gain(after: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> float:
+def _relative_gain(after: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> float:
     if after is None or before is None:
         return NAN
     return float(after["sample_rate"]) / float(before["sample_rate"]) - 1.0
 
 
-def _cost(which: Parameter) -> int:
+def _preparation_cost(which: Parameter) -> int:
     """How much of a space a change of this parameter makes anew."""
     return 2 if which.layout else 1 if which.mask else 0

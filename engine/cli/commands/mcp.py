@@ -18,14 +18,22 @@ def mcp(
     largest_space: Annotated[
         int,
         typer.Option(
-            "--largest-space", metavar="N", min=1, max=2_000_000_000, envvar="SHARDSCAPE_LARGEST_SPACE",
+            "--largest-space",
+            metavar="N",
+            min=1,
+            max=2_000_000_000,
+            envvar="SHARDSCAPE_LARGEST_SPACE",
             help="Executions that a space may have.",
         ),
     ] = 500_000_000,
     longest_seconds: Annotated[
         int,
         typer.Option(
-            "--longest-seconds", metavar="S", min=1, max=86_400, envvar="SHARDSCAPE_LONGEST_SECONDS",
+            "--longest-seconds",
+            metavar="S",
+            min=1,
+            max=86_400,
+            envvar="SHARDSCAPE_LONGEST_SECONDS",
             help="Time after which a question is given up [s].",
         ),
     ] = 600,

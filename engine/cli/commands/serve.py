@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from engine.cli.output import write
+from engine.cli.output import write_line
 
 __all__ = ["API_VARIABLE", "STORE_VARIABLE", "DashboardMissing", "application_folder", "serve", "server_command"]
 
@@ -86,7 +86,7 @@ def serve(
 
         with Store(store) as opened:  # so that a store that cannot be used is told here and not on a page
             for sentence in opened.losses:
-                write(sentence, stream=sys.stderr)
+                write_line(sentence, stream=sys.stderr)
             os.environ[STORE_VARIABLE] = str(opened.path.resolve())
     if api:
         os.environ[API_VARIABLE] = "on"

@@ -238,7 +238,7 @@ class Commands(ScriptWalk):
             value: Value = tuple(Segment(line, spot.at(row), spot.file) for row, line in enumerate(lines))
         else:
             value = self.expander.text_value(text, spot)
-        directives = {**(self.frame.directives or {}), **slurm.directives(text_of(value), spot.file, value)}
+        directives = {**(self.frame.directives or {}), **slurm.read_directives(text_of(value), spot.file, value)}
         is_held = not any(_program_name(word.text) in _RUNNING for words in wrappers for word in words)
         self.run_nested(value, (*self.frame.wrappers, *wrappers), directives=directives, is_held=is_held)
 

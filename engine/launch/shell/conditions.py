@@ -22,7 +22,7 @@ _NUMBERS: Final[Mapping[str, Callable[[int, int], bool]]] = {
 _NUMBER: Final = re.compile(r"[+-]?\d{1,18}")
 
 
-def holds(operands: Sequence[Operand | str], has_patterns: bool) -> bool | None:
+def evaluate_condition(operands: Sequence[Operand | str], has_patterns: bool) -> bool | None:
     """Return whether a condition holds, None if its words do not decide it.
 
     Args:
@@ -39,7 +39,7 @@ def holds(operands: Sequence[Operand | str], has_patterns: bool) -> bool | None:
         elif operand == ")":
             if len(stack) == 1:
                 return None
-            value = _combined(stack.pop())
+            value = _combine_terms(stack.pop())
             stack[-1].append(value)
             place += 1
         elif isinstance(operand, str):
@@ -49,12 +49,14 @@ def holds(operands: Sequence[Operand | str], has_patterns: bool) -> bool | None:
             end = place
             while end < len(operands) and not isinstance(operands[end], str):
                 end += 1
-            stack[-1].append(_single([each for each in operands[place:end] if not isinstance(each, str)], has_patterns))
+            stack[-1].append(
+                _evaluate_test([each for each in operands[place:end] if not isinstance(each, str)], has_patterns)
+            )
             place = end
-    return _combined(stack[0]) if len(stack) == 1 else None
+    return _combine_terms(stack[0]) if len(stack) == 1 else None
 
 
-def _combined(terms: Sequence[bool | str | None]) -> bool | None:
+def _combine_terms(terms: Sequence[bool | str | None]) -> bool | None:
     """Return the value of terms joined by `!`, `&&` (which binds closer) and `||`."""
     either: bool | None = False
     both: bool | None = True
@@ -67,7 +69,7 @@ def _combined(terms: Sequence[bool | str | None]) -> bool | None:
             elif term == "&&" and not is_value_next:
                 is_value_next = True
             elif term == "||" and not is_value_next:
-                either, both, is_value_next = _either(either, both), True, True
+                either, both, is_value_next = _either_holds(either, both), True, True
             else:
                 return None
         elif not is_value_next:
@@ -76,14 +78,14 @@ def _combined(terms: Sequence[bool | str | None]) -> bool | None:
             value = not term if negated and term is not None else term
             negated, is_value_next = False, False
             both = False if both is False or value is False else None if None in (both, value) else True
-    return None if is_value_next and terms else _either(either, both) if terms else False
+    return None if is_value_next and terms else _either_holds(either, both) if terms else False
 
 
-def _either(left: bool | None, right: bool | None) -> bool | None:
+def _either_holds(left: bool | None, right: bool | None) -> bool | None:
     return True if left or right else None if None in (left, right) else False
 
 
-def _single(words: Sequence[Operand], has_patterns: bool) -> bool | None:
+def _evaluate_test(words: Sequence[Operand], has_patterns: bool) -> bool | None:
     texts = [text for _, text in words]
     if len(words) == 1:
         return None if texts[0] is None else bool(texts[0])
@@ -152,4 +154,4 @@ class Conditions:
             elif raw != "\n":
                 pieces = self.expander.operand(self.expander.pieces(raw), spot)
                 operands.append((pieces, self.known_text(pieces)))
-        return holds(operands, is_double)
+        return evaluate_condition(operands, is_double)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from engine.launch.shell.branches import marked, merged
+from engine.launch.shell.branches import mark_default, merge_values
 from engine.launch.shell.expansion import Spot
 from engine.launch.shell.state import Variable
 from engine.launch.shell.syntax import STATEMENTS, Node, children_of
@@ -112,9 +112,9 @@ class ControlFlow(ScriptWalk):
             if default is not None:
                 value = candidates[default if is_exhaustive else default + 1]
                 if any(value != each for each in candidates):
-                    value = marked(value, name)
+                    value = mark_default(value, name)
             else:
-                value = merged(self.state, name, candidates, spot.line, spot.file)
+                value = merge_values(self.state, name, candidates, spot.line, spot.file)
             if value is not None:
                 self.state.put(name, value)
         if names or any(len(each.words) > 3 for each in self.script.calls[calls:]):

@@ -32,7 +32,7 @@ class ScriptEvaluator(Commands, ControlFlow):
     def read_text(self, text: str) -> Script:
         """Return the commands and variables of a script."""
         text = without_holes(text)
-        self.script.directives = slurm.directives(text, self.name)
+        self.script.directives = slurm.read_directives(text, self.name)
         self.set_slurm_variables(self.script.directives)
         self.frame = Frame(directives=self.script.directives)
         self.source = Source.of(text.encode("utf-8", "replace"), self.name)

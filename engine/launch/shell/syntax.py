@@ -32,7 +32,7 @@ STATEMENTS: Final = SIMPLE_STATEMENTS | {
 
 
 @lru_cache(maxsize=1)
-def _language() -> tree_sitter.Language:
+def _bash_language() -> tree_sitter.Language:
     return tree_sitter.Language(tree_sitter_bash.language())
 
 
@@ -55,7 +55,7 @@ def parse(text: bytes) -> Node:
     # The parser takes a space behind a backslash for white space, not for a letter of a word.
     text = _ESCAPED.sub(lambda found: b"__" if found[0] == b"\\ " else found[0], text)
     try:
-        tree = tree_sitter.Parser(_language()).parse(lambda offset, _point: text[offset : offset + 65536],
+        tree = tree_sitter.Parser(_bash_language()).parse(lambda offset, _point: text[offset : offset + 65536],
                                                      progress_callback=stops)  # fmt: skip
     except ValueError:
         raise LaunchError(

@@ -81,7 +81,7 @@ class ScriptWalk(ABC):
 
     def set_slurm_variables(self, options: Mapping[str, Word]) -> None:
         """Set the variables that Slurm sets for options."""
-        for name, word in slurm.variables(options).items():
+        for name, word in slurm.slurm_variables(options).items():
             self.state.put(name, (Segment(word.text, word.line, word.file),))
 
     def run_isolated(self, run: Callable[[], object]) -> None:
