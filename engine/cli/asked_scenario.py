@@ -1,4 +1,4 @@
-"""What `explore` and `best` share: the scenario asked for, and how it is told."""
+"""Scenario of `explore` and `best`, from arguments or a document, and its printed line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def scenario_of(
 
 
 def _read_scenario_document(file: Path) -> dict[str, Any]:
-    """What the document of a scenario says, by the arguments of `engine.Scenario.of`."""
+    """Return the document of a scenario, by the arguments of `engine.Scenario.of`."""
     from engine import ScenarioError
     from engine.questions.scenario_documents import scenario_of as scenario_in
     from models.documents import read_json
@@ -65,7 +65,7 @@ def _read_scenario_document(file: Path) -> dict[str, Any]:
 
 
 def write_scenario(scenario: Scenario) -> None:
-    """Prints the scenario in a line, and what of its model the figures do not represent."""
+    """Print the scenario in a line, and parts of its model that the figures do not represent."""
     write_line(
         f"{scenario.model.title or scenario.model.name} on {scenario.num_procs:,} x "
         f"{scenario.system.title or scenario.system.name}, batch up to {scenario.max_batch_size:,}, "
@@ -75,7 +75,7 @@ def write_scenario(scenario: Scenario) -> None:
 
 
 def write_unrepresented(model: Model, stream: TextIO | None = None) -> None:
-    """Prints what of a model no figure represents; nothing for most models."""
+    """Print parts of a model that no figure represents; nothing for most models."""
     import models
 
     for sentence in models.unrepresented(model):

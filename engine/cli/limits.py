@@ -19,8 +19,8 @@ _WHOLE = {column.name for column in ALL_FIELDS if column.dtype == "int64"}
 def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> dict[str, Any]:
     """Limits for `engine.explore` from texts such as "tensor_par=1,2,4", "pipeline_par=..8", "weight_offload=off".
 
-    `whole` are the fields that are numbers. Names and values themselves are checked where the limits are used; what is
-    malformed raises `LimitError`.
+    `whole` are the fields that are numbers. Names and values themselves are checked where the limits are used;
+    malformed texts raise `LimitError`.
     """
     limits: dict[str, Any] = {}
     for text in texts:

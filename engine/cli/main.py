@@ -79,14 +79,14 @@ LONGEST_WORD: Final = 1_024
 """Characters without a space from which a sentence shows the beginning only."""
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What writing to a file or device that takes no more fails with."""
+"""Error codes of writing to a full file or device."""
 
 
 class Reporting(compat.Group):
-    """The group of all commands: whatever goes wrong in one becomes one sentence and an exit code."""
+    """Group of all commands: an error in one becomes one sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command; from here on Ctrl-C is an exception, so that a command can put away what it began."""
+        """Run the command; from here on Ctrl-C is an exception, so that a command can clean up."""
         before: Any = None
         try:
             before = _set_interrupt(signal.default_int_handler)
@@ -112,7 +112,7 @@ class Reporting(compat.Group):
 
 
 def _set_interrupt(handler: Any) -> Any:
-    """Sets what Ctrl-C does, unless it is not for this process or thread; what it did before, None where not set."""
+    """Set the handler of Ctrl-C and return the earlier one; None if this thread or process may not set it."""
     if handler is None or signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
         return None
     with suppress(ValueError):  # only the main thread may, and only it is interrupted

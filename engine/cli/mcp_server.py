@@ -46,7 +46,7 @@ INSTRUCTIONS: Final = (
     "each. Figures are predictions: step_time_interval says how far off measured runs were, not_measured what no run "
     "backs. export_launch turns a row into the configuration of a training framework."
 )
-"""What a server says of itself to whoever connects."""
+"""Description of the server for its clients."""
 
 
 def server_of(answerer: Answerer) -> Server[Any]:
@@ -73,7 +73,7 @@ def server_of(answerer: Answerer) -> Server[Any]:
 
 
 async def serve_stdio(answerer: Answerer) -> None:
-    """Serves whoever is at standard input and output, until that ends. answerer: who answers."""
+    """Serve the client at standard input and output until the connection ends. answerer: answers the questions."""
     server = server_of(answerer)
     threading.Thread(target=_start_answerer, args=(answerer,), daemon=True).start()
     try:
@@ -100,7 +100,7 @@ def _build_tool(name: str) -> Tool:
 async def _call_verb(
     answerer: Answerer, context: ServerRequestContext[Any], name: str, question: dict[str, Any]
 ) -> CallToolResult:
-    """The answer to a call, or the sentence that there is none. Whoever takes a call back ends its search."""
+    """Return the answer to a call, or the sentence of its error. A cancelled call ends its search."""
     loop, gone = asyncio.get_running_loop(), threading.Event()
 
     def tell(share: float, doing: str) -> None:

@@ -1,4 +1,4 @@
-"""What all commands print with: exit codes, tables with units, JSON, a line of progress."""
+"""Printing of all commands: exit codes, tables with units, JSON, a line of progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class ExitCode(IntEnum):
-    """How the command ended, told to whoever called it; the help text says what each means."""
+    """Exit code of the command; the help text gives the meaning of each."""
 
     NOTHING = 1
     INPUT = 2
@@ -142,9 +142,9 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: I
 
 
 def executions_table(table: pd.DataFrame, figures: pd.DataFrame, system: System) -> str:
-    """Executions with what distinguishes them and what comes of them; what all of them share is told once below.
+    """Return a table of executions with their distinguishing fields and figures; common fields are printed once below.
 
-    figures: what follows from their throughputs, in rows of the same index (`engine.economics.derived_columns`).
+    figures: figures derived from throughputs, in rows of the same index (`engine.economics.derived_columns`).
     system: to name networks by.
     """
     from engine.columns import ALL_FIELDS, BESIDE_RATE, by_name, choice_label

@@ -28,17 +28,17 @@ _BAR: Final = 24
 
 
 class ProgressReport:
-    """How far a command is. On a terminal one line is drawn over and over; elsewhere a line is written after 5 s, and
-    then more and more seldom, so that neither a file nor a log of jobs fills with them.
+    """Progress of a command. On a terminal one line is updated; elsewhere a line is written after 5 s, and then less
+    and less often, so that log files stay short.
 
-    Within `with` it also speaks up where nothing calls it: a step may take minutes.
+    Within `with` it also reports between calls, because a step may take minutes.
 
     Args:
-        what: what is being done, such as "Fitting"; said where a call says nothing more precise.
-        steps: of the whole, by which a rate is told; 0 where there are none.
-        unit: of the steps, in the plural.
-        stream: where it is written; stderr where None.
-        clock: seconds since any time.
+        what: current work, such as "Fitting", unless a call is more precise.
+        steps: total steps, for the rate; 0 without steps.
+        unit: unit of the steps, in the plural.
+        stream: output stream; stderr if None.
+        clock: returns seconds since any time.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class ProgressReport:
         self.clear()
 
     def __call__(self, share: float, doing: str = "") -> None:
-        """Takes note of how far the command is.
+        """Record and report the progress.
 
         Args:
-            share: of all work that is done, from 0 to 1.
-            doing: what is being done; that of the command where empty.
+            share: share of all work that is done, from 0 to 1.
+            doing: current work; the work of the command if empty.
         """
         with self._lock:
             self._share = min(max(share, 0.0), 1.0)

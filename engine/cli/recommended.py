@@ -1,4 +1,4 @@
-"""What `best --recommended` tells: the recommended execution, what the fastest takes, and why others lose."""
+"""Output of `best --recommended`: the recommended execution, mechanisms of the fastest, reasons against others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_recommendation(found: Recommendation) -> None:
 
 
 def _candidates_table(found: Recommendation, rows: list[Mapping[str, Any]], reasons: list[str]) -> str:
-    """Executions as text: what they are, how fast, how much memory, and a reason each."""
+    """Return executions as text: layout, speed, memory, and a reason each."""
     import pandas as pd
 
     from engine.columns import BESIDE_RATE, by_name

@@ -1,4 +1,4 @@
-"""How commands tell of a replayed schedule, and the options that they share."""
+"""Output of commands about a replayed schedule, and their shared options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training run's figures rest on besides its speed: every number with its unit, default and source."""
+"""Inputs of a training run's figures besides its speed: every number with its unit, default and source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["INPUTS", "DerivedError", "Input", "RunInputs"]
 
 
 class DerivedError(ValueError):
-    """A figure cannot be derived; the message is one sentence that names the input and what is accepted."""
+    """A figure cannot be derived; the message is one sentence that names the input and the accepted values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Input:
     high: float
     description: str
     source: str
-    """Where the default comes from."""
+    """Source of the default."""
 
     def accepts(self, value: object) -> bool:
-        """Tells whether a value is a number within the bounds."""
+        """Return whether a value is a number within the bounds."""
         return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
 
 
@@ -106,10 +106,10 @@ def _default_value(name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """The inputs of a training run; see `INPUTS` for what each means, its unit and where its default comes from.
+    """Inputs of a training run; see `INPUTS` for meaning, unit and source of each.
 
-    `None` for a price or a power means that it is not known, and what needs it is left out; for the interval, that the
-    optimum is taken. Raises `DerivedError`, naming field, value and what is accepted.
+    `None` for a price or a power means unknown: figures that need it are left out; for the interval, the optimum is
+    used. Raises `DerivedError`, naming field, value and accepted values.
     """
 
     tokens: float = _default_value("tokens")

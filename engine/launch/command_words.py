@@ -39,12 +39,12 @@ class CommandLaunch:
     def found(
         self, flags: Mapping[str, Any], words: CommandWords, *, remarks: Iterable[str] = (), is_certain: bool = True
     ) -> Found:
-        """Returns the contents of the command.
+        """Return the contents of the command.
 
         Args:
             flags: values by flag.
-            words: words of the command line.
-            remarks: more remarks, after those of the launcher.
+            words: words that the flags come from.
+            remarks: more remarks, after the launcher's.
             is_certain: whether the command can belong to no other framework.
         """
         origins = dict(words.origins)

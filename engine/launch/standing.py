@@ -114,7 +114,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Standing:
-    """Rank of an execution. `row` and `best` are evaluated; `best` is None if nothing runs."""
+    """Rank of an execution. `row` and `best` are evaluated; without a running execution `best` has no value."""
 
     scenario: Scenario
     row: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Verbs about other hardware: one change with the space optimised anew, and what each part is worth."""
+"""Verbs about other hardware: one change with the space optimised again, and the value of each part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LIST_PARAMETERS", "SENSITIVITY", "WHAT_IF"]
 
 
 class ParametersQuestion(Document):
-    """What of a scenario can be changed."""
+    """Question for the parameters of a scenario that can be changed."""
 
     scenario: ScenarioDocument
 
@@ -41,7 +41,7 @@ class ParameterRow(Document):
 
 
 class ParametersAnswer(ScenarioSummary):
-    """What of a scenario can be changed."""
+    """Parameters of a scenario that can be changed."""
 
     parameters: list[ParameterRow]
 
@@ -50,7 +50,7 @@ Changes = Annotated[dict[str, int | float], Accepts("an object with numbers by n
 
 
 class WhatIfQuestion(Document):
-    """What a change does."""
+    """Question for the effect of a change."""
 
     scenario: ScenarioDocument
     changes: Changes = Field(
@@ -79,7 +79,7 @@ class WhatIfAnswer(ScenarioSummary):
 
 
 class SensitivityQuestion(Document):
-    """What each part of the hardware is worth."""
+    """Question for the value of each part of the hardware."""
 
     scenario: ScenarioDocument
     factors: list[Annotated[float, Number(0.01, 100)]] = Field(
@@ -91,7 +91,7 @@ class SensitivityQuestion(Document):
 
 
 class Gain(Document):
-    """What one change brings."""
+    """Gain from one change."""
 
     parameter: str
     factor: float
@@ -103,7 +103,7 @@ class Gain(Document):
 
 
 class SensitivityAnswer(ScenarioSummary):
-    """What changes bring, one parameter at a time, the space optimised anew for each."""
+    """Gains from changes of one parameter at a time, the space optimised again for each."""
 
     sample_rate: float | None = Field(description="Best throughput without a change [samples/s].")
     gains: list[Gain]

@@ -53,7 +53,7 @@ Basis = Annotated[
 
 
 class CardsQuestion(Document):
-    """Which model cards there are."""
+    """Question for the model cards of the library."""
 
 
 class CardRow(Document):
@@ -188,7 +188,7 @@ class JobDocument(Document):
 
 
 class SplitQuestion(Document):
-    """How jobs share GPUs."""
+    """Question for the split of GPUs among jobs."""
 
     jobs: list[JobDocument] = Field(min_length=1, max_length=16)
     gpus: Annotated[int, Whole(1, 256)]
@@ -199,7 +199,7 @@ class SplitQuestion(Document):
 
 
 class SplitAnswer(Document):
-    """What each way to split GPUs gives."""
+    """Throughput of each way to split GPUs."""
 
     basis: str
     totals: dict[str, float] = Field(description="Sum of throughputs over those alone on all GPUs, by way.")

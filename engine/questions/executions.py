@@ -28,7 +28,7 @@ FRAMEWORK_NAMES = ", ".join(FRAMEWORKS)
 
 
 class EvaluateQuestion(Document):
-    """What executions come to."""
+    """Question for the figures of given executions."""
 
     model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
     system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
@@ -39,7 +39,7 @@ class EvaluateQuestion(Document):
 
 
 class EvaluateAnswer(Document):
-    """What became of executions, in their order."""
+    """Figures or errors of executions, in their order."""
 
     model: str
     system: str
@@ -52,7 +52,7 @@ class EvaluateAnswer(Document):
 
 
 class ExportQuestion(Document):
-    """Which execution is to be launched, and where."""
+    """Execution to export as a launch configuration, and its destination."""
 
     execution: Execution
     model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
@@ -95,7 +95,7 @@ class ImportQuestion(Document):
 
 
 class ImportAnswer(Document):
-    """What a launch configuration says."""
+    """Execution and model of a launch configuration."""
 
     framework: str
     version: str

@@ -28,7 +28,7 @@ MOST_ROWS = 100
 
 
 class BestQuestion(Document):
-    """Which executions are best."""
+    """Question for the best executions."""
 
     scenario: ScenarioDocument
     top: Annotated[int, Whole(1, MOST_ROWS)] = Field(default=1, description="How many of the best to find.")
@@ -36,7 +36,7 @@ class BestQuestion(Document):
 
 
 class ExploreQuestion(Document):
-    """What all executions of a scenario come to."""
+    """Question for the figures of all executions of a scenario."""
 
     scenario: ScenarioDocument
     top: Annotated[int, Whole(0, MOST_ROWS)] = Field(default=10, description="How many of the best to list.")
@@ -51,7 +51,7 @@ class ExploreQuestion(Document):
 
 
 class StepInterval(Document):
-    """How far the step time of the best execution may be off."""
+    """Error interval of the step time of the best execution."""
 
     low: float = Field(description="[s]")
     high: float = Field(description="[s]")
@@ -89,7 +89,7 @@ class CellRow(Document):
 
 
 class ExploreAnswer(ScenarioSummary):
-    """What a space holds."""
+    """Contents of a space."""
 
     total: int = Field(description="Executions of the space.")
     feasible: int = Field(description="How many of them run.")
@@ -106,11 +106,11 @@ class ExploreAnswer(ScenarioSummary):
 
 
 def prediction_confidence(scenario: Scenario, execution: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """Returns how far the step of an execution may be off, and what of it no measured run had.
+    """Return the error interval of an execution's step, and its parts that no measured run had.
 
     Args:
-        scenario: whose execution it is.
-        execution: fields and statistics by name; None where there is none.
+        scenario: scenario of the execution.
+        execution: fields and statistics by name, or None.
     """
     from engine.validation.uncertainty import interval_of
 
@@ -126,10 +126,10 @@ def prediction_confidence(scenario: Scenario, execution: Mapping[Any, Any] | Non
 
 
 def best_document(found: Optimum, table: pd.DataFrame) -> dict[str, Any]:
-    """Returns what is found of the best executions, without the rows.
+    """Return the result of a search for the best executions, without the rows.
 
     Args:
-        found: the search.
+        found: result of the search.
         table: its best executions, evaluated [rows].
     """
     return {

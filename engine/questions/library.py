@@ -1,4 +1,4 @@
-"""Verbs about what there is: models, systems, and the register of fields and statistics."""
+"""Verbs about the library: models, systems, and the register of fields and statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LIST_COLUMNS", "LIST_MODELS", "LIST_SYSTEMS", "model_row", "system_r
 
 
 class Listing(Document):
-    """What is looked for in the library."""
+    """Search text for the library."""
 
     search: Annotated[str, Text(100)] = Field(
         default="", description="Only those whose name or title has this text; letter case does not matter."
@@ -66,7 +66,7 @@ class Systems(Document):
 
 
 class Columns(Document):
-    """Which columns are asked about."""
+    """Columns to describe."""
 
     names: list[str] | None = Field(default=None, description="Columns by name; null for all of the kind.")
     kind: Literal["field", "outcome", "statistic"] | None = Field(

@@ -43,7 +43,8 @@ class SystemShare(Document):
 
 
 class LayersQuestion(Document):
-    """How layers are divided among devices: a model of the library on systems, or a profile of layers on a cluster."""
+    """Question for a division of layers among devices: a library model on systems, or a profile of layers on a
+    cluster."""
 
     global_batch: Batch = Field(description="Samples of a step.")
     model: Named | None = Field(default=None, description="Model, with `systems`; or null, with `profile`.")
@@ -98,7 +99,7 @@ class LayersAnswer(Document):
 
 
 class ElasticQuestion(Document):
-    """How the best plan of a model changes with the number of GPUs."""
+    """Question for the best plan of a model by number of GPUs."""
 
     model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
     system: Named = Field(description="System: a name that `list_systems` has; its innermost network is a node.")
@@ -164,7 +165,7 @@ def _network_rates(bandwidth: float, exchange: float | None, alpha: float) -> di
 
 
 class OperatorsQuestion(Document):
-    """How contractions inside layers are split over the devices of one mesh axis or two."""
+    """Question for the split of contractions inside layers over the devices of one or two mesh axes."""
 
     model: Named = Field(description='A model of the suites, such as "gpt F", "moe E" or "llama", or of the library.')
     devices: Gpus
@@ -334,11 +335,11 @@ def _answer_operators(asked: OperatorsQuestion, context: Context) -> dict[str, A
 
 
 def operators_document(found: IntraOperatorPlan, vectors: pd.DataFrame) -> dict[str, Any]:
-    """Returns what a search of operators found as a document.
+    """Return the result of a search of operators as a document.
 
     Args:
-        found: the search.
-        vectors: those of its vectors that are listed [rows].
+        found: result of the search.
+        vectors: vectors to list [rows].
     """
     return {
         "model": found.model,

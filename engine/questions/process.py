@@ -1,8 +1,8 @@
-"""Processes that answer questions, so that time and memory of every question are bounded for sure.
+"""Processes that answer questions, so that time and memory of every question have hard bounds.
 
-Each is a plain interpreter that is told questions over a pipe, one at a time; it keeps what it has prepared for the
-next one. A search that nobody waits for any more, or whose time is over, is ended with its process: not every search
-looks up to see whether it shall stop. Python's own process pools would run the main script of the caller again.
+Each is a plain interpreter that reads questions from a pipe, one at a time; prepared data stays cached for the next.
+A search without a waiting caller, or beyond its time, ends with its process, because not every search checks
+whether to stop. Python's own process pools would run the main script of the caller again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.questions.verb import QuestionError
 __all__ = ["Answerer", "Busy", "Failed", "bound_memory"]
 
 POLL: Final = 0.05
-"""How often it is asked whether somebody still waits [s]."""
+"""Interval between checks for a waiting caller [s]."""
 TOLD: Final = 0.2
 """Time between two words about progress [s]."""
 STARTING: Final = 120.0
@@ -46,11 +46,11 @@ serve()
 
 
 class Busy(Exception):  # noqa: N818 - reads as a sentence where it is raised
-    """Every process answers somebody else."""
+    """All processes are busy with other questions."""
 
 
 class Failed(RuntimeError):  # noqa: N818 - reads as a sentence where it is raised
-    """A fault of our own; the message is a traceback for whoever runs the server, not for who asked."""
+    """Internal fault; the message is a traceback for the operator of the server, not for the caller."""
 
 
 class Answerer:
@@ -83,20 +83,20 @@ class Answerer:
         stops: Callable[[], bool] | None = None,
         wait: bool = True,
     ) -> dict[str, Any]:
-        """Returns the answer to a question; see `engine.questions.answer`.
+        """Return the answer to a question; see `engine.questions.answer`.
 
         Args:
-            name: of the verb.
-            question: a document as the verb takes it.
-            tell: hears which share is done, and what is being done, in this thread.
-            stops: says that nobody waits any more.
-            wait: whether to wait while every process answers somebody else.
+            name: name of the verb.
+            question: document of the question.
+            tell: called in this thread with the share that is done and the current step.
+            stops: returns whether the caller no longer waits.
+            wait: whether to wait while all processes are busy.
 
         Raises:
-            QuestionError: what was asked is not understood, cannot be, or takes too much; one sentence.
-            Busy: every process answers somebody else, and the caller does not wait.
-            engine.ExplorationCancelled: `stops` said so, or this was closed.
-            Failed: a fault of our own.
+            QuestionError: the question is malformed, impossible, or beyond the bounds; one sentence.
+            Busy: all processes are busy, and the caller does not wait.
+            engine.ExplorationCancelled: `stops` returned True, or this was closed.
+            Failed: internal fault.
         """
         asked = _encode_line({"ask": name, "question": question}, self.bounds.document_bytes)
         gone = stops or (lambda: False)
@@ -122,7 +122,7 @@ class Answerer:
             return tuple(process.pid for process in self._every)
 
     def close(self) -> None:
-        """Ends all processes at once, whatever they are doing."""
+        """End all processes at once."""
         self._closed.set()
         with self._lock:
             every = list(self._every)
@@ -156,7 +156,7 @@ class Answerer:
     def _heard(
         self, process: _Process, asked: bytes, tell: Callable[[float, str], None] | None, gone: Callable[[], bool]
     ) -> dict[str, Any]:
-        """What a process says to a question."""
+        """Return the reply of a process to a question."""
         allowed = self.bounds.longest_seconds + GRACE
         latest = time.monotonic() + (allowed if process.ready else STARTING)
         process.send(asked)
@@ -193,7 +193,7 @@ class Answerer:
 
 
 class _Process:
-    """A plain interpreter that runs `serve`, and what it says."""
+    """A plain interpreter that runs `serve`, and its messages."""
 
     def __init__(self, bounds: Bounds, behind: int) -> None:
         # In a session of its own, an interrupt from the keyboard reaches the caller only.
@@ -202,7 +202,7 @@ class _Process:
         )
         self.messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self.ready = False
-        """Whether it has said that it can be asked."""
+        """True once it has reported that it is ready."""
         self.send(b"".join(map(pickle.dumps, (sys.path, added(), bounds, behind))))
         self._listener = threading.Thread(target=self._listen, name="shardscape-answers", daemon=True)
         self._listener.start()
@@ -214,11 +214,11 @@ class _Process:
 
     @property
     def lives(self) -> bool:
-        """Whether it can be asked."""
+        """Return whether it is alive and can be asked."""
         return self._popen.poll() is None
 
     def send(self, content: bytes) -> None:
-        """Tells it something; one that has ended says so itself."""
+        """Send a line; a process that has ended reports so itself."""
         assert self._popen.stdin is not None
         with contextlib.suppress(OSError, ValueError):
             self._popen.stdin.write(content)
@@ -317,7 +317,7 @@ def bound_memory(gib: float) -> None:
 
 @contextlib.contextmanager
 def _open_reply_channel() -> Iterator[Callable[[str, Any], None]]:
-    """Gives what to say things by; whatever a library prints goes where errors go."""
+    """Yield the function that writes messages; output of libraries goes to standard error."""
     telling = threading.Lock()
     sink: BinaryIO
     with os.fdopen(os.dup(1), "wb") as sink:

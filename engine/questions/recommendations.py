@@ -1,4 +1,4 @@
-"""The verb about what to run: the simplest execution whose throughput cannot be told from the best."""
+"""The verb that recommends an execution: the simplest whose throughput cannot be distinguished from the best."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RECOMMEND", "recommendation_document"]
 
 
 class RecommendQuestion(Document):
-    """Which execution to run."""
+    """Question for the execution to run."""
 
     scenario: ScenarioDocument
     headroom: Annotated[float, Number(0.0, 9.99)] | None = Field(
@@ -31,7 +31,7 @@ class RecommendQuestion(Document):
 
 
 class MemoryInterval(Document):
-    """How much memory of a GPU is needed."""
+    """Interval of the memory that a GPU needs."""
 
     low: float = Field(description="[bytes]")
     high: float = Field(description="[bytes]")
@@ -93,7 +93,7 @@ def recommendation_document(found: Recommendation) -> dict[str, Any]:
 
 
 def _memory_interval(found: Recommendation) -> dict[str, float] | None:
-    """How much memory the recommended execution may need [bytes]; None where no measured run tells."""
+    """Return the interval of memory that the recommended execution may need [bytes]; None without measured runs."""
     interval, own = found.terms.memory, found.execution
     if interval is None or own is None:
         return None

@@ -38,8 +38,8 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Which executions are wanted: those of at least `rate` [samples/s]; without offload where `plain`; that need at
-    most so much of the two tiers of memory [bytes]."""
+    """Conditions on executions: at least `rate` [samples/s]; without offload if `plain`; at most so much of the two
+    tiers of memory [bytes]."""
 
     rate: float
     plain: bool = False
@@ -58,10 +58,10 @@ class Sought:
 
 
 def has_offloading(executions: Mapping[str, Any] | pd.DataFrame) -> Flags:
-    """Returns which executions keep something in host memory [rows].
+    """Return which executions keep data in host memory [rows].
 
     Args:
-        executions: fields by name [rows]; those that they lack count as off.
+        executions: fields by name [rows]; absent fields count as off.
     """
     each = [np.asarray(executions[name], bool) for name in OFFLOADS if name in executions]
     return np.asarray(np.logical_or.reduce(each), bool)

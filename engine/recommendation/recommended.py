@@ -30,13 +30,13 @@ _AT_FIRST: Final = 256
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Which execution to run.
+    """Recommended execution, with its alternatives.
 
     `execution` is the recommended one, `fastest` the one of highest throughput, of equal ones the simplest: `id`,
-    fields and figures; None where there is none. `terms`: see `Terms`. `waived`: what no execution of the scenario
-    does without although it was never measured, so that it does not count against any. `close`: how many executions
-    are allowed and too close to call, the recommended one among them. `contenders`: the best executions of different
-    layouts, best first.
+    fields and figures; None without one. `terms`: see `Terms`. `waived`: properties that all executions of the
+    scenario share although they were never measured, so that they count against none. `close`: number of allowed
+    executions within the error of the best, including the recommended one. `contenders`: the best executions of
+    different layouts, best first.
     """
 
     scenario: Scenario
@@ -49,24 +49,24 @@ class Recommendation:
 
     @property
     def is_fastest(self) -> bool:
-        """Whether none is faster."""
+        """Return whether the recommended execution is the fastest."""
         return self.difference == 0.0
 
     @property
     def difference(self) -> float | None:
-        """How much faster the fastest is: its throughput over that of the recommended one, less 1."""
+        """Relative lead of the fastest: its throughput over the recommended one's, less 1."""
         if self.execution is None or self.fastest is None:
             return None
         return float(self.fastest["sample_rate"]) / float(self.execution["sample_rate"]) - 1.0
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """What the fastest takes that the recommended one does without, in words."""
+        """Mechanisms of the fastest that the recommended one does not need, in words."""
         return () if self.execution is None or self.fastest is None else more_than(self.fastest, self.execution)
 
     @property
     def why(self) -> str:
-        """Why the fastest is not the recommended one, in words; empty where it is."""
+        """Reason why the fastest is not the recommended one, in words; empty if it is."""
         if self.execution is None or self.fastest is None or self.is_fastest:
             return ""
         return _Judge(self.scenario, self.terms, self.waived).reasons([self.fastest], self.execution)[0]
@@ -114,8 +114,7 @@ def recommend(
 
 
 class _Source:
-    """Executions by what is sought, fastest first, of equal ones the simplest; what was read without terms is not read
-    again."""
+    """Executions by conditions, fastest first, of equal ones the simplest; results without terms are cached."""
 
     def __init__(self, source: Explored | Searched) -> None:
         self.scenario, self.best_rate = source.scenario, source.best_rate
@@ -134,8 +133,7 @@ class _Source:
 def _allowed_executions(
     source: _Source, best: float, given: Mapping[str, Any]
 ) -> tuple[_Judge, pd.DataFrame, int | None]:
-    """The executions that fit and offload nothing, down to what is too close to call, and the fastest of those that
-    were measured, too."""
+    """Return the executions that fit without offload, down to the error of the best, and the fastest measured ones."""
     scenario = source.scenario
     judge = _Judge(scenario, terms_of(scenario, None, **given), ())
     found, first = pd.DataFrame(), None
@@ -168,7 +166,7 @@ def _of_layouts(source: _Source, best: float, number: int) -> pd.DataFrame:
 
 
 def _throughput_floor(allowed: float, best: float, error: float) -> float:
-    """The throughput that cannot be told from the best, or from the best that is allowed where that falls short."""
+    """Return the throughput within the error of the best, or of the best allowed execution if that is slower."""
     floor = best / (1.0 + error)
     return floor if allowed >= floor else allowed / (1.0 + error)
 
@@ -186,13 +184,13 @@ def _execution_at(found: pd.DataFrame, place: int) -> dict[str, Any]:
 
 
 def _common_unmeasured(scenario: Scenario, found: pd.DataFrame) -> frozenset[str]:
-    """What was never measured and no execution does without."""
+    """Return the properties without measurement that all executions share."""
     told = scenario.not_measured_of_rows(found.head(LOOKED_AT)) if len(found) else []
     return frozenset(one for one in told[0] if all(one in other for other in told)) if told else frozenset()
 
 
 class _Judge:
-    """What is allowed on some terms, and why others are not chosen."""
+    """Judge of executions on given terms: allowed or not, and reasons against the others."""
 
     def __init__(self, scenario: Scenario, terms: Terms, waived: Collection[str]) -> None:
         self.scenario, self.terms, self.waived = scenario, terms, frozenset(waived)
@@ -206,7 +204,7 @@ class _Judge:
         return Sought(rate, not self.terms.offload, first, second)
 
     def _unknown(self, rows: pd.DataFrame) -> list[list[str]]:
-        """What counts against executions because it was never measured."""
+        """Return the properties of executions that count against them because they were never measured."""
         return [[one for one in told if one not in self.waived] for told in self.scenario.not_measured_of_rows(rows)]
 
     def _measured(self, found: pd.DataFrame, places: np.ndarray[Any, Any]) -> int | None:
@@ -239,7 +237,7 @@ class _Judge:
         return [self._reason(row, chosen, one) for row, one in zip(rows, self._unknown(table), strict=True)]
 
     def _reason(self, row: Mapping[str, Any], chosen: Mapping[str, Any], unknown: list[str]) -> str:
-        """Why an execution is not the chosen one, with what counts against it because it was never measured."""
+        """Return the reason against an execution, including properties that were never measured."""
         if row["id"] == chosen["id"]:
             return ""
         offloads = [name for name in OFFLOADS if row.get(name)]

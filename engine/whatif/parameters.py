@@ -1,4 +1,4 @@
-"""What of a scenario can be asked "what if" about: rates and capacities of the system, sizes of model and machine."""
+"""Parameters of a scenario that a what-if study can change: rates and capacities, sizes of model and machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POWER: Final = "accelerator.tdp_w"
 
 
 class ChangeError(ValueError):
-    """A change that cannot be made; the message names the parameter, its value and what is accepted."""
+    """An invalid change; the message names the parameter, its value and the accepted values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Parameter:
     """One number of a scenario that a what-if study may change.
 
     `name` identifies it, in links too. `value` is the scenario's, in `unit`. `discrete` numbers are whole and change
-    by doubling and halving: a tenth more of them would mean something else. `layout` tells whether a change gives
-    another space to enumerate, `mask` whether it changes what fits in memory.
+    by doubling and halving: ten percent more would have no meaning. `layout` is True if a change gives
+    another space to enumerate, `mask` if it changes the memory check.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Parameter:
     layout: bool = False
     mask: bool = False
     can_be_off: bool = False
-    """Whether 0 is a value, and means that there is none."""
+    """True if 0 is valid and means that the part is absent."""
     part_of: str = ""
     """Name of the parameter that moves this one together with others; alone it is changed on request only."""
 
@@ -65,7 +65,7 @@ class Parameter:
 
 
 def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
-    """Returns everything that can be changed about a scenario, those of the system first.
+    """Return all parameters of a scenario that can be changed, parameters of the system first.
 
     Args:
         scenario: the scenario before any change.
@@ -223,9 +223,9 @@ def _value_under_changes(every: Mapping[str, Parameter], changes: Mapping[str, f
 def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
     """Returns the scenario with the named parameters at other values, in their units.
 
-    What moves several, such as compute, goes first; those of its parts that are named too are then at their own values.
-    Its system and model are edited copies that remember what they were made from. Limits stay as they are. Raises
-    `ChangeError`, `hardware.SystemFileError` or `models.ModelFileError` for a value that cannot be, and later, when its
+    A parameter with parts, such as compute, is applied first; parts that are named too then get their own values.
+    System and model are edited copies that record their originals. Limits do not change. Raises
+    `ChangeError`, `hardware.SystemFileError` or `models.ModelFileError` for an invalid value, and later, when its
     space is made, `engine.SpaceError`.
 
     Args:

@@ -31,7 +31,7 @@ LARGEST_KEPT = 24_000_000
 """(memory mode, schedule point) pairs of a space that is kept ready: some 600 MiB of needs and masks."""
 
 LARGEST_SEARCHED = 600_000
-"""Schedule points of a space searched by bounds that is kept ready: some 100 MiB, whatever modes there are."""
+"""Largest number of schedule points of a space searched by bounds that stays prepared: about 100 MiB in any mode."""
 
 WINNERS_KEPT = 4
 """Executions that were best of a space on other systems, tried before others."""
@@ -60,9 +60,9 @@ class Found:
 
 
 class ReadySpace:
-    """A space laid out once, to be searched on any system with the same tiers; see `ready`.
+    """A space enumerated once, to be searched on any system with the same tiers; see `ready`.
 
-    Ids are those of the space. Threads take turns.
+    Ids come from the space. Threads take turns.
     """
 
     def __init__(self, space: Space, key: str) -> None:
@@ -92,8 +92,8 @@ class ReadySpace:
 
 
 class SearchedSpace:
-    """The same where the cost model searches by bounds: what fits is remembered by capacities, everything else computed
-    anew where bounds leave it (see `engine.cost_models.contract.BoundSearch`)."""
+    """A prepared space whose cost model searches by bounds: feasible executions are cached by capacities, all else is
+    recomputed if bounds do not exclude it (see `engine.cost_models.contract.BoundSearch`)."""
 
     def __init__(self, space: Space, key: str, searches: Sequence[BoundSearch]) -> None:
         self.space, self.key = space, key
@@ -191,12 +191,12 @@ _kept: Kept[AnyReadySpace | None] = Kept(SPACES_KEPT)
 
 
 def ready(scenario: Scenario) -> AnyReadySpace | None:
-    """Returns the space of a scenario laid out, shared by all scenarios that differ in rates and capacities only.
+    """Return the prepared space of a scenario, shared by all scenarios that differ in rates and capacities only.
 
-    None for spaces too large to be kept. Raises what `Scenario.space` raises.
+    None for spaces too large to stay prepared. Raises the errors of `Scenario.space`.
 
     Args:
-        scenario: any of those that share a space.
+        scenario: any of the scenarios that share a space.
     """
     key = layout_key(scenario)
 
@@ -223,10 +223,10 @@ def made_ready(space: Space, key: str) -> AnyReadySpace | None:
 
 
 def layout_key(scenario: Scenario) -> str:
-    """Returns all that the row table of a scenario's space depends on, as text: equal texts may share one.
+    """Return all inputs of the row table of a scenario's space as text: equal texts may share one table.
 
     Args:
-        scenario: any of those that share a space.
+        scenario: any of the scenarios that share a space.
     """
     content = {
         "cost_model": scenario.cost_model,

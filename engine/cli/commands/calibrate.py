@@ -56,8 +56,8 @@ def calibrate(
 
     RUNS is a table with the columns of --template, or logs of Megatron-LM, NeMo, Megatron-Bridge or torchtitan with the
     arguments that they print, one run per log. A run that cannot be used is listed with the reason and not fitted. The
-    values start from the library's calibration and move as far as the runs justify; errors after the fit are those of
-    runs that were left out of it, where there are enough.
+    values start from the library's calibration and move as far as the runs justify; errors after the fit come from
+    runs that were left out of it, if there are enough.
 
     \b
     Examples:

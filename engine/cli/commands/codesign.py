@@ -1,4 +1,4 @@
-"""The command `codesign`: a study of many designs, run into a folder, and what it answers."""
+"""The command `codesign`: runs a study of many designs into a folder, and prints its results."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def codesign(
     csv: Annotated[bool, typer.Option("--csv", help="Print the front as CSV.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Run a study of many designs of a machine, each point one proven optimum, and tell the best ones.
+    """Run a study of many designs of a machine, each point one proven optimum, and print the best ones.
 
     Counts and the range of the time come first, from a few points of each model that are timed. The study and its
-    folder are the whole state: whatever ends a run, the same command goes on where it was. A folder alone is asked
-    without running anything.
+    folder are the whole state: after any interruption the same command continues. A folder alone shows
+    its results without running anything.
 
     \b
     Examples:
@@ -160,7 +160,7 @@ def _study_and_place(study: str, folder: str | None) -> tuple[Study, str]:
 
 
 def _print_message(text: str) -> None:
-    """Tells people, beside what goes to standard output."""
+    """Print a message for the user, apart from standard output."""
     write_line(text, stream=sys.stderr)
 
 
@@ -179,7 +179,7 @@ def _of_run(done: Progress, place: str) -> str:
 
 
 class _Line:
-    """How far a study is: one line that is written over on a terminal; elsewhere a line now and then."""
+    """Progress of a study: one line that is updated on a terminal; elsewhere an occasional line."""
 
     def __init__(self) -> None:
         self._shown, self._gone, self._said = sys.stderr.isatty(), False, 0.0
@@ -220,14 +220,14 @@ def _progress_words(progress: Progress) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What is asked of results, and what they say: `best` is the best design of all, None where none is."""
+    """Queries of results and their answers: `best` is the best design of all, None without one."""
 
     found: Results
     objectives: list[str]
     of: str
     at: At
     budget: str
-    """What is bounded; empty where nothing is."""
+    """Bounded figures; empty without a bound."""
     objective: str
     best: dict[str, object] | None
     per_budget: pd.DataFrame | None

@@ -137,7 +137,7 @@ def _training_speed(
     execution: Path | None,
     flops: float,
 ) -> dict[str, Any]:
-    """Processors and rate [tokens/s] from whichever way the speed was told."""
+    """Return processors and rate [tokens/s] from any of the options for speed."""
     from engine.economics import DerivedError, tokens_per_second, tokens_per_second_at
 
     ways = {"--step-time": step_time, "--tokens-per-s": tokens_per_s, "--tflops": tflops, "--execution": execution}

@@ -104,13 +104,13 @@ def evaluate(
 
 
 def _evaluated_text(counts: Mapping[str, int], start: float) -> str:
-    """How many executions of a file are evaluated so far; how many it has is not known before its end."""
+    """Return the number of executions evaluated so far; the total is unknown before the end of the file."""
     done = sum(counts.values())
     return f"{done:,} executions, {format_rate(done / max(time.perf_counter() - start, 1e-9))}"
 
 
 class _By:
-    """What executions are evaluated by. `unread` are the fields of their tables that the cost model does not have."""
+    """Inputs of an evaluation. `unread` are the fields of the tables that the cost model does not have."""
 
     def __init__(self, model: Model, system: System, cost_model: CostModel, calibration: Calibration | None) -> None:
         self.model, self.system, self.cost_model, self.calibration = model, system, cost_model, calibration
@@ -134,7 +134,7 @@ class _By:
             yield results
 
     def beside(self, results: pd.DataFrame) -> pd.DataFrame:
-        """What follows from the throughputs of executions that run, which may be of several sizes and datatypes."""
+        """Return figures derived from throughputs of executions that run; sizes and datatypes may differ."""
         import pandas as pd
 
         import engine

@@ -84,7 +84,7 @@ def inference(
     \b
     JSON: model, system, num_procs, prompt, output, limits, total, feasible, rejected_by_reason (a number per reason),
     best (the most output per processor, with all figures), top or frontier, nearest (per reason the deployment that
-    misses least), seconds. Times are in seconds, sizes in bytes; null stands for what is not known.
+    misses least), seconds. Times are in seconds, sizes in bytes; null means unknown.
 
     Exit code 1 when nothing runs within the limits.
     """

@@ -131,15 +131,15 @@ def import_configuration(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Read a launch configuration: which model, how many GPUs and which execution it is, and what could not be read.
+    """Read a launch configuration: its model, number of GPUs and execution, and everything that could not be read.
 
     Read are scripts and command lines of Megatron-LM and Megatron-DeepSpeed, recipes of Megatron-Bridge and NeMo
     (Python, commands, YAML), and configurations of torchtitan, DeepSpeed and MaxText. The frameworks' own silent
     corrections are applied. Every value is stated by a flag, a default of the framework, or open, where the file
     takes it from outside: state it with --procs, --model or --set. With --system it is evaluated: its place among
     all executions of that model, batch and number of GPUs, how much faster the best is, and which changes lead
-    there with the framework's flags: what a flag or two bring comes first. Of a config.json of Hugging Face the
-    model is told.
+    there with the framework's flags: changes of one or two flags come first. Of a config.json of Hugging Face the
+    model is shown.
 
     \b
     Examples:
@@ -221,7 +221,7 @@ def _parse_stated_values(given: list[str]) -> dict[str, Any]:
 
 
 def _how_to_state(problem: LaunchError) -> LaunchError:
-    """A problem with the options that state what is left open."""
+    """Return a problem with the options that set open fields."""
     from engine.launch import LaunchError, OpenFieldsError
 
     if not isinstance(problem, OpenFieldsError):
@@ -234,7 +234,7 @@ def _how_to_state(problem: LaunchError) -> LaunchError:
 
 
 def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -> None:
-    """Tells which model a file is that describes one and nothing of how it is trained, and how to go on."""
+    """Print the model of a file that describes only a model, and the next command."""
     import models
     from engine.launch import named_shape, shape_of
 
@@ -272,7 +272,7 @@ def _find_standing(
     cost_model: str | None,
     calibration: str | None,
 ) -> Standing:
-    """Where the execution of a file stands on a system."""
+    """Return the rank of a file's execution on a system."""
     from engine.cli.limits import parse_limits
     from engine.launch import evaluable, network_of, standing
 
@@ -400,7 +400,7 @@ def execution_in(file: Path, row: int | None) -> tuple[dict[str, Any], ModelLike
 
 
 def _results_in(file: Path) -> Any:
-    """What a JSON file holds; None where it is no JSON, which the reader of executions says."""
+    """Return the contents of a JSON file; None for other files, which the reader of executions reports."""
     try:
         if file.suffix.lower() == ".json" and file.is_file() and file.stat().st_size <= LARGEST_RESULT:
             return json_module.loads(file.read_text("utf-8"))

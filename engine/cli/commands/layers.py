@@ -76,7 +76,7 @@ def layers(
 
 
 def chosen_execution(execution: Path, row: int) -> dict[str, Any]:
-    """The execution in a row of a file. Raises `TableFileError` where there is none."""
+    """Return the execution in a row of a file. Raises `TableFileError` if there is no such row."""
     from engine.executions.files import TableFileError, read_executions
 
     for table in read_executions(execution):

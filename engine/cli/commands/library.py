@@ -139,7 +139,7 @@ def check_systems(files: Names) -> None:
 
 
 def _say_ignored(system: hardware.System) -> None:
-    """Which of its values change no figure, by cost model."""
+    """Print the values of a system that change no figure, by cost model."""
     from engine.cost_models.registry import COST_MODELS, ignored_paths
 
     for cost_model in COST_MODELS.values():

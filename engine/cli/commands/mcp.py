@@ -43,10 +43,10 @@ def mcp(
 ) -> None:
     """Answer questions of programs that speak the Model Context Protocol (MCP), over standard input and output.
 
-    Such a program starts this command by itself; tell it the command `shardscape` with the argument `mcp`. Tools list
+    Such a program starts this command by itself: configure the command `shardscape` with the argument `mcp`. Tools list
     models, systems and columns, explore, find the best, evaluate, ask what if, plan, and export launch configurations.
-    Questions name models and systems of the library or hold whole documents, never paths, and are bounded as those of
-    the dashboard are. Needs the extra: pip install 'shardscape[mcp]'.
+    Questions name models and systems of the library or hold whole documents, never paths, with the same bounds as
+    in the dashboard. Needs the extra: pip install 'shardscape[mcp]'.
 
     \b
     Examples:

@@ -229,7 +229,7 @@ def _of_model(model: str, systems: list[str], batch: int, tensor_par: int) -> Mo
 
 
 def _compare_with_optimum(made: ModelPlan, model: str, systems: list[str]) -> None:
-    """What the cost model says of the plan's execution, and the best of all executions beside it."""
+    """Print the cost model's figures for the plan's execution, and the best of all executions."""
     from engine.planners.layerwise.library_models import compared
 
     name, _, number = systems[0].rpartition(":")

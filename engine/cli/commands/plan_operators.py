@@ -99,7 +99,7 @@ def plan_operators(
 
     Every vector of strategies, one per ParallelBlock, with its time, volume and memory; the best vectors of all layers
     by dynamic programming. 0 splits columns, 1 tokens, 2 rows of a weight, 3 experts. MODEL is one that Alpa
-    and CFP ran; or of the library; rates without options are those of four A100 in CFP's published runs.
+    and CFP ran; or of the library; default rates are four A100 in CFP's published runs.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ API_VARIABLE: Final = "SHARDSCAPE_API"
 """Environment variable that switches the dashboard's JSON API on."""
 
 WHEEL_FOLDER: Final = "shardscape"
-"""Folder of an installed wheel that holds what stands at the top of the source tree."""
+"""Folder of an installed wheel with the files from the top of the source tree."""
 
 
 class DashboardMissing(ValueError):  # noqa: N818 - reads as a sentence where it is raised
@@ -42,7 +42,7 @@ def application_folder() -> Path:
 
 
 def server_command(folder: Path, *, port: int | None, address: str | None, browser: bool) -> list[str]:
-    """The command that serves the dashboard; what is not given comes from its `.streamlit/config.toml`."""
+    """Return the command that serves the dashboard; absent options come from its `.streamlit/config.toml`."""
     # -P: a folder called dashboard where the command was typed is not ours.
     command = [sys.executable, "-P", "-m", "dashboard", "run", str(folder / "app.py")]
     if port is not None:
@@ -72,8 +72,8 @@ def serve(
 ) -> None:
     """Start the dashboard and open it in a browser.
 
-    It has no accounts: whoever reaches the address can use it. Put a proxy with authentication in front before giving
-    an --address that others can reach.
+    It has no accounts: anyone who reaches the address can use it. Put a proxy with authentication in front before
+    giving an --address that others can reach.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ def describe_simulations() -> None:
 
 @simulate_app.command("schedules")
 def list_schedules(json: JsonOption = False) -> None:
-    """List the schedules that there are, what they hold and who offers them.
+    """List the schedules, with their splits of work and the frameworks that offer them.
 
     \b
     JSON: a list of name, title, placement, pairs, splits, frameworks, source.

@@ -43,7 +43,7 @@ HEADERS: Final = ("style", "D", "H", "P", "m", "step [s]", "samples/s", "peak [G
 
 
 class Show(StrEnum):
-    """What is printed."""
+    """Results to print."""
 
     TOP = "top"
     PARETO = "pareto"
@@ -121,7 +121,7 @@ def simulate_distir(
     (op, devices, rows, inner, columns, seconds; op is matmul, send or allreduce).
 
     \b
-    JSON: revision, constants, total, feasible, rejected_by_reason, and rows, a list of what is printed. Times are in
+    JSON: revision, constants, total, feasible, rejected_by_reason, and rows, the printed rows. Times are in
     seconds, sizes in bytes.
 
     Exit code 1 when nothing runs within the limits.
@@ -203,7 +203,7 @@ def _say_settings(show: Show, settings: Mapping[str, Any], revision: str) -> Non
 
 
 def _load_constants(document: Path | None, measured: Path | None, revision: str) -> Constants:
-    """The constants of a file, or those that fit measurements, or the revision's."""
+    """Return the constants of a file, constants fitted to measurements, or the revision's."""
     from engine.simulate.distir import (
         ConfigurationError,
         Constants,
@@ -275,7 +275,7 @@ def _print_table(table: pd.DataFrame, columns: Sequence[str], document: dict[str
 
 
 def _format_cell(name: str, value: Any) -> str:
-    """A value with four digits; memory in GiB; nothing where there is none."""
+    """Return a value with four digits; memory in GiB; empty text without a value."""
     if isinstance(value, float):
         value = value / GIB if name == "peak_memory" else value
         return "-" if value != value else f"{value:.4g}"
@@ -283,7 +283,7 @@ def _format_cell(name: str, value: Any) -> str:
 
 
 def _compare_measurements(constants: Constants | None, file: Path | None, document: dict[str, Any], json: bool) -> None:
-    """Measured steps beside simulated ones: those of a file, or the notebook's 81."""
+    """Print measured and simulated steps of a file, or of the notebook's 81 runs."""
     from engine.simulate.distir import agreement, measured_steps, overlay, read_measured
     from engine.simulate.distir.calibration import MEASURED_CONSTANTS
 

@@ -1,4 +1,4 @@
-"""The command `store check`: reads all that a store holds, and repairs or drops what is damaged or lost."""
+"""The command `store check`: reads a whole store, and repairs or drops damaged or lost data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ store_app = typer.Typer(help="Result stores: check one, repair or drop what is d
 
 @store_app.callback()
 def describe_stores() -> None:
-    """Result stores: check one, repair or drop what is damaged."""
+    """Result stores: check one, repair or drop damaged data."""
 
 
 @store_app.command("check")
@@ -76,7 +76,7 @@ def check_store(
 
 
 def _dealt_with(store: Store, finding: Finding, *, repair: bool, drop: bool) -> tuple[str | None, str]:
-    """What was done about a finding, as a sentence; and why nothing could be done."""
+    """Return a sentence on the repair of a finding, and the reason if it failed."""
     from engine.exploration import store_check
 
     if drop and finding.kind in ("damaged", "lost"):
@@ -92,7 +92,7 @@ def _dealt_with(store: Store, finding: Finding, *, repair: bool, drop: bool) -> 
 
 
 def _explored_again(store: Store, finding: Finding) -> str:
-    """Explores anew what is damaged or lost; returns why not where that cannot be."""
+    """Explore damaged or lost data again; return the reason if that fails."""
     from engine import Scenario, explore_scenario
     from engine.exploration import store_check
 

@@ -48,8 +48,8 @@ def validate(
     """Predict measured training runs with the calibrated model and say how far off it is.
 
     FILE has one run per row: the columns of engine/validation/data/runs.csv, of which hardware, hidden, layers, ffn,
-    heads, vocab, seq_len, tp, pp, mbs and gbs are needed for a prediction, or those of vTrain's published tables. A run
-    that cannot be predicted is listed as unsupported with its reason; it never stops the others.
+    heads, vocab, seq_len, tp, pp, mbs and gbs are needed for a prediction, or the columns of vTrain's published
+    tables. A run that cannot be predicted is listed as unsupported with its reason; it never stops the others.
 
     \b
     Columns of --out: id, status (predicted or unsupported), reason (a code), predicted_step_time_s [s],
@@ -58,10 +58,10 @@ def validate(
 
     \b
     Then how many measured times lie within the intervals that figures are shown with: of runs of the package, by models
-    fitted without the run's source and without anything else of that source; of FILE, as they are.
+    fitted without the run's source and without anything else of that source; of FILE, by the shipped fit.
 
     \b
-    Printed errors are those of |predicted / measured - 1| in percent: mean, median, 90th percentile, bias (median of
+    Printed errors are |predicted / measured - 1| in percent: mean, median, 90th percentile, bias (median of
     the signed error, negative: predicted too fast), share within 10 %, Kendall's tau and regret of the layout predicted
     best (percent) within runs of one workload on one machine, and runs without a prediction.
 
@@ -70,7 +70,7 @@ def validate(
       shardscape validate
       shardscape validate --runs my-runs.csv --out predictions.csv --calculon
 
-    Exit code 1 when no run can be predicted, 2 for a file that is no table of runs, 3 when --out cannot be written.
+    Exit code 1 when no run can be predicted, 2 for a file without a table of runs, 3 when --out cannot be written.
     """
     from engine import validation
 

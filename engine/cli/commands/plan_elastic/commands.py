@@ -1,4 +1,4 @@
-"""The commands `plan elastic ...`: the best plan under each limit of resources, and what else its planner tells."""
+"""The commands `plan elastic ...`: the best plan under each limit of resources, and more results of its planner."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def check_accuracy(
 
 @elastic_app.command("table2")
 def print_table2(csv: CsvOption = False, json: JsonOption = False) -> None:
-    """Table 2: mean and largest error of the 99 cases that the artifact checks, and what is to know about them."""
+    """Table 2: mean and largest error of the 99 cases that the artifact checks, with remarks."""
     from engine.planners.elastic.fitting.table_2 import NOTES, table_2, table_2_cases
 
     write_plans(table_2(), json=json, csv=csv)

@@ -1,4 +1,4 @@
-"""What the commands `plan elastic ...` share."""
+"""Shared options of the commands `plan elastic ...`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _one_form(context: typer.Context, value: bool) -> bool:
 
 
 def _parse_restricted(value: bool | None) -> bool | None:
-    """Whether the card's table of allowed plans counts: False where every plan is asked for, else as the card says."""
+    """Return False if every plan is wanted, None to use the card's table of allowed plans."""
     return False if value else None
 
 
