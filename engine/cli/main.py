@@ -17,23 +17,23 @@ from typing import Any, Final, NoReturn
 import typer
 
 from engine.cli import compat
-from engine.cli.commands.best import best
-from engine.cli.commands.calibrate import calibrate
-from engine.cli.commands.codesign import codesign
-from engine.cli.commands.cost import cost
-from engine.cli.commands.evaluate import evaluate
-from engine.cli.commands.explore import explore
-from engine.cli.commands.inference import inference
+from engine.cli.commands.best import find_best
+from engine.cli.commands.calibrate import calibrate_model
+from engine.cli.commands.codesign import run_codesign
+from engine.cli.commands.cost import estimate_cost
+from engine.cli.commands.evaluate import evaluate_executions
+from engine.cli.commands.explore import explore_space
+from engine.cli.commands.inference import find_serving
 from engine.cli.commands.launch import export_execution, import_configuration
-from engine.cli.commands.layers import layers
+from engine.cli.commands.layers import show_layers
 from engine.cli.commands.library import models_app, systems_app
-from engine.cli.commands.mcp import mcp
-from engine.cli.commands.measure import measure
+from engine.cli.commands.mcp import serve_mcp
+from engine.cli.commands.measure import measure_machine
 from engine.cli.commands.plan import plan_app
-from engine.cli.commands.serve import serve
+from engine.cli.commands.serve import serve_dashboard
 from engine.cli.commands.simulate import simulate_app
 from engine.cli.commands.store import store_app
-from engine.cli.commands.validate import validate
+from engine.cli.commands.validate import validate_model
 from engine.cli.output import ExitCode, write_line
 
 __all__ = ["app", "main"]
@@ -147,19 +147,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 commands: Final[dict[str, Callable[..., None]]] = {
-    "serve": serve,
-    "explore": explore,
-    "best": best,
-    "evaluate": evaluate,
-    "layers": layers,
+    "serve": serve_dashboard,
+    "explore": explore_space,
+    "best": find_best,
+    "evaluate": evaluate_executions,
+    "layers": show_layers,
     "export": export_execution,
-    "inference": inference,
-    "cost": cost,
-    "codesign": codesign,
-    "validate": validate,
-    "calibrate": calibrate,
-    "measure": measure,
-    "mcp": mcp,
+    "inference": find_serving,
+    "cost": estimate_cost,
+    "codesign": run_codesign,
+    "validate": validate_model,
+    "calibrate": calibrate_model,
+    "measure": measure_machine,
+    "mcp": serve_mcp,
     "import": import_configuration,
 }
 for name, command in commands.items():

@@ -63,8 +63,8 @@ class Answerer:
         self._behind = behind
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._every: set[_Process] = set()
-        self._free: SimpleQueue[_Process | None] = SimpleQueue()
+        self._every: set[_AnswerProcess] = set()
+        self._free: SimpleQueue[_AnswerProcess | None] = SimpleQueue()
         for _ in range(at_once):
             self._free.put(None)
 
@@ -129,7 +129,7 @@ class Answerer:
         for process in every:
             self._end(process)
 
-    def _taken(self, gone: Callable[[], bool], wait: bool) -> _Process | None:
+    def _taken(self, gone: Callable[[], bool], wait: bool) -> _AnswerProcess | None:
         """A process that is free; None for one that is to be started."""
         while True:
             try:
@@ -140,21 +140,21 @@ class Answerer:
                 if gone() or self._closed.is_set():
                     raise ExplorationCancelled("Nobody waits any more.") from None
 
-    def _started(self) -> _Process:
+    def _started(self) -> _AnswerProcess:
         with self._lock:
             if self._closed.is_set():
                 raise ExplorationCancelled("The server is being stopped.")
-            process = _Process(self.bounds, self._behind)
+            process = _AnswerProcess(self.bounds, self._behind)
             self._every.add(process)
             return process
 
-    def _end(self, process: _Process) -> None:
+    def _end(self, process: _AnswerProcess) -> None:
         process.kill()
         with self._lock:
             self._every.discard(process)
 
     def _heard(
-        self, process: _Process, asked: bytes, tell: Callable[[float, str], None] | None, gone: Callable[[], bool]
+        self, process: _AnswerProcess, asked: bytes, tell: Callable[[float, str], None] | None, gone: Callable[[], bool]
     ) -> dict[str, Any]:
         """Return the reply of a process to a question."""
         allowed = self.bounds.longest_seconds + GRACE
@@ -192,7 +192,7 @@ class Answerer:
                 raise QuestionError(too_long(self.bounds.longest_seconds))
 
 
-class _Process:
+class _AnswerProcess:
     """A plain interpreter that runs `serve`, and its messages."""
 
     def __init__(self, bounds: Bounds, behind: int) -> None:

@@ -25,10 +25,10 @@ from engine.cli.output import ExitCode, as_json, executions_table, write_line
 from engine.cli.progress import ExplorationLine
 from engine.cli.recommended import write_recommendation
 
-__all__ = ["best"]
+__all__ = ["find_best"]
 
 
-def best(
+def find_best(
     model: ModelOrNone = None,
     system: SystemOrNone = None,
     procs: ProcsOption = None,

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from engine.calibrate import Checked, Outcome, Reranked
     from hardware import Calibration
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate_model"]
 
 LISTED: Final = 20
 """Refused rows that are printed; JSON has all."""
 SHOWN: Final = 8
 
 
-def calibrate(
+def calibrate_model(
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="RUNS", help="A CSV file of measured runs, or logs of one run each.")
     ] = None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.codesign import BindingReport, Progress, Results, Study
     from engine.codesign.answers import At
 
-__all__ = ["codesign"]
+__all__ = ["run_codesign"]
 
 SHOWN = 20
 """Designs that a table prints."""
@@ -29,7 +29,7 @@ SAID_EVERY = 10.0
 """Time between two lines of progress where standard error is no terminal [s]."""
 
 
-def codesign(
+def run_codesign(
     study: Annotated[
         str, typer.Argument(metavar="STUDY.json", help="A study, a ready one by name, or a folder of results.")
     ],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hardware import System
     from models import Model
 
-__all__ = ["cost"]
+__all__ = ["estimate_cost"]
 
 DAY: Final = 86_400.0
 
@@ -25,7 +25,7 @@ Attention = Literal["full", "causal"]
 Recompute = Literal["none", "attn_only", "full"]
 
 
-def cost(
+def estimate_cost(
     model: ModelArgument,
     system: SystemArgument,
     procs: Annotated[

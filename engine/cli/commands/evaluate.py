@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from hardware import Calibration, System
     from models import Model
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate_executions"]
 
 ROWS_PRINTED: Final = 20
 
 
-def evaluate(
+def evaluate_executions(
     model: ModelArgument,
     system: SystemArgument,
     executions: Annotated[

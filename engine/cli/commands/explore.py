@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from engine import Exploration
 
-__all__ = ["explore"]
+__all__ = ["explore_space"]
 
 
-def explore(
+def explore_space(
     model: ModelOrNone = None,
     system: SystemOrNone = None,
     procs: ProcsOption = None,

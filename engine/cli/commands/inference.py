@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from engine.serving import Found
 
-__all__ = ["inference"]
+__all__ = ["find_serving"]
 
 SHOWN: Final = (
     "id", "tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits", "launch",
@@ -29,7 +29,7 @@ SHOWN: Final = (
 """Columns of a table of deployments."""
 
 
-def inference(
+def find_serving(
     model: ModelArgument,
     system: SystemArgument,
     procs: Annotated[

@@ -13,10 +13,10 @@ from engine.cli.asked_scenario import write_unrepresented
 from engine.cli.options import CalibrationOption, CostModelOption, ModelArgument, SystemArgument
 from engine.cli.output import ExitCode, as_json, calibration_of, evaluated_by, text_table, write_line
 
-__all__ = ["chosen_execution", "layers"]
+__all__ = ["chosen_execution", "show_layers"]
 
 
-def layers(
+def show_layers(
     model: ModelArgument,
     system: SystemArgument,
     execution: Annotated[Path, typer.Argument(metavar="EXECUTION", help="File with the execution.")],

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["McpMissing", "mcp"]
+__all__ = ["McpMissing", "serve_mcp"]
 
 
 class McpMissing(ValueError):  # noqa: N818 - reads as a sentence where it is raised
     """The package that the server needs is not installed."""
 
 
-def mcp(
+def serve_mcp(
     largest_space: Annotated[
         int,
         typer.Option(

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from engine.measure import Progress, Samples
     from hardware import CalibratedValue, Calibration, System
 
-__all__ = ["measure"]
+__all__ = ["measure_machine"]
 
 SUFFIXES: Final = ("system", "calibration", "samples")
 """The files that are written: NAME.system.json and so on."""
 BAR: Final = 24
 
 
-def measure(
+def measure_machine(
     like: Annotated[
         str | None,
         typer.Option("--like", metavar="SYSTEM", help="System whose values stand where nothing can be measured."),

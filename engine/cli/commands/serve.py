@@ -12,7 +12,14 @@ import typer
 
 from engine.cli.output import write_line
 
-__all__ = ["API_VARIABLE", "STORE_VARIABLE", "DashboardMissing", "application_folder", "serve", "server_command"]
+__all__ = [
+    "API_VARIABLE",
+    "STORE_VARIABLE",
+    "DashboardMissing",
+    "application_folder",
+    "serve_dashboard",
+    "server_command",
+]
 
 STORE_VARIABLE: Final = "SHARDSCAPE_STORE"
 """Environment variable that names the dashboard's result store."""
@@ -55,7 +62,7 @@ def server_command(folder: Path, *, port: int | None, address: str | None, brows
     return command
 
 
-def serve(
+def serve_dashboard(
     port: Annotated[
         int | None, typer.Option("--port", min=1, max=65535, help="Port; the first free one from 8501 by default.")
     ] = None,

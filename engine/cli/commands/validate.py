@@ -18,7 +18,7 @@ from engine.cli.progress import ProgressReport
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["validate"]
+__all__ = ["validate_model"]
 
 KINDS: Final = ("set", "source and hardware")
 """Parts of the error table that are printed; JSON has all."""
@@ -33,7 +33,7 @@ CALCULON: Final = (
 )  # fmt: skip
 
 
-def validate(
+def validate_model(
     runs: Annotated[
         Path | None, typer.Option("--runs", metavar="FILE", help="Measured runs (.csv); the package's where left out.")
     ] = None,

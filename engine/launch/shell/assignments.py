@@ -12,13 +12,13 @@ from engine.launch.shell.state import State
 from engine.launch.shell.values import Array, Segment, Value, text_of, without_start
 from engine.launch.shell.words import COMMAND_ENDS, split_words
 
-__all__ = ["ASSIGNMENT", "Assignments"]
+__all__ = ["ASSIGNMENT", "VariableAssignments"]
 
 ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[([^\]\n]{0,200})\])?(\+?)=(.*)", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Assignments:
+class VariableAssignments:
     """Sets the variables of a state as assignments, `declare`, `export` and `read` do."""
 
     def __init__(self, state: State, expander: Expander) -> None:

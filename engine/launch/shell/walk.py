@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.launch.contract import LaunchError
 from engine.launch.shell import slurm
-from engine.launch.shell.assignments import Assignments
+from engine.launch.shell.assignments import VariableAssignments
 from engine.launch.shell.conditions import Conditions
 from engine.launch.shell.expansion import Expander, Spot
 from engine.launch.shell.script import Script
@@ -49,7 +49,7 @@ class ScriptWalk(ABC):
         self.state = State()
         self.expander = Expander(self.state)
         self.script = Script()
-        self.assignments = Assignments(self.state, self.expander)
+        self.assignments = VariableAssignments(self.state, self.expander)
         self.conditions = Conditions(self.state, self.expander)
         self.name = name
         self.files = files
